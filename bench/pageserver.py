@@ -36,11 +36,11 @@ class Seat:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def whoami(self) -> Identity:
+    def whoami(self) -> Identity:
         """Return who it is."""
         return Identity(f"user-{self._number}")
 
-    async def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+    def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
         """Return what they may do."""
         own = f"team-{self._number % TEAMS}"
         return tuple(self._number % 100 == 0 or one.namespace == own for one in questions)

@@ -17,7 +17,6 @@ from tests_cluster.test_scale import SUBMITTERS, fake
 
 from mpijob import MPIJob
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.client.bridge import drive
 
 pytestmark = [pytest.mark.testbed, pytest.mark.alone, pytest.mark.long]
 JOBS = int(os.environ.get("MPIJOB_TEST_JOBS", "500"))
@@ -49,10 +48,10 @@ def put(place: Place, jobs: list[MPIJob]) -> None:
 
     def some(share: int) -> None:
         backend = KubernetesBackend(place.settings)
-        who = drive(backend.whoami())
-        found = drive(backend.preflight(jobs[0], who))
+        who = backend.whoami()
+        found = backend.preflight(jobs[0], who)
         for job in jobs[share::SUBMITTERS]:
-            drive(backend.submit(drive(backend.plan(job, found)), who))
+            backend.submit(backend.plan(job, found), who)
 
     with ThreadPoolExecutor(SUBMITTERS) as pool:
         list(pool.map(some, range(SUBMITTERS)))

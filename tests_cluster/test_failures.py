@@ -28,7 +28,6 @@ from tests_cluster.support import (
 
 from mpijob import Job, Phase
 from mpijob.backends.kubernetes.client import resources
-from mpijob.client.bridge import drive
 from mpijob.errors import Conflict, InvalidJob, NotFound, Severity
 from mpijob.formats.kubernetes import trainjob
 from mpijob.model import Family, Identity, Resources, Volume, VolumeKind
@@ -286,8 +285,8 @@ def test_a_job_that_is_submitted_twice_exists_once(place: Place) -> None:
     assert [one.ref for one in place.client.jobs(text="twice")] == [first.ref]
     backend, told = place.client.backend, place.client.localized(a_job("again", LONG))
     who = Identity("admin")
-    plan = drive(backend.plan(told, drive(backend.preflight(told, who))))
-    refs = {drive(backend.submit(plan, who)) for _ in range(2)}
+    plan = backend.plan(told, backend.preflight(told, who))
+    refs = {backend.submit(plan, who) for _ in range(2)}
     assert len(refs) == 1
     assert (
         len(place.api.list(resources.TRAINJOB.path(place.namespace), labels="mpijob.dev/job=again").items)

@@ -24,7 +24,6 @@ from tests_cluster.support import (
 
 from mpijob import Job, MPIJob, Phase
 from mpijob.backends.kubernetes.client import resources
-from mpijob.client.bridge import drive
 from mpijob.errors import NotFound, QuotaExceeded, Severity
 from mpijob.model import Identity, Network, Resources, Secret, Signal, Volume, VolumeKind
 
@@ -53,9 +52,9 @@ def submit_unseen(place: Place, job: MPIJob, between: Callable[[], object] = lam
     """Submit a job whose plan was made before something happened, as when two users submit at once."""
     backend = place.client.backend
     told, who = place.client.localized(job), Identity("admin")
-    plan = drive(backend.plan(told, drive(backend.preflight(told, who))))
+    plan = backend.plan(told, backend.preflight(told, who))
     between()
-    return place.client.get(drive(backend.submit(plan, who)))
+    return place.client.get(backend.submit(plan, who))
 
 
 @pytest.mark.req("C-top10", "A-edge-image")

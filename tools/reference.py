@@ -23,9 +23,7 @@ from mpijob.cli.lazy_group import LazyGroup
 from mpijob.cli.root import ENTRIES, cli
 from mpijob.client import AsyncClient, AsyncJob, Client, Job
 from mpijob.client.admin import guide
-from mpijob.client.async_base import AsyncBase
 from mpijob.client.base import BaseClient
-from mpijob.client.blocking_base import BlockingBase
 from mpijob.client.observe import compare
 from mpijob.client.submit import array, function, templates
 from mpijob.formats.jobfile import json_schema
@@ -216,7 +214,7 @@ def _public(base: type, bases: list[type]) -> list[str]:
 
 
 _DESCRIBED = (property, classmethod)
-_INNER = (BaseClient, BlockingBase, AsyncBase)
+_INNER = (BaseClient,)
 
 
 def _member(kind: type, name: str) -> str:

@@ -21,7 +21,6 @@ from bench.places import PROGRAMS, Options
 from bench.timing import command, interleaved, median, milliseconds
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Document
-from mpijob.client.bridge import drive
 
 RUNTIME = "bench"
 WORKERS = 2
@@ -121,10 +120,10 @@ def _with_preflight(there: Place) -> float:
 def _without_preflight(there: Place) -> float:
     """Plan and send a job about which everything is known already."""
     backend, job = there.client.backend, there.small_job(f"sent-{next(_number)}", WORKERS, "true")
-    who = drive(backend.whoami())
-    found = drive(backend.preflight(job, who))
+    who = backend.whoami()
+    found = backend.preflight(job, who)
     start = time.perf_counter()
-    drive(backend.submit(drive(backend.plan(job, found)), who))
+    backend.submit(backend.plan(job, found), who)
     taken = time.perf_counter() - start
     _remove_all(there)
     return taken

@@ -63,9 +63,9 @@ def test_a_dry_run_shows_the_plan_and_starts_nothing(client: Client) -> None:
 
 def test_a_plan_handed_in_twice_is_one_job(client: Client) -> None:
     plan = client.plan(runs_long())
-    who = client._bridge.call(client.backend.whoami())
-    first = client._bridge.call(client.backend.submit(plan, who))
-    assert client._bridge.call(client.backend.submit(plan, who)) == first
+    who = client.backend.whoami()
+    first = client.backend.submit(plan, who)
+    assert client.backend.submit(plan, who) == first
     assert client.list().total == 1
 
 
@@ -78,14 +78,14 @@ def test_a_name_in_use_is_a_conflict(client: Client) -> None:
 
 def test_of_100_identical_submits_exactly_one_is_a_job(client: Client) -> None:
     plans = [client.plan(runs_long()) for _ in range(100)]
-    who = client._bridge.call(client.backend.whoami())
+    who = client.backend.whoami()
     outcomes: list[str] = []
 
     def submit(part: int) -> None:
         with Client(client.backend, settings=client.settings) as mine:
             for plan in plans[part::4]:
                 try:
-                    outcomes.append(mine._bridge.call(mine.backend.submit(plan, who)).uid)
+                    outcomes.append(mine.backend.submit(plan, who).uid)
                 except MpiJobError as error:
                     outcomes.append("refused" if isinstance(error, Conflict) else error.message)
 

@@ -49,10 +49,10 @@ ONE = f"{PREFIX}/trainjobs/team-cv/bert"
 class Visitors(KubernetesBackend):
     """The cluster for a visitor who may everything, without a cluster."""
 
-    async def whoami(self) -> Identity:
+    def whoami(self) -> Identity:
         return Identity("alice")
 
-    async def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+    def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
         return (True,) * len(questions)
 
 

@@ -38,7 +38,7 @@ class Seat:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._town.engine, name)
 
-    async def whoami(self) -> Identity:
+    def whoami(self) -> Identity:
         self._town.asked += 1
         if self._town.outage is not None:
             raise self._town.outage
@@ -46,14 +46,14 @@ class Seat:
             raise NotAllowed("the login has expired")
         return Identity(self._town.people[self._token][0])
 
-    async def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+    def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
         self._town.asked += len(questions)
         if self._town.outage is not None:
             raise self._town.outage
         _, own = self._town.people.get(self._token, ("", frozenset()))
         return tuple("*" in own or one.namespace in own for one in questions)
 
-    async def projects(self) -> tuple[Option, ...]:
+    def projects(self) -> tuple[Option, ...]:
         raise NotAllowed("only the server lists namespaces here")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -83,9 +82,9 @@ def test_a_job_of_the_memory_engine_holds_nothing_while_it_is_suspended() -> Non
     backend = MemoryBackend(script=Script(jobs={"bert": Outcome(seconds=900)}))
     with Client(backend) as client:
         job = client.submit(a_spec(namespace="default"))
-        asyncio.run(backend.pause(5.0))
+        backend.pause(5.0)
         held = job.suspend().duration_seconds(backend.now)
-        asyncio.run(backend.pause(100.0))
+        backend.pause(100.0)
         assert job.state().duration_seconds(backend.now) == held
         assert job.cancel().duration_seconds(backend.now) == held
 

@@ -95,16 +95,16 @@ def test_a_plan_tells_what_earlier_runs_of_the_program_took(cli: Cli) -> None:
 
 def test_compare_and_budgets_ask_only_for_the_namespaces_that_they_are_about() -> None:
     class Walled(MemoryBackend):
-        async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+        def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
             if query.namespace not in ("team", "other"):
                 raise NotAllowed(f"you may not list jobs in {query.namespace or 'all namespaces'}")
             return tuple(one for one in known if one.ref.namespace == query.namespace)
 
     known = (an_account("a"), an_account("b", ref=JobRef("other", "b", "uid-b")))
-    found = asyncio.run(accounts.of(Walled(), [one.ref for one in known]))
+    found = accounts.of(Walled(), [one.ref for one in known])
     assert [*found] == [JobKey("other", "uid-b"), JobKey("team", "uid-a")]
     settings = Settings(rates=RATES, budgets={"team": BudgetSetting(monthly=8.0)})
-    (told,) = asyncio.run(accounts.budgets(Walled(), settings, now=20 * DAY))
+    (told,) = accounts.budgets(Walled(), settings, now=20 * DAY)
     assert (told.namespace, told.spent) == ("team", 4.0)
 
 
@@ -155,7 +155,7 @@ def test_what_a_clusters_administrators_set_is_what_hours_cost() -> None:
     assert Governor(store).rates() == {}
 
     class Ruled(MemoryBackend):
-        async def rates(self) -> dict[str, RateSetting]:
+        def rates(self) -> dict[str, RateSetting]:
             return {"default": RateSetting(core_hour=3600.0, currency="USD")}
 
     settings = Settings(rates={"default": RateSetting(core_hour=1.0), "*": RateSetting(gpu_hour=1.0)})

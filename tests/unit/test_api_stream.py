@@ -378,7 +378,7 @@ def test_the_age_of_what_is_seen_grows_while_the_engine_is_silent(monkeypatch: p
     class Silent(MemoryBackend):
         """An engine that tells everything by itself, and then has trouble."""
 
-        async def oversee(self, namespace: str) -> AsyncIterator[Overseen]:
+        def oversee(self, namespace: str) -> Iterator[Overseen]:
             yield Heard()
             while True:
                 threading.Event().wait(0.01)  # a plain engine: it blocks its thread

@@ -23,7 +23,6 @@ from mpijob.backends.local.supervisor.evidence import findings_for
 from mpijob.backends.local.supervisor.fault_injection import Fault, parse
 from mpijob.backends.local.supervisor.health_monitor import HealthMonitor
 from mpijob.backends.local.supervisor.report_pipe import Reports
-from mpijob.client.bridge import Direct
 from mpijob.errors import Finding
 from mpijob.model import Family, JobRef, JobState, LogQuery, MPIJob, Phase, Plan, PlannedWorker, Retry
 from mpijob.observation.state.phase import PhaseResult, Reason, derive, failure
@@ -67,7 +66,7 @@ def test_the_machines_clock_may_jump_while_a_log_is_followed(
     log, clock = LogFile(tmp_path / "rank-0.log", Clock().now_ns), time.time_ns
     begun = time.monotonic()
 
-    async def pause(seconds: float) -> None:
+    def pause(seconds: float) -> None:
         monkeypatch.setattr(time, "time_ns", lambda: clock() - int(HOUR * 1e9))
         time.sleep(seconds)  # real time passes: the window is a few hundredths of a second
 
@@ -75,7 +74,7 @@ def test_the_machines_clock_may_jump_while_a_log_is_followed(
         log.feed("stdout", b"tick\n")
         return [(tmp_path, 1)], {0: 0}, time.monotonic() - begun > 5
 
-    lines = Direct().iterate(log_reader.followed(where, LogQuery(follow=True), pause))
+    lines = log_reader.followed(where, LogQuery(follow=True), pause)
     assert [next(lines).text for _ in range(3)] == [b"tick"] * 3
     assert time.monotonic() - begun < 5
 

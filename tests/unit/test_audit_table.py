@@ -26,7 +26,6 @@ from mpijob.client.audit import verbs
 from mpijob.client.audit.capabilities import AuditedPast, AuditedSchedules
 from mpijob.client.audit.recorder import AuditedBackend
 from mpijob.client.audit.verbs import Kind
-from mpijob.client.bridge import drive
 from mpijob.errors import NotFound
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader, past
@@ -132,10 +131,10 @@ class Able(Audited):
     def past(self) -> ArchiveReader | None:  # type: ignore[override]  # the simulated engine has none
         return past(self.record) if self.record else None
 
-    async def register(self, ref: JobRef, model: Model | None) -> str:
+    def register(self, ref: JobRef, model: Model | None) -> str:
         return f"registered {ref.name}"
 
-    async def store(self, ref: JobRef) -> tuple[str, ...]:
+    def store(self, ref: JobRef) -> tuple[str, ...]:
         return (f"stored {ref.name}",)
 
 
@@ -230,8 +229,8 @@ def test_a_next_attempt_that_an_attached_command_starts_is_told_once(tmp_path: P
     backing_off = msgspec.structs.replace(state, reason="BackingOff")
     before = len(stages(client))
     for _ in range(3):
-        drive(client._audited.reconcile(backing_off))
-        drive(client._audited.reconcile(state))
+        client._audited.reconcile(backing_off)
+        client._audited.reconcile(state)
     assert stages(client)[before:] == pair("reconcile")
 
 

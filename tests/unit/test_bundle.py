@@ -55,7 +55,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
 class WithSecrets(MemoryBackend):
     """An engine that has the secrets itself, as a cluster's Secret objects."""
 
-    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         return (f"{CANARY}-object",)
 
 

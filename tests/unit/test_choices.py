@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ from mpijob.backends.kubernetes.admin import form_options as choices
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client import AsyncClient
+from mpijob.client import Client
 from mpijob.client.submit import form_options as choosing
 from mpijob.model.platform.form_options import Option
 from mpijob.settings import ObjectsSetting, Settings
@@ -87,6 +86,6 @@ def test_people_are_offered_their_own_projects_by_display_name() -> None:
 def test_one_machine_offers_its_own_connections_without_their_keys() -> None:
     lake = ObjectsSetting(endpoint="http://127.0.0.1:1", bucket="training", access_key="key-of-the-lake")
     settings = Settings(home="/nowhere", connections={"lake": lake})
-    found = asyncio.run(choosing.choices(AsyncClient(MemoryBackend(), settings=settings)))
+    found = choosing.choices(Client(MemoryBackend(), settings=settings))
     assert found.connections == (Option("lake", "training (s3)"),)
     assert b"key-of-the-lake" not in msgspec.json.encode(found)

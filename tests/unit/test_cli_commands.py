@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,7 +104,7 @@ def test_describe_tells_state_workers_ranks_spec_events_and_findings(cli: Cli) -
 class Closed(MemoryBackend):
     """An engine whose lines this user may not read."""
 
-    async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         raise NotAllowed(f"cannot read the logs of {ref.name}")
         yield  # pragma: no cover - it is an iterator
 

@@ -31,7 +31,7 @@ def busy(cli: Cli, *names: str, labels: str = "team=cv") -> Cli:
 class Impatient(MemoryBackend):
     """An engine whose user presses Ctrl-C at the first pause."""
 
-    async def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         raise KeyboardInterrupt
 
 

@@ -65,13 +65,13 @@ def test_coroutines_look_into_jobs_too(tmp_path: Path) -> None:
     asyncio.run(look())
 
 
-def test_calls_to_a_plain_engine_happen_in_another_thread() -> None:
+def test_calls_to_an_engine_happen_in_another_thread() -> None:
     threads = []
 
     class Watched(MemoryBackend):
-        async def get(self, ref: JobRef) -> JobState:
+        def get(self, ref: JobRef) -> JobState:
             threads.append(threading.current_thread())
-            return await super().get(ref)
+            return super().get(ref)
 
     async def ask() -> None:
         client = AsyncClient(Watched(), settings=Settings())
@@ -88,7 +88,7 @@ def test_who_only_looks_is_never_behind_those_who_wait_for_a_job(verb: str) -> N
     word = ContextVar("word", default="")
 
     class Slow(MemoryBackend):
-        async def _wait(self, *_: Any, **__: Any) -> Any:
+        def _wait(self, *_: Any, **__: Any) -> Any:
             seen.append(word.get())
             assert released.wait(20)
 
@@ -99,7 +99,7 @@ def test_who_only_looks_is_never_behind_those_who_wait_for_a_job(verb: str) -> N
         client = AsyncClient(Slow(), settings=Settings())
         ref = (await client.submit(a_job())).ref
         word.set("whose")
-        waiting = [asyncio.create_task(getattr(client.port, verb)(ref)) for _ in range(3)]
+        waiting = [asyncio.create_task(getattr(client, verb)(ref)) for _ in range(3)]
         try:
             await asyncio.sleep(0)
             assert (await asyncio.wait_for(client.state(ref), 10)).ref == ref
@@ -129,7 +129,7 @@ def test_a_watch_can_be_left_while_nothing_happens() -> None:
         client = a_client()
         await client.submit(a_job(labels={"memory.mpijob/outcome": "hangs"}))
         seen = []
-        async with aclosing(client.watch()) as states:  # type: ignore[type-var]  # a generator
+        async with aclosing(client.watch()) as states:
             async for state in states:
                 seen.append(state.phase.value)
                 if state.phase is Phase.RUNNING:

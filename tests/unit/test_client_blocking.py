@@ -8,7 +8,7 @@ import inspect
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -19,11 +19,9 @@ from mpijob.backends.kubernetes.status import watch_jobs
 from mpijob.backends.local.logs import log_reader
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.backends.protocol import Backend
-from mpijob.client import threaded
-from mpijob.client.bridge import Direct, drive
+from mpijob.client import threads
 from mpijob.client.open_backend import open_backend
-from mpijob.client.threaded import Threaded
-from mpijob.errors import BackendError, Conflict, InvalidJob, Severity
+from mpijob.errors import Conflict, InvalidJob, Severity
 from mpijob.model import JobState, LogQuery, Resources, Scope
 from mpijob.settings import Settings
 
@@ -227,8 +225,7 @@ def test_without_ipywidgets_a_widget_is_plain_text(monkeypatch: pytest.MonkeyPat
 @pytest.mark.req("FR-SDK-003")
 def test_blocking_calls_work_inside_a_running_loop() -> None:
     async def notebook_cell() -> Phase:
-        client = Client(Threaded(MemoryBackend()), settings=Settings())  # an engine that needs a loop
-        with client:
+        with a_client() as client:
             job = client.run(a_job())
             assert len(list(job.logs(follow=True))) == 2
             return job.phase
@@ -238,17 +235,17 @@ def test_blocking_calls_work_inside_a_running_loop() -> None:
 
 def test_a_closed_stream_of_a_silent_job_leaves_no_thread() -> None:
     async def opened_and_closed() -> None:
-        lines = threaded._streamed(
-            log_reader.followed(lambda: ((), {}, False), LogQuery(follow=True), paused)
+        lines = threads.stream_in_thread(
+            lambda: log_reader.followed(lambda: ((), {}, False), LogQuery(follow=True), paused)
         )
         waiting = asyncio.ensure_future(anext(lines))
         await asyncio.sleep(0.05)
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
-        await lines.aclose()  # type: ignore[attr-defined]  # a generator
+        await lines.aclose()
 
-    async def paused(seconds: float) -> None:
+    def paused(seconds: float) -> None:
         cancellable_sleep.pause(600.0)
 
     asyncio.run(opened_and_closed())
@@ -282,38 +279,24 @@ def test_a_silent_watch_of_a_cluster_ends_with_its_reader(monkeypatch: pytest.Mo
     assert closed.is_set()
 
 
-def test_an_interrupted_stream_over_the_portal_is_closed() -> None:
-    with Client(Threaded(MemoryBackend()), settings=Settings()) as client:
-        client.submit(a_job())
-        states = client.watch()
-        assert next(states).ref.name == "job"
-        states.close()  # type: ignore[attr-defined]  # a generator
-        client.close()
-        client.close()
-
-
-def test_a_plain_engine_that_suspends_is_told_off() -> None:
-    async def suspends() -> None:
-        await asyncio.sleep(0)
-
-    with pytest.raises(BackendError, match="plain"):
-        drive(suspends())
-
-
 def test_a_stream_is_closed_when_its_reader_stops() -> None:
-    closed = []
+    closed = threading.Event()
 
-    async def stream() -> AsyncIterator[int]:
+    def stream() -> Iterator[int]:
         try:
             yield 1
-            yield 2
+            cancellable_sleep.pause(600.0)
         finally:
-            closed.append(True)
+            closed.set()
 
-    for item in Direct().iterate(stream()):
-        assert item == 1
-        break
-    assert closed == [True]
+    async def read() -> None:
+        async with contextlib.aclosing(threads.stream_in_thread(stream)) as items:
+            async for item in items:
+                assert item == 1
+                break
+
+    asyncio.run(read())
+    assert closed.wait(20)
 
 
 def test_both_clients_have_the_same_verbs_with_the_same_arguments() -> None:
@@ -325,14 +308,12 @@ def test_both_clients_have_the_same_verbs_with_the_same_arguments() -> None:
 
     blocking, awaited = verbs(Client), verbs(AsyncClient)
     assert set(blocking) - set(awaited) == {"twin"}
-    del awaited["apart"]  # for the page's server: a blocking client needs no thread
     assert {name: blocking[name] for name in awaited} == awaited
 
 
 def test_the_memory_engine_keeps_the_port() -> None:
     engine: Backend = MemoryBackend()
-    assert (engine.name, engine.plain) == ("memory", True)
-    assert (Threaded(engine).name, Threaded(engine).plain) == ("memory", False)
+    assert (engine.name, engine.namespace) == ("memory", "default")
 
 
 def test_a_handle_shows_itself() -> None:

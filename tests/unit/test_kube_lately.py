@@ -13,7 +13,6 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.client.concurrent import ReadResult
 from mpijob.backends.kubernetes.preflight import cache, preflight
 from mpijob.backends.kubernetes.preflight.cache import PreflightCache
-from mpijob.client.bridge import drive
 from mpijob.client.submit import pipeline
 from mpijob.errors import NotAllowed
 from mpijob.model import Network
@@ -75,19 +74,19 @@ def test_the_next_job_reads_only_what_may_have_changed() -> None:
 def test_a_fresh_preflight_uses_nothing_that_was_cached(tmp_path: Path) -> None:
     api = with_gpus()
     backend = backend_of(api, tmp_path)
-    drive(backend.preflight(a_job(), JANE))
+    backend.preflight(a_job(), JANE)
     api.rules = READ_ONLY
-    assert "create" in drive(backend.preflight(a_job(name="other"), JANE)).facts.may
-    assert "create" in drive(backend.preflight(a_job(name="other"), JANE)).facts.may
-    assert "create" not in drive(backend.preflight(a_job(name="other"), JANE, fresh=True)).facts.may
+    assert "create" in backend.preflight(a_job(name="other"), JANE).facts.may
+    assert "create" in backend.preflight(a_job(name="other"), JANE).facts.may
+    assert "create" not in backend.preflight(a_job(name="other"), JANE, fresh=True).facts.may
 
 
 def test_two_drafts_of_one_name_are_each_planned_with_what_was_seen_for_them(tmp_path: Path) -> None:
     backend = backend_of(with_gpus(), tmp_path)
     open_network = a_job(network=Network(isolated=False))
-    first, second = (drive(backend.preflight(job, JANE)) for job in (a_job(), open_network))
+    first, second = (backend.preflight(job, JANE) for job in (a_job(), open_network))
     kinds_of = [
-        [one["kind"] for one in drive(backend.plan(job, found)).documents]
+        [one["kind"] for one in backend.plan(job, found).documents]
         for job, found in ((a_job(), first), (open_network, second))
     ]
     assert ["NetworkPolicy" in some for some in kinds_of] == [True, False]
@@ -99,8 +98,8 @@ def test_a_job_is_refused_only_for_what_is_true_now(tmp_path: Path) -> None:
     api.rules = READ_ONLY
     backend = backend_of(api, tmp_path)
     with pytest.raises(NotAllowed):
-        drive(pipeline.prepare(a_job(name="early"), JANE, backend, max_workers=100))
+        pipeline.prepare(a_job(name="early"), JANE, backend, max_workers=100)
     with pytest.raises(NotAllowed):
-        drive(pipeline.prepare(a_job(name="still"), JANE, backend, max_workers=100))
+        pipeline.prepare(a_job(name="still"), JANE, backend, max_workers=100)
     api.rules = EVERYTHING
-    assert drive(pipeline.prepare(a_job(name="late"), JANE, backend, max_workers=100)).job.name == "late"
+    assert pipeline.prepare(a_job(name="late"), JANE, backend, max_workers=100).job.name == "late"

@@ -11,7 +11,6 @@ from tests.unit.visitor_support import REF, SERVER, VISITOR, cluster, listening,
 
 from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.client.bridge import drive
 from mpijob.client.multiuser.sessions import cluster_guests
 from mpijob.errors import InvalidJob, NotAllowed
 from mpijob.outbound.policy import Policy, for_others
@@ -64,7 +63,7 @@ def test_a_visitor_without_a_policy_is_restricted_and_a_user_of_their_own_is_not
 def test_a_user_of_their_own_reaches_their_own_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening(tell(b"<ListBucketResult></ListBucketResult>")) as service:
         backend = seen_by(cluster(service.url), Policy())
-        assert drive(backend.artifacts(REF)) == ()
+        assert backend.artifacts(REF) == ()
         assert service.connections == 1
 
 
@@ -115,4 +114,4 @@ def test_what_an_administrator_names_is_reached(
 
 def test_a_refusal_is_of_the_kind_that_the_page_answers_with_403() -> None:
     with pytest.raises(NotAllowed):
-        drive(seen_by(cluster("http://127.0.0.1")).artifacts(REF))
+        seen_by(cluster("http://127.0.0.1")).artifacts(REF)

@@ -22,7 +22,6 @@ from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.logs import secret_values
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client.admin import doctor
-from mpijob.client.bridge import drive
 from mpijob.errors import BackendError, Finding, NotFound
 from mpijob.model import Artifact, JobRef, Secret
 from mpijob.settings import Settings
@@ -37,14 +36,14 @@ AT_A_CLUSTER = Settings(home="/nowhere", engine="kubernetes")
 class Examined(MemoryBackend):
     """An engine that looks at the cluster as its user."""
 
-    async def checkup(self) -> tuple[Finding, ...]:
+    def checkup(self) -> tuple[Finding, ...]:
         return (Finding("DOCTOR_FINE", "seen as ann"),)
 
 
 class Silent(MemoryBackend):
     """One whose cluster does not answer."""
 
-    async def checkup(self) -> tuple[Finding, ...]:
+    def checkup(self) -> tuple[Finding, ...]:
         raise BackendError("no answer", hint="wait")
 
 
@@ -101,7 +100,7 @@ def test_a_cluster_is_looked_at_as_the_visitor(monkeypatch: pytest.MonkeyPatch) 
         return ()
 
     monkeypatch.setattr(checkup, "report", looked)
-    drive(KubernetesBackend(AT_A_CLUSTER, ANN).checkup())
+    KubernetesBackend(AT_A_CLUSTER, ANN).checkup()
     assert seen == ["ann-token"]
 
 
@@ -136,7 +135,7 @@ def test_whose_machine_it_is_decides_whether_its_files_are_read(
 
     monkeypatch.setattr(secret_values, "known", known)
     monkeypatch.setattr("mpijob.backends.kubernetes.auth.kubeconfig.load", lambda **_: ANN)
-    drive(KubernetesBackend(AT_A_CLUSTER, visitor).secret_values(JobRef("cv", "bert"), ()))
+    KubernetesBackend(AT_A_CLUSTER, visitor).secret_values(JobRef("cv", "bert"), ())
     assert asked == [visitor is None]
 
 
@@ -144,7 +143,7 @@ def test_a_bundle_of_a_visitor_reads_no_file_that_the_job_names(
     planted: tuple[Secret, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Visited(Examined):
-        async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
             return ()  # as a cluster's engine answers a visitor
 
     def read(secret: Secret) -> str:
@@ -161,10 +160,10 @@ def test_a_bundle_of_a_visitor_reads_no_file_that_the_job_names(
 class Left(MemoryBackend):
     """An engine whose jobs leave files."""
 
-    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+    def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         return tuple(Artifact(path, 5, 0.0) for path in ("out/a", "out/b", "one"))
 
-    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         if path not in ("out/a", "out/b", "one"):
             raise NotFound(f"the job left no file {path!r}")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -27,11 +27,11 @@ class Silent(MemoryBackend):
         super().__init__()
         self.unanswered, self.error, self.asked = unanswered, error, 0
 
-    async def get(self, ref: JobRef) -> JobState:
+    def get(self, ref: JobRef) -> JobState:
         self.asked += 1
         if 2 < self.asked <= 2 + self.unanswered:  # the first is that of submitting
             raise self.error
-        return await super().get(ref)
+        return super().get(ref)
 
 
 def a_client(backend: MemoryBackend) -> Client:

@@ -30,7 +30,7 @@ OUTERMOST = {  # where whatever comes may end, and why
     "mpijob.backends.local.worker.process_tree:in_child": "a forked child's: printed, then it ends",
     "mpijob.cli.fast_list:run": "the user gets a sentence",
     "mpijob.cli.root:_status": "the user gets a sentence",
-    "mpijob.client.threaded:_work": "a thread's: raised where the stream is read",
+    "mpijob.client.threads:_work": "a thread's: raised where the stream is read",
     "mpijob.cluster.operator:_carefully": "logged, the next look may fare better",
 }
 TESTS = [*Path(__file__).parents[2].glob("test*/**/*.py")]

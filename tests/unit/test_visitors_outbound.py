@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from tests.unit.visitor_support import (
 )
 
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.client.bridge import drive
 from mpijob.errors import BackendError, InvalidJob, MpiJobError
 from mpijob.outbound.policy import Policy, TooLarge, for_others
 from mpijob.settings import OutboundSetting
@@ -32,11 +31,15 @@ PUBLIC = "93.184.216.34"
 
 def failure(backend: KubernetesBackend, tmp_path: Path | None = None) -> MpiJobError:
     """Return what a visitor is told who asks for the list of a job's files, or for one of them."""
-    asked: Awaitable[Any] = (
-        backend.artifacts(REF) if tmp_path is None else backend.fetch(REF, "out/model", tmp_path / "model")
-    )
+
+    def ask() -> None:
+        if tmp_path is None:
+            backend.artifacts(REF)
+        else:
+            backend.fetch(REF, "out/model", tmp_path / "model")
+
     with pytest.raises(MpiJobError) as caught:
-        drive(asked)
+        ask()
     return caught.value
 
 
@@ -270,7 +273,7 @@ def test_documents_that_are_none_of_s3_are_errors_of_ours_or_empty_lists(documen
     codes = []
     with listening(tell(document)) as service:
         try:
-            drive(seen_by(cluster(service.url), allowing("127.0.0.1")).artifacts(REF))
+            seen_by(cluster(service.url), allowing("127.0.0.1")).artifacts(REF)
         except MpiJobError as error:
             codes.append(error.code)
         assert service.connections > 0
@@ -291,7 +294,7 @@ def test_a_list_has_a_most_of_entries() -> None:
     listed = b"<ListBucketResult>" + entries + b"<IsTruncated>false</IsTruncated></ListBucketResult>"
     with listening(tell(listed)) as service:
         backend = seen_by(cluster(service.url), allowing("127.0.0.1", listed_objects=50))
-        assert len(drive(backend.artifacts(REF))) == 50
+        assert len(backend.artifacts(REF)) == 50
         backend = seen_by(cluster(service.url), allowing("127.0.0.1", listed_objects=49))
         assert isinstance(failure(backend), TooLarge)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -10,7 +10,6 @@ import pytest
 from tests.unit.failures import a_job
 
 from mpijob.backends.protocol import Backend
-from mpijob.client.bridge import drive
 from mpijob.client.observe import diagnose
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import Finding, NotAllowed
@@ -44,30 +43,28 @@ class Engine:
     def __init__(self, state: JobState, lines: tuple[LogLine, ...], *, readable: bool = True) -> None:
         self.state, self.lines, self.readable, self.read = state, lines, readable, 0
 
-    async def get(self, ref: JobRef) -> JobState:
+    def get(self, ref: JobRef) -> JobState:
         return self.state
 
-    async def spec(self, ref: JobRef) -> MPIJob:
+    def spec(self, ref: JobRef) -> MPIJob:
         return msgspec.structs.replace(a_job(), deadline_seconds=60.0)
 
-    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+    def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         return ()
 
-    async def events(self, ref: JobRef) -> AsyncIterator[Event]:
-        for one in cast("tuple[Event, ...]", ()):
-            yield one
+    def events(self, ref: JobRef) -> Iterator[Event]:
+        yield from cast("tuple[Event, ...]", ())
 
-    async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         self.read += 1
         if not self.readable:
             raise NotAllowed("you may not read pods/log")
-        for one in self.lines:
-            yield one
+        yield from self.lines
 
 
 def why(*lines: LogLine, **fields: Any) -> tuple[Diagnosis, Engine]:
     engine = Engine(msgspec.structs.replace(STATE, **fields), lines)
-    return drive(diagnose.of_job(STATE.ref, cast("Backend", engine), Settings())), engine
+    return diagnose.of_job(STATE.ref, cast("Backend", engine), Settings()), engine
 
 
 def test_ranks_that_had_gone_silent_may_have_hung_and_that_is_told_with_what_to_do() -> None:
@@ -106,7 +103,7 @@ def test_where_they_spoke_or_it_is_not_known_the_deadline_is_the_cause(lines: tu
 
 def test_a_log_that_may_not_be_read_takes_nothing_from_what_is_known() -> None:
     engine = Engine(STATE, (line(110.0),), readable=False)
-    told = drive(diagnose.of_job(STATE.ref, cast("Backend", engine), Settings()))
+    told = diagnose.of_job(STATE.ref, cast("Backend", engine), Settings())
     assert (told.findings, engine.read) == ((LIMIT,), 1)
 
 

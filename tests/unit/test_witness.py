@@ -179,7 +179,7 @@ from mpijob.backends.memory import MemoryBackend
 from mpijob.settings import Settings
 class Killing(MemoryBackend):
     name = "local"
-    async def submit(self, plan, who):
+    def submit(self, plan, who):
         os.kill(os.getpid(), signal.SIGKILL)
 Client(Killing(), settings=Settings(home={str(tmp_path)!r})).submit(MPIJob(name="cut", workers=1, command=("true",)))
 """

@@ -120,7 +120,7 @@ class RequestContext:
         """Return whether the visitor runs the place."""
         if self.guest is not None:
             return await self.guest.administrates()
-        return (await self.client.port.whoami()).administrator
+        return (await self.client.whoami()).administrator
 
     async def check(self, namespace: str, *, logs: bool = False) -> None:
         """Refuse a visitor who may not see the jobs of a namespace, there and in the record of what is gone."""

@@ -104,7 +104,7 @@ def _allow_files() -> None:
 
 async def _gate(options: Options, client: AsyncClient, listening: socket.socket) -> CookieAuth:
     port = listening.getsockname()[1]
-    user = (await client.port.whoami()).user
+    user = (await client.whoami()).user
     gate = CookieAuth(user, options.hosts, cookie=f"mpijob-session-{port}")  # cookies do not tell ports apart
     gate.invite(options.token)
     return gate

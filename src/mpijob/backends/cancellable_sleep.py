@@ -1,6 +1,6 @@
 """Letting a moment pass in a stream: one whose reader has left ends there, also where it has nothing to say.
 
-`client.threaded` reads a plain engine's streams in threads of their own, and tells here which of them are to end.
+`client.threads` reads streams in threads of their own, and tells here which of them are to end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Abandoned(BaseException):
     """Nobody reads the stream of this thread any more; no stream catches it, and it ends the thread alone."""
 
 
-def obey(stopped: threading.Event) -> None:
+def obey(stopped: threading.Event | None) -> None:
     """Let the streams of this thread end when this happens."""
     _own.stopped = stopped
 

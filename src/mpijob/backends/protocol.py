@@ -1,14 +1,11 @@
-"""The port: what every engine promises, held to it by one conformance suite.
+"""The port that every engine implements; one conformance suite holds all of them to it.
 
-Methods are `async` so that they are written once. A backend with `plain = True` never suspends in
-them (its waits are short blocking calls): the blocking client then drives its coroutines directly,
-without an event loop, which is what makes `mpijob list` start fast; the async client moves them to
-a thread. A backend with `plain = False` runs on the portal's loop.
+Calls block and streams are iterators, which whoever opened them closes. `AsyncClient` runs the same calls in threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -81,88 +78,82 @@ class Backend(Protocol):
         """What users call it: `local`, `memory`, a cluster's context."""
 
     @property
-    def plain(self) -> bool:
-        """Whether its coroutines never suspend (see the module's docstring)."""
-
-    @property
     def namespace(self) -> str:
         """Where the user's jobs go when nobody says otherwise."""
 
-    async def whoami(self) -> Identity:
+    def whoami(self) -> Identity:
         """Return the user as this place knows them."""
 
-    async def devices(self) -> frozenset[str] | None:
+    def devices(self) -> frozenset[str] | None:
         """Return which kinds of devices some machine here has, by resource name; None where nobody may see it."""
 
-    async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
+    def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what admission needs to judge this job for this user; with `fresh`, nothing comes from a cache."""
 
-    async def plan(self, job: MPIJob, found: Preflight) -> Plan:
+    def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would run; start nothing."""
 
-    async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the place's own server judge a plan, where it has one; nothing is created."""
 
-    async def expect(self) -> None:
+    def expect(self) -> None:
         """A submit is about to follow: get ready meanwhile what takes a moment; never needed."""
 
-    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+    def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Start, or queue, what the plan says, wholly or not at all; raise Conflict for a name in use."""
 
-    async def spec(self, ref: JobRef) -> MPIJob:
+    def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
 
-    async def planned(self, ref: JobRef) -> Plan | None:
+    def planned(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted, where the engine keeps it."""
 
-    async def get(self, ref: JobRef) -> JobState:
+    def get(self, ref: JobRef) -> JobState:
         """Return the job's present state; raise NotFound."""
 
-    async def list(self, scope: Scope) -> Page:
+    def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first, without per-rank detail."""
 
-    def watch(self, scope: Scope) -> AsyncIterator[JobState]:
+    def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change, until closed."""
 
-    def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the merged lines in time order; with follow, until the job has ended and all is said."""
 
-    def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+    def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""
 
-    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+    def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
 
-    async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+    def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are not (yet) in the record, newest first, as far as they are wanted."""
 
-    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+    def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs, the most certain first; nothing for any other job."""
 
-    async def reconcile(self, state: JobState) -> None:
+    def reconcile(self, state: JobState) -> None:
         """Do now what the job needs and no engine does by itself (a next attempt); only explicit commands call it."""
 
-    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+    def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """Ask the job to end (the job's signal, then SIGKILL after the grace time) and return its state."""
 
-    async def suspend(self, ref: JobRef) -> JobState:
+    def suspend(self, ref: JobRef) -> JobState:
         """End the processes with grace, free what they held, keep the job to be resumed."""
 
-    async def resume(self, ref: JobRef) -> JobState:
+    def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again, as its next attempt."""
 
-    async def scale(self, ref: JobRef, workers: int) -> JobState:
+    def scale(self, ref: JobRef, workers: int) -> JobState:
         """Give an elastic job another number of workers, within its bounds; refuse any other job with the reason."""
 
-    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+    def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove everything of it; its record may stay (see `past`)."""
 
-    async def execute(
-        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
-    ) -> int:
+    def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
         """Run a command with this terminal inside a worker, beside a rank or in the launcher; return its status."""
 
-    async def stacks(
+    def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where each rank (or those asked for) stands now, as far as it can be seen.
@@ -170,10 +161,10 @@ class Backend(Protocol):
         `bring` allows an engine to carry this machine's py-spy to workers that have none.
         """
 
-    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+    def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""
 
-    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this machine."""
 
     def past(self) -> ArchiveReader | None:
@@ -182,5 +173,5 @@ class Backend(Protocol):
     def schedules(self) -> Schedules:
         """Return the recurring jobs of this place."""
 
-    async def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Let a moment pass, in the way that suits the backend."""

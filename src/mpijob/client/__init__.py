@@ -9,14 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mpijob.client.async_client import AsyncClient
-    from mpijob.client.async_job import AsyncJob
+    from mpijob.client.async_client import AsyncClient, AsyncJob
     from mpijob.client.client import Client
     from mpijob.client.job import Job
 
 __all__ = ["AsyncClient", "AsyncJob", "Client", "Job"]
 
-_HOMES = {"AsyncClient": "async_client", "AsyncJob": "async_job", "Client": "client", "Job": "job"}
+_HOMES = {"AsyncClient": "async_client", "AsyncJob": "async_client", "Client": "client", "Job": "job"}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mpijob.client.blocking_base import BlockingBase
+from mpijob.client.base import BaseClient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from mpijob.settings import RateSetting
 
 
-class Accounting(BlockingBase):
+class Accounting(BaseClient):
     """The part of the client that keeps accounts."""
 
     def accounts(
         self,
+        /,
         *,
         namespace: str | None = None,
         all_namespaces: bool = False,
@@ -48,10 +49,11 @@ class Accounting(BlockingBase):
             names=names, owners=owners, phases=phases, selector=selector, since=since, until=until,
             limit=limit, after=after, **chosen,
         )  # fmt: skip
-        return self._bridge.call(accounts.page(self.backend, wanted))
+        return accounts.page(self.backend, wanted)
 
     def usage_report(
         self,
+        /,
         by: Iterable[str] = ("user",),
         *,
         namespace: str | None = None,
@@ -65,31 +67,31 @@ class Accounting(BlockingBase):
 
         where = "" if all_namespaces else namespace or self.namespace
         wanted = accounts.query(where, since=since, until=until, **chosen)
-        return self._bridge.call(accounts.report(self.backend, self.settings, wanted, tuple(by)))
+        return accounts.report(self.backend, self.settings, wanted, tuple(by))
 
     def rates(self) -> Mapping[str, RateSetting]:
         """Return what hours cost by namespace, "*" for all others: the cluster's own rates, else the settings'."""
         from mpijob.client.history import accounts
 
-        return self._bridge.call(accounts.rates(self.backend, self.settings))
+        return accounts.rates(self.backend, self.settings)
 
     def budgets(self) -> tuple[Budget, ...]:
         """Return how the namespaces that have a budget stand this month, with the forecast for its end."""
         from mpijob.client.history import accounts
 
-        return self._bridge.call(accounts.budgets(self.backend, self.settings))
+        return accounts.budgets(self.backend, self.settings)
 
     def estimate(self, job: MPIJob) -> Estimate | None:
         """Return what a job will take and cost, from earlier runs of its program; None where there were none."""
         from mpijob.client.history import accounts
 
-        return self._bridge.call(accounts.estimate(self.backend, self.settings, self._sound(job)))
+        return accounts.estimate(self.backend, self.settings, self._sound(job))
 
     def advise(self, job: MPIJob) -> SizingReport:
         """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
         from mpijob.client.history import accounts
 
-        return self._bridge.call(accounts.advise(self.backend, self._sound(job)))
+        return accounts.advise(self.backend, self._sound(job))
 
     def backup_record(self, file: str | Path) -> int:
         """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""
@@ -111,5 +113,5 @@ class Accounting(BlockingBase):
 
         gone = maintenance.erase_user(self._audited, self.settings, user)
         for ref in gone:
-            self._bridge.call(recorder.tell(self._audited, Verb.FORGET, ref))
+            recorder.tell(self._audited, Verb.FORGET, ref)
         return gone

@@ -1,18 +1,21 @@
-"""What the blocking and the async client have in common: engine, namespace, and how a call becomes values."""
+"""The base of the client: settings, engine, namespace, and how arguments become values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast
 
 import msgspec
 
+from mpijob.client.job import Job
 from mpijob.client.open_backend import open_backend
 from mpijob.model import JobRef, Level, LogQuery, Phase, Role, Scope
 from mpijob.settings import UNSET_NAMESPACE, load, namespace_at
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
+    from mpijob.client.client import Client
     from mpijob.model import JobState, MPIJob
     from mpijob.settings import Settings
 
@@ -21,7 +24,7 @@ Format = Literal["yaml", "json"]
 
 
 class BaseClient:
-    """The part of a client that knows where it stands.
+    """Settings, engine and default namespace of a client.
 
     A job that names no namespace of its own goes to the client's.
     """
@@ -37,6 +40,23 @@ class BaseClient:
         self.owns_backend = backend is None
         self.backend: Backend = open_backend(self.settings) if backend is None else backend
         self.namespace = namespace or namespace_at(self.settings, self.backend.namespace)
+
+    @cached_property
+    def _audited(self) -> Backend:
+        """The engine for what is audited: changes, and reads of a job's output."""
+        from mpijob.client.audit.recorder import witnessed  # deferred: a list does without it
+
+        return witnessed(self.backend, self.settings)
+
+    @cached_property
+    def _records(self) -> Backend:
+        """The engine for reads; the history answers for deleted jobs."""
+        from mpijob.client.history.fallback import remembering
+
+        return remembering(self._audited)
+
+    def _job(self, ref: JobRef) -> Job:
+        return Job(cast("Client", self), self.backend.get(ref))
 
     def ref(self, target: Target, namespace: str | None = None) -> JobRef:
         """Return the address of a job given by name, or by its address already."""

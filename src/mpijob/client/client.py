@@ -1,7 +1,7 @@
 """The client for scripts, notebooks and the command line: every call returns when it is done.
 
-It holds an engine and a bridge to it; the verbs are in `read`, `write`, `inspect` and `accounting_methods`, and the
-names that the product's documents print are in `kubeflow`. `async_client` is the same for coroutines.
+The verbs are in `read`, `write`, `inspect` and `accounting_methods`, and the
+names that the product's documents print are in `kubeflow`. `async_client` wraps it for event loops.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class Client(Reading, Writing, Inspecting, Accounting, Documented):
 
     def close(self) -> None:
         """Give back what the client holds; jobs go on."""
-        self._bridge.close()
         if self.owns_backend and (close := getattr(self.backend, "close", None)):
             close()
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpijob.client.blocking_base import BlockingBase
+from mpijob.client.base import BaseClient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mpijob.observation.metrics.training import Curves, Point
 
 
-class Inspecting(BlockingBase):
+class Inspecting(BaseClient):
     """The part of the client that looks into jobs."""
 
     def stacks(
@@ -38,11 +38,11 @@ class Inspecting(BlockingBase):
         """
         from mpijob.client.observe import rank_stacks
 
-        return self._bridge.call(rank_stacks.stacks(self.ref(name, namespace), self._audited, ranks, bring))
+        return rank_stacks.stacks(self.ref(name, namespace), self._audited, ranks, bring)
 
     def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""
-        return self._bridge.call(self.backend.warnings(self.ref(name, namespace)))
+        return self.backend.warnings(self.ref(name, namespace))
 
     def patterns(
         self,
@@ -58,9 +58,7 @@ class Inspecting(BlockingBase):
 
         scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, phases=failure_patterns.ENDED)
         until = time.time() if until is None else until
-        return self._bridge.call(
-            failure_patterns.look(scope, self.backend, since=until - since, until=until, least=least)
-        )
+        return failure_patterns.look(scope, self.backend, since=until - since, until=until, least=least)
 
     def audit(self, query: AuditQuery | None = None) -> tuple[AuditEvent, ...]:
         """Return who did what to which job, the oldest first; see `AuditQuery` for what can be asked."""
@@ -92,10 +90,9 @@ class Inspecting(BlockingBase):
         from mpijob.client.observe import training_metrics
 
         ref = self.ref(name, namespace)
-        work = training_metrics.read(
+        return training_metrics.read(
             self.backend, ref, self.settings, tuple(patterns), rank=rank, points=points, since=since
         )
-        return self._bridge.call(work)
 
     def points(
         self, name: Target, *, since: float | None = None, namespace: str | None = None
@@ -104,15 +101,15 @@ class Inspecting(BlockingBase):
         from mpijob.client.observe import training_metrics
 
         work = training_metrics.points_of(self.backend, self.ref(name, namespace), self.settings, since=since)
-        return tuple(self._bridge.call(work)[1])
+        return tuple(work[1])
 
     def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:
         """Return where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`."""
         from mpijob.client.integrations import tracking, wandb
 
         reads = self._records
-        state = self._bridge.call(reads.get(self.ref(name, namespace)))
-        said = self._bridge.call(wandb.links(reads, state, self.settings))
+        state = reads.get(self.ref(name, namespace))
+        said = wandb.links(reads, state, self.settings)
         return tracking.links(self.settings, state) | said
 
     def bundle(
@@ -130,6 +127,4 @@ class Inspecting(BlockingBase):
         from mpijob.client.observe import bundle
 
         ref, where = self.ref(name, namespace), None if file is None else Path(file)
-        return self._bridge.call(
-            bundle.write(ref, self._audited, self.settings, where, stacks=stacks, most_bytes=most_bytes)
-        )
+        return bundle.write(ref, self._audited, self.settings, where, stacks=stacks, most_bytes=most_bytes)

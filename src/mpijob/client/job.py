@@ -163,6 +163,7 @@ class Job:
 
     def clone(
         self,
+        /,
         new_name: str | None = None,
         *,
         replace: bool = False,

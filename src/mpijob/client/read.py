@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Unpack
 
-from mpijob.client.base import log_query
-from mpijob.client.blocking_base import BlockingBase
+from mpijob.client.base import BaseClient, log_query
 from mpijob.client.observe import logs, wait
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         Artifact,
         Event,
         Facts,
+        Identity,
         JobRef,
         JobState,
         LogLine,
@@ -43,7 +43,7 @@ def _goes_on(ref: JobRef) -> Iterator[None]:
         raise
 
 
-class Reading(BlockingBase):
+class Reading(BaseClient):
     """The half of the client that changes nothing."""
 
     def get(self, name: Target, namespace: str | None = None) -> Job:
@@ -52,23 +52,27 @@ class Reading(BlockingBase):
 
     def state(self, name: Target, namespace: str | None = None) -> JobState:
         """Return where the job stands now."""
-        return self._bridge.call(self._records.get(self.ref(name, namespace)))
+        return self._records.get(self.ref(name, namespace))
 
     def spec(self, name: Target, namespace: str | None = None) -> MPIJob:
         """Return what was asked for."""
-        return self._bridge.call(self._records.spec(self.ref(name, namespace)))
+        return self._records.spec(self.ref(name, namespace))
+
+    def whoami(self) -> Identity:
+        """Return the user as the engine knows them."""
+        return self.backend.whoami()
 
     def facts(self, job: MPIJob | None = None) -> Facts:
         """Return what the place has, what is free and what the namespace may use."""
-        who = self._bridge.call(self.backend.whoami())
+        who = self.backend.whoami()
         from mpijob.model import MPIJob  # a list needs none: start-up is a feature
 
         about = MPIJob(name="facts", namespace=self.namespace) if job is None else self.localized(job)
-        return self._bridge.call(self.backend.preflight(about, who)).facts
+        return self.backend.preflight(about, who).facts
 
     def artifacts(self, name: Target, *, namespace: str | None = None) -> tuple[Artifact, ...]:
         """Return the files that the job left."""
-        return self._bridge.call(self.backend.artifacts(self.ref(name, namespace)))
+        return self.backend.artifacts(self.ref(name, namespace))
 
     def fetch(
         self,
@@ -86,8 +90,11 @@ class Reading(BlockingBase):
         from mpijob.client.observe import artifacts
 
         ref = self.ref(name, namespace)
-        fetched = artifacts.fetch(self._audited, ref, directory, tuple(paths), overwrite=overwrite)
-        return self._bridge.call(fetched)
+        return artifacts.fetch(self._audited, ref, directory, tuple(paths), overwrite=overwrite)
+
+    def fetch_file(self, name: Target, path: str, target: Path) -> None:
+        """Copy one file that the job left to a path, which may be a pipe."""
+        self._audited.fetch(self.ref(name), path, target)
 
     def list(
         self,
@@ -114,7 +121,7 @@ class Reading(BlockingBase):
             limit=limit,
             after=after,
         )
-        return self._bridge.call(self.backend.list(scope))
+        return self.backend.list(scope)
 
     def jobs(
         self,
@@ -139,7 +146,7 @@ class Reading(BlockingBase):
             queue=queue,
             text=text,
         )
-        return self._bridge.iterate(resubmit.pages(scope, self.backend))
+        return resubmit.pages(scope, self.backend)
 
     def watch(
         self,
@@ -162,7 +169,7 @@ class Reading(BlockingBase):
             owner=owner,
             queue=queue,
         )
-        return self._bridge.iterate(self.backend.watch(scope))
+        return self.backend.watch(scope)
 
     def wait(
         self,
@@ -178,7 +185,7 @@ class Reading(BlockingBase):
         """
         ref = self.ref(name, namespace)
         with _goes_on(ref):
-            return self._bridge.call(wait.wait(ref, self._audited, seconds=timeout, phases=for_phases))
+            return wait.wait(ref, self._audited, seconds=timeout, phases=for_phases)
 
     def wait_for_completion(
         self, name: Target, timeout: float | None = None, *, namespace: str | None = None
@@ -186,7 +193,7 @@ class Reading(BlockingBase):
         """Return the state once the job has succeeded; raise JobFailed with the findings, or WaitTimeout."""
         ref = self.ref(name, namespace)
         with _goes_on(ref):
-            return self._bridge.call(wait.completion(ref, self._audited, seconds=timeout))
+            return wait.completion(ref, self._audited, seconds=timeout)
 
     def logs(
         self, name: Target, *, namespace: str | None = None, **options: Unpack[LogOptions]
@@ -196,9 +203,7 @@ class Reading(BlockingBase):
         The options are the fields of `LogQuery`. Raise NotFound for a rank, a worker or an attempt that the
         job does not have.
         """
-        return self._bridge.iterate(
-            logs.lines(self.ref(name, namespace), self._records, log_query(**options))
-        )
+        return logs.lines(self.ref(name, namespace), self._records, log_query(**options))
 
     def download_logs(
         self,
@@ -217,21 +222,19 @@ class Reading(BlockingBase):
         from mpijob.client.observe import download
 
         query, ref = log_query(**options), self.ref(name, namespace)
-        return self._bridge.call(
-            download.download(ref, self._records, query, target, merged=merged, compress=compress)
-        )
+        return download.download(ref, self._records, query, target, merged=merged, compress=compress)
 
     def masked_values(self, name: Target, *, namespace: str | None = None) -> tuple[str, ...]:
         """Return the secrets of a job that a face must not show in its log, as far as they can be known."""
-        return self._bridge.call(logs.secrets(self.ref(name, namespace), self._records))
+        return logs.secrets(self.ref(name, namespace), self._records)
 
     def events(self, name: Target, follow: bool = False, *, namespace: str | None = None) -> Iterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""
-        return self._bridge.iterate(self._records.events(self.ref(name, namespace), follow=follow))
+        return self._records.events(self.ref(name, namespace), follow=follow)
 
     def metrics(self, name: Target, *, namespace: str | None = None) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
-        return self._bridge.call(self._records.samples(self.ref(name, namespace)))
+        return self._records.samples(self.ref(name, namespace))
 
     def why(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return why the job stands where it stands, the first cause first."""
@@ -241,9 +244,11 @@ class Reading(BlockingBase):
         """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
         from mpijob.client.observe import diagnose  # the rules are loaded only when they are asked for
 
-        return self._bridge.call(diagnose.of_job(self.ref(name, namespace), self._records, self.settings))
+        return diagnose.of_job(self.ref(name, namespace), self._records, self.settings)
 
-    def deleted(self, *, namespace: str | None = None, all_namespaces: bool = False, **chosen: Any) -> Page:
+    def deleted(
+        self, /, *, namespace: str | None = None, all_namespaces: bool = False, **chosen: Any
+    ) -> Page:
         """Return one page of the jobs that were deleted and are remembered, the last one deleted first.
 
         They are chosen as in `list`. `state`, `spec`, `logs`, `events`, `metrics` and `why` answer for them.
@@ -272,7 +277,7 @@ class Reading(BlockingBase):
         from mpijob.client.observe import compare
 
         pairs = [(self.spec(name, namespace), self.state(name, namespace)) for name in names]
-        used = self._bridge.call(accounts.of(self.backend, [state.ref for _, state in pairs]))
+        used = accounts.of(self.backend, [state.ref for _, state in pairs])
         return compare.compare(pairs, used)
 
     def export(self, name: Target, format: Format = "yaml", *, namespace: str | None = None) -> str:

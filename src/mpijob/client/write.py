@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mpijob.client.blocking_base import BlockingBase
+from mpijob.client.base import BaseClient
 from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mpijob.model.platform.fit import Fit
 
 
-class Writing(BlockingBase):
+class Writing(BaseClient):
     """The half of the client that acts."""
 
     def plan(self, job: MPIJob, *, server: bool = False) -> Plan:
@@ -30,13 +30,13 @@ class Writing(BlockingBase):
         work = pipeline.plan(
             self.localized(job), self.backend, max_workers=self.settings.max_workers, server=server
         )
-        return self._bridge.call(accounts.told(self.backend, self.settings, self._bridge.call(work)))
+        return accounts.told(self.backend, self.settings, work)
 
     def fit(self, job: MPIJob) -> Fit:
         """Return whether the job would start now, wait (for what, how long), or never run here."""
         from mpijob.client.services import run_broker
 
-        return self._bridge.call(run_broker.fit(self._sound(job), self.backend))
+        return run_broker.fit(self._sound(job), self.backend)
 
     @overload
     def submit(self, job: MPIJob, *, dry_run: Literal[False] = False) -> Job: ...
@@ -51,7 +51,7 @@ class Writing(BlockingBase):
         if dry_run:
             return self.plan(job)
         work = pipeline.submit(self.localized(job), self._audited, max_workers=self.settings.max_workers)
-        return self._job(self._bridge.call(work))
+        return self._job(work)
 
     def run(self, job: MPIJob, timeout: float | None = None) -> Job:
         """Submit the job and wait until it has succeeded; raise JobFailed when it did not."""
@@ -77,19 +77,19 @@ class Writing(BlockingBase):
     ) -> JobState:
         """Ask the job to end, with its grace period or this one."""
         ref = self.ref(name, namespace)
-        return self._bridge.call(self._audited.cancel(ref, grace_seconds=grace_period))
+        return self._audited.cancel(ref, grace_seconds=grace_period)
 
     def suspend(self, name: Target, *, namespace: str | None = None) -> JobState:
         """End the processes, free what they held, keep the job to be resumed."""
-        return self._bridge.call(self._audited.suspend(self.ref(name, namespace)))
+        return self._audited.suspend(self.ref(name, namespace))
 
     def resume(self, name: Target, *, namespace: str | None = None) -> JobState:
         """Queue a suspended job again, as its next attempt."""
-        return self._bridge.call(self._audited.resume(self.ref(name, namespace)))
+        return self._audited.resume(self.ref(name, namespace))
 
     def scale(self, name: Target, workers: int, *, namespace: str | None = None) -> JobState:
         """Give an elastic job another number of workers, within its bounds; any other job is refused."""
-        return self._bridge.call(self._audited.scale(self.ref(name, namespace), workers))
+        return self._audited.scale(self.ref(name, namespace), workers)
 
     def delete(
         self,
@@ -103,7 +103,7 @@ class Writing(BlockingBase):
         from mpijob.client.history import fallback
 
         ref = self.ref(name, namespace)
-        self._bridge.call(fallback.delete(self._audited, ref, grace_period, forget=forget))
+        fallback.delete(self._audited, ref, grace_period, forget=forget)
 
     def delete_all(
         self,
@@ -119,11 +119,11 @@ class Writing(BlockingBase):
         from mpijob.client.history import fallback
         from mpijob.client.submit import resubmit
 
-        async def act(ref: JobRef) -> None:
-            await fallback.delete(self._audited, ref, grace_period, forget=forget)
+        def act(ref: JobRef) -> None:
+            fallback.delete(self._audited, ref, grace_period, forget=forget)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
-        return self._bridge.call(resubmit.each(scope, self._audited, act, unlimited=every))
+        return resubmit.each(scope, self._audited, act, unlimited=every)
 
     def cancel_all(
         self,
@@ -137,11 +137,11 @@ class Writing(BlockingBase):
         """Cancel every job that matches; the answer says for each whether it worked."""
         from mpijob.client.submit import resubmit
 
-        async def act(ref: JobRef) -> None:
-            await self._audited.cancel(ref, grace_seconds=grace_period)
+        def act(ref: JobRef) -> None:
+            self._audited.cancel(ref, grace_seconds=grace_period)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
-        return self._bridge.call(resubmit.each(scope, self._audited, act, unlimited=every))
+        return resubmit.each(scope, self._audited, act, unlimited=every)
 
     def retry(self, name: Target, *, namespace: str | None = None, with_fix: int | None = None) -> Job:
         """Submit the configuration of a job that has ended again, under the same name.
@@ -152,12 +152,13 @@ class Writing(BlockingBase):
         from mpijob.client.submit import resubmit
 
         ref = self.ref(name, namespace)
-        wanted = self._bridge.call(resubmit.mended(ref, with_fix, self._records, self.settings))
+        wanted = resubmit.mended(ref, with_fix, self._records, self.settings)
         work = resubmit.retry(ref, self._records, max_workers=self.settings.max_workers, wanted=wanted)
-        return self._job(self._bridge.call(work))
+        return self._job(work)
 
     def clone(
         self,
+        /,
         name: Target,
         new_name: str | None = None,
         *,
@@ -175,17 +176,13 @@ class Writing(BlockingBase):
         from mpijob.client.submit import resubmit
 
         ref = self.ref(name, namespace)
-        mended = self._bridge.call(resubmit.mended(ref, with_fix, self._records, self.settings))
+        mended = resubmit.mended(ref, with_fix, self._records, self.settings)
         wanted = {**mended, **(changes or {}), **fields}
         limit = self.settings.max_workers
         if replace:
             resubmit.refuse_new_name(ref, new_name)
-            return self._job(
-                self._bridge.call(resubmit.replace(ref, wanted, self._audited, max_workers=limit))
-            )
-        return self._job(
-            self._bridge.call(resubmit.clone(ref, new_name, wanted, self._records, max_workers=limit))
-        )
+            return self._job(resubmit.replace(ref, wanted, self._audited, max_workers=limit))
+        return self._job(resubmit.clone(ref, new_name, wanted, self._records, max_workers=limit))
 
     def array(self, job: MPIJob, values: Mapping[str, Sequence[Any]]) -> list[Job]:
         """Submit one job for each combination of the values: `{"env.LR": [0.1, 0.01], "workers": [2, 4]}`."""
@@ -200,7 +197,7 @@ class Writing(BlockingBase):
         """Store what a job wrote to its S3 volumes once more; return a sentence or a finding for each."""
         from mpijob.client.observe import artifacts
 
-        return self._bridge.call(artifacts.store(self._audited, self.ref(name, namespace)))
+        return artifacts.store(self._audited, self.ref(name, namespace))
 
     def register(
         self, name: Target, model: Model | None = None, *, namespace: str | None = None
@@ -208,7 +205,7 @@ class Writing(BlockingBase):
         """Write the model of a job that has succeeded down in the model registry; repeated, it changes nothing."""
         from mpijob.client.integrations import model_registry
 
-        return self._bridge.call(model_registry.register(self._audited, self.ref(name, namespace), model))
+        return model_registry.register(self._audited, self.ref(name, namespace), model)
 
     def submit_all(self, jobs: Iterable[MPIJob]) -> list[Job]:
         """Submit jobs of which some wait for others (`after`), all of them or none that is not sound.
@@ -236,4 +233,4 @@ class Writing(BlockingBase):
     ) -> int:
         """Run a command with this terminal inside a worker, beside a rank or in the launcher."""
         ref = self.ref(name, namespace)
-        return self._bridge.call(self._audited.execute(ref, tuple(argv), worker=worker, rank=rank))
+        return self._audited.execute(ref, tuple(argv), worker=worker, rank=rank)

@@ -31,7 +31,7 @@ class AuditList(msgspec.Struct, frozen=True):
 
 async def entries(ask: RequestContext) -> AuditList:
     """Return the entries that are wanted."""
-    me, asked = await ask.client.port.whoami(), ask.query
+    me, asked = await ask.client.whoami(), ask.query
     own = not await ask.administrates()
     query = AuditQuery(
         users=(me.user,) if own else asked.user,

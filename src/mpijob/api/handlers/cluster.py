@@ -15,6 +15,7 @@ from mpijob.client.convert import cluster_migration
 from mpijob.client.convert.cluster_migration import Progress
 from mpijob.client.observe.compare import Comparison
 from mpijob.client.submit import form_options
+from mpijob.client.threads import run_in_thread
 from mpijob.diagnosis.patterns import Fleet
 from mpijob.errors import InvalidJob, NotAllowed
 from mpijob.model import Facts, JobRef, MPIJob, Phase
@@ -27,7 +28,7 @@ _AHEAD = 20
 async def rights(ask: RequestContext) -> Rights:
     """Return what the user may do in a namespace, and in words what not."""
     namespace = ask.query.namespace or ask.client.namespace
-    facts, me = await _facts(ask, namespace), await ask.client.port.whoami()
+    facts, me = await _facts(ask, namespace), await ask.client.whoami()
     why = {verb: decision.forbidden(verb, me, namespace) for verb in _VERBS if verb not in facts.may}
     return Rights(namespace=namespace, may=tuple(verb for verb in _VERBS if verb in facts.may), why=why)
 
@@ -36,7 +37,7 @@ async def queues(ask: RequestContext) -> Queues:
     """Return the queues of a namespace with those who wait there, and its limits."""
     namespace = ask.query.namespace or ask.client.namespace
     await ask.check(namespace)
-    offered = await form_options.choices(ask.client, namespace)
+    offered = await run_in_thread(lambda: form_options.choices(ask.client.blocking, namespace))
     facts = await _facts(ask, namespace)
     rows = [row for row in await ask.rows() if row.namespace == namespace]
     told = {one.name: one.text for one in offered.queues} | {

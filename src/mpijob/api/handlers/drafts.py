@@ -13,6 +13,7 @@ from mpijob.api.schemas.draft_schemas import Advised, NewTemplate
 from mpijob.api.schemas.job_schemas import Draft, Reading, TemplateRow
 from mpijob.client.submit import form_options
 from mpijob.client.submit.templates import Templates
+from mpijob.client.threads import run_in_thread
 from mpijob.errors import Unsupported
 from mpijob.model.platform.form_options import Choices
 
@@ -24,7 +25,7 @@ async def edit(ask: RequestContext) -> Response:
 
 async def choices(ask: RequestContext) -> Choices:
     """Return what a namespace offers: projects, images, queues, volumes, data connections."""
-    found = await form_options.choices(ask.client, ask.query.namespace)
+    found = await run_in_thread(lambda: form_options.choices(ask.client.blocking, ask.query.namespace))
     if ask.guest is None:
         return found
     return msgspec.structs.replace(found, projects=await ask.room.projects.of(ask.guest))

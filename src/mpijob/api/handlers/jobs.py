@@ -246,7 +246,7 @@ async def _streamed(ask: RequestContext) -> Response:
     path = ask.query.path
     try:
         return await file_stream.streamed(
-            lambda pipe: ask.client.port.fetch(ask.ref, path, pipe), path.rpartition("/")[2], ask.act()
+            lambda pipe: ask.client.fetch_file(ask.ref, path, pipe), path.rpartition("/")[2], ask.act()
         )
     except TooLarge as error:
         hint = f"fetch it with: mpijob artifacts fetch {ask.ref.name} {path}"

@@ -53,7 +53,7 @@ async def health(ask: RequestContext) -> Health:
 async def capabilities(ask: RequestContext) -> Capabilities:
     """Return what this place can do."""
     client = ask.client
-    me = await client.port.whoami()
+    me = await client.whoami()
     return Capabilities(
         version=__version__,
         engine=client.backend.name,

@@ -20,6 +20,7 @@ import msgspec
 from mpijob.api.live import rows
 from mpijob.api.schemas.job_schemas import JobRow
 from mpijob.client import AsyncClient
+from mpijob.client.threads import stream_in_thread
 from mpijob.errors import MpiJobError, NotAllowed, NotFound
 from mpijob.model import JobRef, JobState, Phase
 from mpijob.model.status.job_change import Gone, Heard
@@ -251,7 +252,7 @@ class JobIndex:
         self._announce()
 
     async def _all(self) -> dict[str, JobRow]:
-        async with aclosing(self._client.jobs(all_namespaces=self._everywhere)) as states:  # type: ignore[type-var]  # a generator
+        async with aclosing(self._client.jobs(all_namespaces=self._everywhere)) as states:
             return {_key(row): row async for row in _as_rows(states)}
 
     async def _watch(self) -> None:
@@ -275,7 +276,7 @@ class JobIndex:
 
     async def _take(self, namespace: str) -> None:
         missing: set[str] | None = set(self._rows)  # what is not told before the first sign of life is gone
-        stream = self._client.port.oversee(namespace)  # type: ignore[attr-defined]  # looked for in `start`
+        stream = stream_in_thread(lambda: self._client.backend.oversee(namespace))  # looked for in `start`
         try:
             async for told in stream:
                 if isinstance(told, Heard):

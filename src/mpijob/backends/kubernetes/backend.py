@@ -8,7 +8,7 @@ only some calls need is imported in them.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 
 class KubernetesBackend:
     """Jobs on the cluster that the user's kubeconfig means."""
-
-    plain = True
 
     def __init__(
         self, settings: Settings, visitor: Access | None = None, outbound: Policy | None = None
@@ -140,14 +138,14 @@ class KubernetesBackend:
         """The API server, as this user speaks to it."""
         return self._api
 
-    async def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+    def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
         """Return the cluster's answers to what this user may do."""
         from mpijob.backends.kubernetes.auth import delegated
 
         with telling("ask what you may do"):
             return delegated.may(self._api, questions)
 
-    async def checkup(self) -> tuple[Finding, ...]:
+    def checkup(self) -> tuple[Finding, ...]:
         """Return whether the cluster is ready for jobs, as this user sees it."""
         from mpijob.backends.kubernetes.admin import doctor
 
@@ -168,23 +166,23 @@ class KubernetesBackend:
         return self._access.namespace or "default"
 
     # -- before ------------------------------------------------------------------------------------
-    async def whoami(self) -> Identity:
+    def whoami(self) -> Identity:
         """Return the user as the cluster knows them, or knew them a moment ago."""
         return self._myself.identity()
 
-    async def devices(self) -> frozenset[str] | None:
+    def devices(self) -> frozenset[str] | None:
         """Return what the nodes offer beside CPU and memory; None for a user who may not list nodes."""
         from mpijob.backends.kubernetes.preflight import node_capacity
 
         with telling("look at the nodes"):
             return node_capacity.devices(self._api)
 
-    async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
+    def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what the cluster says about itself to this user."""
         self._refuse_own_files(job)
         return self._arrivals.preflight(job, who, fresh=fresh)
 
-    async def plan(self, job: MPIJob, found: Preflight) -> Plan:
+    def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would be created."""
         self._refuse_own_files(job)
         return self._arrivals.plan(job, found)
@@ -196,31 +194,31 @@ class KubernetesBackend:
 
             delegated.refuse_own_files(job)
 
-    async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the API server judge what would be created; it keeps nothing."""
         from mpijob.backends.kubernetes.submit import dry_run
 
         return dry_run.rehearse(self._api, plan)
 
-    async def expect(self) -> None:
+    def expect(self) -> None:
         """Nothing takes a moment here."""
 
-    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+    def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Create the plan's objects, or find that they were created before."""
         self._refuse_own_files(plan.job)
         return self._arrivals.submit(plan)
 
     # -- read --------------------------------------------------------------------------------------
-    async def spec(self, ref: JobRef) -> MPIJob:
+    def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
         return self._eye.wanted(ref)
 
-    async def planned(self, ref: JobRef) -> Plan | None:
+    def planned(self, ref: JobRef) -> Plan | None:
         """Return nothing: a cluster keeps the objects that were made, not the plan."""
         self._eye.find(ref)
         return None
 
-    async def get(self, ref: JobRef) -> JobState:
+    def get(self, ref: JobRef) -> JobState:
         """Return the job's present state, from everything that belongs to it.
 
         Of a job that was created a moment ago its object is all there is.
@@ -230,62 +228,58 @@ class KubernetesBackend:
         look = self._eye.look(ref)
         return self._shortages.counted(look.state, lambda: self._eye.spec(look.found, look.seen.runtime))
 
-    async def list(self, scope: Scope) -> Page:
+    def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""
         with telling("list jobs"):
             return list_jobs.page(self._api, scope)
 
-    async def watch(self, scope: Scope) -> AsyncIterator[JobState]:
+    def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change, until closed."""
         with closing(self._attendance.states(scope)) as states:
-            for state in states:
-                yield state
+            yield from states
 
-    async def oversee(self, namespace: str) -> AsyncIterator[Overseen]:
+    def oversee(self, namespace: str) -> Iterator[Overseen]:
         """Yield where every job of a namespace (or of all, "") stands, then each change, kept by watches alone."""
         from mpijob.backends.kubernetes.status import watch_cluster
 
         with telling("watch jobs"):
             told = watch_cluster.oversee(self._api, namespace, self._eye.served)
             try:
-                for one in told:
-                    yield one
+                yield from told
             finally:
                 told.close()
 
-    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets that this user may read in the cluster."""
         from mpijob.backends.kubernetes.logs import secret_values
 
         return secret_values.known(self._api, ref, secrets, self._eye.find, own_machine=self._visitor is None)
 
-    async def projects(self) -> tuple[Option, ...]:
+    def projects(self) -> tuple[Option, ...]:
         """Return the namespaces that this user may list, with what people call them."""
         from mpijob.backends.kubernetes.admin import form_options
 
         with telling("list namespaces"):
             return form_options.projects(self._api, self._eye.served)
 
-    async def choices(self, namespace: str) -> Choices:
+    def choices(self, namespace: str) -> Choices:
         """Return what a namespace offers to a form."""
         from mpijob.backends.kubernetes.admin import form_options
 
         with telling(f"look at namespace {namespace}"):
             return form_options.look(self._api, namespace, self._eye.served)
 
-    async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the merged lines of all pods."""
         with closing(self._attendance.lines(ref, query)) as lines:
-            for line in lines:
-                yield line
+            yield from lines
 
-    async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+    def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""
         with closing(self._attendance.events(ref, follow=follow)) as events:
-            for event in events:
-                yield event
+            yield from events
 
-    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+    def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return what the metrics API measured last, where the cluster has one, and what its Prometheus knows."""
         from mpijob.backends.kubernetes.metrics import pod_usage, prometheus_query
 
@@ -294,15 +288,15 @@ class KubernetesBackend:
             prometheus = prometheus_query.of_settings(self._settings)
             return pod_usage.samples(self._api, found, self._eye.served, prometheus)
 
-    async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+    def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are there; none where a recorder writes all of them down."""
         if self.past() is not None:
             return ()
         from mpijob.backends.kubernetes.metrics import accounts
 
-        return await accounts.find(self, query, time.time())
+        return accounts.find(self, query, time.time())
 
-    async def told(self, ref: JobRef) -> Progress | None:
+    def told(self, ref: JobRef) -> Progress | None:
         """Return how far a training is in Trainer's own words; None where it says nothing."""
         from mpijob.formats.status import trainer_progress
 
@@ -313,46 +307,44 @@ class KubernetesBackend:
         """The image of a job that names none."""
         return self._settings.image
 
-    async def rates(self) -> dict[str, RateSetting]:
+    def rates(self) -> dict[str, RateSetting]:
         """Return what hours cost, as the cluster's administrators have set it."""
         from mpijob.backends.kubernetes.admin.namespace_limits import Governor
 
         with telling("read what hours cost"):
             return Governor(self._api).rates()
 
-    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+    def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying by the metrics and the logs of its pods; what was measured before is kept."""
         return self._worries.of(ref)
 
     # -- steer -------------------------------------------------------------------------------------
-    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+    def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and keep its record."""
         return self._wishes.cancel(ref, grace_seconds)
 
-    async def suspend(self, ref: JobRef) -> JobState:
+    def suspend(self, ref: JobRef) -> JobState:
         """Put the job to rest."""
         return self._wishes.suspend(ref)
 
-    async def resume(self, ref: JobRef) -> JobState:
+    def resume(self, ref: JobRef) -> JobState:
         """Let a suspended job start again."""
         return self._wishes.resume(ref)
 
-    async def scale(self, ref: JobRef, workers: int) -> JobState:
+    def scale(self, ref: JobRef, workers: int) -> JobState:
         """Give an elastic job another number of workers; which of them come and go is its engine's business."""
         return self._wishes.scale(ref, workers)
 
-    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+    def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove everything of it; by name, every job that had the name."""
         self._wishes.delete(ref, grace_seconds)
 
-    async def reconcile(self, state: JobState) -> None:
+    def reconcile(self, state: JobState) -> None:
         """Start the next attempt of a job that failed, or end one that cannot start, once it is time."""
         self._tending.tend(state)
 
     # -- reach in ----------------------------------------------------------------------------------
-    async def execute(
-        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
-    ) -> int:
+    def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
         """Run a command with this terminal inside a pod of the job."""
         from mpijob.backends.kubernetes.actions import exec_in_pod
 
@@ -360,7 +352,7 @@ class KubernetesBackend:
         with telling(f"run a command in {ref.name}"):
             return exec_in_pod.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
 
-    async def stacks(
+    def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where each rank stands now, seen from inside its worker's pod."""
@@ -370,13 +362,13 @@ class KubernetesBackend:
         with telling(f"look into the workers of {ref.name}"):
             return stacks.collect(self._api, look.state, look.seen, ranks, stacks.tool() if bring else b"")
 
-    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+    def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in buckets: a cluster keeps none outside a volume."""
         from mpijob.backends.kubernetes.actions import artifacts
 
         return tuple(sorted(artifacts.left(self._api, artifacts.kept(self._eye, ref), self._outbound)))
 
-    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files."""
         from mpijob.backends.kubernetes.actions import artifacts
 
@@ -388,7 +380,7 @@ class KubernetesBackend:
 
         return ClusterSchedules(self._api, self._settings)
 
-    async def register(self, ref: JobRef, model: Model) -> Registered:
+    def register(self, ref: JobRef, model: Model) -> Registered:
         """Write the model of a job down in the registry, or write it down again."""
         from mpijob.backends.kubernetes.actions import register_model
 
@@ -402,7 +394,7 @@ class KubernetesBackend:
 
         return remembered(history_directory(self._settings, self.name), self._settings)
 
-    async def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Let a moment pass; a cluster is not asked more often than it changes."""
         from mpijob.backends.kubernetes.logs import follow_job
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from mpijob.backends import cancellable_sleep
@@ -69,7 +69,6 @@ class LocalBackend:
     """Jobs on this machine."""
 
     name = "local"
-    plain = True
     namespace = "default"
 
     def __init__(self, settings: Settings) -> None:
@@ -87,7 +86,7 @@ class LocalBackend:
         return store
 
     # -- before ------------------------------------------------------------------------------------
-    async def whoami(self) -> Identity:
+    def whoami(self) -> Identity:
         """Return the user who runs this process."""
         import pwd
 
@@ -97,33 +96,33 @@ class LocalBackend:
             user = str(os.geteuid())
         return Identity(user=user, administrator=os.geteuid() == 0)
 
-    async def devices(self) -> frozenset[str] | None:
+    def devices(self) -> frozenset[str] | None:
         """Return the fabrics whose adapters are in this machine; jobs use them without asking for a device."""
         return machine.fabrics()
 
-    async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
+    def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what this machine has and what of it is free."""
         from mpijob.backends.local.planning import capacity
         from mpijob.backends.protocol import Preflight
 
         return Preflight(capacity.facts(self._store, self._settings, job))
 
-    async def plan(self, job: MPIJob, found: Preflight) -> Plan:
+    def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would run."""
         from mpijob.backends.local.planning import planner
 
         return planner.plan(job, found.facts, self._settings, self._home, _here())
 
-    async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Return nothing: there is no server here that could judge it."""
         return ()
 
     # -- submit ------------------------------------------------------------------------------------
-    async def expect(self) -> None:
+    def expect(self) -> None:
         """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
         self._rouser.expect(self._store)
 
-    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+    def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Queue the job as one transaction and see to it that somebody runs it."""
         from mpijob.backends.local.queue import submit
 
@@ -140,15 +139,15 @@ class LocalBackend:
             self.schedules().attend()
 
     # -- read --------------------------------------------------------------------------------------
-    async def spec(self, ref: JobRef) -> MPIJob:
+    def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
         return self._store.plan(self._row(ref).uid).job
 
-    async def planned(self, ref: JobRef) -> Plan | None:
+    def planned(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted."""
         return self._store.plan(self._row(ref).uid)
 
-    async def get(self, ref: JobRef) -> JobState:
+    def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
         row = self._row(ref)
         if row.phase is Phase.QUEUED:
@@ -164,11 +163,11 @@ class LocalBackend:
 
         return capacity.with_reason_to_wait(self._store, self._settings, state)
 
-    async def list(self, scope: Scope) -> Page:
+    def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""
         return list_jobs.page(self._store, scope)
 
-    async def watch(self, scope: Scope) -> AsyncIterator[JobState]:
+    def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change."""
         seen: dict[str, JobState] = {}
         while True:
@@ -177,21 +176,21 @@ class LocalBackend:
                     seen[state.ref.uid] = state
                     yield state
             self._attend()
-            await self._change()
+            self._change()
 
     def _attend(self) -> None:
         """Say what is lost, and wake somebody for what nobody starts: who looks for long may be the only one there."""
         recovery.recover(self._store)
         self._rouser.rouse_for_the_forgotten(self._store)
 
-    async def _change(self) -> None:
+    def _change(self) -> None:
         """Wait until another process has written something, at most a second."""
         version = self._store.data_version
         deadline = time.monotonic() + 1.0
         while self._store.data_version == version and time.monotonic() < deadline:
-            await self.pause(_POLL_SECONDS)
+            self.pause(_POLL_SECONDS)
 
-    async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the job's merged log lines."""
         from mpijob.backends.local.logs import locations, log_reader
 
@@ -208,13 +207,13 @@ class LocalBackend:
         for line in places.lost():
             yield line
         if query.follow:
-            async for line in log_reader.followed(followed, query, self.pause):
+            for line in log_reader.followed(followed, query, self.pause):
                 yield line
             return
         for line in log_reader.stored(places.directories, places.worker_of, query):
             yield line
 
-    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets: as long as it lives its own, then what their sources say."""
         from mpijob.backends.local.storage import job_files
         from mpijob.backends.secrets import found
@@ -223,9 +222,7 @@ class LocalBackend:
         kept = {} if row is None else job_files.read_secrets(self._home, row.uid)
         return tuple(kept.values()) or found(secrets)
 
-    async def merge_logs(
-        self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False
-    ) -> bool:
+    def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
         """Write all that the wanted sources said, merged; return False where lines have to be chosen one by one."""
         from mpijob.backends.local.logs import locations, log_reader
 
@@ -237,7 +234,7 @@ class LocalBackend:
         locations.merge(found, query, target, compress=compress)
         return True
 
-    async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+    def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened."""
         row = self._row(ref)
         last = 0
@@ -249,20 +246,20 @@ class LocalBackend:
             if not follow or current is None or (current.phase.final and not current.holds):
                 return
             self._attend()
-            await self._change()
+            self._change()
 
-    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+    def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
         return self._store.samples(self._row(ref).uid)
 
-    async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+    def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted."""
         from mpijob.backends.local.storage import accounts
 
         recovery.recover(self._store)
         return accounts.find(self._store, query, time.time())
 
-    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+    def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what the job's supervisor found worrying."""
         state = self._row(ref).state
         return state.findings if state.phase is Phase.RUNNING else ()
@@ -286,18 +283,18 @@ class LocalBackend:
         return row
 
     # -- act ---------------------------------------------------------------------------------------
-    async def reconcile(self, state: JobState) -> None:
+    def reconcile(self, state: JobState) -> None:
         """This engine sees to everything by itself."""
 
-    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+    def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and return its last state."""
         from mpijob.backends.local.queue import lifecycle
 
-        ended = await lifecycle.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
+        ended = lifecycle.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
         self._rouser.rouse(self._store)  # whatever waits for this job hears of it
         return ended
 
-    async def suspend(self, ref: JobRef) -> JobState:
+    def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""
         from mpijob.backends.local.queue import lifecycle
 
@@ -305,9 +302,9 @@ class LocalBackend:
         refuse_suspending(row.state)
         if row.phase is Phase.SUSPENDED:
             return row.state
-        return await lifecycle.end(self._store, row, Phase.SUSPENDED, None, self.pause)
+        return lifecycle.end(self._store, row, Phase.SUSPENDED, None, self.pause)
 
-    async def resume(self, ref: JobRef) -> JobState:
+    def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again."""
         from mpijob.backends.local.queue import lifecycle
 
@@ -315,25 +312,23 @@ class LocalBackend:
         self._rouser.rouse(self._store)
         return state
 
-    async def scale(self, ref: JobRef, workers: int) -> JobState:
+    def scale(self, ref: JobRef, workers: int) -> JobState:
         """Refuse: a world on one machine is what it was when it began."""
         raise Unsupported(
             f"job '{self._row(ref).state.ref.name}' runs on this machine, where workers neither come nor go",
             hint=f"mpijob clone {ref.name} --workers {workers} makes one of that size; on a cluster elastic jobs scale",
         )
 
-    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+    def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove it, and earlier ones of that name; the record goes into the archive."""
         from mpijob.backends.local.queue import delete, lifecycle
 
         row = self._row(ref)
-        await lifecycle.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
+        lifecycle.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
         delete.remove(self._store, self._home, self._settings, row, alone=bool(ref.uid))
         self._rouser.rouse(self._store)  # whatever waits for this job hears of it
 
-    async def execute(
-        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
-    ) -> int:
+    def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
         """Run a command inside a worker, with this terminal."""
         from mpijob.backends.local import exec_in_worker
 
@@ -342,7 +337,7 @@ class LocalBackend:
         door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
         return exec_in_worker.run(door, argv)
 
-    async def stacks(
+    def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where each rank stands now, seen from inside its worker."""
@@ -357,14 +352,14 @@ class LocalBackend:
         """Return the directory in which a job works: what it writes there is seen while it runs."""
         return self._home.work(self._row(ref).uid)
 
-    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+    def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
         from mpijob.backends.local.storage import artifacts, job_files
 
         uid = self._row(ref).uid
         return artifacts.left(self._home.work(uid), job_files.read_along(self._home, uid))
 
-    async def register(self, ref: JobRef, model: Model | None) -> Registered:
+    def register(self, ref: JobRef, model: Model | None) -> Registered:
         """Write the model of a job down in the registry, or write it down again."""
         from mpijob.backends.local.queue import submit
         from mpijob.backends.local.supervisor import model_registry
@@ -375,7 +370,7 @@ class LocalBackend:
         entry = model_registry.entry(plan, self._home.work(row.uid), known, row.state.owner, model)
         return model_registry.register(entry, settings.model_registry, settings.model_registry_token_file)
 
-    async def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
+    def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
         """Store what a job wrote to its S3 volumes once more, all of it."""
         from mpijob.backends.local.queue import submit
         from mpijob.backends.local.supervisor import s3_staging
@@ -385,12 +380,12 @@ class LocalBackend:
             s3_staging.S3Staging(plan, submit.connections(plan.job, self._settings)).store(everything=True)
         )
 
-    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this place."""
         from mpijob.backends.local.storage import artifacts
 
         artifacts.fetch(self._home.work(self._row(ref).uid), path, target)
 
-    async def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Sleep: this backend's calls block, shortly."""
         cancellable_sleep.pause(seconds)

@@ -8,7 +8,7 @@ nobody running) does it really wait, for another thread to do something.
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -85,11 +85,6 @@ class MemoryBackend:
         return "default"
 
     @property
-    def plain(self) -> bool:
-        """Whether its coroutines never suspend."""
-        return True
-
-    @property
     def now(self) -> float:
         """The virtual time, in seconds since the epoch."""
         return self._engine.now
@@ -98,15 +93,15 @@ class MemoryBackend:
         """Return the recurring jobs that were made here; nobody keeps the time."""
         return self._schedules
 
-    async def whoami(self) -> Identity:
+    def whoami(self) -> Identity:
         """Return the user that the backend was made for."""
         return self._who
 
-    async def devices(self) -> frozenset[str] | None:
+    def devices(self) -> frozenset[str] | None:
         """Return the devices that the test or demo says there are."""
         return self._devices
 
-    async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
+    def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what admission needs to judge this job."""
         with self._changed:
             known = find_jobs.facts(self._engine, job.namespace)
@@ -114,19 +109,19 @@ class MemoryBackend:
             known = msgspec.structs.replace(known, dependencies=found)
         return Preflight(msgspec.structs.replace(known, max_workers=self._max_workers))
 
-    async def plan(self, job: MPIJob, found: Preflight) -> Plan:
+    def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return what would be played; start nothing."""
         with self._changed:
             return planning.make(job, found.facts, self._engine.new_uid())
 
-    async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Return nothing: there is no server here."""
         return ()
 
-    async def expect(self) -> None:
+    def expect(self) -> None:
         """Do nothing: a played job needs no preparation."""
 
-    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+    def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Take a job in, unless one of that name has not ended; a plan handed in twice is one job."""
         with self._changed:
             if plan.uid in self._engine.records:
@@ -137,22 +132,22 @@ class MemoryBackend:
             self._changed.notify_all()
             return self._engine.submit(plan, who)
 
-    async def spec(self, ref: JobRef) -> MPIJob:
+    def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
         with self._changed:
             return find_jobs.find(self._engine, ref).job
 
-    async def planned(self, ref: JobRef) -> Plan | None:
+    def planned(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted."""
         with self._changed:
             return find_jobs.find(self._engine, ref).plan
 
-    async def get(self, ref: JobRef) -> JobState:
+    def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
         with self._changed:
             return find_jobs.view(self._engine, find_jobs.find(self._engine, ref))
 
-    async def list(self, scope: Scope) -> Page:
+    def list(self, scope: Scope) -> Page:
         """Return one page of the newest job of each name, newest first."""
         with self._changed:
             chosen = [
@@ -168,17 +163,16 @@ class MemoryBackend:
             )
             return Page(items, str(page[-1].number) if page and more else "", len(chosen))
 
-    async def watch(self, scope: Scope) -> AsyncIterator[JobState]:
+    def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change; a deleted job is told once as Deleting."""
         seen: find_jobs.Seen = {}
         while True:
             with self._changed:
                 fresh = find_jobs.news(self._engine, scope, seen)
-            for state in fresh:
-                yield state
+            yield from fresh
             self._go_on()
 
-    async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the lines in time order; with follow, until the job has ended."""
         with self._changed:
             record = find_jobs.find(self._engine, ref)
@@ -197,7 +191,7 @@ class MemoryBackend:
         for line in wanted.rest() if query.follow else ():
             yield line
 
-    async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+    def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""
         with self._changed:
             record = find_jobs.find(self._engine, ref)
@@ -209,32 +203,31 @@ class MemoryBackend:
                     record.state.phase.final or find_jobs.gone(self._engine, record),
                 )
             at += len(fresh)
-            for event in fresh:
-                yield event
+            yield from fresh
             more = follow and not ended
             if more:
                 self._go_on()
 
-    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+    def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage invented so far."""
         with self._changed:
             return tuple(find_jobs.find(self._engine, ref).samples)
 
-    async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+    def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of all jobs; nothing is recorded anywhere else."""
         with self._changed:
             return find_jobs.accounts(self._engine, query)
 
-    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+    def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return nothing: a played job worries nobody."""
         with self._changed:
             find_jobs.find(self._engine, ref)
         return ()
 
-    async def reconcile(self, state: JobState) -> None:
+    def reconcile(self, state: JobState) -> None:
         """This engine sees to everything by itself."""
 
-    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+    def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job at once; one that has ended already stays as it is."""
         with self._changed:
             record = find_jobs.find(self._engine, ref)
@@ -243,7 +236,7 @@ class MemoryBackend:
                 self._changed.notify_all()
             return find_jobs.view(self._engine, record)
 
-    async def suspend(self, ref: JobRef) -> JobState:
+    def suspend(self, ref: JobRef) -> JobState:
         """Free what the job holds and keep it to be resumed."""
         with self._changed:
             record = find_jobs.find(self._engine, ref)
@@ -253,7 +246,7 @@ class MemoryBackend:
                 self._changed.notify_all()
             return find_jobs.view(self._engine, record)
 
-    async def resume(self, ref: JobRef) -> JobState:
+    def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again, as its next attempt."""
         with self._changed:
             record = find_jobs.find(self._engine, ref)
@@ -262,7 +255,7 @@ class MemoryBackend:
             self._changed.notify_all()
             return find_jobs.view(self._engine, record)
 
-    async def scale(self, ref: JobRef, workers: int) -> JobState:
+    def scale(self, ref: JobRef, workers: int) -> JobState:
         """Give an elastic job another number of workers."""
         with self._changed:
             record = find_jobs.find(self._engine, ref)
@@ -271,16 +264,14 @@ class MemoryBackend:
             self._changed.notify_all()
             return find_jobs.view(self._engine, record)
 
-    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+    def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """Remove the job, and with the newest of a name the earlier ones too."""
         with self._changed:
             for record in find_jobs.everything(self._engine, ref):
                 self._engine.forget(record)
             self._changed.notify_all()
 
-    async def execute(
-        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
-    ) -> int:
+    def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
         """Return the exit code that the command would have in a running job; nothing is run."""
         with self._changed:
             record = find_jobs.find(self._engine, ref)
@@ -296,7 +287,7 @@ class MemoryBackend:
                     )
             return shell_sim.perform(argv, record.plan.env).exit_code
 
-    async def stacks(
+    def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return that each rank sleeps: a played one does nothing else."""
@@ -307,17 +298,17 @@ class MemoryBackend:
             wanted = [one for one in record.state.ranks if not ranks or one.rank in ranks]
             return tuple(find_jobs.asleep(record, one) for one in wanted)
 
-    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+    def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return nothing: a played job writes no files."""
         with self._changed:
             find_jobs.find(self._engine, ref)
         return ()
 
-    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Refuse: there are no files."""
         raise NotFound(f"the job left no file {path!r}")
 
-    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets, by their sources on this machine."""
         from mpijob.backends.secrets import found
 
@@ -326,7 +317,7 @@ class MemoryBackend:
     def past(self) -> None:
         """What is deleted here is gone."""
 
-    async def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Let virtual time pass."""
         with self._changed:
             self._engine.advance(seconds)

@@ -12,7 +12,6 @@ from mpijob.admission import alerts
 from mpijob.client.audit import recorder
 from mpijob.client.audit.entries import changed
 from mpijob.client.audit.recorder import witnessed
-from mpijob.client.bridge import drive
 from mpijob.errors import InvalidJob, Unsupported
 from mpijob.model import JobRef
 from mpijob.model.platform.governance import NamespaceLimits, effective
@@ -106,7 +105,7 @@ class Administration:
     def _written_down(self, namespace: str, told: str, work: Any) -> None:
         port = witnessed(self._client.backend, self._client.settings)
         ref, details = JobRef(namespace, namespace), {"changed": told}
-        drive(recorder.act(port, Verb.SET, ref, work, details, resource="mpijoblimits"))
+        recorder.act(port, Verb.SET, ref, work, details, resource="mpijoblimits")
 
     def _api(self) -> Any:
         if api := getattr(self._client.backend, "api", None):  # as whoever the client is for

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from mpijob.client.audit import recorder
-from mpijob.client.bridge import drive
 from mpijob.client.open_backend import open_backend
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity, Unsupported
 from mpijob.formats.kubernetes import manifests
@@ -115,7 +114,7 @@ class Runtimes:
     def _acted(self, verb: Verb, ref: JobRef, work: Callable[[], T]) -> T:
         """Do something on the cluster, and tell the audit."""
         audited = recorder.witnessed(open_backend(self._settings), self._settings)
-        return drive(recorder.act(audited, verb, ref, work, resource="runtimes"))
+        return recorder.act(audited, verb, ref, work, resource="runtimes")
 
     def _known(self) -> tuple[Document, ...]:
         if not self.on_cluster:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mpijob.client.audit import verbs
 from mpijob.client.audit.entries import ORIGIN, described, selection
-from mpijob.client.bridge import drive
 from mpijob.errors import NotFound
 from mpijob.model import JobRef
 from mpijob.model.status.audit import Verb
@@ -26,18 +25,18 @@ T = TypeVar("T")
 class Auditor(Protocol):
     """Whoever writes the lines (see `witness`)."""
 
-    async def act(
+    def act(
         self,
         verb: Verb,
         ref: JobRef,
-        work: Callable[[], Awaitable[T]],
+        work: Callable[[], T],
         details: Mapping[str, str] = ...,
         *,
         resource: str = ...,
     ) -> T:
         """Do something, and write that it was asked for and how it went."""
 
-    async def look(
+    def look(
         self, verb: Verb, ref: JobRef, details: dict[str, str], origin: Origin | None
     ) -> AuditEvent | None:
         """Write that somebody looks."""
@@ -82,10 +81,7 @@ class AuditedSchedules:
     def _acted(
         self, verb: Verb, namespace: str, name: str, work: Callable[[], None], details: Mapping[str, str]
     ) -> None:
-        async def act() -> None:
-            work()
-
-        drive(self._auditor.act(verb, JobRef(namespace, name), act, details, resource="schedules"))
+        self._auditor.act(verb, JobRef(namespace, name), work, details, resource="schedules")
 
 
 class AuditedPast:
@@ -104,13 +100,9 @@ class AuditedPast:
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the lines of a job that is gone."""
         details = {**selection(query), "source": "record"}
-        drive(self._auditor.look(Verb.LOGS, ref, details, ORIGIN.get()))
+        self._auditor.look(Verb.LOGS, ref, details, ORIGIN.get())
         return self._past.logs(ref, query)
 
     def forget(self, ref: JobRef) -> int:
         """Erase the record of a job."""
-
-        async def act() -> int:
-            return self._past.forget(ref)
-
-        return drive(self._auditor.act(Verb.FORGET, ref, act))
+        return self._auditor.act(Verb.FORGET, ref, lambda: self._past.forget(ref))

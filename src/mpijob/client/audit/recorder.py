@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from mpijob.backends.streams import close
 from mpijob.client.audit import verbs
 from mpijob.client.audit.capabilities import AuditedPast, AuditedSchedules
 from mpijob.client.audit.entries import (
@@ -38,7 +39,6 @@ from mpijob.client.audit.entries import (
     spanned,
 )
 from mpijob.client.audit.verbs import Kind
-from mpijob.client.bridge import close
 from mpijob.errors import BackendError, MpiJobError, NotFound
 from mpijob.history.audit.audit_log import AuditLog, directory_of
 from mpijob.history.audit.retention import days
@@ -47,7 +47,6 @@ from mpijob.model.status.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, R
 from mpijob.settings import LOCAL, Settings, history_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
     from pathlib import Path
 
     from mpijob.backends.protocol import Backend, Schedules
@@ -97,7 +96,7 @@ def meaning(verb: Verb, of: JobRef, old: MPIJob | None = None, new: MPIJob | Non
         _MEANING.reset(token)
 
 
-async def act(
+def act(
     backend: Backend,
     verb: Verb,
     ref: JobRef,
@@ -108,19 +107,18 @@ async def act(
 ) -> T:
     """Do what does not go through the port, and tell the audit: erase a record, install a runtime."""
     auditor = getattr(backend, "act", None)  # none where no audit is kept
-
-    async def acted() -> T:
+    if auditor is None:
         return work()
+    done: T = auditor(verb, ref, work, details, resource=resource)
+    return done
 
-    return await acted() if auditor is None else await auditor(verb, ref, acted, details, resource=resource)
 
-
-async def tell(
+def tell(
     backend: Backend, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
 ) -> None:
     """Tell the audit of a refusal before the port was reached."""
     if note := getattr(backend, "note", None):
-        await note(verb, ref, job, error)
+        note(verb, ref, job, error)
 
 
 class AuditedBackend:
@@ -151,65 +149,63 @@ class AuditedBackend:
         return cast("Schedules", AuditedSchedules(self._backend.schedules(), self))
 
     # -- acts --------------------------------------------------------------------------------------
-    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+    def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Start or queue a job."""
         meant = _meant()
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
         details = {**described(plan.job), **meant.details}
-        return await self.act(meant.verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
+        return self.act(meant.verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
 
-    async def reconcile(self, state: JobState) -> None:
+    def reconcile(self, state: JobState) -> None:
         """Do what an engine does not do by itself: on a cluster, start a next attempt or a job that waited for others.
 
         An attached command asks again and again; an attempt of its job is written down once.
         """
         key = (state.ref, state.attempt, state.reason)
         if self._backend.name == LOCAL or state.reason not in _RECONCILED or key in self._reconciled:
-            await self._backend.reconcile(state)
+            self._backend.reconcile(state)
             return
         self._reconciled.add(key)
         details = {"attempt": str(state.attempt), "reason": state.reason}
-        await self.act(Verb.RECONCILE, state.ref, lambda: self._backend.reconcile(state), details)
+        self.act(Verb.RECONCILE, state.ref, lambda: self._backend.reconcile(state), details)
 
-    def _registering(self, register: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def registered(ref: JobRef, model: Model | None) -> Any:
+    def _registering(self, register: Callable[..., Any]) -> Callable[..., Any]:
+        def registered(ref: JobRef, model: Model | None) -> Any:
             details = {"model": model.name, "version": model.version} if model is not None else {}
-            return await self.act(Verb.REGISTER, ref, lambda: register(ref, model), details)
+            return self.act(Verb.REGISTER, ref, lambda: register(ref, model), details)
 
         return registered
 
-    def _storing(self, store: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def stored(ref: JobRef) -> Any:
-            return await self.act(Verb.STORE, ref, lambda: store(ref))
+    def _storing(self, store: Callable[..., Any]) -> Callable[..., Any]:
+        def stored(ref: JobRef) -> Any:
+            return self.act(Verb.STORE, ref, lambda: store(ref))
 
         return stored
 
-    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+    def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End a job."""
         work = lambda: self._backend.cancel(ref, grace_seconds=grace_seconds)  # noqa: E731
-        return await self.act(Verb.CANCEL, ref, work, ended=phase_of)
+        return self.act(Verb.CANCEL, ref, work, ended=phase_of)
 
-    async def suspend(self, ref: JobRef) -> JobState:
+    def suspend(self, ref: JobRef) -> JobState:
         """Put a job to rest."""
-        return await self.act(Verb.SUSPEND, ref, lambda: self._backend.suspend(ref), ended=phase_of)
+        return self.act(Verb.SUSPEND, ref, lambda: self._backend.suspend(ref), ended=phase_of)
 
-    async def resume(self, ref: JobRef) -> JobState:
+    def resume(self, ref: JobRef) -> JobState:
         """Queue a job again."""
-        return await self.act(Verb.RESUME, ref, lambda: self._backend.resume(ref), ended=phase_of)
+        return self.act(Verb.RESUME, ref, lambda: self._backend.resume(ref), ended=phase_of)
 
-    async def scale(self, ref: JobRef, workers: int) -> JobState:
+    def scale(self, ref: JobRef, workers: int) -> JobState:
         """Give an elastic job another number of workers."""
         work = lambda: self._backend.scale(ref, workers)  # noqa: E731
-        return await self.act(Verb.SCALE, ref, work, {"workers": str(workers)}, ended=phase_of)
+        return self.act(Verb.SCALE, ref, work, {"workers": str(workers)}, ended=phase_of)
 
-    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+    def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """Remove a job."""
         work = lambda: self._backend.delete(ref, grace_seconds=grace_seconds)  # noqa: E731
-        await self.act(Verb.DELETE, ref, work, await self._standing(ref))
+        self.act(Verb.DELETE, ref, work, self._standing(ref))
 
-    async def execute(
-        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
-    ) -> int:
+    def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
         """Run a command inside a job."""
         where = {"worker": worker, "rank": rank}
         details = {name: str(number) for name, number in where.items() if number is not None}
@@ -218,27 +214,25 @@ class AuditedBackend:
             "arguments": str(max(0, len(argv) - 1)),
         }
         work = lambda: self._backend.execute(ref, argv, worker=worker, rank=rank)  # noqa: E731
-        return await self.act(Verb.EXEC, ref, work, details, ended=lambda code: {"exit-code": str(code)})
+        return self.act(Verb.EXEC, ref, work, details, ended=lambda code: {"exit-code": str(code)})
 
-    async def stacks(
+    def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where ranks stand."""
         details = {"ranks": spanned(ranks)} | ({"brought": "py-spy"} if bring else {})
-        return await self.act(
-            Verb.STACKS, ref, lambda: self._backend.stacks(ref, ranks, bring=bring), details
-        )
+        return self.act(Verb.STACKS, ref, lambda: self._backend.stacks(ref, ranks, bring=bring), details)
 
     # -- looks -------------------------------------------------------------------------------------
-    def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the lines of a job."""
         return self._listened(ref, query, ORIGIN.get())
 
-    async def _listened(self, ref: JobRef, query: LogQuery, origin: Origin | None) -> AsyncIterator[LogLine]:
-        entry = await self.look(Verb.LOGS, ref, selection(query), origin)
+    def _listened(self, ref: JobRef, query: LogQuery, origin: Origin | None) -> Iterator[LogLine]:
+        entry = self.look(Verb.LOGS, ref, selection(query), origin)
         stream, begun = self._backend.logs(ref, query), False
         try:
-            async for line in stream:
+            for line in stream:
                 begun = True
                 yield line
         except MpiJobError as error:
@@ -246,35 +240,35 @@ class AuditedBackend:
                 self._add(finished(entry, error), on_disk=False)
             raise
         finally:
-            await close(stream)
+            close(stream)
 
     def _remembered(self, ref: JobRef, error: MpiJobError) -> bool:
         """Return whether the record has a job that the engine does not know: then reading that is told."""
         past = self._backend.past() if isinstance(error, NotFound) else None
         return past is not None and past.state(ref) is not None
 
-    def _merging(self, merge: Callable[..., Awaitable[bool]]) -> Callable[..., Awaitable[bool]]:
-        async def merged(ref: JobRef, query: LogQuery, *rest: Any, **more: Any) -> bool:
-            await self.look(Verb.LOGS, ref, selection(query), ORIGIN.get())
-            return await merge(ref, query, *rest, **more)
+    def _merging(self, merge: Callable[..., bool]) -> Callable[..., bool]:
+        def merged(ref: JobRef, query: LogQuery, *rest: Any, **more: Any) -> bool:
+            self.look(Verb.LOGS, ref, selection(query), ORIGIN.get())
+            return merge(ref, query, *rest, **more)
 
         return merged
 
-    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy a file that a job left."""
-        entry = await self.look(Verb.FETCH, ref, {"path": path[:200]}, ORIGIN.get())
+        entry = self.look(Verb.FETCH, ref, {"path": path[:200]}, ORIGIN.get())
         try:
-            await self._backend.fetch(ref, path, target)
+            self._backend.fetch(ref, path, target)
         except MpiJobError as error:
             if entry is not None:
                 self._add(finished(entry, error), on_disk=False)
             raise
 
-    async def look(
+    def look(
         self, verb: Verb, ref: JobRef, details: dict[str, str], origin: Origin | None
     ) -> AuditEvent | None:
         """Write that somebody looks; one who looks again and again at the same is told once a minute."""
-        who = await self._who()
+        who = self._who()
         now, key = time.monotonic(), (who.user, verb, ref, *details.items())
         if now - self._looks.get(key, -_SAME_LOOK_SECONDS) < _SAME_LOOK_SECONDS:
             return None
@@ -287,7 +281,7 @@ class AuditedBackend:
         return entry
 
     # -- writing -----------------------------------------------------------------------------------
-    async def note(
+    def note(
         self, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
     ) -> None:
         """Write down what was refused before this port was reached; a submit is named by what it means."""
@@ -295,14 +289,14 @@ class AuditedBackend:
         if verb is Verb.CREATE:
             verb, extra = _meant().verb, _meant().details
         details = {**(described(job) if job is not None else {}), **extra}
-        entry = event(verb, ref, await self._who(), details, COMPLETE, ORIGIN.get())
+        entry = event(verb, ref, self._who(), details, COMPLETE, ORIGIN.get())
         self._add(finished(entry, error, job))
 
-    async def act(
+    def act(
         self,
         verb: Verb,
         ref: JobRef,
-        work: Callable[[], Awaitable[T]],
+        work: Callable[[], T],
         details: Mapping[str, str] = {},
         *,
         who: Identity | None = None,
@@ -310,11 +304,11 @@ class AuditedBackend:
         resource: str = "jobs",
     ) -> T:
         """Write that it is asked for, do it, write how it went."""
-        who = await self._who() if who is None else who
+        who = self._who() if who is None else who
         entry = event(verb, ref, who, details, RECEIVED, ORIGIN.get(), resource)
         self._add(entry, on_disk=self._required)
         try:
-            result = await work()
+            result = work()
         except MpiJobError as error:
             self._add(finished(entry, error), before=False)
             raise
@@ -334,15 +328,15 @@ class AuditedBackend:
                 ) from error
             _warn(f"{entry.verb} {entry.object_ref.name if entry.object_ref else ''}: {error.message}")
 
-    async def _who(self) -> Identity:
+    def _who(self) -> Identity:
         try:
-            return await self._backend.whoami()
+            return self._backend.whoami()
         except MpiJobError:
             return Identity("")  # nobody could be asked; what follows fails for the same reason
 
-    async def _standing(self, ref: JobRef) -> dict[str, str]:
+    def _standing(self, ref: JobRef) -> dict[str, str]:
         try:
-            return {"phase": (await self._backend.get(ref)).phase.value}
+            return {"phase": (self._backend.get(ref)).phase.value}
         except MpiJobError:
             return {}
 

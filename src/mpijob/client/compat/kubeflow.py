@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mpijob.client.base import JobStatus, log_query
-from mpijob.client.blocking_base import BlockingBase
+from mpijob.client.base import BaseClient, JobStatus, log_query
 from mpijob.client.observe import logs
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from mpijob.model import Event, JobState, Resources
 
 
-class Documented(BlockingBase):
+class Documented(BaseClient):
     """Names of the documents (`create_mpi_job` …) and of the Kubeflow SDK (`get_job`, `list_jobs` …)."""
 
     def create_mpi_job(
@@ -34,37 +33,37 @@ class Documented(BlockingBase):
             name=name, workers=num_nodes, image=image, command=command, resources=resources, runtime=runtime
         )
         work = pipeline.submit(self.localized(job), self._audited, max_workers=self.settings.max_workers)
-        return self._job(self._bridge.call(work))
+        return self._job(work)
 
     def get_job_status(self, name: str) -> JobStatus:
         """Return phase, launcher readiness and the count of ready workers."""
-        return JobStatus.of(self._bridge.call(self.backend.get(self.ref(name))))
+        return JobStatus.of(self.backend.get(self.ref(name)))
 
     def stream_job_events(self, name: str) -> Iterator[Event]:
         """Yield what happens, until the job has ended."""
-        return self._bridge.iterate(self.backend.events(self.ref(name), follow=True))
+        return self.backend.events(self.ref(name), follow=True)
 
     def get_job_logs(self, name: str, pod_type: str = "", pod_index: int | None = None) -> str:
         """Return the log of the launcher, of a worker (all its ranks), or of everybody."""
         from mpijob.client.compat import arguments
 
         query = log_query(roles=arguments.roles(pod_type), workers=() if pod_index is None else (pod_index,))
-        lines = self._bridge.iterate(logs.lines(self.ref(name), self._audited, query))
+        lines = logs.lines(self.ref(name), self._audited, query)
         return "".join(arguments.shown(line) for line in lines)
 
     def get_job(self, name: str) -> Job:
         """Return a job's handle, as `get`."""
-        return self._job(self._bridge.call(self.backend.get(self.ref(name))).ref)
+        return self._job(self.backend.get(self.ref(name)).ref)
 
     def list_jobs(self) -> list[JobState]:
         """Return the namespace's jobs, newest first."""
         from mpijob.client.submit import resubmit
 
-        return list(self._bridge.iterate(resubmit.pages(self.scope(), self.backend)))
+        return list(resubmit.pages(self.scope(), self.backend))
 
     def get_job_events(self, name: str) -> list[Event]:
         """Return what has happened so far."""
-        return list(self._bridge.iterate(self.backend.events(self.ref(name))))
+        return list(self.backend.events(self.ref(name)))
 
     def wait_for_job_status(
         self, name: str, status: Iterable[str] = ("Complete",), timeout: float = 600
@@ -74,9 +73,8 @@ class Documented(BlockingBase):
         from mpijob.client.observe import wait
 
         wanted = arguments.phases(status)
-        work = wait.wait(self.ref(name), self._audited, seconds=timeout, phases=wanted)
-        return self._bridge.call(work)
+        return wait.wait(self.ref(name), self._audited, seconds=timeout, phases=wanted)
 
     def delete_job(self, name: str, grace_period: float | None = None) -> None:
         """Delete a job, with this grace period if it still runs."""
-        self._bridge.call(self._audited.delete(self.ref(name), grace_seconds=grace_period))
+        self._audited.delete(self.ref(name), grace_seconds=grace_period)

@@ -46,10 +46,10 @@ def query(
     return AccountQuery(namespace=namespace, names=tuple(names), owners=tuple(owners), phases=words, **chosen)
 
 
-async def page(backend: Backend, wanted: AccountQuery) -> AccountPage:
+def page(backend: Backend, wanted: AccountQuery) -> AccountPage:
     """Return one page of accounts, newest first."""
     found: list[Account] = []
-    for one in await _all(backend, wanted):
+    for one in _all(backend, wanted):
         found.append(one)
         if len(found) > wanted.limit:
             break
@@ -59,58 +59,58 @@ async def page(backend: Backend, wanted: AccountQuery) -> AccountPage:
     )
 
 
-async def _all(backend: Backend, wanted: AccountQuery) -> Iterator[Account]:
-    here = await backend.accounts(wanted)
+def _all(backend: Backend, wanted: AccountQuery) -> Iterator[Account]:
+    here = backend.accounts(wanted)
     past = backend.past()
     known = {one.ref.key for one in here}
     gone = () if past is None else (one for one in past.accounts(wanted) if one.ref.key not in known)
     return heapq.merge(here, gone, key=account_store.cursor_key, reverse=True)
 
 
-async def of(backend: Backend, refs: Sequence[JobRef]) -> dict[JobKey, Account]:
+def of(backend: Backend, refs: Sequence[JobRef]) -> dict[JobKey, Account]:
     """Return the accounts of some jobs."""
     found: dict[JobKey, Account] = {}
     for namespace in sorted({ref.namespace for ref in refs}):  # few may ask for all of them at once
         here = {ref.key: ref.name for ref in refs if ref.namespace == namespace}
         wanted = AccountQuery(namespace=namespace, names=tuple(here.values()), limit=_ALL)
-        found |= {one.ref.key: one for one in await _all(backend, wanted) if one.ref.key in here}
+        found |= {one.ref.key: one for one in _all(backend, wanted) if one.ref.key in here}
     return found
 
 
-async def report(backend: Backend, settings: Settings, wanted: AccountQuery, by: Sequence[str]) -> Report:
+def report(backend: Backend, settings: Settings, wanted: AccountQuery, by: Sequence[str]) -> Report:
     """Return totals by some words of the jobs that ended in a time."""
     reports.check(by)
     wanted = msgspec.structs.replace(wanted, by_end=True, limit=_ALL)
-    found = await _all(backend, wanted)
-    return reports.report(found, by, await rates(backend, settings), since=wanted.since, until=wanted.until)
+    found = _all(backend, wanted)
+    return reports.report(found, by, rates(backend, settings), since=wanted.since, until=wanted.until)
 
 
-async def rates(backend: Backend, settings: Settings) -> Mapping[str, RateSetting]:
+def rates(backend: Backend, settings: Settings) -> Mapping[str, RateSetting]:
     """Return what hours cost: what a cluster's administrators have set on it, else what the settings say."""
     told = getattr(backend, "rates", None)
     try:
-        return settings.rates if told is None else {**settings.rates, **await told()}
+        return settings.rates if told is None else {**settings.rates, **told()}
     except BackendError:  # the record answers without its cluster
         return settings.rates
 
 
-async def budgets(backend: Backend, settings: Settings, now: float | None = None) -> tuple[Budget, ...]:
+def budgets(backend: Backend, settings: Settings, now: float | None = None) -> tuple[Budget, ...]:
     """Return how the namespaces that have a budget stand this month."""
     now = time.time() if now is None else now
     found: list[Account] = []
     for namespace in settings.budgets:
         wanted = AccountQuery(namespace=namespace, since=now - 32 * 86400.0, by_end=True, limit=_ALL)
-        found += await _all(backend, wanted)
-    return costs.budgets(found, settings.budgets, await rates(backend, settings), now)
+        found += _all(backend, wanted)
+    return costs.budgets(found, settings.budgets, rates(backend, settings), now)
 
 
-async def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimate | None:
+def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimate | None:
     """Return what a job will take and cost, from earlier runs of its program in its namespace."""
     wanted = AccountQuery(
         namespace=job.namespace, program=_program(backend, job), phases=(Phase.SUCCEEDED.value,), limit=_RUNS
     )
-    found = (await page(backend, wanted)).items
-    rate = costs.rate(await rates(backend, settings) if found else {}, job.namespace)
+    found = (page(backend, wanted)).items
+    rate = costs.rate(rates(backend, settings) if found else {}, job.namespace)
     return estimates.estimate(found, ranks=job.world, needs=admission.needs(job), rate=rate)
 
 
@@ -120,17 +120,17 @@ def _program(backend: Backend, job: MPIJob) -> str:
     return build.program(job.replace(image=job.image or usual))
 
 
-async def advise(backend: Backend, job: MPIJob) -> SizingReport:
+def advise(backend: Backend, job: MPIJob) -> SizingReport:
     """Return what earlier runs of a job's program say about the next one."""
     program = _program(backend, job)
     finals = tuple(phase.value for phase in Phase if phase.final)
     wanted = AccountQuery(namespace=job.namespace, program=program, phases=finals, limit=_RUNS)
-    return right_sizing.counsel(job, program, (await page(backend, wanted)).items)
+    return right_sizing.counsel(job, program, (page(backend, wanted)).items)
 
 
-async def told(backend: Backend, settings: Settings, plan: Plan) -> Plan:
+def told(backend: Backend, settings: Settings, plan: Plan) -> Plan:
     """Return a plan that also says what earlier runs of the program lead to expect."""
-    found = await estimate(backend, settings, plan.job)
+    found = estimate(backend, settings, plan.job)
     if found is None:
         return plan
     notice = Finding("EXPECTED", f"{estimates.sentence(found)}; from {found.basis}", severity=Severity.NOTICE)

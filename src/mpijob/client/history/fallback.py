@@ -6,10 +6,10 @@ jobs that exist. Verbs that act go to the engine alone: what is deleted cannot b
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
-from mpijob.client.bridge import close
+from mpijob.backends.streams import close
 from mpijob.errors import NotFound
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ class _Remembering:
         self.remembered = state
         return past, state
 
-    async def get(self, ref: JobRef) -> JobState:
+    def get(self, ref: JobRef) -> JobState:
         try:
-            return await self._backend.get(ref)
+            return self._backend.get(ref)
         except NotFound as error:
             return self._gone(ref, error)[1]
 
-    async def spec(self, ref: JobRef) -> MPIJob:
+    def spec(self, ref: JobRef) -> MPIJob:
         try:
-            return await self._backend.spec(ref)
+            return self._backend.spec(ref)
         except NotFound as error:
             past, state = self._gone(ref, error)
             spec = past.spec(state.ref)
@@ -59,19 +59,19 @@ class _Remembering:
                 raise
             return spec
 
-    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+    def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         try:
-            return await self._backend.samples(ref)
+            return self._backend.samples(ref)
         except NotFound as error:
             past, state = self._gone(ref, error)
             return past.samples(state.ref)
 
-    def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+    def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         return self._told(
             ref, self._backend.events(ref, follow=follow), lambda past, known: past.events(known)
         )
 
-    def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         from mpijob.client.audit.entries import ORIGIN
 
         origin = ORIGIN.get()  # a thread that reads the stream does not know it
@@ -85,16 +85,16 @@ class _Remembering:
 
         return self._told(ref, self._backend.logs(ref, query), kept)
 
-    async def _told(
-        self, ref: JobRef, stream: AsyncIterator[T], kept: Callable[[ArchiveReader, JobRef], Iterable[T]]
-    ) -> AsyncIterator[T]:
+    def _told(
+        self, ref: JobRef, stream: Iterator[T], kept: Callable[[ArchiveReader, JobRef], Iterable[T]]
+    ) -> Iterator[T]:
         """Yield what the engine's stream yields; where it knows no such job, what was kept of it.
 
         The stream is asked for by whoever calls, before a thread reads it: the audit tells from where that was.
         """
         begun = False
         try:
-            async for one in stream:
+            for one in stream:
                 begun = True
                 yield one
         except NotFound as error:
@@ -104,13 +104,13 @@ class _Remembering:
             for one in kept(past, state.ref):
                 yield one
         finally:
-            await close(stream)
+            close(stream)
 
-    async def merge_logs(self, ref: JobRef, query: LogQuery, file: IO[bytes], *, compress: bool) -> bool:
+    def merge_logs(self, ref: JobRef, query: LogQuery, file: IO[bytes], *, compress: bool) -> bool:
         """Let the engine merge its files, where it can; a job that is gone has none, its lines are read."""
         merge = getattr(self._backend, "merge_logs", None)
         try:
-            return merge is not None and bool(await merge(ref, query, file, compress=compress))
+            return merge is not None and bool(merge(ref, query, file, compress=compress))
         except NotFound as error:
             self._gone(ref, error)
             return False
@@ -142,10 +142,10 @@ def record(backend: Backend, ref: JobRef) -> Record:
     return found
 
 
-async def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, forget: bool) -> None:
+def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, forget: bool) -> None:
     """Delete a job; with `forget` its record too, also of one that was deleted before."""
     try:
-        await backend.delete(ref, grace_seconds=grace_seconds)
+        backend.delete(ref, grace_seconds=grace_seconds)
     except NotFound as error:
         past = backend.past()
         if past is None or past.state(ref) is None:

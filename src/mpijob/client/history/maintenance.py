@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from mpijob.client.audit import recorder
-from mpijob.client.bridge import drive
 from mpijob.errors import NotFound
 from mpijob.history import backup as moving
 from mpijob.history import retention
@@ -71,7 +70,7 @@ def erase_user(backend: Backend, settings: Settings, user: str) -> tuple[JobRef,
 
 def _acted(backend: Backend, verb: Verb, name: str, work: Callable[[], T], details: dict[str, str]) -> T:
     """Do something to the whole record, and tell the audit."""
-    return drive(recorder.act(backend, verb, JobRef("", name), work, details, resource="records"))
+    return recorder.act(backend, verb, JobRef("", name), work, details, resource="records")
 
 
 def _opened(backend: Backend, settings: Settings) -> Archive:

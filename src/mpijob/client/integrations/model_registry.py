@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
 
 
-async def register(backend: Backend, ref: JobRef, model: Model | None) -> Registered:
+def register(backend: Backend, ref: JobRef, model: Model | None) -> Registered:
     """Write it down; raise Conflict for a job that has not succeeded."""
-    state = await backend.get(ref)
+    state = backend.get(ref)
     if state.phase is not Phase.SUCCEEDED:
         raise Conflict(
             f"job '{ref.name}' is {state.phase.value}, and only a job that has succeeded has made its model",
             hint=f"wait for it: mpijob wait {ref.name}",
         )
-    wanted = model or (await backend.spec(ref)).model
+    wanted = model or (backend.spec(ref)).model
     if wanted is None:
         raise InvalidJob(
             f"job '{ref.name}' does not say which model it makes", hint="name it with --model NAME"
@@ -28,5 +28,5 @@ async def register(backend: Backend, ref: JobRef, model: Model | None) -> Regist
     act = getattr(backend, "register", None)
     if act is None:
         raise Unsupported(f"engine {backend.name} keeps no files that could be registered")
-    made: Registered = await act(state.ref, wanted)
+    made: Registered = act(state.ref, wanted)
     return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mpijob.client.bridge import close
+from mpijob.backends.streams import close
 from mpijob.client.integrations.tensorboard import link_file
 from mpijob.client.integrations.tracking import keep_link, kept_link
 from mpijob.errors import MpiJobError
@@ -26,14 +26,14 @@ _SAID = "View run "
 _ADDRESS = re.compile(rb"View run .*?(https?://[^\s\x1b]+)")
 
 
-async def links(reads: Backend, state: JobState, settings: Settings) -> dict[str, str]:
+def links(reads: Backend, state: JobState, settings: Settings) -> dict[str, str]:
     """Return the link to a job's run, nothing where there is none; only a job with `WANDB_…` variables has one."""
     path = link_file(settings, "wandb", state.ref)
     if found := kept_link(path, settings.wandb):
         return {"wandb": found}
     try:
-        if state.started and uses_wandb(await reads.spec(state.ref)):
-            found = await _said(reads, state, settings.wandb)
+        if state.started and uses_wandb(reads.spec(state.ref)):
+            found = _said(reads, state, settings.wandb)
     except MpiJobError:
         return {}  # who may not read the lines is told so elsewhere
     if found:
@@ -41,13 +41,13 @@ async def links(reads: Backend, state: JobState, settings: Settings) -> dict[str
     return {"wandb": found} if found else {}
 
 
-async def _said(reads: Backend, state: JobState, server: str) -> str:
+def _said(reads: Backend, state: JobState, server: str) -> str:
     stream = reads.logs(state.ref, LogQuery(roles=PROGRAM, regex=_SAID))
     try:
-        async for line in stream:
+        for line in stream:
             said = _ADDRESS.search(line.text)
             if said and (found := said[1].decode(errors="replace")).startswith(f"{server.rstrip('/')}/"):
                 return found
     finally:
-        await close(stream)
+        close(stream)
     return ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from mpijob.client.async_client import AsyncClient
 from mpijob.client.multiuser.sessions import FRESH_SECONDS, JOBS, Scope, UserSession
+from mpijob.client.threads import run_in_thread
 from mpijob.errors import BackendError, NotAllowed, NotFound
 from mpijob.model.platform.form_options import Option
 
@@ -58,5 +59,5 @@ async def _listed(client: AsyncClient) -> tuple[Option, ...]:
     look: Any = getattr(client.backend, "projects", None)
     if look is None:
         return ()
-    found: tuple[Option, ...] = await client.apart(look)
+    found: tuple[Option, ...] = await run_in_thread(look)
     return found

@@ -16,6 +16,7 @@ import msgspec
 
 from mpijob.admission import decision
 from mpijob.client.async_client import AsyncClient
+from mpijob.client.threads import run_in_thread
 from mpijob.errors import BackendError, MpiJobError, NotAllowed
 from mpijob.model import Identity
 from mpijob.model.platform.permission import Question
@@ -105,7 +106,7 @@ class UserSession:
             async with self._asking:  # who asks the same meanwhile finds the answers here
                 old = [one for one in dict.fromkeys(questions) if self._is_old(one, denied_seconds)]
                 if old:
-                    self._learn(old, await self.client.apart(lambda: _reviewed(self.client.backend, old)))
+                    self._learn(old, await run_in_thread(lambda: _reviewed(self.client.backend, old)))
         return tuple(self._answers[one][1] for one in questions)
 
     def _is_old(self, question: Question, denied_seconds: float) -> bool:
@@ -121,8 +122,8 @@ class UserSession:
             self._answers[question] = (now, allowed)
 
 
-async def _reviewed(backend: Any, questions: list[Question]) -> tuple[bool, ...]:
-    found: tuple[bool, ...] = await backend.may(questions)
+def _reviewed(backend: Any, questions: list[Question]) -> tuple[bool, ...]:
+    found: tuple[bool, ...] = backend.may(questions)
     return found
 
 
@@ -182,7 +183,7 @@ class SessionStore:
         """Return who the cluster says that it is; not too many are asked about at once."""
         try:
             async with self._door:
-                identity = await client.port.whoami()
+                identity = await client.whoami()
         except NotAllowed as error:
             self._refuse(key, client)
             raise NotSignedIn(_UNKNOWN, hint=_AGAIN) from error

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 5
 
 
-async def fetch(
+def fetch(
     backend: Backend,
     ref: JobRef,
     directory: str | Path,
@@ -36,13 +36,13 @@ async def fetch(
 
     Raise Conflict, and write nothing, where a file with other contents is at one of the places.
     """
-    wanted = paths or tuple(file.path for file in await backend.artifacts(ref))
+    wanted = paths or tuple(file.path for file in backend.artifacts(ref))
     places = [_inside(path) for path in wanted]
     if not places:
         return ()
     target = Path(directory)
     with _beside(target) as stage:
-        fetched = [one for place in places for one in await _fetched(backend, ref, stage, place)]
+        fetched = [one for place in places for one in _fetched(backend, ref, stage, place)]
         found = list(dict.fromkeys(fetched))
         if not overwrite:
             _refuse_other_files(target, stage, found)
@@ -93,22 +93,20 @@ def _telling(path: Path) -> Iterator[None]:
         raise BackendError(f"cannot write {path}: {error.strerror}") from error
 
 
-async def _fetched(
-    backend: Backend, ref: JobRef, directory: Path, place: PurePosixPath
-) -> list[PurePosixPath]:
+def _fetched(backend: Backend, ref: JobRef, directory: Path, place: PurePosixPath) -> list[PurePosixPath]:
     """Copy a file, or every file of the folder where no file has the name."""
     try:
-        await backend.fetch(ref, str(place), directory / place)
+        backend.fetch(ref, str(place), directory / place)
     except NotFound:
-        files = [_inside(file.path) for file in await backend.artifacts(ref)]
+        files = [_inside(file.path) for file in backend.artifacts(ref)]
         below = [file for file in files if place in file.parents]
         if not below:
             raise
-        return [one for file in below for one in await _fetched(backend, ref, directory, file)]
+        return [one for file in below for one in _fetched(backend, ref, directory, file)]
     return [place]
 
 
-async def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
+def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
     """Store what a job wrote to its S3 volumes once more, where its engine still has it."""
     again = getattr(backend, "store", None)
     if again is None:
@@ -116,7 +114,7 @@ async def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
             f"engine {backend.name} keeps no copy of what {ref.name} wrote to its S3 volumes",
             hint="on a cluster it is stored while the job runs, and when it ends",
         )
-    told: tuple[str | Finding, ...] = await again(ref)
+    told: tuple[str | Finding, ...] = again(ref)
     return told
 
 

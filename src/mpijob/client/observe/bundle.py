@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mpijob import __version__
-from mpijob.client.bridge import close
+from mpijob.backends.streams import close
 from mpijob.client.observe import rank_stacks, tar_writer
 from mpijob.client.observe.log_parts import LogParts
 from mpijob.errors import MpiJobError
@@ -65,7 +65,7 @@ class Bundle(msgspec.Struct, frozen=True):
     files: tuple[BundleFile, ...]
 
 
-async def write(
+def write(
     ref: JobRef,
     backend: Backend,
     settings: Settings,
@@ -75,15 +75,15 @@ async def write(
     most_bytes: int = MOST_BYTES,
 ) -> Bundle:
     """Write the bundle of a job to a new file and return what is in it."""
-    state = await backend.get(ref)
-    spec = await backend.spec(state.ref)
+    state = backend.get(ref)
+    spec = backend.spec(state.ref)
     path = target or Path(f"{tar_writer.plain(state.ref.name)}-bundle.tar.gz")
     tar_writer.refuse_existing(path)
-    seal = BundleRedactor(values_of(spec, await _told(state.ref, spec, backend)))
+    seal = BundleRedactor(values_of(spec, _told(state.ref, spec, backend)))
     parts = _Parts(seal, int(most_bytes * _PART_SHARE))
-    async for name, about, value in _values(state, spec, backend, settings, stacks):
+    for name, about, value in _values(state, spec, backend, settings, stacks):
         parts.add(name, about, value)
-    async for name, text in _logs(state.ref, backend, seal, int(most_bytes * _LOG_SHARE)):
+    for name, text in _logs(state.ref, backend, seal, int(most_bytes * _LOG_SHARE)):
         parts.add_text(name, "what was said, oldest first: time, stream, text", seal.text(text), most_bytes)
     entries = parts.entries()
     parts.add("MANIFEST.json", "this listing", [msgspec.to_builtins(entry) for entry in entries])
@@ -129,77 +129,77 @@ class _Parts:
         )
 
 
-async def _values(
+def _values(
     state: JobState, spec: MPIJob, backend: Backend, settings: Settings, stacks: bool
-) -> AsyncIterator[tuple[str, str, Any]]:
+) -> Iterator[tuple[str, str, Any]]:
     """Yield every part but the logs: its name, what it is, its value."""
     from mpijob.client.submit import drafts
 
     yield "spec.yaml", "what was asked for", drafts.shown(spec)
-    yield "plan.json", "exactly what was to run", await _plan(state, spec, backend)
+    yield "plan.json", "exactly what was to run", _plan(state, spec, backend)
     yield "state.json", "where the job stands, its workers, and why", state
     yield "census.json", "where each rank was, and how it ended", state.ranks
-    yield "events.jsonl", "what happened, in order", await _taken(backend.events(state.ref))
-    yield "samples.jsonl", "cores and memory of each worker", await _samples(state, backend)
+    yield "events.jsonl", "what happened, in order", _taken(backend.events(state.ref))
+    yield "samples.jsonl", "cores and memory of each worker", _samples(state, backend)
     yield "findings.json", "the causes that were found", state.findings
-    yield "warnings.json", "what is worrying now, where it runs", await _or_why(backend.warnings(state.ref))
-    yield "doctor.json", "whether the place is ready for jobs", await _doctor(backend, settings)
+    yield "warnings.json", "what is worrying now, where it runs", _or_why(lambda: backend.warnings(state.ref))
+    yield "doctor.json", "whether the place is ready for jobs", _doctor(backend, settings)
     yield "versions.json", "what is installed", versions(state)
     if stacks and state.phase is Phase.RUNNING:
         yield (
             "stacks.json",
             "where each rank stood",
-            await _or_why(rank_stacks.stacks(state.ref, backend, ())),
+            _or_why(lambda: rank_stacks.stacks(state.ref, backend, ())),
         )
 
 
-async def _or_why(work: Any) -> Any:
+def _or_why(work: Callable[[], Any]) -> Any:
     """Return what some work gives, or why it gives nothing: a bundle is asked for when things go wrong."""
     try:
-        return await work
+        return work()
     except MpiJobError as error:
         return {"missing": error.message, "hint": error.hint}
 
 
-async def _plan(state: JobState, spec: MPIJob, backend: Backend) -> Any:
+def _plan(state: JobState, spec: MPIJob, backend: Backend) -> Any:
     """Return the plan that was submitted; where nobody kept it, what would be planned now, which may differ."""
-    found = await _or_why(backend.planned(state.ref))
+    found = _or_why(lambda: backend.planned(state.ref))
     if found is None:
-        found = await _or_why(_made_anew(spec, backend))
+        found = _or_why(lambda: _made_anew(spec, backend))
     if isinstance(found, dict):
         return found
     return masking.masked_plan(found)
 
 
-async def _made_anew(spec: MPIJob, backend: Backend) -> Any:
-    return await backend.plan(spec, await backend.preflight(spec, await backend.whoami()))
+def _made_anew(spec: MPIJob, backend: Backend) -> Any:
+    return backend.plan(spec, backend.preflight(spec, backend.whoami()))
 
 
-async def _samples(state: JobState, backend: Backend) -> Any:
-    found = await _or_why(backend.samples(state.ref))
+def _samples(state: JobState, backend: Backend) -> Any:
+    found = _or_why(lambda: backend.samples(state.ref))
     return [found] if isinstance(found, dict) else found[-_MOST_ROWS:]
 
 
-async def _taken(stream: AsyncIterator[Any]) -> list[Any]:
+def _taken(stream: Iterator[Any]) -> list[Any]:
     rows: list[Any] = []
     try:
-        async for row in stream:
+        for row in stream:
             rows.append(row)
     except MpiJobError as error:
         rows.append({"missing": error.message, "hint": error.hint})
     finally:
-        await close(stream)
+        close(stream)
     return rows[-_MOST_ROWS:]
 
 
-async def _doctor(backend: Backend, settings: Settings) -> Any:
+def _doctor(backend: Backend, settings: Settings) -> Any:
     """Return what is found about the place; a cluster is looked at by the engine, as whoever asks for the bundle."""
     from mpijob.client.admin import doctor
 
     if settings.engine != CLUSTER:
         return doctor.report(settings)
     look = getattr(backend, "checkup", None)
-    found = None if look is None else await _or_why(look())
+    found = None if look is None else _or_why(look)
     return {"missing": "this engine does not look at its cluster", "hint": ""} if found is None else found
 
 
@@ -215,24 +215,21 @@ def versions(state: JobState) -> dict[str, str]:
     return found
 
 
-async def _logs(
-    ref: JobRef, backend: Backend, seal: BundleRedactor, most_bytes: int
-) -> AsyncIterator[tuple[str, str]]:
+def _logs(ref: JobRef, backend: Backend, seal: BundleRedactor, most_bytes: int) -> Iterator[tuple[str, str]]:
     """Yield what each source said, its beginning and its end where it is too long."""
     parts = LogParts(most_bytes, seal)
     stream = backend.logs(ref, LogQuery())
     try:
-        async for line in stream:
+        for line in stream:
             parts.add(line)
     except MpiJobError as error:
         yield "logs/missing.txt", f"{error.message}\n{error.hint}\n"
     finally:
-        await close(stream)
-    for name, text in parts.files():
-        yield name, text
+        close(stream)
+    yield from parts.files()
 
 
-async def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
+def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
     """Return the values of the job's secrets that its engine can tell: a cluster has Secret objects.
 
     Only the engine knows whether this machine is the user's own, and its files and variables are theirs.
@@ -241,7 +238,7 @@ async def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
     if known is None or not spec.secrets:
         return ()
     try:
-        found: tuple[str, ...] = await known(ref, spec.secrets)
+        found: tuple[str, ...] = known(ref, spec.secrets)
     except MpiJobError:
         return ()  # what this user may not read is not theirs to mask
     return found

@@ -127,17 +127,17 @@ def _texts(log: str | bytes | os.PathLike[str] | Mapping[str, bytes]) -> dict[st
     return {"log": iter((log.encode() if isinstance(log, str) else log,))}
 
 
-async def of_job(ref: JobRef, backend: Backend, settings: Settings) -> Diagnosis:
+def of_job(ref: JobRef, backend: Backend, settings: Settings) -> Diagnosis:
     """Return why a job stands where it stands: failed, waiting, silent, or well."""
-    state = await backend.get(ref)
-    spec = await backend.spec(state.ref)
-    events = tuple([event async for event in backend.events(state.ref)])
+    state = backend.get(ref)
+    spec = backend.spec(state.ref)
+    events = tuple(backend.events(state.ref))
     site = site_rules(settings)
-    lines = await _lines(state, backend, wanted=bool(site) or state.phase is Phase.RUNNING)
+    lines = _lines(state, backend, wanted=bool(site) or state.phase is Phase.RUNNING)
     if _late(state) and not site:
         with suppress(MpiJobError):  # what the engine found stands without a log
-            lines = await _lines(state, backend, wanted=True)
-    samples = await backend.samples(state.ref) if state.phase is not Phase.QUEUED else ()
+            lines = _lines(state, backend, wanted=True)
+    samples = backend.samples(state.ref) if state.phase is not Phase.QUEUED else ()
     seen = _evidence(state, spec, events, lines, samples, now=time.time())
     return report.of_job(state, seen, _findings(state, seen, site), events)
 
@@ -151,11 +151,11 @@ def site_rules(settings: Settings) -> tuple[Rule, ...]:
     return site_rule_loader.load(settings.rules)
 
 
-async def _lines(state: JobState, backend: Backend, *, wanted: bool) -> tuple[LogLine, ...]:
+def _lines(state: JobState, backend: Backend, *, wanted: bool) -> tuple[LogLine, ...]:
     if not wanted or state.phase is Phase.QUEUED:
         return ()
     query = LogQuery(tail=LOG_LINES, attempt=state.attempt)
-    return tuple([line async for line in backend.logs(state.ref, query)])
+    return tuple(backend.logs(state.ref, query))
 
 
 def _findings(state: JobState, seen: Evidence, site: tuple[Rule, ...]) -> tuple[Finding, ...]:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
-from mpijob.client.bridge import close
+from mpijob.backends.streams import close
 from mpijob.client.observe import logs
 from mpijob.errors import BackendError, InvalidJob
 from mpijob.model import LogLine, LogQuery, Mark
@@ -29,7 +29,7 @@ _HELD_BYTES = 64 * 1024
 _ENDINGS = {"stdout": "out", "stderr": "err"}
 
 
-async def download(
+def download(
     ref: JobRef,
     backend: Backend,
     query: LogQuery,
@@ -44,12 +44,12 @@ async def download(
         if not isinstance(target, (str, Path)):
             raise InvalidJob("the streams of a job need a directory; one file can hold them merged")
         with _telling(target):
-            return await _streams(ref, backend, query, Path(target), compress)
+            return _streams(ref, backend, query, Path(target), compress)
     with _opened(target) as file:
-        query = await logs.resolved(ref, backend, query)
+        query = logs.resolved(ref, backend, query)
         merge = getattr(backend, "merge_logs", None)
-        if merge is None or not await merge(ref, query, file, compress=compress):
-            await _lines(ref, backend, query, file, compress)
+        if merge is None or not merge(ref, query, file, compress=compress):
+            _lines(ref, backend, query, file, compress)
     return (Path(target),) if isinstance(target, (str, Path)) else ()
 
 
@@ -100,14 +100,14 @@ def _telling(target: str | Path) -> Iterator[None]:
         ) from error
 
 
-async def _lines(ref: JobRef, backend: Backend, query: LogQuery, file: IO[bytes], compress: bool) -> None:
+def _lines(ref: JobRef, backend: Backend, query: LogQuery, file: IO[bytes], compress: bool) -> None:
     packed = _packing(file) if compress else file
     stream = logs.lines(ref, backend, query)
     try:
-        async for line in stream:
+        for line in stream:
             packed.write(b"%s [%s] %s\n" % (cri.stamp(line.time), line.source.encode(), line.text))
     finally:
-        await close(stream)
+        close(stream)
         if compress:
             packed.close()
 
@@ -118,15 +118,15 @@ def _packing(file: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile(fileobj=file, mode="wb", mtime=0))
 
 
-async def _streams(
+def _streams(
     ref: JobRef, backend: Backend, query: LogQuery, directory: Path, compress: bool
 ) -> tuple[Path, ...]:
     shelf, stream = _Shelf(directory, compress), logs.lines(ref, backend, query)
     try:
-        async for line in stream:
+        for line in stream:
             shelf.put(line)
     finally:
-        await close(stream)
+        close(stream)
     return shelf.done()
 
 

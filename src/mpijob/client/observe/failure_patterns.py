@@ -18,24 +18,24 @@ ENDED = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
 MOST_JOBS, MOST_LOOKS = 5000, 500
 
 
-async def look(scope: Scope, backend: Backend, *, since: float, until: float, least: int) -> Fleet:
+def look(scope: Scope, backend: Backend, *, since: float, until: float, least: int) -> Fleet:
     """Return what the jobs that ended in a time have in common; where a list tells no cause, the job is asked."""
     found: list[JobState] = []
     looks = 0
-    async for state in resubmit.pages(scope, backend):
+    for state in resubmit.pages(scope, backend):
         if not since <= (state.finished or 0.0) <= until:
             continue
         if state.phase is Phase.FAILED and not state.findings and looks < MOST_LOOKS:
             looks += 1
-            state = await _whole(state, backend)
+            state = _whole(state, backend)
         found.append(state)
         if len(found) >= MOST_JOBS:
             break
     return patterns.find(found, since=since, until=until, least=least)
 
 
-async def _whole(state: JobState, backend: Backend) -> JobState:
+def _whole(state: JobState, backend: Backend) -> JobState:
     try:
-        return await backend.get(state.ref)
+        return backend.get(state.ref)
     except NotFound:  # deleted meanwhile
         return state

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mpijob.client.bridge import close
+from mpijob.backends.streams import close
 from mpijob.errors import NotFound
 
 if TYPE_CHECKING:
@@ -15,21 +15,20 @@ if TYPE_CHECKING:
     from mpijob.model import JobRef, JobState, LogLine, LogQuery
 
 
-async def lines(ref: JobRef, backend: Backend, query: LogQuery) -> AsyncIterator[LogLine]:
+def lines(ref: JobRef, backend: Backend, query: LogQuery) -> Iterator[LogLine]:
     """Yield the lines that are wanted; raise NotFound when the job never has such."""
-    stream = backend.logs(ref, await resolved(ref, backend, query))
+    stream = backend.logs(ref, resolved(ref, backend, query))
     try:
-        async for line in stream:
-            yield line
+        yield from stream
     finally:
-        await close(stream)
+        close(stream)
 
 
-async def resolved(ref: JobRef, backend: Backend, query: LogQuery) -> LogQuery:
+def resolved(ref: JobRef, backend: Backend, query: LogQuery) -> LogQuery:
     """Return the question with the previous attempt's number; raise NotFound when the job never has such."""
     if not (query.ranks or query.workers or query.attempt is not None or query.previous):
         return query
-    state = await backend.get(ref)
+    state = backend.get(ref)
     if query.previous:
         if state.attempt < 2:
             raise NotFound(
@@ -53,11 +52,11 @@ def refuse_absent(state: JobState, query: LogQuery) -> None:
         )
 
 
-async def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
+def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
     """Return what is masked when a job's lines are shown: its secrets' values, as far as they can be known."""
     from mpijob.observation.redaction import masking
 
-    job = await backend.spec(ref)
+    job = backend.spec(ref)
     known = getattr(backend, "secret_values", None)
-    told = await known(ref, job.secrets) if job.secrets and known is not None else ()
+    told = known(ref, job.secrets) if job.secrets and known is not None else ()
     return masking.secret_values(job, told)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 _ON_THIS_MACHINE = ("local", "memory")
 
 
-async def stacks(ref: JobRef, backend: Backend, ranks: Iterable[int], bring: bool = False) -> StackReport:
+def stacks(ref: JobRef, backend: Backend, ranks: Iterable[int], bring: bool = False) -> StackReport:
     """Return where the ranks stand, grouped; raise NotFound for a rank that the job does not have."""
     wanted = tuple(ranks)
     if wanted:
-        refuse_absent(await backend.get(ref), LogQuery(ranks=wanted))
-    found = await backend.stacks(ref, wanted, bring=bring)
+        refuse_absent(backend.get(ref), LogQuery(ranks=wanted))
+    found = backend.stacks(ref, wanted, bring=bring)
     return grouping.report(found, "local" if backend.name in _ON_THIS_MACHINE else "kubernetes")

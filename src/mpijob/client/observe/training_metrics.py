@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mpijob.client.bridge import close
+from mpijob.backends.streams import close
 from mpijob.client.history.fallback import remembering
 from mpijob.errors import NotFound
 from mpijob.model import LogQuery, Phase
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST_POINTS = 200_000
 
 
-async def read(
+def read(
     backend: Backend,
     ref: JobRef,
     settings: Settings,
@@ -37,18 +37,18 @@ async def read(
 
     Numbers leave here and no lines: this is no look into a log that an audit would tell.
     """
-    state, told = await points_of(backend, ref, settings, patterns, rank=rank, since=since)
+    state, told = points_of(backend, ref, settings, patterns, rank=rank, since=since)
     running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
     found = training.curves(told, most=points, rank=rank, now=time.time() if running else None)
     known = getattr(backend, "told", None)
     beyond = None
     if known is not None and rank is None and not state.deleted:
         with contextlib.suppress(NotFound):  # it went meanwhile
-            beyond = await known(state.ref)
+            beyond = known(state.ref)
     return found if beyond is None else training.completed(found, beyond)
 
 
-async def points_of(
+def points_of(
     backend: Backend,
     ref: JobRef,
     settings: Settings,
@@ -63,14 +63,14 @@ async def points_of(
     find = training.reader(own)
     ranks = () if rank is None else (rank,)
     query = LogQuery(regex="" if own else training.LOOKED_FOR, roles=PROGRAM, ranks=ranks, since=since)
-    state = await reads.get(ref)
+    state = reads.get(ref)
     stream = reads.logs(state.ref, query)
     told: list[Point] = []
     try:
-        async for line in stream:
+        for line in stream:
             told += training.points((line,), find)
             if len(told) >= _MOST_POINTS:
                 del told[::2]  # a year of steps fits into memory, and no screen shows more
     finally:
-        await close(stream)
+        close(stream)
     return state, told

@@ -23,14 +23,14 @@ _PASSED_THROUGH = (Phase.QUEUED, Phase.PENDING, Phase.INITIALIZING, Phase.RUNNIN
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.02, 0.5, 1.3
 
 
-async def wait(
+def wait(
     ref: JobRef, backend: Backend, *, seconds: float | None = None, phases: Collection[Phase] | None = None
 ) -> JobState:
     """Return the state once the job is in one of the phases; without any, once it has ended.
 
     Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted. Waiting changes nothing.
     """
-    state, wanted = await backend.get(ref), FINAL if phases is None else tuple(phases)
+    state, wanted = backend.get(ref), FINAL if phases is None else tuple(phases)
     begun, paused, step, patience = time.monotonic(), 0.0, _FIRST_PAUSE, Patience()
     while state.phase not in wanted:
         if state.phase.final:
@@ -39,16 +39,16 @@ async def wait(
         if seconds is not None and waited >= seconds:
             raise _too_late(state, seconds, silent=patience.tried)
         moment = step if seconds is None else min(step, seconds - waited)
-        await backend.pause(moment)
+        backend.pause(moment)
         paused, step = paused + moment, min(step * _GROWTH, _LONGEST_PAUSE)
-        state = await _next(state, backend, patience)
+        state = _next(state, backend, patience)
     return state
 
 
-async def _next(state: JobState, backend: Backend, patience: Patience) -> JobState:
+def _next(state: JobState, backend: Backend, patience: Patience) -> JobState:
     """Return the job's next state, or the last one while the engine does not answer."""
     try:
-        state = await backend.get(state.ref)
+        state = backend.get(state.ref)
     except BackendError as error:
         patience.bear(error)
     else:
@@ -56,9 +56,9 @@ async def _next(state: JobState, backend: Backend, patience: Patience) -> JobSta
     return state
 
 
-async def completion(ref: JobRef, backend: Backend, *, seconds: float | None = None) -> JobState:
+def completion(ref: JobRef, backend: Backend, *, seconds: float | None = None) -> JobState:
     """Return the state once the job has succeeded; raise JobFailed with the findings when it did not."""
-    return await wait(ref, backend, seconds=seconds, phases=(Phase.SUCCEEDED,))
+    return wait(ref, backend, seconds=seconds, phases=(Phase.SUCCEEDED,))
 
 
 def goes_on(ref: JobRef) -> str:

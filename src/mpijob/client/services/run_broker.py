@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from mpijob.model.platform.fit import Fit
 
 
-async def fit(job: MPIJob, backend: Backend) -> Fit:
+def fit(job: MPIJob, backend: Backend) -> Fit:
     """Return whether a job would start now, wait, or never run here."""
     from mpijob.admission.fit import fit as judged
 
-    who = await backend.whoami()
-    return judged(job, who, (await backend.preflight(job, who)).facts)
+    who = backend.whoami()
+    return judged(job, who, (backend.preflight(job, who)).facts)
 
 
 def serve(

@@ -9,20 +9,20 @@ import msgspec
 from mpijob.model.platform.form_options import Choices, Option
 
 if TYPE_CHECKING:
-    from mpijob.client.async_client import AsyncClient
+    from mpijob.client.client import Client
 
 _LATELY = 200
 
 
-async def choices(client: AsyncClient, namespace: str = "") -> Choices:
+def choices(client: Client, namespace: str = "") -> Choices:
     """Return what a namespace offers, by default the client's own."""
     namespace = namespace or client.namespace
-    page = await client.list(namespace=namespace, limit=_LATELY)
+    page = client.list(namespace=namespace, limit=_LATELY)
     images = dict.fromkeys(state.image for state in page.items if state.image)
     if client.settings.image:
         images.setdefault(client.settings.image)
     look = getattr(client.backend, "choices", None)
-    known = _here(client, namespace) if look is None else await client.apart(lambda: look(namespace))
+    known = _here(client, namespace) if look is None else look(namespace)
     queues = known.queues or tuple(map(Option, sorted({state.queue for state in page.items if state.queue})))
     return msgspec.structs.replace(
         known,
@@ -32,7 +32,7 @@ async def choices(client: AsyncClient, namespace: str = "") -> Choices:
     )
 
 
-def _here(client: AsyncClient, namespace: str) -> Choices:
+def _here(client: Client, namespace: str) -> Choices:
     """Return what one machine offers: the data connections of its settings, by name and bucket, never a key."""
     connections = client.settings.connections.items()
     return Choices(

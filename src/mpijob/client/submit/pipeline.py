@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
 
 
-async def prepare(
-    job: MPIJob, who: Identity, backend: Backend, *, max_workers: int, replaces: str = ""
-) -> Plan:
+def prepare(job: MPIJob, who: Identity, backend: Backend, *, max_workers: int, replaces: str = "") -> Plan:
     """Return exactly what would run; this is the dry run, and the first half of submitting.
 
     `replaces` names a job that makes way for this one, so that its name does not count as taken.
@@ -33,59 +31,59 @@ async def prepare(
     if job.presets:
         from mpijob.formats.jobfile import presets
 
-        job, settled = presets.settle(job, await backend.devices())  # written out for this place
+        job, settled = presets.settle(job, backend.devices())  # written out for this place
         remarks = (*remarks, *settled)
-    advice, plan = await _judged(job, who, backend, replaces)
+    advice, plan = _judged(job, who, backend, replaces)
     return msgspec.structs.replace(plan, notices=(*remarks, *advice, *plan.notices))
 
 
-async def _judged(
+def _judged(
     job: MPIJob, who: Identity, backend: Backend, replaces: str, *, fresh: bool = False
 ) -> tuple[tuple[Finding, ...], Plan]:
     from mpijob import admission
 
-    found = await backend.preflight(job, who, fresh=fresh)
+    found = backend.preflight(job, who, fresh=fresh)
     facts = _without(found.facts, replaces)
     try:
         advice = admission.admit(job, who, facts)  # may it, and is there room?
-        return advice, await backend.plan(job, found._replace(facts=facts))  # what exactly will run?
+        return advice, backend.plan(job, found._replace(facts=facts))  # what exactly will run?
     except MpiJobError:
         if not facts.recalled:
             raise
-    return await _judged(job, who, backend, replaces, fresh=True)  # refuse only for what is true now
+    return _judged(job, who, backend, replaces, fresh=True)  # refuse only for what is true now
 
 
-async def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
+def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
     """Start the job, or queue it, wholly or not at all."""
-    await backend.expect()
-    return await carry_through(job, backend, max_workers=max_workers)
+    backend.expect()
+    return carry_through(job, backend, max_workers=max_workers)
 
 
-async def carry_through(
+def carry_through(
     job: MPIJob, backend: Backend, *, max_workers: int, replaces: JobState | None = None
 ) -> JobRef:
     """Check, admit, plan and start; a job that this one replaces makes way only when all that went well."""
     name = replaces.ref.name if replaces is not None else ""
     try:
-        who = await backend.whoami()
-        plan = await prepare(job, who, backend, max_workers=max_workers, replaces=name)
+        who = backend.whoami()
+        plan = prepare(job, who, backend, max_workers=max_workers, replaces=name)
     except MpiJobError as error:
         from mpijob.client.audit import recorder  # what is refused is written down too
 
-        await recorder.tell(backend, Verb.CREATE, JobRef(job.namespace, job.name), job, error)
+        recorder.tell(backend, Verb.CREATE, JobRef(job.namespace, job.name), job, error)
         raise
     _say_warnings(plan)
     if replaces is not None and not replaces.phase.final:
-        await backend.cancel(replaces.ref, grace_seconds=0)
-    return await backend.submit(plan, who)
+        backend.cancel(replaces.ref, grace_seconds=0)
+    return backend.submit(plan, who)
 
 
-async def plan(job: MPIJob, backend: Backend, *, max_workers: int, server: bool = False) -> Plan:
+def plan(job: MPIJob, backend: Backend, *, max_workers: int, server: bool = False) -> Plan:
     """Return the dry run of this job for the user who asks; the place's server judges it too if it is asked to."""
-    made = await prepare(job, await backend.whoami(), backend, max_workers=max_workers)
+    made = prepare(job, backend.whoami(), backend, max_workers=max_workers)
     if not server:
         return made
-    said = await backend.rehearse(made) or (_no_server(backend.name),)
+    said = backend.rehearse(made) or (_no_server(backend.name),)
     return msgspec.structs.replace(made, notices=(*made.notices, *said))
 
 

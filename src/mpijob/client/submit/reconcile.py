@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mpijob.client.bridge import drive
 from mpijob.errors import BackendError, MpiJobError
 
 if TYPE_CHECKING:
@@ -43,10 +42,10 @@ def _reconcile(backend: Backend, refs: list[JobRef], stop: threading.Event) -> N
 def _goes_on(backend: Backend, ref: JobRef) -> bool:
     """Do what one job needs now; return whether it may need more later."""
     try:
-        state = drive(backend.get(ref))
+        state = backend.get(ref)
         if state.phase.final:
             return False
-        drive(backend.reconcile(state))
+        backend.reconcile(state)
     except BackendError as error:
         _log.debug("%s is reconciled again in a moment: %s", ref, error.message)
     except MpiJobError as error:  # it is gone, or may not be changed: whoever follows it is told the same

@@ -6,7 +6,7 @@ when the old job has ended, or in one step (`replace`) while it has not started 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -37,58 +37,58 @@ class Done(msgspec.Struct, frozen=True):
         return not self.error
 
 
-async def mended(ref: JobRef, with_fix: int | None, backend: Backend, settings: Settings) -> dict[str, Any]:
+def mended(ref: JobRef, with_fix: int | None, backend: Backend, settings: Settings) -> dict[str, Any]:
     """Return the fields that a numbered fix of the job's diagnosis changes, with their new values."""
     if with_fix is None:
         return {}
     from mpijob.client.observe import diagnose  # the rules are loaded only when they are asked for
 
-    diagnosis = await diagnose.of_job(ref, backend, settings)
-    return diagnose.mended(await backend.spec(ref), diagnosis, with_fix)
+    diagnosis = diagnose.of_job(ref, backend, settings)
+    return diagnose.mended(backend.spec(ref), diagnosis, with_fix)
 
 
-async def retry(
+def retry(
     ref: JobRef, backend: Backend, *, max_workers: int, wanted: Mapping[str, Any] | None = None
 ) -> JobRef:
     """Submit the same configuration again, or a changed one, as a new job of the same name; the old record is kept."""
-    state = await backend.get(ref)
+    state = backend.get(ref)
     if not state.phase.final:
         raise Conflict(
             f"{ref} is {state.phase.value}; only a job that has ended can be retried",
             hint=f"cancel it first: mpijob cancel {ref.name}",
         )
-    spec = await backend.spec(state.ref)
+    spec = backend.spec(state.ref)
     wished = changes.apply(spec, wanted) if wanted else spec
     with meaning(Verb.RETRY, state.ref, spec, wished):
-        return await pipeline.submit(wished, backend, max_workers=max_workers)
+        return pipeline.submit(wished, backend, max_workers=max_workers)
 
 
-async def clone(
+def clone(
     ref: JobRef, new_name: str | None, wanted: Mapping[str, Any], backend: Backend, *, max_workers: int
 ) -> JobRef:
     """Submit a changed copy under a new name; without one, the first free `name-2`, `name-3`, …"""
-    spec = await backend.spec(ref)
-    name = new_name or await _free_name(spec, backend)
+    spec = backend.spec(ref)
+    name = new_name or _free_name(spec, backend)
     copy = changes.apply(spec, {**wanted, "name": name})
     with meaning(Verb.CLONE, ref, spec, copy):
-        return await pipeline.submit(copy, backend, max_workers=max_workers)
+        return pipeline.submit(copy, backend, max_workers=max_workers)
 
 
-async def replace(ref: JobRef, wanted: Mapping[str, Any], backend: Backend, *, max_workers: int) -> JobRef:
+def replace(ref: JobRef, wanted: Mapping[str, Any], backend: Backend, *, max_workers: int) -> JobRef:
     """Submit a changed copy under the same name; a job that has not started makes way for it.
 
     The copy is checked, admitted and planned before the old job is touched.
     """
-    state = await backend.get(ref)
+    state = backend.get(ref)
     if not (state.phase.final or state.phase in _NOT_STARTED):
         raise Conflict(
             f"{ref} is {state.phase.value}; only a job that has not started or has ended can be replaced",
             hint=f"clone it under a new name, or cancel it first: mpijob cancel {ref.name}",
         )
-    spec = await backend.spec(state.ref)
+    spec = backend.spec(state.ref)
     copy = changes.apply(spec, {**wanted, "name": state.ref.name})
     with meaning(Verb.CHANGE, state.ref, spec, copy):
-        return await pipeline.carry_through(copy, backend, max_workers=max_workers, replaces=state)
+        return pipeline.carry_through(copy, backend, max_workers=max_workers, replaces=state)
 
 
 def refuse_new_name(ref: JobRef, new_name: str | None) -> None:
@@ -99,8 +99,8 @@ def refuse_new_name(ref: JobRef, new_name: str | None) -> None:
         )
 
 
-async def each(
-    scope: Scope, backend: Backend, act: Callable[[JobRef], Awaitable[object]], *, unlimited: bool = False
+def each(
+    scope: Scope, backend: Backend, act: Callable[[JobRef], object], *, unlimited: bool = False
 ) -> tuple[Done, ...]:
     """Do one thing to every job of a scope; one that refuses does not stop the others."""
     if not (unlimited or scope.selector or scope.phases or scope.names or scope.owner or scope.text):
@@ -108,38 +108,37 @@ async def each(
             "this would mean every job", hint="give a selector or phases, or say that all are meant"
         )
     done = []
-    for state in [state async for state in pages(scope, backend)]:
-        done.append(await _one(state.ref, act))
+    for state in list(pages(scope, backend)):
+        done.append(_one(state.ref, act))
     return tuple(done)
 
 
-async def pages(scope: Scope, backend: Backend) -> AsyncIterator[JobState]:
+def pages(scope: Scope, backend: Backend) -> Iterator[JobState]:
     """Yield the jobs of all pages."""
     while True:
-        page = await backend.list(scope)
-        for state in page.items:
-            yield state
+        page = backend.list(scope)
+        yield from page.items
         if not page.after:
             return
         scope = msgspec.structs.replace(scope, after=page.after)
 
 
-async def _one(ref: JobRef, act: Callable[[JobRef], Awaitable[object]]) -> Done:
+def _one(ref: JobRef, act: Callable[[JobRef], object]) -> Done:
     try:
-        await act(ref)
+        act(ref)
     except MpiJobError as error:
         return Done(ref, error.message)
     return Done(ref)
 
 
-async def _free_name(spec: MPIJob, backend: Backend) -> str:
+def _free_name(spec: MPIJob, backend: Backend) -> str:
     stem, _, number = spec.name.rpartition("-")
     first = int(number) + 1 if stem and number.isdecimal() else 2
     stem = stem if stem and number.isdecimal() else spec.name
     for index in count(first):
         name = f"{stem}-{index}"
         try:
-            await backend.get(JobRef(spec.namespace, name))
+            backend.get(JobRef(spec.namespace, name))
         except NotFound:
             return name
     raise AssertionError("count never ends")

@@ -18,13 +18,13 @@ _MOST = 1000
 class Lists(Protocol):
     """Who lists jobs: the engine."""
 
-    async def list(self, scope: Scope) -> Page:
+    def list(self, scope: Scope) -> Page:
         """Return one page of states."""
 
 
-async def find(engine: Lists, query: AccountQuery, now: float) -> tuple[Account, ...]:
+def find(engine: Lists, query: AccountQuery, now: float) -> tuple[Account, ...]:
     """Return the accounts of the newest jobs that are there, as far as they are wanted."""
     scope = Scope(namespace=query.namespace, names=query.names, phases=query.phases, limit=_MOST)
-    made = [build.account(state, now=now) for state in (await engine.list(scope)).items]
+    made = [build.account(state, now=now) for state in (engine.list(scope)).items]
     wanted = [one for one in made if account_store.wanted(one, query)]
     return tuple(sorted(wanted, key=account_store.cursor_key, reverse=True)[: query.limit + 1])

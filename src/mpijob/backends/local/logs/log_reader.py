@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -187,11 +187,11 @@ def whole_files(query: LogQuery) -> bool:
     return not chosen and not query.workers
 
 
-async def followed(
+def followed(
     where: Callable[[], tuple[Iterable[tuple[Path, int]], Mapping[int, int], bool]],
     query: LogQuery,
-    pause: Callable[[float], Awaitable[None]],
-) -> AsyncIterator[LogLine]:
+    pause: Callable[[float], None],
+) -> Iterator[LogLine]:
     """Yield lines as they come until `where` says that the job is over and all is read.
 
     `where` gives the attempts' directories, rank → worker, and whether the job has ended.
@@ -217,7 +217,7 @@ async def followed(
             return
         now = time.monotonic()
         lively = now if ready else lively
-        await pause(_QUICK_SECONDS if now - lively < _LIVELY_SECONDS else _CALM_SECONDS)
+        pause(_QUICK_SECONDS if now - lively < _LIVELY_SECONDS else _CALM_SECONDS)
 
 
 def _meet(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import msgspec
 
@@ -23,10 +23,10 @@ from mpijob.model import Event, JobState, Phase
 _POLL_SECONDS = 0.03
 _END_SECONDS = 15.0
 
-Pause = Callable[[float], Awaitable[None]]
+Pause = Callable[[float], None]
 
 
-async def end(store: Store, row: Row, wish: Phase, grace_seconds: float | None, pause: Pause) -> JobState:
+def end(store: Store, row: Row, wish: Phase, grace_seconds: float | None, pause: Pause) -> JobState:
     """Bring a job to Cancelled or Suspended and return its state then; a full disk keeps nobody from that."""
     disk_full.make_room(store.home)
     if row.phase.final and not row.holds:
@@ -34,7 +34,7 @@ async def end(store: Store, row: Row, wish: Phase, grace_seconds: float | None, 
     store.ask(row.uid, "suspend" if wish is Phase.SUSPENDED else "cancel", grace_seconds)
     if not _ended_unstarted(store, row.uid, wish):
         grace = store.plan(row.uid).job.grace_seconds if grace_seconds is None else grace_seconds
-        await _until_ended(store, row, grace + _END_SECONDS, pause)
+        _until_ended(store, row, grace + _END_SECONDS, pause)
     return store.rows("uid=?", row.uid)[0].state
 
 
@@ -61,7 +61,7 @@ def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
     return True
 
 
-async def _until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> None:
+def _until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         fresh = next(iter(store.rows("uid=? AND holds=1", row.uid)), None)
@@ -70,7 +70,7 @@ async def _until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> 
         if machine.alive(fresh.supervisor):
             send(machine.pid_of(fresh.supervisor), signal.SIGUSR1)
         recovery.recover(store)
-        await pause(_POLL_SECONDS)
+        pause(_POLL_SECONDS)
     raise WaitTimeout(f"job '{row.state.ref.name}' has not ended within {seconds:g} s; it will be ended")
 
 
