@@ -11,7 +11,7 @@ import pytest
 
 from mpijob import Client, JobState, Phase
 from mpijob.backends.local import LocalBackend
-from mpijob.cli.render import job_rows
+from mpijob.cli.render import job_table
 from mpijob.errors import QuotaExceeded
 from mpijob.model import Resources, Retry, Signal
 from mpijob.settings import QuotaSetting, Settings
@@ -61,7 +61,7 @@ def test_a_wait_is_estimated_by_earlier_runs_of_the_same_command_else_told_by_th
     next_one = a_job("next", "sleep 3", resources=BIG)
     plan = client.plan(next_one)
     assert (plan.starts_now, plan.wait_estimate_seconds) == (False, None)
-    (starts,) = [line for line in job_rows.plan_lines(plan) if line.startswith("Starts")]
+    (starts,) = [line for line in job_table.plan_lines(plan) if line.startswith("Starts")]
     assert starts.endswith("when there is room")
     (notice,) = [one for one in plan.notices if one.code == "WILL_WAIT"]
     assert re.search(r"It may start within (?:6\d|70) seconds", notice.message)

@@ -18,7 +18,7 @@ import pytest
 import mpijob
 from mpijob import Client, codec
 from mpijob.backends.local import LocalBackend
-from mpijob.backends.local.queue import runner, spawn_runner
+from mpijob.backends.local.queue import runner, runner_wakeup
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.worker import process_tree
@@ -90,7 +90,7 @@ def test_a_runner_whose_files_were_replaced_starts_another_and_claims_nothing(
     package.touch()
     monkeypatch.setattr(codec, "__file__", str(package))
     monkeypatch.setattr(
-        spawn_runner, "start_runner", lambda home, settings: started.write_text(str(home.root))
+        runner_wakeup, "start_runner", lambda home, settings: started.write_text(str(home.root))
     )
     one = runner.Runner(Home(settings.home), settings)
     store = Store(Home(settings.home))

@@ -15,8 +15,8 @@ from tests.unit.cli_support import Cli
 
 from mpijob import Client, Job, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.client.observe import tar_writer
-from mpijob.client.observe.log_parts import LogParts
+from mpijob.client.observe import bundle
+from mpijob.client.observe.bundle import LogParts
 from mpijob.errors import Conflict
 from mpijob.model import JobRef, LogLine, Role, Secret
 from mpijob.observation.redaction.bundle import BundleRedactor
@@ -185,7 +185,7 @@ def test_a_bundle_is_bounded_as_a_whole(tmp_path: Path) -> None:
 @pytest.mark.security
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/abs", "a b\n", "..", ".hidden", "-rf", "naïve"])
 def test_names_are_plain_whatever_a_job_is_called(name: str) -> None:
-    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", tar_writer.plain(name))
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", bundle.plain(name))
 
 
 @pytest.mark.security

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.history_support import a_state
 from tests.unit.receiving import receiving
 
-from mpijob.client.integrations import signed_post
+from mpijob.client.integrations import webhooks
 from mpijob.client.integrations.webhooks import FIRST_SECONDS, MOST_TRIES, Outbox
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import Phase
@@ -68,13 +68,13 @@ def test_a_change_is_told_once_signed_and_with_its_link(tmp_path: Path) -> None:
     told = json.loads(content)
     assert (told["phase"], told["cause"], told["name"]) == ("Failed", "OOM_KILLED", "bert")
     assert told["link"] == "https://page.example.com/jobs/team/bert"
-    assert headers[signed_post.DELIVERY] == told["id"]
-    header = headers[signed_post.SIGNATURE]
-    assert signed_post.verified(b"the key", header, content, clock.now)
-    assert not signed_post.verified(b"another", header, content, clock.now)
-    assert not signed_post.verified(b"the key", header, content + b"x", clock.now)
-    assert not signed_post.verified(b"the key", header, content, clock.now + 301)
-    assert not signed_post.verified(b"the key", "nonsense", content, clock.now)
+    assert headers[webhooks.DELIVERY] == told["id"]
+    header = headers[webhooks.SIGNATURE]
+    assert webhooks.verified(b"the key", header, content, clock.now)
+    assert not webhooks.verified(b"another", header, content, clock.now)
+    assert not webhooks.verified(b"the key", header, content + b"x", clock.now)
+    assert not webhooks.verified(b"the key", header, content, clock.now + 301)
+    assert not webhooks.verified(b"the key", "nonsense", content, clock.now)
 
 
 @pytest.mark.req("PMV-006")
@@ -91,7 +91,7 @@ def test_what_is_not_taken_is_told_again_after_a_growing_pause_with_the_same_id(
         assert outbox.work() == 0  # a redirect is not followed
         clock.now += 2 * FIRST_SECONDS + 0.1
         assert outbox.work() == 1
-        assert len({headers[signed_post.DELIVERY] for headers, _ in taken}) == 1
+        assert len({headers[webhooks.DELIVERY] for headers, _ in taken}) == 1
         assert len(taken) == 3
 
 
@@ -194,7 +194,7 @@ def test_only_what_is_asked_for_is_told(tmp_path: Path) -> None:
      "::1", "fe80::1", "fc00::1", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "255.255.255.255"],
 )  # fmt: skip
 def test_no_callback_goes_to_the_inside(address: str) -> None:
-    assert not signed_post.is_public(address)
+    assert not webhooks.is_public(address)
 
 
 @pytest.mark.security
@@ -205,10 +205,10 @@ def test_addresses_that_lead_inside_are_refused_before_anything_is_sent(
     for url in ("http://example.com/", "ftp://example.com/", "https://", "https://user:pw@example.com/", "file:///etc/passwd",
                 "https://127.0.0.1/", "https://[::1]/", "https://localhost/"):  # fmt: skip
         with pytest.raises(InvalidJob):
-            signed_post.post(url, b"{}", {})
+            webhooks.post(url, b"{}", {})
     both = [(socket.AF_INET, 1, 6, "", ("93.184.216.34", 443)), (socket.AF_INET, 1, 6, "", ("10.0.0.7", 443))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
     with pytest.raises(InvalidJob, match="no public address"):
-        signed_post.resolved("two-faced.example.com", 443)
-    assert signed_post.is_public("93.184.216.34")
-    assert signed_post.is_public("2606:2800:220:1:248:1893:25c8:1946")
+        webhooks.resolved("two-faced.example.com", 443)
+    assert webhooks.is_public("93.184.216.34")
+    assert webhooks.is_public("2606:2800:220:1:248:1893:25c8:1946")

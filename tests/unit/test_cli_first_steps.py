@@ -13,7 +13,7 @@ from tests.unit.cli_support import Cli, a_file
 
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import AsyncClient, Client
-from mpijob.client.submit.code_path import load_job
+from mpijob.client.submit.templates import load_job
 from mpijob.errors import InvalidJob, NotFound, Unsupported
 from mpijob.model import Amounts, Artifact, JobState, LogLine, LogQuery, MPIJob, Phase
 from mpijob.observation.logs import filters
@@ -232,12 +232,12 @@ def test_a_resumed_job_is_in_an_attempt_that_there_is() -> None:
 
 
 def test_the_exit_of_a_rank_that_mpi_ended_is_shown_as_a_consequence() -> None:
-    from mpijob.cli.render import job_rows
+    from mpijob.cli.render import job_table
     from mpijob.model import JobRef, RankState
 
     ranks = (RankState(0, 0, exit_code=137, followed=True), RankState(1, 1, exit_code=3))
     state = JobState(ref=JobRef("default", "j"), phase=Phase.FAILED, ranks=ranks)
-    header, first, second = job_rows.rank_lines(state)
+    header, first, second = job_table.rank_lines(state)
     assert [line.split()[4:] for line in (header, first, second)] == [
         ["EXIT"],
         ["137", "(consequence)"],

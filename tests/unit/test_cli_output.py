@@ -18,7 +18,7 @@ from mpijob.cli import exit_codes
 from mpijob.cli.context import App
 from mpijob.cli.main import program_words
 from mpijob.cli.output import Format, Output, as_json, as_yaml, painted
-from mpijob.cli.render import job_rows as shown
+from mpijob.cli.render import job_table as shown
 from mpijob.cli.render import text
 from mpijob.cli.root import ENTRIES, cli
 from mpijob.client import Client

@@ -13,7 +13,7 @@ from tests.unit.cli_support import Cli
 from mpijob.accounting import build
 from mpijob.api.live import list_query, rows
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.cli.render import job_rows
+from mpijob.cli.render import job_table
 from mpijob.client import Client
 from mpijob.model import Amounts, JobRef, JobState, LogLine, Phase, Role
 
@@ -60,19 +60,19 @@ def test_a_retried_run_counts_its_attempts() -> None:
 def test_a_wait_that_nobody_can_tell_or_that_is_none_is_not_told(seconds: float | None, told: str) -> None:
     state = JobState(ref=JobRef("default", "r"), phase=Phase.QUEUED, waiting_for="2 cores", queue_position=1,
                      wait_estimate_seconds=seconds)  # fmt: skip
-    assert job_rows.phase_line(state) == f"r: Queued, 2 cores, position 1{told}"
+    assert job_table.phase_line(state) == f"r: Queued, 2 cores, position 1{told}"
 
 
 def test_what_an_earlier_attempt_ran_is_no_wait_of_the_last_one() -> None:
     state = JobState(ref=JobRef("default", "r"), phase=Phase.SUCCEEDED, created=100.0, queued=112.0, started=113.0,
                      finished=115.1, attempt=2, attempts_allowed=2, world=1, workers_wanted=1)  # fmt: skip
-    line = job_rows.result_line(state)
+    line = job_table.result_line(state)
     told = "the last attempt waited 1.0s and ran 2.1s, attempt 2 of 2, 1 rank on 1 worker"
     assert line == f"r Succeeded after 15s, {told}"
     first = msgspec.structs.replace(state, attempt=1, queued=100.0, started=101.0)
-    assert job_rows.result_line(first) == "r Succeeded after 15s, waited 1.0s, ran 14s, 1 rank on 1 worker"
+    assert job_table.result_line(first) == "r Succeeded after 15s, waited 1.0s, ran 14s, 1 rank on 1 worker"
     rested = msgspec.structs.replace(first, phase=Phase.CANCELLED, released=103.0)
-    assert "after 15s, waited 1.0s, ran 2.0s" in job_rows.result_line(rested)
+    assert "after 15s, waited 1.0s, ran 2.0s" in job_table.result_line(rested)
     assert list_query._duration(rows.row(rested), 900.0) == 2.0
     assert (state.queued_seconds(120.0), build.account(state, now=120.0).queued_seconds) == (1.0, 1.0)
 

@@ -20,7 +20,7 @@ from mpijob.backends.local.logs import log_reader
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.backends.protocol import Backend
 from mpijob.client import threads
-from mpijob.client.open_backend import open_backend
+from mpijob.client.base import open_backend
 from mpijob.errors import Conflict, InvalidJob, Severity
 from mpijob.model import JobState, LogQuery, Resources, Scope
 from mpijob.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 from mpijob.backends import code_upload
 from mpijob.backends.local.planning import command_check
 from mpijob.backends.local.storage import artifacts
-from mpijob.client.submit.code_path import load_job
+from mpijob.client.submit.templates import load_job
 from mpijob.errors import BackendError, InvalidJob, NotFound
 from mpijob.model import Code, MPIJob
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from mpijob.backends.local.supervisor.gpu_usage import Busy, Gpus
+from mpijob.backends.local.supervisor.usage import Busy, Gpus
 
 
 class Driver(SimpleNamespace):

@@ -15,7 +15,7 @@ from mpijob import Client, MPIJob, Phase
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client.submit import dependency_graph
 from mpijob.errors import InvalidJob
-from mpijob.formats.kubernetes import dependency_notes, mpijob, trainjob
+from mpijob.formats.kubernetes import controller_notes, mpijob, trainjob
 from mpijob.formats.kubernetes.well_known import AFTER_ANNOTATION, QUEUE_LABEL
 from mpijob.model import JobRef
 from mpijob.model.spec.dependencies import Dependency, judge, sentence
@@ -200,14 +200,14 @@ def test_a_job_that_waits_is_suspended_outside_its_queue_and_still_reads_back(
 ) -> None:
     wanted = a_rich_job(queue=queue, after=("prepare",))
     documents = [*dialect.write(wanted)]
-    dependency_notes.hold(documents[-1], [JobRef("team-cv", "prepare", "uid-1")])
+    controller_notes.hold(documents[-1], [JobRef("team-cv", "prepare", "uid-1")])
     held = documents[-1]
     assert QUEUE_LABEL not in held["metadata"]["labels"]
     assert dialect.read(documents).job == wanted
-    note = dependency_notes.read(held)
+    note = controller_notes.read(held)
     assert note is not None
     assert note.jobs == {"prepare": "uid-1"}
-    patch = dependency_notes.release(held, note)
+    patch = controller_notes.release(held, note)
     assert patch["metadata"]["annotations"] == {AFTER_ANNOTATION: None}
     if queue:
         assert patch["metadata"]["labels"] == {QUEUE_LABEL: "main"}
@@ -219,7 +219,7 @@ def test_a_job_that_waits_is_suspended_outside_its_queue_and_still_reads_back(
 @pytest.mark.security
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"jobs": 3}'])
 def test_a_note_that_somebody_else_wrote_is_no_note(text: str) -> None:
-    assert dependency_notes.read({"metadata": {"annotations": {AFTER_ANNOTATION: text}}}) is None
+    assert controller_notes.read({"metadata": {"annotations": {AFTER_ANNOTATION: text}}}) is None
 
 
 @pytest.mark.req("FR-INT-004")

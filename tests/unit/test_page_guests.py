@@ -15,7 +15,7 @@ from tests.unit.kube_store import Store
 
 from mpijob import AsyncClient, Client, MPIJob
 from mpijob.backends import secrets as sources
-from mpijob.backends.kubernetes.admin import doctor as checkup
+from mpijob.backends.kubernetes.admin import versions as checkup
 from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.client.api import Api

@@ -21,7 +21,7 @@ from mpijob.backends.kubernetes.logs.loki_client import Span
 from mpijob.backends.kubernetes.metrics import prometheus_query
 from mpijob.backends.registry.http import Lines
 from mpijob.backends.s3_volumes import Bucket, Connection
-from mpijob.client.integrations import mlflow, otlp, signed_post
+from mpijob.client.integrations import mlflow, otlp, webhooks
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.outbound import http
 from mpijob.settings import Settings
@@ -57,7 +57,7 @@ def _traces(url: str, token_file: str) -> None:
 
 
 def _callback(url: str, token_file: str) -> object:
-    return signed_post.post(url, TOKEN.encode(), {signed_post.SIGNATURE: TOKEN}, allow_private=True)
+    return webhooks.post(url, TOKEN.encode(), {webhooks.SIGNATURE: TOKEN}, allow_private=True)
 
 
 def _image_registry(url: str, token_file: str) -> object:

@@ -11,7 +11,7 @@ from tests.unit.cluster_support import a_job
 
 from mpijob.backends.kubernetes.status import derive_state
 from mpijob.formats.kubernetes import well_known
-from mpijob.formats.status import kueue_preemption, kueue_workload
+from mpijob.formats.status import kueue_workload
 from mpijob.model import JobState, Phase, Resources
 from mpijob.model.platform.cluster_observation import WaitKind
 from mpijob.observation.state.phase import Reason
@@ -246,7 +246,7 @@ def test_a_preempted_job_names_who_took_its_place_where_that_may_be_seen() -> No
         "metadata": {"namespace": "team-b", "name": "trainjob-big-1f2a3"},
         "spec": {"priorityClassRef": {"name": "high"}, "priority": 100},
     }
-    assert kueue_preemption.taker(a_workload(evicted)) == "2"
+    assert kueue_workload.taker(a_workload(evicted)) == "2"
     told = kueue_workload.read(a_workload(pending(WAITS), evicted), "main", None, other)
     assert told is not None
     assert told.text == (

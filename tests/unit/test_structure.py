@@ -26,7 +26,7 @@ OUTERMOST = {  # where whatever comes may end, and why
     "mpijob.backends.kubernetes.client.concurrent:work": "a thread's: raised where the caller is",
     "mpijob.backends.kubernetes.client.informer:run": "a thread's: logged, the other listeners are served further",
     "mpijob.backends.kubernetes.controller.work_queue:_carefully": "a thread's: logged, the other jobs go on",
-    "mpijob.backends.local.supervisor.gpu_usage:_found": "a driver's library: a job goes on without its figures",
+    "mpijob.backends.local.supervisor.usage:_found": "a driver's library: a job goes on without its figures",
     "mpijob.backends.local.worker.process_tree:in_child": "a forked child's: printed, then it ends",
     "mpijob.cli.fast_list:run": "the user gets a sentence",
     "mpijob.cli.root:_status": "the user gets a sentence",

@@ -13,7 +13,7 @@ import click
 
 from mpijob.cli.context import App
 from mpijob.cli.output import Format, as_json, finding_lines
-from mpijob.cli.render import job_rows, text
+from mpijob.cli.render import job_table, text
 from mpijob.cli.render.warning_lines import WarningPrinter
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.model import JobState, LogLine, Mark, Phase
@@ -58,7 +58,7 @@ def show_lines(app: App, lines: Iterable[LogLine], look: FollowedState) -> None:
 def show_line(app: App, line: LogLine, look: FollowedState) -> None:
     """Print one log line."""
     if _as_it_is(app, look):
-        prefix = job_rows.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
+        prefix = job_table.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
         app.out.raw(prefix.encode() + line.text)
         return
     app.out.ready(shown_line(app, line, look))
@@ -71,11 +71,11 @@ def _as_it_is(app: App, look: FollowedState) -> bool:
 def shown_line(app: App, line: LogLine, look: FollowedState) -> list[str]:
     """Return what is printed for one log line: no control byte is in it, and no secret that is known."""
     if app.out.format is Format.JSON:
-        value = job_rows.log_value(line)
+        value = job_table.log_value(line)
         return [as_json(value | {"text": masking.masked_text(value["text"], look.secrets)})]
     said = masking.masked_text(text.visible(line.text), look.secrets)
     said = look.highlight(said) if look.highlight and Mark.CONTEXT not in line.marks else said
-    prefix = job_rows.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
+    prefix = job_table.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
     chorus = f" ×{len(line.ranks)} ranks" if line.ranks else ""
     return ["--"] * (Mark.APART in line.marks) + [prefix + said + chorus]
 
@@ -177,14 +177,14 @@ class Follower:
         key = (state.phase, state.attempt, state.waiting_for, state.queue_position)
         if key != self._told and not state.phase.final:
             self._told = key
-            self._app.out.phase_note(job_rows.phase_line(state), state.phase)
+            self._app.out.phase_note(job_table.phase_line(state), state.phase)
 
     def _result(self, state: JobState) -> None:
         if self._app.out.format is Format.JSON:
             self._app.out.json_line(state)
             return
         self._tell_epilogue(state)
-        self._app.out.phase_note(job_rows.result_line(state), state.phase)
+        self._app.out.phase_note(job_table.result_line(state), state.phase)
         if self._stays:
             self._tell_what_it_left()
         if state.phase is not Phase.SUCCEEDED:
@@ -198,7 +198,7 @@ class Follower:
             return  # an engine that cannot look for them: the result stands
         if files:
             fetch = self._app.words(self._job.ref, "artifacts fetch")
-            self._app.out.note(f"{job_rows.artifacts_phrase(files)}; fetch: {fetch}")
+            self._app.out.note(f"{job_table.artifacts_phrase(files)}; fetch: {fetch}")
 
     def _detach(self) -> None:
         ref = self._job.ref
@@ -210,5 +210,5 @@ class Follower:
             time.sleep(SECOND_CHANCE_SECONDS)
         except KeyboardInterrupt:
             state = self._app.client.cancel(ref)
-            self._app.out.phase_note(job_rows.phase_line(state), state.phase)
+            self._app.out.phase_note(job_table.phase_line(state), state.phase)
         raise click.exceptions.Exit(130) from None

@@ -100,7 +100,7 @@ class JobArguments(NamedTuple):
         job = job_file_and_flags.job(self.text, self.file, self.changes)
         if self.file == "-" or any(change.path.startswith("code") for change in self.changes):
             return job
-        from mpijob.client.submit.code_path import beside
+        from mpijob.client.submit.templates import beside
 
         return beside(job, self.file)
 

@@ -18,7 +18,7 @@ from mpijob.cli.overlay import Change, overlay
 from mpijob.client.submit.validate import read_job
 from mpijob.errors import Finding, InvalidJob
 from mpijob.formats.jobfile import jobfile_reader, yaml_tree
-from mpijob.formats.jobfile.scalars import meaning
+from mpijob.formats.jobfile.yaml_tree import meaning
 from mpijob.model import MPIJob
 
 

@@ -38,7 +38,7 @@ def _holds_several(asked: JobArguments) -> bool:
 
 
 def _all_of(asked: JobArguments) -> tuple[MPIJob, ...]:
-    from mpijob.client.submit.code_path import beside
+    from mpijob.client.submit.templates import beside
     from mpijob.formats.jobfile import jobfile_reader
 
     file = asked.file or ""

@@ -103,15 +103,15 @@ ENTRIES: dict[str, CommandEntry] = {
         "services", _SERVICE, "Record the jobs of a cluster, so that they are known when they are gone."
     ),
     "controller": CommandEntry(
-        "controller", _SERVICE, "Tend the jobs of a cluster when nobody waits for them."
+        "services", _SERVICE, "Tend the jobs of a cluster when nobody waits for them."
     ),
     "webhook": CommandEntry(
-        "webhook", _SERVICE, "Judge jobs when they reach a cluster: limits, quota, owners, secrets."
+        "services", _SERVICE, "Judge jobs when they reach a cluster: limits, quota, owners, secrets."
     ),
     "operator": CommandEntry(
-        "operator", _SERVICE, "Keep the platform of a cluster as its MPIJobPlatform says."
+        "services", _SERVICE, "Keep the platform of a cluster as its MPIJobPlatform says."
     ),
-    "broker": CommandEntry("broker", _SERVICE, "Tell users of a cluster whether their jobs would start."),
+    "broker": CommandEntry("services", _SERVICE, "Tell users of a cluster whether their jobs would start."),
     "notifier": CommandEntry(
         "services",
         _SERVICE,

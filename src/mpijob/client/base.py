@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast
 import msgspec
 
 from mpijob.client.job import Job
-from mpijob.client.open_backend import open_backend
+from mpijob.errors import InvalidJob
 from mpijob.model import JobRef, Level, LogQuery, Phase, Role, Scope
-from mpijob.settings import UNSET_NAMESPACE, load, namespace_at
+from mpijob.settings import CLUSTER, LOCAL, UNSET_NAMESPACE, Settings, load, namespace_at
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
@@ -168,3 +168,28 @@ class JobStatus(msgspec.Struct, frozen=True):
         ready = sum(worker.phase is Phase.RUNNING for worker in state.workers)
         launcher = state.phase in (Phase.INITIALIZING, Phase.RUNNING)
         return cls(state.ref.name, state.phase, launcher, ready, state.workers_wanted, state.message)
+
+
+ENGINES = (LOCAL, CLUSTER, "memory")
+
+
+def open_backend(settings: Settings) -> Backend:
+    """Return the engine that the settings name."""
+    if settings.engine in ("", LOCAL):
+        from mpijob.backends.local import LocalBackend
+
+        return LocalBackend(settings)
+    if settings.engine == CLUSTER:
+        from mpijob.backends.kubernetes.backend import KubernetesBackend
+
+        return KubernetesBackend(settings)
+    if settings.engine == "memory":
+        from mpijob.backends.memory import MemoryBackend
+
+        return MemoryBackend()
+    from mpijob.model.spec.enums import choice_hint
+
+    raise InvalidJob(
+        f"there is no engine '{settings.engine}'",
+        hint=f"set MPIJOB_ENGINE or `engine` in the settings file; {choice_hint(settings.engine, ENGINES)}",
+    )

@@ -36,9 +36,9 @@ class Inspecting(BaseClient):
 
         `bring` carries this machine's py-spy into pods that have none.
         """
-        from mpijob.client.observe import rank_stacks
+        from mpijob.client.observe import logs
 
-        return rank_stacks.stacks(self.ref(name, namespace), self._audited, ranks, bring)
+        return logs.stacks(self.ref(name, namespace), self._audited, ranks, bring)
 
     def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""
@@ -54,11 +54,11 @@ class Inspecting(BaseClient):
         all_namespaces: bool = False,
     ) -> Fleet:
         """Return which causes made jobs fail in the last `since` seconds, those of at least so many jobs."""
-        from mpijob.client.observe import failure_patterns
+        from mpijob.client.observe import diagnose
 
-        scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, phases=failure_patterns.ENDED)
+        scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, phases=diagnose.ENDED)
         until = time.time() if until is None else until
-        return failure_patterns.look(scope, self.backend, since=until - since, until=until, least=least)
+        return diagnose.look(scope, self.backend, since=until - since, until=until, least=least)
 
     def audit(self, query: AuditQuery | None = None) -> tuple[AuditEvent, ...]:
         """Return who did what to which job, the oldest first; see `AuditQuery` for what can be asked."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpijob.client.client import Client
-from mpijob.client.submit import changes as changing
+from mpijob.client.submit import resubmit
 from mpijob.errors import JobFailed, MpiJobError, NotFound, Unsupported
 from mpijob.formats.jobfile import jobfile_reader
 from mpijob.observation.logs.escape import visible
@@ -68,7 +68,7 @@ def run(
 
 def wanted(text: str, changes: Mapping[str, Any], run: str) -> MPIJob:
     """Return the job of this run: with the changes, and a name of its own where the run is known."""
-    job = changing.apply(jobfile_reader.read(text), changes)
+    job = resubmit.apply(jobfile_reader.read(text), changes)
     if not run:
         return job
     mark = hashlib.sha256(run.encode()).hexdigest()[:8]

@@ -35,7 +35,7 @@ from mpijob.api.schemas.query_schemas import Links
 from mpijob.client.admin.guide import GUIDE, Guide
 from mpijob.client.base import Format
 from mpijob.client.convert import convert_jobs
-from mpijob.client.observe import tar_writer
+from mpijob.client.observe.bundle import plain
 from mpijob.client.submit import drafts
 from mpijob.client.submit.drafts import FIELDS as described
 from mpijob.diagnosis.report import Diagnosis
@@ -223,7 +223,7 @@ async def bundle(ask: RequestContext) -> Response:
     """Hand over everything known of a job in one archive, without secrets."""
 
     async def packed(place: Path) -> Path:
-        made = await ask.client.bundle(ask.ref, place / f"{tar_writer.plain(ask.ref.name)}-bundle.tar.gz")
+        made = await ask.client.bundle(ask.ref, place / f"{plain(ask.ref.name)}-bundle.tar.gz")
         return Path(made.path)
 
     return await _handed_over(packed, "application/gzip")

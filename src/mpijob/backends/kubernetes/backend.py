@@ -147,9 +147,9 @@ class KubernetesBackend:
 
     def checkup(self) -> tuple[Finding, ...]:
         """Return whether the cluster is ready for jobs, as this user sees it."""
-        from mpijob.backends.kubernetes.admin import doctor
+        from mpijob.backends.kubernetes.admin import versions
 
-        return tuple(doctor.report(self._settings, self._api))
+        return tuple(versions.report(self._settings, self._api))
 
     def close(self) -> None:
         """Close the connections that are kept."""

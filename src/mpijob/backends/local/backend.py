@@ -321,11 +321,11 @@ class LocalBackend:
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove it, and earlier ones of that name; the record goes into the archive."""
-        from mpijob.backends.local.queue import delete, lifecycle
+        from mpijob.backends.local.queue import lifecycle
 
         row = self._row(ref)
         lifecycle.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
-        delete.remove(self._store, self._home, self._settings, row, alone=bool(ref.uid))
+        lifecycle.remove(self._store, self._home, self._settings, row, alone=bool(ref.uid))
         self._rouser.rouse(self._store)  # whatever waits for this job hears of it
 
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
@@ -373,11 +373,11 @@ class LocalBackend:
     def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
         """Store what a job wrote to its S3 volumes once more, all of it."""
         from mpijob.backends.local.queue import submit
-        from mpijob.backends.local.supervisor import s3_staging
+        from mpijob.backends.local.supervisor import staging
 
         plan = self._store.plan(self._row(ref).uid)
         return tuple(
-            s3_staging.S3Staging(plan, submit.connections(plan.job, self._settings)).store(everything=True)
+            staging.S3Staging(plan, submit.connections(plan.job, self._settings)).store(everything=True)
         )
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:

@@ -7,7 +7,7 @@ import click
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, command, name_argument
 from mpijob.cli.output import Format
-from mpijob.cli.render import job_rows, text
+from mpijob.cli.render import job_table, text
 from mpijob.model.spec.quantity import as_bytes
 
 
@@ -46,7 +46,7 @@ def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str,
     with app.out.progress(f"fetching from {name} …"):
         fetched = app.client.fetch(name, directory, paths, overwrite=overwrite)
     app.out.lines(text.one_line(str(path)) for path in fetched)
-    app.out.note(job_rows.fetched_phrase(len(fetched), directory))
+    app.out.note(job_table.fetched_phrase(len(fetched), directory))
 
 
 @command("store", outputs=())

@@ -9,7 +9,7 @@ import msgspec
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, name_argument
 from mpijob.cli.output import Format, as_yaml, finding_lines
-from mpijob.cli.render import job_rows
+from mpijob.cli.render import job_table
 from mpijob.errors import Finding, NotAllowed
 from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.redaction.masking import masked_job
@@ -36,11 +36,11 @@ def describe(app: App, name: str) -> None:
         app.out.value(told | {"encryption": _encryption(app, spec)})
         return
     now = app.now()
-    app.out.lines(job_rows.state_lines(state, now))
-    _section(app, "Workers", job_rows.worker_lines(state.workers, state.ranks) if state.workers else [])
-    _section(app, "Ranks", job_rows.rank_lines(state) if state.ranks else [])
+    app.out.lines(job_table.state_lines(state, now))
+    _section(app, "Workers", job_table.worker_lines(state.workers, state.ranks) if state.workers else [])
+    _section(app, "Ranks", job_table.rank_lines(state) if state.ranks else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
-    _section(app, "Events", [job_rows.event_line(event, now) for event in events[-_LAST_EVENTS:]])
+    _section(app, "Events", [job_table.event_line(event, now) for event in events[-_LAST_EVENTS:]])
     _section(
         app, "Encryption", [f"{one.what}: {one.encrypted} ({one.why})" for one in _encryption(app, spec)]
     )

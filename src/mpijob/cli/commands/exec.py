@@ -13,7 +13,7 @@ from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
 from mpijob.cli.job_args import JobArguments, TakesCommand, given_options, words_after
 from mpijob.cli.options import Duration, command, name_argument
-from mpijob.cli.render import job_rows
+from mpijob.cli.render import job_table
 from mpijob.model import JobRef, Phase
 
 ALLOC_LABEL = "mpijob/alloc"
@@ -61,7 +61,7 @@ def alloc(app: App, timeout: float | None, **given: Any) -> None:
 def _inside(app: App, ref: JobRef, timeout: float | None) -> int:
     with app.out.progress(f"waiting for the workers of {ref.name} …"):
         state = app.client.wait(ref, timeout=timeout, for_phases=(Phase.RUNNING,))
-    app.out.phase_note(job_rows.phase_line(state), state.phase)
+    app.out.phase_note(job_table.phase_line(state), state.phase)
     return app.client.execute(ref, words_after() or _shell(), worker=0)
 
 

@@ -13,7 +13,7 @@ from mpijob.cli.commands.list import phase_choice
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Duration, command, name_argument, names_argument
 from mpijob.cli.output import Format
-from mpijob.cli.render import job_rows
+from mpijob.cli.render import job_table
 from mpijob.client.submit.array import ARRAY_LABEL, newest
 from mpijob.errors import NotFound
 from mpijob.model import JobState, Phase
@@ -137,5 +137,5 @@ def show_state(app: App, state: JobState) -> None:
     elif app.out.format is Format.NAME:
         app.out.line(state.ref.name)
     else:
-        line = job_rows.result_line(state) if state.phase.final else job_rows.phase_line(state)
+        line = job_table.result_line(state) if state.phase.final else job_table.phase_line(state)
         app.out.phases([line], [state.phase])

@@ -13,7 +13,7 @@ from mpijob.cli.context import App, pass_app
 from mpijob.cli.follow import FollowedState, show_lines, waiting, waits
 from mpijob.cli.options import Moment, Numbers, command, name_argument
 from mpijob.cli.output import Format, coloured
-from mpijob.cli.render import job_rows
+from mpijob.cli.render import job_table
 from mpijob.cli.render.job_table import tell_if_deleted
 from mpijob.errors import NotFound
 from mpijob.model import Level, Phase, Role
@@ -161,7 +161,7 @@ def _tell_what_it_waits_for(app: App, name: str) -> None:
     for state in waiting(app, first) if first.attempt == 1 else (first,):
         if state.phase is Phase.SUSPENDED or not waits(state):
             return
-        line = job_rows.phase_line(state)
+        line = job_table.phase_line(state)
         if line != told and (state is first or state.waiting_for):
             app.out.phase_note(line, state.phase)
             told = line
@@ -179,4 +179,4 @@ def events(app: App, name: str, follow: bool) -> None:
         if app.out.format is Format.JSON:
             app.out.json_line(event)
         else:
-            app.out.line(job_rows.event_line(event, app.now()))
+            app.out.line(job_table.event_line(event, app.now()))

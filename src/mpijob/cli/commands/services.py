@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
+from importlib.util import find_spec
 
 import click
+import msgspec
 
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command
+from mpijob.errors import Unsupported
 
 
 @command("recorder", outputs=())
@@ -106,3 +111,154 @@ def notifier(app: App, all_namespaces: bool) -> None:
 
     stop = shutdown.until_ended()
     webhooks.run(app.client.twin(), stop, all_namespaces=all_namespaces)
+
+
+@command("broker", outputs=())
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="HOST",
+    help="Where it listens; beyond this machine only with TLS.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8444, show_default=True, help="Where it listens."
+)
+@click.option("--certificate", default="", metavar="FILE", help="Its TLS certificate, with the chain.")
+@click.option("--key", default="", metavar="FILE", help="The key of that certificate.")
+@pass_app
+def broker(app: App, address: str, port: int, certificate: str, key: str) -> None:
+    """Tell users of a cluster whether their jobs would start.
+
+    It reads queues and machines with rights of its own and answers for who may create jobs in a namespace. Users
+    name it in the setting `broker`; where it is not, they see what they may read. It goes on until it is ended.
+    """
+    from mpijob.client.services import run_broker, shutdown
+
+    if bool(certificate) != bool(key):
+        raise click.UsageError("--certificate and --key belong together")
+    stop = shutdown.until_ended()
+    tls = (certificate, key) if certificate else None
+    run_broker.serve(
+        app.client.settings, (address, port), tls, stop, lambda where: app.out.note(f"answering at {where}")
+    )
+
+
+@command("controller", outputs=())
+@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option(
+    "--lease-namespace", default="", help="Where the Lease is by which one of several controllers acts."
+)
+@click.option("--health-port", type=click.IntRange(0, 65535), help="Answer /healthz, /readyz and /metrics.")
+@pass_app
+def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port: int | None) -> None:
+    """Tend the jobs of a cluster when nobody waits for them.
+
+    Transitions and findings are told on each job (Events, annotations), failed jobs are tried again as often as
+    they say, the limits of namespaces are kept, what nobody owns is cleared away. It goes on until it is ended
+    (SIGTERM, Ctrl-C); killed and started again, it comes to the same end. Several may run: one of them acts.
+    """
+    from mpijob.client.services import malloc, run_controller, shutdown
+
+    stop = shutdown.until_ended()
+    malloc.keep_small(stop)
+    namespace = "" if all_namespaces else app.client.namespace
+    where = "all namespaces" if all_namespaces else f"namespace {namespace}"
+    run_controller.control(
+        app.client.settings,
+        namespace,
+        stop,
+        lease_namespace=lease_namespace,
+        health_port=health_port,
+        ready=lambda: app.out.note(f"tending jobs of {where}"),
+    )
+
+
+@command("operator", outputs=())
+@click.option("--deploy", default="", help="The folder of our own manifests.")
+@click.option("--health-port", type=click.IntRange(0, 65535), help="Answer /healthz, /readyz and /metrics.")
+@pass_app
+def operator(app: App, deploy: str, health_port: int | None) -> None:
+    """Keep the platform of a cluster as its MPIJobPlatform says.
+
+    Engines, roles, queues and our own services are installed, upgraded and taken away; what others keep is left
+    alone. It goes on until it is ended; killed and started again, it comes to the same end. Several may run: one
+    of them acts.
+    """
+    if find_spec("kopf") is None:
+        raise Unsupported("the operator needs its framework", hint="run: pip install 'mpijob[cluster]'")
+    words = [f"--namespace={app.namespace}"] if app.namespace else []
+    words += [f"--deploy={deploy}"] if deploy else []
+    words += [f"--health-port={health_port}"] if health_port is not None else []
+    # Faces do not know each other: this process becomes the other one.
+    os.execv(sys.executable, [sys.executable, "-m", "mpijob.cluster", "operator", *words])
+
+
+@command("webhook", outputs=())
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="Where it listens."
+)
+@click.option(
+    "--address", default="", metavar="HOST", help="Name of its certificate, when it is no service there."
+)
+@click.option(
+    "--service-name", default="mpijob-webhook", show_default=True, help="What its service is called."
+)
+@click.option(
+    "--renew-every",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    help="Seconds between looks at its keys.",
+)
+@click.option(
+    "--service-namespace", default="mpijob-system", show_default=True, help="Where its keys are kept."
+)
+@click.option(
+    "--client-ca",
+    default="",
+    metavar="FILE",
+    help="Answer only clients with a certificate of this authority, as an API server can show one.",
+)
+@click.option("--client-name", default="", metavar="NAME", help="The name in that certificate; any if empty.")
+@pass_app
+def webhook(
+    app: App,
+    port: int,
+    address: str,
+    service_name: str,
+    renew_every: float,
+    service_namespace: str,
+    client_ca: str,
+    client_name: str,
+) -> None:
+    """Judge jobs when they reach a cluster: limits, quota, owners, secrets.
+
+    It goes on until it is ended (SIGTERM, Ctrl-C). The configurations that make an API server ask it are
+    in deploy/base/admission; it makes and renews its certificates itself.
+    """
+    if find_spec("cryptography") is None:
+        raise Unsupported(
+            "the webhook needs what makes certificates", hint="run: pip install 'mpijob[cluster]'"
+        )
+    settings = app.settings()
+    options = {
+        "port": port,
+        "address": address,
+        "name": service_name,
+        "namespace": service_namespace,
+        "renew_seconds": renew_every,
+        "client_ca": client_ca,
+        "client_name": client_name,
+        "kubeconfig": settings.kubeconfig,
+        "context": settings.context,
+    }
+    with tempfile.TemporaryFile() as handed:  # faces do not know each other: this process becomes the server
+        handed.write(msgspec.json.encode(options))
+        handed.seek(0)
+        os.set_inheritable(handed.fileno(), True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execv(
+            sys.executable, [sys.executable, "-m", "mpijob.cluster.webhook.server", str(handed.fileno())]
+        )

@@ -12,7 +12,7 @@ from mpijob.cli.flags import job_flags
 from mpijob.cli.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.options import command
 from mpijob.cli.output import Format
-from mpijob.cli.render import job_rows
+from mpijob.cli.render import job_table
 from mpijob.model import MPIJob, Plan
 from mpijob.observation.redaction.masking import masked_plan
 
@@ -49,7 +49,7 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
     elif app.out.format is Format.NAME:
         app.out.line(state.ref.name)
     else:
-        app.out.line(job_rows.phase_line(state))
+        app.out.line(job_table.phase_line(state))
         app.out.note(f"follow it: {app.words(state.ref, 'logs -f')}")
 
 
@@ -123,4 +123,4 @@ def _show_plan(app: App, plan: Plan) -> None:
     if app.out.structured:
         app.out.value(safe)
     else:
-        app.out.lines(job_rows.plan_lines(safe))
+        app.out.lines(job_table.plan_lines(safe))

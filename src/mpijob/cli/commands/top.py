@@ -7,7 +7,7 @@ import click
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
-from mpijob.cli.render import job_rows, text
+from mpijob.cli.render import job_table, text
 from mpijob.errors import Unsupported
 from mpijob.model import Facts, JobState, Phase, Sample
 from mpijob.model.platform.cluster import ClusterFacts
@@ -52,7 +52,7 @@ def _usage_rows(latest: dict[str, list[Sample]], now: float) -> list[tuple[str, 
             name,
             str(sample.worker),
             f"{sample.cpu_cores:.2f}",
-            job_rows.memory_of(sample.memory_bytes, None),
+            job_table.memory_of(sample.memory_bytes, None),
             f"{sample.gpus:.2f}" if sample.gpu_memory_bytes else "-",
             f"{quantity.as_bytes(int(sample.network))}/s" if sample.network else "-",
             f"{sample.io_wait:.2f}" if sample.io_wait else "-",
@@ -93,8 +93,8 @@ def quota(app: App) -> None:
         text.pairs(
             (
                 ("Engine", facts.place),
-                ("Capacity", job_rows.amounts(facts.capacity) if facts.room_known else "not known"),
-                ("Free", job_rows.amounts(facts.free) if facts.room_known else "not known"),
+                ("Capacity", job_table.amounts(facts.capacity) if facts.room_known else "not known"),
+                ("Free", job_table.amounts(facts.free) if facts.room_known else "not known"),
                 ("Waiting jobs", str(facts.waiting_jobs)),
             )
         )
@@ -104,7 +104,7 @@ def quota(app: App) -> None:
     if facts.quota is None:
         app.out.note("the namespace has no quota")
         return
-    app.out.lines(text.table(("QUOTA", "USED", "LIMIT"), job_rows.quota_rows(facts.quota)))
+    app.out.lines(text.table(("QUOTA", "USED", "LIMIT"), job_table.quota_rows(facts.quota)))
     if facts.quota.request_url:
         app.out.note(f"ask for more: {facts.quota.request_url}")
 

@@ -14,7 +14,7 @@ from mpijob.cli.commands.list import filters
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
-from mpijob.cli.render import job_rows
+from mpijob.cli.render import job_table
 from mpijob.cli.render.job_table import tell_if_deleted
 from mpijob.cli.render.warning_lines import WarningPrinter
 from mpijob.errors import BackendError, Finding
@@ -37,7 +37,7 @@ def watch(app: App, name: str | None, **chosen: Any) -> None:
         name and (known := app.client.state(name)).deleted is not None
     ):  # one that does not exist is said at once
         tell_if_deleted(app, known)
-        _show(app, known, job_rows.result_line(known))
+        _show(app, known, job_table.result_line(known))
         exit_codes.end(exit_codes.after(known.phase))
     moving = app.out.format is Format.TABLE and app.out.live() and find_spec("rich") is not None
     state = _screen(app, name, chosen) if moving else _changes(app, name, chosen)
@@ -49,7 +49,7 @@ def _changes(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | N
     told: dict[JobKey, str] = {}
     worries = WarningPrinter(app, app.out.line)
     for state in app.client.watch(names=(name,) if name else (), **chosen):
-        line = job_rows.result_line(state) if state.phase.final else job_rows.phase_line(state)
+        line = job_table.result_line(state) if state.phase.final else job_table.phase_line(state)
         if told.get(state.ref.key) != line:
             told[state.ref.key] = line
             _show(app, state, line)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mpijob.cli.render import text
-from mpijob.cli.render.job_rows import iso
+from mpijob.cli.render.job_table import iso
 from mpijob.diagnosis.checklist import Check, Mark
 from mpijob.diagnosis.report import Diagnosis, Numbered, Step
 from mpijob.errors import Finding, Place

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpijob.cli.output import Format
-from mpijob.cli.render import job_rows, text
+from mpijob.cli.render import text
+from mpijob.model.spec.quantity import as_bytes, as_count, ranks_on
 
 if TYPE_CHECKING:
     from mpijob.cli.context import App
-    from mpijob.model import JobState
+    from mpijob.model import Amounts, Artifact, Event, JobState, LogLine, Plan, Quota, RankState, WorkerState
 
 
 def show_page(app: App, *, deleted: bool = False, **chosen: Any) -> None:
@@ -37,7 +39,7 @@ def show_states(app: App, states: Iterable[JobState], *, namespaced: bool) -> No
         app.out.note("no jobs found")
         return
     wide = app.out.format is Format.WIDE
-    header, *rows = job_rows.list_lines(states, app.now(), wide=wide, namespaced=namespaced)
+    header, *rows = list_lines(states, app.now(), wide=wide, namespaced=namespaced)
     app.out.line(header)
     app.out.phases(rows, (state.phase for state in states))
 
@@ -51,3 +53,276 @@ def tell_if_deleted(app: App, state: JobState | None) -> None:
 
 def _name(state: JobState, namespaced: bool) -> str:
     return str(state.ref) if namespaced else state.ref.name
+
+
+LIST = ("NAME", "PHASE", "WORKERS", "RANKS", "AGE", "DURATION", "REASON")
+_NAMED_FILES = 3
+WIDE = (*LIST, "NAMESPACE", "OWNER", "QUEUE", "PRIORITY", "MPI", "ENGINE", "ATTEMPT", "UID")
+
+
+def list_lines(states: Iterable[JobState], now: float, *, wide: bool, namespaced: bool) -> list[str]:
+    """Return the table of jobs; the first line is the header."""
+    header = WIDE if wide else (("NAMESPACE", *LIST) if namespaced else LIST)
+    states = tuple(states)
+    rows = [_list_row(state, now, wide=wide, namespaced=namespaced) for state in states]
+    if any(state.deleted is not None for state in states):
+        header = (*header, "DELETED")
+        rows = [[*row, _deleted(state, now) or "-"] for row, state in zip(rows, states, strict=True)]
+    return text.table(header, rows)
+
+
+def _deleted(state: JobState, now: float) -> str:
+    return "" if state.deleted is None else text.ago(state.deleted, now)
+
+
+def _list_row(state: JobState, now: float, *, wide: bool, namespaced: bool) -> list[str]:
+    row = [
+        state.ref.name,
+        state.phase.value,
+        state.aggregate,
+        str(state.world),
+        text.age(state.created, now),
+        text.duration(state.duration_seconds(now)),
+        state.reason or state.waiting_for or "-",
+    ]
+    if wide:
+        attempt = f"{state.attempt}/{_attempts(state)}"
+        more = (state.ref.namespace, state.owner, state.queue, str(state.priority), state.mpi, state.engine)
+        return [*row, *(cell or "-" for cell in (*more, attempt, state.ref.uid))]
+    return [state.ref.namespace, *row] if namespaced else row
+
+
+def state_lines(state: JobState, now: float) -> list[str]:
+    """Return what is known of one job, a fact a line."""
+    return text.pairs(
+        (
+            ("Name", state.ref.name),
+            ("Namespace", state.ref.namespace),
+            ("UID", state.ref.uid),
+            ("Description", state.description),
+            ("Deleted", _deleted(state, now)),
+            ("Phase", state.phase.value),
+            ("Reason", _sentence(state)),
+            ("Waiting for", _waiting(state)),
+            ("Workers", state.aggregate),
+            ("Ranks", str(state.world)),
+            ("Engine", " ".join(part for part in (state.engine, state.mpi) if part)),
+            ("Image", state.image),
+            ("Owner", state.owner),
+            ("Queue", state.queue),
+            ("Labels", ", ".join(f"{key}={value}" for key, value in state.labels.items())),
+            ("Attempt", f"{state.attempt} of {_attempts(state)}"),
+            ("Created", text.ago(state.created, now)),
+            ("Started", text.ago(state.started, now) if state.started else ""),
+            ("Duration", text.duration(state.duration_seconds(now)) if state.started else ""),
+            ("Finished", text.ago(state.finished, now) if state.finished else ""),
+        )
+    )
+
+
+def _attempts(state: JobState) -> int:
+    """Return how many attempts there may be; lost workers and resumed jobs have some beyond the spec's."""
+    return max(state.attempt, state.attempts_allowed)
+
+
+def _sentence(state: JobState) -> str:
+    return ": ".join(part for part in (state.reason, state.message) if part)
+
+
+def _waiting(state: JobState) -> str:
+    position = f"position {state.queue_position}" if state.queue_position is not None else ""
+    estimate = state.wait_estimate_seconds
+    wait = f"about {text.duration(estimate)}" if estimate else ""
+    return ", ".join(part for part in (state.waiting_for, position, wait) if part)
+
+
+def worker_lines(workers: Iterable[WorkerState], ranks: Iterable[RankState] = ()) -> list[str]:
+    """Return the table of workers; one that ended well itself shows how a rank of it failed."""
+    failed = {rank.worker: rank for rank in ranks if rank.exit_code and not rank.followed}
+    rows = [
+        (
+            worker.name or f"worker-{worker.index}",
+            worker.phase.value,
+            worker.node or "-",
+            _exit_of(worker, failed.get(worker.index)),
+            str(worker.restarts),
+            "-" if worker.cpu_cores is None else f"{worker.cpu_cores:.2f}",
+            memory_of(worker.memory_bytes, worker.memory_limit_bytes),
+            ": ".join(part for part in (worker.reason, worker.message) if part) or "-",
+        )
+        for worker in workers
+    ]
+    return text.table(("WORKER", "PHASE", "NODE", "EXIT", "RESTARTS", "CPU", "MEMORY", "REASON"), rows)
+
+
+def _exit_of(worker: WorkerState, failed: RankState | None) -> str:
+    if failed is not None and not worker.exit_code:
+        return f"{failed.exit_code} (rank {failed.rank})"
+    return "-" if worker.exit_code is None else str(worker.exit_code)
+
+
+def rank_lines(state: JobState) -> list[str]:
+    """Return the table of ranks as the census found them."""
+    rows = [
+        (
+            str(rank.rank),
+            str(rank.worker),
+            rank.node or "-",
+            ",".join(rank.gpus) or "-",
+            ("-" if rank.exit_code is None else str(rank.exit_code)) + " (consequence)" * rank.followed,
+        )
+        for rank in state.ranks
+    ]
+    return text.table(("RANK", "WORKER", "NODE", "GPUS", "EXIT"), rows)
+
+
+def memory_of(used: int | None, limit: int | None) -> str:
+    """Return memory in use, and its limit where there is one."""
+    if used is None:
+        return "-"
+    return as_bytes(used) + (f" of {as_bytes(limit)}" if limit else "")
+
+
+def phase_line(state: JobState) -> str:
+    """Return where a job stands, in one line: phase, workers, and why."""
+    parts = [f"{state.ref.name}: {state.phase.value}"]
+    if state.workers:
+        parts.append(f"workers {state.aggregate}")
+    if state.attempt > 1:
+        parts.append(f"attempt {state.attempt}")
+    if why := _waiting(state) or _sentence(state):
+        parts.append(why)
+    return ", ".join(text.one_line(part) for part in parts)
+
+
+def result_line(state: JobState) -> str:
+    """Return how a job ended, with its durations."""
+    parts = [f"{state.ref.name} {state.phase.value}"]
+    end = state.finished
+    if end is not None:
+        parts[0] += f" after {text.duration(end - (state.created or end))}"
+    spent = [f"waited {text.duration(waited)}"] if (waited := _waited(state)) >= 0.05 else []
+    spent += (
+        [f"ran {text.duration(state.duration_seconds(end))}"]
+        if end is not None and state.started is not None
+        else []
+    )
+    if state.attempt > 1:
+        parts += [f"the last attempt {' and '.join(spent)}"] if spent else []
+        parts.append(f"attempt {state.attempt} of {_attempts(state)}")
+    else:
+        parts += spent
+    parts.append(ranks_on(state.world, max(state.workers_wanted, len(state.workers))))
+    return ", ".join(parts)
+
+
+def _waited(state: JobState) -> float:
+    """Return how long a job waited for others and for room; of one that was tried again, its last attempt."""
+    if state.started is None or not state.created:
+        return 0.0
+    return state.started - state.created if state.attempt == 1 else state.queued_seconds(state.started)
+
+
+def artifacts_phrase(files: Sequence[Artifact]) -> str:
+    """Return which files a job left, the first few by name."""
+    names = ", ".join(text.one_line(file.path) for file in files[:_NAMED_FILES])
+    more = f" and {len(files) - _NAMED_FILES} more" if len(files) > _NAMED_FILES else ""
+    return f"the job left {names}{more}"
+
+
+def fetched_phrase(count: int, directory: str) -> str:
+    """Return how many files were fetched, and where they are now."""
+    if not count:
+        return "the job left no files"
+    return f"{count} file{'s' if count > 1 else ''} in {os.path.abspath(directory)}"
+
+
+def amounts(amount: Amounts) -> str:
+    """Return cores, memory and GPUs in one phrase."""
+    parts = [f"{as_count(amount.cores)} cores", as_bytes(amount.memory_bytes)]
+    return ", ".join(parts + ([f"{amount.gpus} GPUs"] if amount.gpus else []))
+
+
+def quota_rows(quota: Quota) -> list[tuple[str, str, str]]:
+    """Return what is used of each limit."""
+    used = quota.used
+    memory = None if quota.memory_bytes is None else as_bytes(quota.memory_bytes)
+    limits = (
+        ("cores", as_count(used.cores), None if quota.cores is None else as_count(quota.cores)),
+        ("memory", as_bytes(used.memory_bytes), memory),
+        ("GPUs", str(used.gpus), quota.gpus),
+        ("jobs", str(quota.jobs_running), quota.jobs),
+    )
+    return [(name, now, "none" if limit is None else str(limit)) for name, now, limit in limits]
+
+
+def _in_about(seconds: float | None) -> str:
+    return "" if seconds is None else f", in about {text.duration(seconds)}"
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Return a plan as people read it."""
+    import shlex  # a list needs none: start-up is a feature
+
+    start = "now" if plan.starts_now else f"when there is room{_in_about(plan.wait_estimate_seconds)}"
+    lines = text.pairs(
+        (
+            ("Job", f"{plan.job.namespace}/{plan.job.name}"),
+            ("Engine", plan.engine),
+            ("MPI", " ".join(part for part in (plan.family.value, plan.family_version) if part)),
+            ("World", ranks_on(plan.world, len(plan.workers))),
+            ("Needs", amounts(plan.needs)),
+            ("Free", f"{amounts(plan.free)} of {amounts(plan.capacity)}"),
+            ("Starts", start),
+            ("Isolation", plan.isolation),
+            ("Guarantee", plan.guarantee),
+            ("Launch", shlex.join(plan.launch)),
+        )
+    )
+    lines += _titled("Hostfile", plan.hostfile.splitlines())
+    lines += _titled("Environment", [f"{key}={value}" for key, value in sorted(plan.env.items())])
+    lines += _titled("Why", plan.why)
+    return lines + _titled("Notices", [str(notice) for notice in plan.notices])
+
+
+def _titled(title: str, lines: Iterable[str]) -> list[str]:
+    body = [f"  {text.one_line(line)}" for line in lines]
+    return [f"{title}:", *body] if body else []
+
+
+def log_prefix(line: LogLine, *, timestamps: bool, prefix: bool) -> str:
+    """Return what is printed before a line: its time and who said it."""
+    when = f"{iso(line.time / 1e9)} " if timestamps else ""
+    return when + (f"[{line.source}] " if prefix else "")
+
+
+def log_value(line: LogLine) -> dict[str, Any]:
+    """Return a log line as a JSON object; its time is nanoseconds since the epoch."""
+    value = {
+        "time": line.time,
+        "source": line.source,
+        "role": line.role.value,
+        "worker": line.worker,
+        "rank": line.rank,
+        "stream": line.stream,
+        "attempt": line.attempt,
+        "level": line.level,
+        "text": line.text.decode("utf-8", "backslashreplace"),
+    }
+    value |= {"partial": True} if line.partial else {}
+    value |= {"ranks": line.ranks} if line.ranks else {}
+    return value | ({"marks": line.marks} if line.marks else {})
+
+
+def event_line(event: Event, now: float) -> str:
+    """Return an event in one line."""
+    named = event.worker is None or event.message.lower().startswith((f"worker {event.worker} ", "rank "))
+    who = "" if named else f"worker {event.worker}: "
+    return f"{text.ago(event.time, now):>9}  {event.reason:<20}  {who}{text.one_line(event.message)}"
+
+
+def iso(moment: float) -> str:
+    """Return a moment as ISO 8601 in UTC, with milliseconds."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

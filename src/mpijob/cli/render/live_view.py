@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mpijob.cli.output import finding_lines
-from mpijob.cli.render import job_rows, text
+from mpijob.cli.render import job_table, text
 from mpijob.errors import Finding
 from mpijob.model import JobState, LogLine, Phase
 from mpijob.observation.redaction.masking import masked_text
@@ -30,7 +30,7 @@ _STYLES = {
 
 def jobs(states: Iterable[JobState], now: float) -> RenderableType:
     """Return the table of all jobs."""
-    table = _table(job_rows.LIST)
+    table = _table(job_table.LIST)
     for state in states:
         cells = (
             state.ref.name,
@@ -53,7 +53,7 @@ def job(
     warnings: tuple[Finding, ...] = (),
 ) -> RenderableType:
     """Return one job: its phase, workers with their ranks, last lines, and findings."""
-    line = job_rows.result_line(state) if state.phase.final else job_rows.phase_line(state)
+    line = job_table.result_line(state) if state.phase.final else job_table.phase_line(state)
     parts: list[RenderableType] = [Text(line, style=_STYLES.get(state.phase, ""))]
     parts.append(
         Text(f"age {text.age(state.created, now)}, ran {text.duration(state.duration_seconds(now))}")
@@ -61,7 +61,7 @@ def job(
     if state.workers:
         parts.append(_workers(state))
     for said in lines:
-        prefix = job_rows.log_prefix(said, timestamps=False, prefix=True)
+        prefix = job_table.log_prefix(said, timestamps=False, prefix=True)
         shown_text = masked_text(text.visible(said.text), secrets)
         parts.append(Text(prefix + shown_text, no_wrap=True, overflow="ellipsis"))
     running = state.phase is Phase.RUNNING
@@ -76,7 +76,7 @@ def _workers(state: JobState) -> RenderableType:
     for worker in state.workers[:_MOST_WORKERS]:
         ranks = ",".join(str(rank.rank) for rank in state.ranks if rank.worker == worker.index)
         cpu = "-" if worker.cpu_cores is None else f"{worker.cpu_cores:.2f}"
-        memory = job_rows.memory_of(worker.memory_bytes, worker.memory_limit_bytes)
+        memory = job_table.memory_of(worker.memory_bytes, worker.memory_limit_bytes)
         cells = (
             str(worker.index),
             worker.phase.value,

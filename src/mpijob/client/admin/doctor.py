@@ -38,10 +38,10 @@ def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _cluster(settings: Settings) -> Iterator[Finding]:
-    from mpijob.backends.kubernetes.admin import doctor
+    from mpijob.backends.kubernetes.admin import versions
 
     try:
-        yield from doctor.report(settings)
+        yield from versions.report(settings)
     except MpiJobError as error:
         yield Finding("DOCTOR_CLUSTER", error.message, error.hint)
 

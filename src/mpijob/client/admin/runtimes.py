@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mpijob.client.audit import recorder
-from mpijob.client.open_backend import open_backend
+from mpijob.client.base import open_backend
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity, Unsupported
 from mpijob.formats.kubernetes import manifests
 from mpijob.formats.kubernetes.well_known import Document

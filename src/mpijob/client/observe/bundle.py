@@ -7,10 +7,18 @@ names are plain, and only its owner may read it.
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import hashlib
+import io
+import os
 import platform
+import re
 import sys
-from collections.abc import Callable, Iterator
+import tarfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,17 +27,17 @@ import msgspec
 
 from mpijob import __version__
 from mpijob.backends.streams import close
-from mpijob.client.observe import rank_stacks, tar_writer
-from mpijob.client.observe.log_parts import LogParts
-from mpijob.errors import MpiJobError
+from mpijob.client.observe import logs
+from mpijob.errors import BackendError, Conflict, MpiJobError
 from mpijob.model import LogQuery, MPIJob, Phase
+from mpijob.observation.logs.escape import visible
 from mpijob.observation.redaction import masking
 from mpijob.observation.redaction.bundle import BundleRedactor, values_of
 from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
-    from mpijob.model import JobRef, JobState
+    from mpijob.model import JobRef, JobState, LogLine
     from mpijob.settings import Settings
 
 MOST_BYTES = 32 << 20
@@ -77,8 +85,8 @@ def write(
     """Write the bundle of a job to a new file and return what is in it."""
     state = backend.get(ref)
     spec = backend.spec(state.ref)
-    path = target or Path(f"{tar_writer.plain(state.ref.name)}-bundle.tar.gz")
-    tar_writer.refuse_existing(path)
+    path = target or Path(f"{plain(state.ref.name)}-bundle.tar.gz")
+    refuse_existing(path)
     seal = BundleRedactor(values_of(spec, _told(state.ref, spec, backend)))
     parts = _Parts(seal, int(most_bytes * _PART_SHARE))
     for name, about, value in _values(state, spec, backend, settings, stacks):
@@ -88,8 +96,8 @@ def write(
     entries = parts.entries()
     parts.add("MANIFEST.json", "this listing", [msgspec.to_builtins(entry) for entry in entries])
     parts.add_text("README.txt", "how to read it", _readme(state, entries), most_bytes)
-    folder = f"{tar_writer.plain(state.ref.name)}-{tar_writer.plain(state.ref.uid)[:8]}"
-    size = tar_writer.write(path, folder, parts.files, int(state.created))
+    folder = f"{plain(state.ref.name)}-{plain(state.ref.uid)[:8]}"
+    size = write_archive(path, folder, parts.files, int(state.created))
     return Bundle(str(path), size, parts.entries())
 
 
@@ -149,7 +157,7 @@ def _values(
         yield (
             "stacks.json",
             "where each rank stood",
-            _or_why(lambda: rank_stacks.stacks(state.ref, backend, ())),
+            _or_why(lambda: logs.stacks(state.ref, backend, ())),
         )
 
 
@@ -252,3 +260,123 @@ def _readme(state: JobState, entries: tuple[BundleFile, ...]) -> str:
         *(f"{entry.name:<24} {entry.size:>10}  {entry.about}" for entry in entries),
     ]
     return "\n".join(lines) + "\n"
+
+
+_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def plain(name: str) -> str:
+    """Return a name that is safe as a file's on any system."""
+    return _PLAIN.sub("_", name).lstrip(".-") or "job"
+
+
+def refuse_existing(path: Path) -> None:
+    """Refuse to write over a file: a bundle may be all that is left of a job."""
+    if os.path.lexists(path):
+        raise Conflict(f"{path} exists already", hint="name another file with -O, or remove it")
+
+
+def write_archive(path: Path, folder: str, files: Mapping[str, bytes], moment: int) -> int:
+    """Write the files, by name, into a new archive; return its size."""
+    refuse_existing(path)
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise BackendError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(fd, "wb") as raw:
+            _pack(raw, folder, files, moment)
+        return path.stat().st_size
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise BackendError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _pack(raw: io.BufferedWriter, folder: str, files: Mapping[str, bytes], moment: int) -> None:
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=moment) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, data in sorted(files.items()):
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size, entry.mode, entry.mtime = len(data), 0o600, moment
+            archive.addfile(entry, io.BytesIO(data))
+
+
+_HEAD_SHARE = 0.25
+_LONGEST_LINE = 16_384
+
+
+class LogParts:
+    """Takes lines in any order of sources and gives them back by source, within a number of bytes."""
+
+    def __init__(self, most_bytes: int, seal: BundleRedactor) -> None:
+        self._most = most_bytes
+        self._seal = seal
+        self._parts: dict[str, _Part] = {}
+
+    def add(self, line: LogLine) -> None:
+        """Take a line."""
+        name = (
+            f"{line.source.lower()}.log"
+            if line.attempt == 1
+            else f"{line.source.lower()}.attempt-{line.attempt}.log"
+        )
+        part = self._parts.get(name)
+        if part is None:
+            part = self._parts[name] = _Part()
+            for other in self._parts.values():
+                other.shrink(self._most // len(self._parts))
+        part.add(_written(line, self._seal))
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Yield each source's file and what is kept of it."""
+        for name, part in sorted(self._parts.items()):
+            yield f"logs/{name}", part.text()
+
+
+class _Part:
+    def __init__(self) -> None:
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._head_bytes = self._tail_bytes = self._lost = 0
+        self._most = 0
+
+    def shrink(self, most: int) -> None:
+        self._most = most
+        while self._head and self._head_bytes > most * _HEAD_SHARE:
+            line = self._head.pop()
+            self._head_bytes -= len(line)
+            self._tail.appendleft(line)
+            self._tail_bytes += len(line)
+        self._trim()
+
+    def add(self, line: str) -> None:
+        if not self._tail and self._head_bytes + len(line) <= self._most * _HEAD_SHARE:
+            self._head.append(line)
+            self._head_bytes += len(line)
+            return
+        self._tail.append(line)
+        self._tail_bytes += len(line)
+        self._trim()
+
+    def _trim(self) -> None:
+        while self._tail and self._tail_bytes > self._most * (1 - _HEAD_SHARE):
+            self._tail_bytes -= len(self._tail.popleft())
+            self._lost += 1
+
+    def text(self) -> str:
+        gap = [f"… {self._lost} lines are left out here\n"] if self._lost else []
+        return "".join((*self._head, *gap, *self._tail))
+
+
+def _written(line: LogLine, seal: BundleRedactor) -> str:
+    """Return a line as it is kept; the beginning of a secret is none any more, so one that is cut is sealed before."""
+    when = (
+        datetime.fromtimestamp(line.time / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+    text = visible(line.text)
+    if len(text) > _LONGEST_LINE:
+        text = seal.ahead(text)[:_LONGEST_LINE]
+    return f"{when} {line.stream} {text}\n"

@@ -18,7 +18,8 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from mpijob.backends.findings import explained
-from mpijob.diagnosis import explain, fixed, report, standalone_log
+from mpijob.client.submit import resubmit
+from mpijob.diagnosis import explain, fixed, patterns, report, standalone_log
 from mpijob.diagnosis.evidence import Evidence, Memory, Pod, World
 from mpijob.diagnosis.log_windows import BLOCK_BYTES
 from mpijob.diagnosis.quiet_time import silence
@@ -28,8 +29,9 @@ from mpijob.model import Event, Exit, Family, JobState, LogLine, LogQuery, MPIJo
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
+    from mpijob.diagnosis.patterns import Fleet
     from mpijob.diagnosis.rule import Rule
-    from mpijob.model import JobRef
+    from mpijob.model import JobRef, JobState, Scope
     from mpijob.settings import Settings
 
 LOG_LINES = 4000
@@ -277,3 +279,30 @@ def mended(spec: MPIJob, diagnosis: Diagnosis, number: int) -> dict[str, Any]:
         )
     changed = msgspec.to_builtins(fixed(spec, Fix(chosen.text, chosen.patch)))
     return {field: changed[field] for field in chosen.patch}
+
+
+ENDED = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
+MOST_JOBS, MOST_LOOKS = 5000, 500
+
+
+def look(scope: Scope, backend: Backend, *, since: float, until: float, least: int) -> Fleet:
+    """Return what the jobs that ended in a time have in common; where a list tells no cause, the job is asked."""
+    found: list[JobState] = []
+    looks = 0
+    for state in resubmit.pages(scope, backend):
+        if not since <= (state.finished or 0.0) <= until:
+            continue
+        if state.phase is Phase.FAILED and not state.findings and looks < MOST_LOOKS:
+            looks += 1
+            state = _whole(state, backend)
+        found.append(state)
+        if len(found) >= MOST_JOBS:
+            break
+    return patterns.find(found, since=since, until=until, least=least)
+
+
+def _whole(state: JobState, backend: Backend) -> JobState:
+    try:
+        return backend.get(state.ref)
+    except NotFound:  # deleted meanwhile
+        return state

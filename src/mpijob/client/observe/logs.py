@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from mpijob.backends.streams import close
 from mpijob.errors import NotFound
+from mpijob.model import LogQuery
+from mpijob.observation.health import stacks as grouping
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
-    from mpijob.model import JobRef, JobState, LogLine, LogQuery
+    from mpijob.model import JobRef, JobState, LogLine, StackReport
 
 
 def lines(ref: JobRef, backend: Backend, query: LogQuery) -> Iterator[LogLine]:
@@ -60,3 +62,15 @@ def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
     known = getattr(backend, "secret_values", None)
     told = known(ref, job.secrets) if job.secrets and known is not None else ()
     return masking.secret_values(job, told)
+
+
+_ON_THIS_MACHINE = ("local", "memory")
+
+
+def stacks(ref: JobRef, backend: Backend, ranks: Iterable[int], bring: bool = False) -> StackReport:
+    """Return where the ranks stand, grouped; raise NotFound for a rank that the job does not have."""
+    wanted = tuple(ranks)
+    if wanted:
+        refuse_absent(backend.get(ref), LogQuery(ranks=wanted))
+    found = backend.stacks(ref, wanted, bring=bring)
+    return grouping.report(found, "local" if backend.name in _ON_THIS_MACHINE else "kubernetes")

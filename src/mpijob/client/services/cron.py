@@ -33,9 +33,9 @@ _AHEAD_SECONDS = 90.0
 
 def main() -> None:
     """Be the clock, with the settings that were handed over."""
-    from mpijob.backends.local.queue import spawn_runner
+    from mpijob.backends.local.queue import runner_wakeup
 
-    settings = codec.decode(os.environ.pop(spawn_runner.SETTINGS), Settings)
+    settings = codec.decode(os.environ.pop(runner_wakeup.SETTINGS), Settings)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     serve(settings)

@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from mpijob.client.submit import changes
+from mpijob.client.submit import resubmit
 from mpijob.errors import InvalidJob
 from mpijob.model import JobState, MPIJob
 
@@ -77,7 +77,7 @@ def expand(job: MPIJob, values: Mapping[str, Sequence[Any]]) -> tuple[MPIJob, ..
 
 
 def _one(job: MPIJob, index: int, name: str, wanted: Mapping[str, Any]) -> MPIJob:
-    changed = changes.apply(job, wanted)
+    changed = resubmit.apply(job, wanted)
     labels = {**changed.labels, ARRAY_LABEL: job.name, INDEX_LABEL: str(index)}
     return changed.replace(name=name, labels=labels)
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mpijob import codec
 from mpijob.client.audit.recorder import meaning
-from mpijob.client.submit import changes, pipeline
+from mpijob.client.submit import pipeline
 from mpijob.errors import Conflict, InvalidJob, MpiJobError, NotFound
 from mpijob.model import JobRef, JobState, MPIJob, Phase, Scope
 from mpijob.model.status.audit import Verb
@@ -58,7 +59,7 @@ def retry(
             hint=f"cancel it first: mpijob cancel {ref.name}",
         )
     spec = backend.spec(state.ref)
-    wished = changes.apply(spec, wanted) if wanted else spec
+    wished = apply(spec, wanted) if wanted else spec
     with meaning(Verb.RETRY, state.ref, spec, wished):
         return pipeline.submit(wished, backend, max_workers=max_workers)
 
@@ -69,7 +70,7 @@ def clone(
     """Submit a changed copy under a new name; without one, the first free `name-2`, `name-3`, …"""
     spec = backend.spec(ref)
     name = new_name or _free_name(spec, backend)
-    copy = changes.apply(spec, {**wanted, "name": name})
+    copy = apply(spec, {**wanted, "name": name})
     with meaning(Verb.CLONE, ref, spec, copy):
         return pipeline.submit(copy, backend, max_workers=max_workers)
 
@@ -86,7 +87,7 @@ def replace(ref: JobRef, wanted: Mapping[str, Any], backend: Backend, *, max_wor
             hint=f"clone it under a new name, or cancel it first: mpijob cancel {ref.name}",
         )
     spec = backend.spec(state.ref)
-    copy = changes.apply(spec, {**wanted, "name": state.ref.name})
+    copy = apply(spec, {**wanted, "name": state.ref.name})
     with meaning(Verb.CHANGE, state.ref, spec, copy):
         return pipeline.carry_through(copy, backend, max_workers=max_workers, replaces=state)
 
@@ -142,3 +143,66 @@ def _free_name(spec: MPIJob, backend: Backend) -> str:
         except NotFound:
             return name
     raise AssertionError("count never ends")
+
+
+# Values of these are text whatever was given, as a shell would have it.
+_TEXT_MAPS = ("env", "labels", "cost")
+
+
+def apply(job: MPIJob, changes: Mapping[str, Any]) -> MPIJob:
+    """Return a copy with the parts changed; raise InvalidJob for a part that does not exist."""
+    data = msgspec.to_builtins(job)
+    for path, value in changes.items():
+        _set(data, path, value)
+    try:
+        return codec.convert(data, MPIJob)
+    except msgspec.ValidationError as error:
+        raise InvalidJob(f"cannot change {', '.join(changes)}: {error}") from error
+
+
+def _set(data: dict[str, Any], path: str, value: Any) -> None:
+    first, *rest = path.split(".", 1)
+    _require(first, MPIJob, path)
+    if not rest:
+        data[first] = _texts(value) if first in _TEXT_MAPS else msgspec.to_builtins(value)
+    elif first in _TEXT_MAPS:
+        data[first] = {**data.get(first, {}), rest[0]: _text(value)}
+    else:
+        _set_within(data, path, msgspec.to_builtins(value))
+
+
+def _set_within(data: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    kind: Any = MPIJob
+    for parent in parents:
+        _require(parent, kind, path)
+        data[parent] = dict(data.get(parent) or {})
+        data, kind = data[parent], _kind_of(kind, parent)
+    _require(last, kind, path)
+    data[last] = value
+
+
+def _kind_of(kind: Any, field: str) -> Any:
+    """Return the struct type of a field, or None for a mapping, which takes any name."""
+    if kind is None:
+        return None
+    default = {item.name: item.default for item in msgspec.structs.fields(kind)}.get(field)
+    return type(default) if isinstance(default, msgspec.Struct) else None
+
+
+def _require(name: str, kind: Any, path: str) -> None:
+    if kind is None or name in kind.__struct_fields__:
+        return
+    from mpijob.model.spec.enums import choice_hint
+
+    raise InvalidJob(f"a job has no field '{path}'", hint=choice_hint(name, kind.__struct_fields__))
+
+
+def _texts(value: Any) -> Any:
+    return {key: _text(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else value

@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 
 from mpijob import atomic_write
-from mpijob.client.submit import changes
-from mpijob.errors import Conflict, InvalidJob, NotAllowed, NotFound
+from mpijob.backends import code_upload
+from mpijob.client.submit import resubmit
+from mpijob.errors import BackendError, Conflict, InvalidJob, NotAllowed, NotFound
 from mpijob.model import MPIJob
-from mpijob.settings import Settings, config_path
+from mpijob.settings import Settings, config_path, load, own_places
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _LIBRARY = Path(__file__).parent / "library"
@@ -83,7 +84,7 @@ class Templates:
 
     def use(self, name: str, changed: Mapping[str, Any] | None = None, /, **fields: Any) -> MPIJob:
         """Return a template's job with changes, by name (`workers=8`) or path (`{"env.LR": 0.1}`)."""
-        return changes.apply(self.show(name), {**(changed or {}), **fields})
+        return resubmit.apply(self.show(name), {**(changed or {}), **fields})
 
     def delete(self, name: str) -> None:
         """Remove an own template, or a shared one that the user may remove; the library stays."""
@@ -147,3 +148,19 @@ class Templates:
 
 def _refused(what: str, error: OSError) -> NotAllowed:
     return NotAllowed(f"{what}: {error.strerror}", hint=f"look at {error.filename}" if error.filename else "")
+
+
+def beside(job: MPIJob, file: str) -> MPIJob:
+    """Return the job with its code looked for beside its file."""
+    return code_upload.resolve(job, Path(file).parent, own_places(load()))
+
+
+def load_job(path: str | Path) -> MPIJob:
+    """Return the job that a file describes, with its code found beside it."""
+    from mpijob.client.submit.validate import read_job
+
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise BackendError(f"cannot read {path}: {error.strerror}") from error
+    return beside(read_job(text, str(path)), str(path))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mpijob.errors import MpiJobError
 from mpijob.formats.admission import gpu_count, pod_templates
 from mpijob.formats.kubernetes import (
-    dependency_notes,
+    controller_notes,
     identity,
     mpijob,
     network_policy,
@@ -362,9 +362,9 @@ def _limited(
         made.put(f"{above}/activeDeadlineSeconds", max(1, int(deadline_seconds)))
     if not queue:
         return
-    waits = dependency_notes.read(document) if _policy(document, kind).get("suspend") else None
+    waits = controller_notes.read(document) if _policy(document, kind).get("suspend") else None
     if waits is None:
         made.put(f"/metadata/labels/{_escaped(well_known.QUEUE_LABEL)}", queue)
     elif not waits.queue:  # in the queue at once, it would start before the others end
         place = f"/metadata/annotations/{_escaped(well_known.AFTER_ANNOTATION)}"
-        made.put(place, dependency_notes.written(dependency_notes.Note(waits.jobs, queue)), anyway=True)
+        made.put(place, controller_notes.written(controller_notes.Note(waits.jobs, queue)), anyway=True)

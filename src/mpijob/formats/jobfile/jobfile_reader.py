@@ -15,8 +15,7 @@ from msgspec import inspect
 
 from mpijob import codec
 from mpijob.errors import Finding
-from mpijob.formats.jobfile import foreign, jobfile_writer
-from mpijob.formats.jobfile.scalars import meaning
+from mpijob.formats.jobfile import jobfile_writer
 from mpijob.formats.jobfile.yaml_tree import (
     Mapping,
     Node,
@@ -24,6 +23,7 @@ from mpijob.formats.jobfile.yaml_tree import (
     Sequence,
     YamlDocuments,
     finding,
+    meaning,
     parse,
     refused,
 )
@@ -62,7 +62,7 @@ def sketch(text: str | bytes) -> MPIJob | None:
     A field whose name is not known counts for the one that it is nearest to.
     """
     roots = parse(text).roots
-    if len(roots) != 1 or not isinstance(roots[0], Mapping) or foreign.is_manifest(roots[0]):
+    if len(roots) != 1 or not isinstance(roots[0], Mapping) or is_manifest(roots[0]):
         return None
     tree, names = _Reader().convert(roots[0], job_type(), ()), MPIJob.__struct_fields__
     meant = {did_you_mean(name, names): value for name, value in tree.items() if name not in names}
@@ -73,7 +73,7 @@ def sketch(text: str | bytes) -> MPIJob | None:
 def values(text: str | bytes) -> dict[str, Any]:
     """Return what a file says as plain values, known or not; what cannot be read at all says nothing."""
     roots = parse(text).roots
-    if len(roots) != 1 or not isinstance(roots[0], Mapping) or foreign.is_manifest(roots[0]):
+    if len(roots) != 1 or not isinstance(roots[0], Mapping) or is_manifest(roots[0]):
         return {}
     found: dict[str, Any] = _Reader().convert(roots[0], job_type(), ())
     return found
@@ -129,8 +129,8 @@ def _understood(root: Node) -> tuple[Any, list[Finding]]:
                 "for example: name: my-job; scripts of Slurm and PBS become one by mpijob convert FILE",
             )
         ]
-    if foreign.is_manifest(root):
-        return None, [foreign.explained(root)]
+    if is_manifest(root):
+        return None, [explained(root)]
     reader = _Reader()
     tree = reader.convert(root, job_type(), ())
     return tree, [*reader.findings, *_wrong_types(tree, reader.places, root)]
@@ -227,3 +227,43 @@ def _value(node: Scalar, wanted: inspect.Type, *, inside: bool) -> Any:
     if isinstance(wanted, inspect.StrType) and found is not None and (inside or not isinstance(found, bool)):
         return node.text
     return found
+
+
+_TRAINJOB = "trainer.kubeflow.org/v1alpha1"
+_MPIJOB = "kubeflow.org/v2beta1"
+_REAL = {("TrainJob", _TRAINJOB), ("MPIJob", _MPIJOB)}
+_CONVERT = "`mpijob convert FILE > job.yaml` reads it by what it plainly means"
+_OURS = "a job file has no apiVersion and no kind; it begins with name, workers and command"
+
+
+def is_manifest(root: Mapping) -> bool:
+    """Return whether a file is a Kubernetes manifest."""
+    return root.get("apiVersion") is not None or root.get("kind") is not None
+
+
+def explained(root: Mapping) -> Finding:
+    """Return what to do with a manifest, and whether it exists in any release."""
+    kind, version = _text(root.get("kind")), _text(root.get("apiVersion"))
+    place = root.get("apiVersion") or root.get("kind") or root
+    called = f"{kind or 'a manifest'} of {version or 'an unnamed version'}"
+    if (kind, version) in _REAL:
+        hint = f"`mpijob convert FILE > job.yaml` makes a job file of it; {_OURS}"
+        return finding("MANIFEST", place, f"{called} is a Kubernetes manifest, not a job file", hint)
+    if _in_no_release(root, kind, version):
+        message = f"{called} exists in no release of Kubeflow"
+        hint = f"the real forms are kind TrainJob of {_TRAINJOB} and kind MPIJob of {_MPIJOB}; {_CONVERT}"
+        return finding("NO_SUCH_API", place, message, hint)
+    return finding("MANIFEST", place, f"{called} is a Kubernetes manifest, not a job file", _OURS)
+
+
+def _in_no_release(root: Mapping, kind: str, version: str) -> bool:
+    spec = root.get("spec")
+    fields = {key.text for key, _ in spec.entries} if isinstance(spec, Mapping) else set()
+    wrong_version = (
+        kind in ("TrainJob", "MPIJob") and "kubeflow.org" in version and (kind, version) not in _REAL
+    )
+    return wrong_version or bool(fields & {"trainingFramework", "mpiImplementation"})
+
+
+def _text(node: Node | None) -> str:
+    return node.text[:60] if isinstance(node, Scalar) else ""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from mpijob.formats.jobfile.scalars import is_text
+from mpijob.formats.jobfile.yaml_tree import is_text
 from mpijob.model import MPIJob
 
 

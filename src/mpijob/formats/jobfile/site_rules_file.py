@@ -12,8 +12,7 @@ from msgspec import inspect
 
 from mpijob import codec
 from mpijob.errors import Finding, InvalidJob
-from mpijob.formats.jobfile.scalars import meaning
-from mpijob.formats.jobfile.yaml_tree import Mapping, Node, Scalar, Sequence, finding, parse, refused
+from mpijob.formats.jobfile.yaml_tree import Mapping, Node, Scalar, Sequence, finding, meaning, parse, refused
 from mpijob.model.platform.site_rule import SiteRule, SiteRules
 from mpijob.model.spec.type_check import Path, problems_in
 

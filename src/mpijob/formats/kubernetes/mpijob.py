@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpijob.errors import Finding, InvalidJob
-from mpijob.formats.kubernetes import dependency_notes, passthrough, pod_template, well_known
-from mpijob.formats.kubernetes.component_labels import from_labels, is_ours
+from mpijob.formats.kubernetes import controller_notes, passthrough, pod_template, well_known
 from mpijob.formats.kubernetes.passthrough import Foreign
 from mpijob.formats.kubernetes.pod_reader import from_pods, stripped, understandable
 from mpijob.formats.kubernetes.trainjob import (
@@ -26,7 +25,7 @@ from mpijob.formats.kubernetes.trainjob import (
     remark,
     strip_metadata,
 )
-from mpijob.formats.kubernetes.well_known import Document, Gang, Shape
+from mpijob.formats.kubernetes.well_known import Document, Gang, Shape, from_labels, is_ours
 from mpijob.model import Elastic, Family, MPIJob, Role
 from mpijob.model.spec.command import elastic_ranks
 
@@ -142,7 +141,7 @@ def native(document: Mapping[str, Any]) -> MPIJob:
     front = launcher["template"]["spec"]
     pod = (worker.get("template") or {}).get("spec") or front
     policy = spec.get("runPolicy") or {}
-    deadline, queue = policy.get("activeDeadlineSeconds"), dependency_notes.queue(document)
+    deadline, queue = policy.get("activeDeadlineSeconds"), controller_notes.queue(document)
     queue = queue or str((policy.get("schedulingPolicy") or {}).get("queue") or "")
     said = Family.AUTO if family(document) is Family.OPENMPI else family(document)
     slots, told = int(spec.get("slotsPerWorker") or 1), from_pods(pod, front)

@@ -14,9 +14,19 @@ from typing import Any, TypeVar
 
 from mpijob.errors import InvalidJob
 from mpijob.formats.kubernetes import placement, s3_sidecars, volumes
-from mpijob.formats.kubernetes.component_labels import CONTAINER, OUR_LABELS, container_of, is_ours
 from mpijob.formats.kubernetes.pod_template import PREPARE_CONTAINER
-from mpijob.formats.kubernetes.well_known import COST_PREFIX, HOME, SHIM, Document, Shape, plain
+from mpijob.formats.kubernetes.well_known import (
+    CONTAINER,
+    COST_PREFIX,
+    HOME,
+    OUR_LABELS,
+    SHIM,
+    Document,
+    Shape,
+    container_of,
+    is_ours,
+    plain,
+)
 from mpijob.formats.launch import command_line
 from mpijob.formats.status.nested_fields import is_gpu
 from mpijob.model import Family, MPIJob, Resources, Role, Secret

@@ -16,11 +16,10 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import Finding, InvalidJob, Severity
-from mpijob.formats.kubernetes import dependency_notes, identity, passthrough, pod_template, well_known
-from mpijob.formats.kubernetes.component_labels import from_labels, is_ours
+from mpijob.formats.kubernetes import controller_notes, identity, passthrough, pod_template, well_known
 from mpijob.formats.kubernetes.passthrough import Foreign
 from mpijob.formats.kubernetes.pod_reader import from_pods, strip_labels, stripped, understandable
-from mpijob.formats.kubernetes.well_known import Document, Gang, Order, Shape
+from mpijob.formats.kubernetes.well_known import Document, Gang, Order, Shape, from_labels, is_ours
 from mpijob.model import Family, MPIJob, Role
 
 API = "trainer.kubeflow.org/v1alpha1"
@@ -170,7 +169,7 @@ def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     templates = pod_templates(runtime)
     worker, launcher = (templates.get(name, {}).get("spec") or {} for name in ("node", "launcher"))
     fields = from_labels(metadata.get("labels") or {}) | from_pods(worker, _front(launcher, trainer))
-    fields["queue"] = dependency_notes.queue(trainjob) or _volcano_queue(runtime)
+    fields["queue"] = controller_notes.queue(trainjob) or _volcano_queue(runtime)
     deadline = trainjob["spec"].get("activeDeadlineSeconds")
     return MPIJob(
         name=base_name(metadata),

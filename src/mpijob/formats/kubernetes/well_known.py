@@ -181,3 +181,29 @@ def plain(word: str) -> str:
 def refuse(field: str, message: str, hint: str) -> InvalidJob:
     """Return the error for a job that no cluster document can express."""
     return InvalidJob.of((Finding(code="NOT_ON_A_CLUSTER", field=field, message=message, hint=hint),))
+
+
+CONTAINER = "node"  # Trainer's MPI plugin passes over containers of any other name
+OUR_LABELS = (f"{DOMAIN}/", "kueue.x-k8s.io/", "trainer.kubeflow.org/", MANAGED_LABEL)
+
+
+def container_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the container that does the work: the one called `node`, else the first."""
+    containers = pod.get("containers") or [{}]
+    return next((one for one in containers if one.get("name") == CONTAINER), containers[0])
+
+
+def is_ours(container: Mapping[str, Any]) -> bool:
+    """Return whether a container runs one of our own texts."""
+    words = list(container.get("command") or [])
+    return len(words) == 4 and str(words[3]).startswith("mpijob-")
+
+
+def from_labels(labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a job that an object's labels tell."""
+    mine = {key: value for key, value in labels.items() if not key.startswith((*OUR_LABELS, COST_PREFIX))}
+    cost = {
+        key.removeprefix(COST_PREFIX): value for key, value in labels.items() if key.startswith(COST_PREFIX)
+    }
+    owner = labels.get(OWNER_LABEL, "")
+    return {"labels": mine, "cost": cost, "owner": owner, "queue": labels.get(QUEUE_LABEL, "")}

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.component_labels import container_of
+from mpijob.formats.kubernetes.well_known import container_of
 from mpijob.formats.status.nested_fields import (
     conditions,
     holds,

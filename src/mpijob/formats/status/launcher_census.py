@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.component_labels import container_of
+from mpijob.formats.kubernetes.well_known import container_of
 from mpijob.formats.launch import command_line
 from mpijob.formats.launch.rank_output import Output, RankLine, Report
 from mpijob.formats.status import job_conditions

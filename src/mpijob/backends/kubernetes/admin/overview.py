@@ -17,7 +17,7 @@ from mpijob.backends.kubernetes.status import list_jobs
 from mpijob.errors import BackendError
 from mpijob.formats.kubernetes.well_known import Document
 from mpijob.formats.sizing import resource_requests
-from mpijob.formats.status import kueue_preemption, kueue_workload
+from mpijob.formats.status import kueue_workload
 from mpijob.formats.status.nested_fields import moment, text
 from mpijob.model import JobState, Scope
 from mpijob.model.platform.governance import NamespaceLimits, limits_of
@@ -140,10 +140,10 @@ def _queue_lines(document: Document) -> Iterator[Line]:
 def _preemptions(workloads: list[Document]) -> Iterator[Preemption]:
     by_uid = {(one["metadata"].get("labels") or {}).get(_JOB_UID): one for one in workloads}
     for one in workloads:
-        found = kueue_preemption.preempted(one)
+        found = kueue_workload.preempted(one)
         if found is None:
             continue
-        told = kueue_workload.read(one, "", None, by_uid.get(kueue_preemption.taker(one)))
+        told = kueue_workload.read(one, "", None, by_uid.get(kueue_workload.taker(one)))
         owners: list[Document] = one["metadata"].get("ownerReferences") or [{}]
         yield Preemption(
             namespace=one["metadata"]["namespace"],

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from mpijob.backends.kubernetes.client import concurrent, resources
+from mpijob.admission import installation
+from mpijob.backends.kubernetes.auth import access
+from mpijob.backends.kubernetes.client import api_errors, concurrent, discovery, resources
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.client.concurrent import ReadResult, ReadResults
 from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.preflight import permissions
+from mpijob.errors import Finding
 from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.sizing.engine_selection import Engine
 from mpijob.model.platform.installation import Answering, Component, Installation, Product
+from mpijob.settings import Settings, namespace_at
 
 if TYPE_CHECKING:
-    from mpijob.backends.kubernetes.client.api import Api
+    pass
 
 _DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 _SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
@@ -207,3 +216,25 @@ def _slices(api: Api, place: str, name: str) -> Any:
 def _ready(answer: ReadResult) -> bool:
     endpoints = [end for one in answer.items for end in one.get("endpoints") or ()]
     return any((end.get("conditions") or {}).get("ready") is not False for end in endpoints)
+
+
+def report(settings: Settings, asked: Api | None = None) -> Iterator[Finding]:
+    """Yield what was found, by an API client that is there already or as the settings' user.
+
+    Raise when the cluster cannot be asked at all.
+    """
+    own = Api(access.load(path=settings.kubeconfig, context=settings.context)) if asked is None else asked
+    with own if asked is None else nullcontext(own) as api:
+        namespace = namespace_at(settings, api.access.namespace)
+        try:
+            served = discovery.served(api)
+            found = matrix(api, served)
+            may = permissions.review(api, namespace)
+        except ApiError as error:
+            raise api_errors.translate(error, doing="look at the cluster") from error
+        yield installation.reached(api.access.context or "in-cluster", api.access.server)
+        yield from installation.examine(found)
+        engines = [Engine.TRAINER] if resources.TRAINER_API in served else []
+        engines += [Engine.MPI_OPERATOR] if resources.MPI_OPERATOR_API in served else []
+        lacks = {one.value: may.lacking(permissions.TO_CREATE[one]) for one in engines}
+        yield from installation.permitted(namespace, lacks, may.lacking((permissions.LOGS, permissions.EXEC)))

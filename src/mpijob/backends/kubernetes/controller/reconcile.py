@@ -87,12 +87,12 @@ class Reconciler:
     def _release(self, ref: JobRef) -> None:
         """Let a job start whose others have succeeded; end it when one of them will not."""
         from mpijob.backends.kubernetes.actions import patches
-        from mpijob.formats.kubernetes import dependency_notes
+        from mpijob.formats.kubernetes import controller_notes
 
         if ref in self._others:
             return
         look = self._eye.attempt(ref)
-        note = dependency_notes.read(look.found.job)
+        note = controller_notes.read(look.found.job)
         if note is None:
             return
         waits, finding = dependencies.judge(ref.name, [*self._standing(ref.namespace, note.jobs)])
@@ -102,7 +102,7 @@ class Reconciler:
                 patches.give_up(self._api, look.found, look.seen, reason, finding.message)
             elif not waits:
                 with self._as_owner(look.found.job) as api:
-                    api.patch(look.found.path, dependency_notes.release(look.found.job, note))
+                    api.patch(look.found.path, controller_notes.release(look.found.job, note))
         except ApiError as error:
             if error.status != 403:
                 raise translate(error, doing=f"start job {ref.name}") from error

@@ -294,9 +294,9 @@ def workload(api: Api, job: Mapping[str, Any]) -> Document | None:
 
 def _taker(api: Api, workload: Document) -> Document | None:
     """Return the Workload for which a job had to make way, as far as this user may look for it."""
-    from mpijob.formats.status import kueue_preemption  # only for jobs in a queue
+    from mpijob.formats.status import kueue_workload  # only for jobs in a queue
 
-    if not (uid := kueue_preemption.taker(workload)):
+    if not (uid := kueue_workload.taker(workload)):
         return None
     for namespace in ("", workload["metadata"]["namespace"]):
         try:

@@ -192,9 +192,9 @@ def _with_progress(seen: Objects, log: str | None) -> Objects:
     """Tell of a job that is being pre-empted how far it came; its launcher's log goes with its pods."""
     if seen.workload is None or not log:
         return seen
-    from mpijob.formats.status import kueue_preemption
+    from mpijob.formats.status import kueue_workload
 
-    if kueue_preemption.preempted(seen.workload) is None:
+    if kueue_workload.preempted(seen.workload) is None:
         return seen
     from mpijob.observation.metrics import training
 

@@ -12,7 +12,7 @@ from mpijob.backends import code_upload, fail_fast
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import (
-    dependency_notes,
+    controller_notes,
     mpijob,
     network_policy,
     pod_template,
@@ -42,7 +42,7 @@ def plan(
     documents = _documents(choice, job, shape, around)
     waits = unmet(facts.dependencies)
     if waits:
-        dependency_notes.hold(documents[-1], waits)
+        controller_notes.hold(documents[-1], waits)
     workers = _workers(job, shape, choice.engine)
     own = launcher_of(job)
     words, counted = pod_template.launch_words(job, shape)

@@ -5,6 +5,7 @@ A job that nobody runs is ended here, in one transaction, so that no runner take
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -16,9 +17,12 @@ from mpijob.backends.common_errors import refuse_resuming
 from mpijob.backends.local.planning import machine
 from mpijob.backends.local.queue import disk_full, recovery
 from mpijob.backends.local.queue.store import Row, Store
+from mpijob.backends.local.storage import archive
+from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.worker.process_tree import send
-from mpijob.errors import WaitTimeout
+from mpijob.errors import BackendError, WaitTimeout
 from mpijob.model import Event, JobState, Phase
+from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.03
 _END_SECONDS = 15.0
@@ -84,3 +88,22 @@ def resumed(store: Store, row: Row) -> JobState:
         state = msgspec.structs.replace(state, attempts_allowed=state.attempts_allowed + 1)
     store.put(state, Event(time.time(), "Resumed", "queued again", attempt=state.attempt), desired="")
     return state
+
+
+def remove(store: Store, home: Home, settings: Settings, row: Row, *, alone: bool) -> None:
+    """Remove a job that has ended and, unless it is meant alone, the finished ones that had its name before."""
+    ref = row.state.ref
+    earlier = [] if alone else store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
+    for gone in (*earlier, *store.rows("uid=?", row.uid)):
+        archive.put_away(store, gone, settings)
+        _forget(store, gone.uid)
+        shutil.rmtree(home.job(gone.uid), ignore_errors=True)
+
+
+def _forget(store: Store, uid: str) -> None:
+    """Remove a job's row; its files go first where there is no room to write that down."""
+    try:
+        store.remove(uid)
+    except BackendError:
+        shutil.rmtree(store.home.job(uid), ignore_errors=True)
+        store.remove(uid)

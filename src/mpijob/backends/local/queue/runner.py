@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from mpijob import codec
 from mpijob.backends.local.planning import machine
-from mpijob.backends.local.queue import recovery, scheduler, spawn_runner
+from mpijob.backends.local.queue import recovery, runner_wakeup, scheduler
 from mpijob.backends.local.queue.scheduler import Claimed
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
@@ -36,7 +36,7 @@ _NAME = "mpijob-runner"
 
 def main() -> None:
     """Be a runner, with the settings that were handed over."""
-    settings = codec.decode(os.environ.pop(spawn_runner.SETTINGS), Settings)
+    settings = codec.decode(os.environ.pop(runner_wakeup.SETTINGS), Settings)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Runner(Home(settings.home), settings).run()
@@ -61,7 +61,7 @@ class Runner:
         store = Store(self._home, begun=begun)
         while True:
             if self._is_outdated(store):
-                spawn_runner.start_runner(self._home, self._settings)
+                runner_wakeup.start_runner(self._home, self._settings)
                 return
             claimed = self._claim(store)
             if claimed is not None:
@@ -124,7 +124,7 @@ class Runner:
 
     def _share(self, store: Store) -> None:
         """See to another runner when there is room for one more job beside ours."""
-        if scheduler.ready(store, time.time(), self._settings) and not spawn_runner.nudge(self._home):
+        if scheduler.ready(store, time.time(), self._settings) and not runner_wakeup.nudge(self._home):
             pid = process_tree.in_child(lambda: _second(self._home, self._settings))
             os.waitpid(pid, 0)
 

@@ -5,12 +5,21 @@ How one is woken or started is in `spawn_runner`, which is not loaded where nobo
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from mpijob.backends.local.queue import recovery, scheduler
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
 from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _START_SECONDS = 1.0
 _FORGOTTEN_SECONDS = 1.0
@@ -26,25 +35,21 @@ class RunnerWaker:
 
     def expect(self, store: Store) -> None:
         """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
-        from mpijob.backends.local.queue import spawn_runner
 
         if not store.read("SELECT 1 FROM jobs WHERE holds=1 OR phase='Queued' LIMIT 1"):
-            spawn_runner.wake(self._home, self._settings)
+            wake(self._home, self._settings)
             self._expected = time.monotonic()
 
     def rouse(self, store: Store) -> None:
         """See to it that somebody runs what is queued, if the next job in order could start now."""
         if scheduler.ready(store, time.time(), self._settings) and not self._answered():
-            from mpijob.backends.local.queue import spawn_runner
-
-            spawn_runner.wake(self._home, self._settings)
+            wake(self._home, self._settings)
 
     def _answered(self) -> bool:
         """Whether a runner that was started a moment ago will look at the queue, or has just been rung for."""
-        from mpijob.backends.local.queue import spawn_runner
 
         started = time.monotonic() - self._expected < _START_SECONDS
-        return spawn_runner.nudge(self._home) or started
+        return nudge(self._home) or started
 
     def rouse_for_the_forgotten(self, store: Store) -> None:
         """Who submitted a job, or ran the one before it, may have been killed: then nobody else would start it."""
@@ -53,3 +58,66 @@ class RunnerWaker:
             self._looked = now
             recovery.recover(store)
             self.rouse(store)
+
+
+SETTINGS = "MPIJOB_RUNNER_SETTINGS"
+_RUNNER = "from mpijob.backends.local.queue.runner import main; main()"
+_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "TMPDIR",
+         "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "COVERAGE_FILE")  # fmt: skip
+
+
+def wake(home: Home, settings: Settings) -> None:
+    """See to it that somebody looks at the queue."""
+    if not nudge(home):
+        start_runner(home, settings)
+
+
+def start_runner(home: Home, settings: Settings) -> None:
+    """Start a runner, though another may listen."""
+    start(home, settings, _RUNNER)
+
+
+def nudge(home: Home) -> bool:
+    """Wake a runner that listens; return False when none does."""
+    return ring(home.bell)
+
+
+def ring(bell: Path) -> bool:
+    """Wake whoever listens on a pipe; return False when nobody does."""
+    try:
+        fd = os.open(bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # no pipe, or nobody at its other end
+        return False
+    try:
+        os.write(fd, b"\n")
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def start(home: Home, settings: Settings, program: str) -> None:
+    """Start a Python program that outlives this process; the shell between us leaves no child to wait for."""
+    python = [sys.executable, "-c", program]
+    log = os.open(home.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *python],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+            env=_environ(msgspec.structs.replace(settings, home=str(home.root))),
+            check=False,
+        )
+    finally:
+        os.close(log)
+
+
+def _environ(settings: Settings) -> dict[str, str]:
+    """Return what a runner needs of our environment: it must find this very package, no more."""
+    found = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    found["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return found | {SETTINGS: msgspec.json.encode(settings).decode()}

@@ -23,7 +23,7 @@ import msgspec
 from mpijob import atomic_write, codec
 from mpijob.backends import code_upload
 from mpijob.backends.common_errors import no_such_schedule
-from mpijob.backends.local.queue import spawn_runner
+from mpijob.backends.local.queue import runner_wakeup
 from mpijob.backends.local.storage.paths import Home, cannot_write
 from mpijob.model import MPIJob
 from mpijob.model.spec.schedule import Recurrence
@@ -102,11 +102,11 @@ class LocalSchedules:
     def attend(self) -> None:
         """See to it that somebody keeps the time, where there is a schedule."""
         if self.root.is_dir() and next(self._read("*"), None) is not None and not self.ring():
-            spawn_runner.start(self._home, self._settings, _CLOCK)
+            runner_wakeup.start(self._home, self._settings, _CLOCK)
 
     def ring(self) -> bool:
         """Wake the clock so that it looks at the schedules; return False when there is none."""
-        return spawn_runner.ring(self.root / "bell")
+        return runner_wakeup.ring(self.root / "bell")
 
     @contextlib.contextmanager
     def time_kept(self) -> Iterator[int | None]:

@@ -6,16 +6,18 @@ import re
 import shutil
 import signal
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
 from mpijob.backends import site_rule_loader
 from mpijob.backends.findings import explained
 from mpijob.backends.local.logs import log_reader
-from mpijob.backends.local.supervisor import log_excerpts
+from mpijob.backends.local.logs.log_reader import LogFileSource
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
 from mpijob.backends.local.supervisor.attempt_state import TOGETHER_SECONDS, AttemptState
 from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, without_aborts
+from mpijob.diagnosis.log_windows import BLOCK_BYTES, TAIL_LINES, Piece, cut
 from mpijob.diagnosis.prefilter import Prefilter
 from mpijob.diagnosis.quiet_time import silence
 from mpijob.diagnosis.rule import Rule
@@ -114,7 +116,7 @@ def _before_the_end(orders: AttemptSpec, ledger: AttemptState, site: tuple[Rule,
         return
     sieve = Prefilter(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
     files = log_reader.sources(orders.logs, orders.attempt, log_reader.workers_of(ledger.rank_states()))
-    for window in log_excerpts.found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9)):
+    for window in found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9)):
         if window.role is Role.RANK or not ledger.aborted:  # then the launcher tells of our own abort
             yield window
 
@@ -180,3 +182,36 @@ def _memory_of(index: int, orders: AttemptSpec, ledger: AttemptState, over: bool
     kills = ledger.oom_kills.get(index, 0)
     peak = max(ledger.peak_bytes.get(index, 0), limit if kills else 0)
     return Memory(index, peak, limit, kills, exceeded=over and peak > limit, time=ledger.now)
+
+
+SHORT_BYTES = 16 << 10  # a file that is no longer has said it all in its last lines
+MOST_BYTES = 512 << 20
+
+
+def found(sources: Iterable[LogFileSource], sieve: Prefilter, since_ns: int) -> Iterator[Window]:
+    """Yield the passages of long files that were said after a time; the files' ends are not among them."""
+    left = MOST_BYTES if sieve.fast else MOST_BYTES // 16
+    for source in sources:
+        size = source.path.stat().st_size
+        if SHORT_BYTES < size <= left:
+            left -= size
+            for piece in cut(_blocks(source.path), sieve)[:-1]:
+                yield from (one for one in _windows(source, piece) if one.times[-1] >= since_ns)
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+
+
+def _windows(source: LogFileSource, piece: Piece) -> Iterator[Window]:
+    streams: dict[str, list[tuple[int, LogLine]]] = {}
+    for number, raw in enumerate(piece.lines, start=piece.first):  # never 0: only the log's end has no number
+        line = source.line(raw)
+        streams.setdefault(line.stream, []).append((number, line))
+    for stream, lines in streams.items():
+        first = lines[0][1]
+        texts = tuple(line.text for _, line in lines)
+        numbers, times = tuple(number for number, _ in lines), tuple(line.time for _, line in lines)
+        yield Window(first.role, texts, numbers, times, stream, first.worker, first.rank, after=TAIL_LINES)

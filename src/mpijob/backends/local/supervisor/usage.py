@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from mpijob.backends.local.queue.store import Store
-from mpijob.backends.local.supervisor.gpu_usage import Busy, Gpus
 from mpijob.backends.local.supervisor.network_usage import Traffic
 from mpijob.backends.local.worker import process_tree
 from mpijob.errors import BackendError
@@ -100,3 +100,52 @@ class Meter:
             with contextlib.suppress(BackendError):  # a full disk costs samples, never the job
                 self._store.add_samples(self._uid, tuple(self._samples))
             self._samples.clear()
+
+
+class Busy(NamedTuple):
+    """How many GPUs are busy (two at half load are one), and the memory that is taken on them."""
+
+    gpus: float = 0.0
+    memory_bytes: int = 0
+
+
+class Gpus:
+    """The driver, asked when first needed."""
+
+    def __init__(self) -> None:
+        self._driver: Any = None
+        self._asked = False
+
+    def busy(self, ids: Iterable[str]) -> Busy:
+        """Return what these GPUs do now; names are those of CUDA_VISIBLE_DEVICES, numbers or UUIDs."""
+        driver = self._found()
+        if driver is None:
+            return Busy()
+        found = [_one(driver, name) for name in ids]
+        return Busy(round(sum(one.gpus for one in found), 3), sum(one.memory_bytes for one in found))
+
+    def _found(self) -> Any:
+        if not self._asked:
+            self._asked = True
+            try:
+                import pynvml
+
+                pynvml.nvmlInit()
+                self._driver = pynvml
+            except Exception:  # no library, no driver, no right: whatever it is, a job goes on without it
+                self._driver = None
+        return self._driver
+
+
+def _one(driver: Any, name: str) -> Busy:
+    try:
+        by_number = name.isdecimal()
+        handle = (
+            driver.nvmlDeviceGetHandleByIndex(int(name))
+            if by_number
+            else driver.nvmlDeviceGetHandleByUUID(name)
+        )
+        share = driver.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+        return Busy(share, int(driver.nvmlDeviceGetMemoryInfo(handle).used))
+    except driver.NVMLError:  # a GPU that fell off the bus, a MIG slice without rates
+        return Busy()

@@ -16,8 +16,7 @@ from mpijob.formats.convert.header.request import (
     take_variables,
 )
 from mpijob.formats.convert.header.size import Asked, shaped
-from mpijob.formats.convert.header.slurm_options import directives
-from mpijob.formats.convert.header.slurm_tables import MAIL, NO_ADDRESS, PLACE, SENT_TO
+from mpijob.formats.convert.header.slurm_options import MAIL, NO_ADDRESS, PLACE, SENT_TO, directives
 from mpijob.model import Retry
 from mpijob.model.spec.enums import did_you_mean
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mpijob.formats.convert.header import dependencies, slurm_layout, slurm_options, units
+from mpijob.formats.convert.header import dependencies, slurm_options, units
 from mpijob.formats.convert.header.request import (
     DEADLINE,
     INHERITED,
@@ -19,7 +19,7 @@ from mpijob.formats.convert.header.request import (
     take_variables,
 )
 from mpijob.formats.convert.header.size import Asked
-from mpijob.formats.convert.header.slurm_tables import GONE, SAME
+from mpijob.formats.convert.header.slurm_options import GONE, SAME
 from mpijob.model import Placement, Retry, Signal, Topology
 from mpijob.model.spec.enums import SIGNALS, did_you_mean
 
@@ -337,11 +337,11 @@ _HANDLERS: dict[str, Handler] = {
     "requeue": _requeue,
     "exclude": _exclude,
     "switches": _switches,
-    "distribution": slurm_layout.distribution,
-    "cpu-bind": slurm_layout.bind,
-    "cpu_bind": slurm_layout.bind,
-    "input": slurm_layout.input,
-    "overcommit": slurm_layout.oversubscribe,
+    "distribution": slurm_options.distribution,
+    "cpu-bind": slurm_options.bind,
+    "cpu_bind": slurm_options.bind,
+    "input": slurm_options.input,
+    "overcommit": slurm_options.oversubscribe,
     "comment": _comment,
     "container-image": _image,
     "export": _export,

@@ -18,8 +18,6 @@ from mpijob.formats.convert.script import (
     errexit,
     error_handling,
     launch_line,
-    launch_prefix,
-    node_files,
     result_copies,
     scratch_dir,
 )
@@ -126,7 +124,7 @@ class Body(ScriptEnvironment):
             self._work(one)
         elif Use.LAUNCH in uses:
             self._launch_list(one, uses)
-        elif node_files.only_shows(one, self.every, self.places):
+        elif classify.only_shows(one, self.every, self.places):
             self.informs(one.text)
         elif self._before_launch() and self._prepares(one, uses):
             return
@@ -315,7 +313,7 @@ class Body(ScriptEnvironment):
         rest = classify.unwrapped(command.words)
         self._tell_log((Command(rest),), len(self.steps))
         before = command.words[: len(command.words) - len(rest)]
-        env, fields = launch_prefix.taken(before, self.notes)
+        env, fields = launch_line.taken(before, self.notes)
         words = Command(rest, command.redirects)
         step = Step(
             line=self.notes.line,

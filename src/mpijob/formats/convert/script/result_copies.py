@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from mpijob.formats.convert.script.build_steps import program
 from mpijob.formats.convert.script.classify import Use
-from mpijob.formats.convert.script.scratch_lines import named
+from mpijob.formats.convert.script.scratch_dir import named
 from mpijob.formats.convert.shell.constants import filled
 from mpijob.formats.convert.shell.parser import Command, Statement
 from mpijob.formats.convert.shell.paths import HOME, ScriptPaths
