@@ -14,7 +14,7 @@ from tests.unit.incoming_support import Knowing
 
 import mpijob
 from mpijob import checks
-from mpijob.backends.kubernetes.auth import plain_yaml
+from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.status import derive_state
 from mpijob.backends.kubernetes.status.derive_state import Objects
 from mpijob.cluster.webhook import admission_review
@@ -102,9 +102,9 @@ def libraries(data: bytes) -> None:
 
 
 def kubeconfigs(data: bytes) -> None:
-    """The plain kind of YAML is read, or left to the whole reader."""
-    with suppress(ValueError, MpiJobError):
-        plain_yaml.read(data.decode(errors="replace"))
+    """A kubeconfig is read, or refused with an error of ours."""
+    with suppress(MpiJobError):
+        kubeconfig._parsed(data.decode(errors="replace"), "config")
 
 
 def training_lines(data: bytes) -> None:

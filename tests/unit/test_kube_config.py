@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
-import subprocess
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.pretty import pretty_repr
 
-from mpijob.backends.kubernetes.auth import kubeconfig, plain_yaml
+from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.errors import BackendError, MpiJobError, NotFound, Unsupported
 
@@ -81,22 +76,6 @@ def test_a_login_of_openshift_is_found_with_its_namespace_and_token(tmp_path: Pa
     assert (access.server, access.namespace, access.token) == ("https://api.ocp.test:6443", "team-cv", SECRET)
     assert access.insecure
     assert "oc login --server=https://api.ocp.test:6443" in access.login_hint
-
-
-def test_what_kubectl_and_oc_write_is_read_without_a_yaml_library() -> None:
-    assert plain_yaml.read(AS_OC_WRITES_IT) == yaml.safe_load(AS_OC_WRITES_IT)
-
-
-def test_reading_a_usual_kubeconfig_loads_no_yaml_library(tmp_path: Path) -> None:
-    (tmp_path / "yaml").write_text(AS_OC_WRITES_IT)
-    (tmp_path / "json").write_text(json.dumps(yaml.safe_load(AS_OC_WRITES_IT), indent=2))
-    script = (
-        "import sys; from mpijob.backends.kubernetes import kubeconfig\n"
-        "print(*(kubeconfig.load(path=path).namespace for path in sys.argv[1:]), 'yaml' in sys.modules)"
-    )
-    argv = [sys.executable, "-c", script, str(tmp_path / "yaml"), str(tmp_path / "json")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["team-cv", "team-cv", "False"]
 
 
 def test_what_is_not_usual_is_read_all_the_same(tmp_path: Path) -> None:
@@ -294,27 +273,3 @@ def test_an_access_shows_no_secret_of_itself() -> None:
     shown = repr(access) + str(access) + pretty_repr(access) + repr([access])
     assert "https://c.test" in shown
     assert SECRET not in shown
-
-
-WORD = st.from_regex(r"[a-zA-Z/_][a-zA-Z0-9/_.:@=+~%,;()$ -]{0,12}", fullmatch=True)
-SCALAR = st.one_of(WORD, st.booleans(), st.none(), st.text(max_size=8), st.integers(), st.floats())
-KEY = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_./-]{0,8}", fullmatch=True)
-TREE = st.recursive(
-    SCALAR,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEY, inner, max_size=4)),
-    max_leaves=12,
-)
-
-
-@pytest.mark.thorough
-@given(TREE)
-def test_where_the_plain_reader_answers_it_answers_as_yaml_does(tree: Any) -> None:
-    text = yaml.safe_dump(tree)
-    read = plain_yaml.read(text)
-    assert read is None or read == yaml.safe_load(text)
-
-
-@given(st.text(alphabet="ab:-# \n\"'{}[]|>&*!%@,?0.~\\", max_size=40))
-def test_the_plain_reader_never_reads_what_yaml_reads_otherwise(text: str) -> None:
-    read = plain_yaml.read(text)
-    assert read is None or read == yaml.safe_load(text)

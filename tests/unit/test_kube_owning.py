@@ -117,9 +117,10 @@ def test_what_may_not_be_looked_at_does_not_hold_up_a_deletion() -> None:
 
 def test_the_command_line_ends_after_what_it_began_behind_the_users_back(tmp_path: Path) -> None:
     source = (
-        "import sys; from mpijob.backends.kubernetes import reads; from mpijob.cli.main import main; "
+        "import sys; from mpijob.backends.kubernetes.client import concurrent; "
+        "from mpijob.cli.main import main; "
         "done = sys.argv.pop(); "
-        "reads.later(lambda: (sys.stdin.read(), open(done, 'w').close()), lasting=True); main()"
+        "concurrent.later(lambda: (sys.stdin.read(), open(done, 'w').close()), lasting=True); main()"
     )
     done = tmp_path / "done"
     child = subprocess.Popen(

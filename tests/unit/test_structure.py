@@ -28,7 +28,6 @@ OUTERMOST = {  # where whatever comes may end, and why
     "mpijob.backends.kubernetes.controller.work_queue:_carefully": "a thread's: logged, the other jobs go on",
     "mpijob.backends.local.supervisor.usage:_found": "a driver's library: a job goes on without its figures",
     "mpijob.backends.local.worker.process_tree:in_child": "a forked child's: printed, then it ends",
-    "mpijob.cli.fast_list:run": "the user gets a sentence",
     "mpijob.cli.root:_status": "the user gets a sentence",
     "mpijob.client.threads:_work": "a thread's: raised where the stream is read",
     "mpijob.cluster.operator:_carefully": "logged, the next look may fare better",

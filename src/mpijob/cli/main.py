@@ -1,7 +1,7 @@
 """The entry: under which name we were called, and how the process ends.
 
 Installed as `mpijob` and as kubectl's and oc's plugins; the usage line shows the words that were
-typed. What they mean is found out by `fast_list` where that is plain, else by `root`.
+typed. `root` finds out what they mean.
 """
 
 from __future__ import annotations
@@ -43,16 +43,12 @@ def _finish() -> None:
 
 
 def _run(program: str, words: list[str]) -> int:
-    gc.disable()  # what is loaded stays: looking for what does not would take time for nothing
-    from mpijob.cli import fast_list
+    gc.disable()  # imports create objects that stay: collecting them would only take time
+    from mpijob.cli.root import cli
 
-    asked = None if _COMPLETING in os.environ else fast_list.understood(words)
-    if asked is None:
-        from mpijob.cli.root import cli
-
-        gc.enable()
-        cli.main(words, prog_name=program, complete_var=_COMPLETING)
-    return fast_list.run(asked, program)
+    gc.enable()
+    cli.main(words, prog_name=program, complete_var=_COMPLETING)
+    return 0  # not reached: click ends the process with its status
 
 
 def program_words(path: str) -> str:

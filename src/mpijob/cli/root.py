@@ -1,6 +1,6 @@
 """The root of all commands: which one is meant, and with which status it ends.
 
-The commands are in `commands`, imported one by one. A plain `list` does not come here (see `fast_list`).
+The commands are in `commands`, imported one by one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The SDK: conducts checks, admission, plan and engine in that order, async once and blocking by composition.
+"""The SDK: runs checks, admission, planning and the engine in order; `AsyncClient` wraps the same calls.
 
 The names below are loaded when first used: asking for `Client` does not load asyncio.
 """
@@ -12,13 +12,43 @@ if TYPE_CHECKING:
     from mpijob.client.async_client import AsyncClient, AsyncJob
     from mpijob.client.client import Client
     from mpijob.client.job import Job
+    from mpijob.client.observe import compare
+    from mpijob.client.submit import array, function, templates
+    from mpijob.client.submit import array as sweep
+    from mpijob.client.submit.templates import load_job
 
-__all__ = ["AsyncClient", "AsyncJob", "Client", "Job"]
+__all__ = [
+    "AsyncClient",
+    "AsyncJob",
+    "Client",
+    "Job",
+    "array",
+    "compare",
+    "function",
+    "load_job",
+    "sweep",
+    "templates",
+]
 
-_HOMES = {"AsyncClient": "async_client", "AsyncJob": "async_client", "Client": "client", "Job": "job"}
+_HOMES = {
+    "AsyncClient": "async_client",
+    "AsyncJob": "async_client",
+    "Client": "client",
+    "Job": "job",
+    "load_job": "submit.templates",
+}
+_MODULES = {
+    "array": "submit.array",
+    "compare": "observe.compare",
+    "function": "submit.function",
+    "sweep": "submit.array",  # its name in 0.1
+    "templates": "submit.templates",
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"mpijob.client.{_MODULES[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module 'mpijob.client' has no attribute {name!r}")
     return getattr(import_module(f"mpijob.client.{_HOMES[name]}"), name)

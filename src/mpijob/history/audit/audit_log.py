@@ -22,19 +22,12 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 
 import msgspec
 
 from mpijob.errors import BackendError
 from mpijob.model.status.audit import DOMAIN, AuditEvent, stamp
-
-try:  # hashlib loads OpenSSL, which takes longer than everything else here: start-up is a feature
-    from _sha2 import sha256  # type: ignore[import-not-found, unused-ignore]  # CPython 3.12 and newer
-except ImportError:
-    try:
-        from _sha256 import sha256  # type: ignore[import-not-found, unused-ignore]  # CPython 3.11
-    except ImportError:
-        from hashlib import sha256
 
 GENESIS = "0" * 64
 SEQUENCE, PREVIOUS, HASH = f"{DOMAIN}/sequence", f"{DOMAIN}/previous", f"{DOMAIN}/hash"

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from mpijob import codec
-from mpijob.backends.kubernetes.auth import plain_yaml
 from mpijob.backends.kubernetes.auth.access import Access, Impersonation, Plugin, Redacted
 from mpijob.backends.kubernetes.client import proxy_connect
 from mpijob.errors import BackendError, NotFound, Unsupported
@@ -350,29 +349,22 @@ def _config(file: str) -> dict[str, Any]:
         raise BackendError(f"cannot read the kubeconfig {file}: {why}") from None
     if not text.strip():
         return {}
-    value = _quickly(text)
-    value = _parsed(text, file) if value is None else value
+    value = _parsed(text, file)
     if not isinstance(value, dict):
         raise BackendError(f"the kubeconfig {file} is not a mapping of clusters, users and contexts")
     return value
 
 
-def _quickly(text: str) -> Any:
-    """Return what the text says, or None when it takes a YAML library to read it."""
-    if not text.startswith("{"):
-        return plain_yaml.read(text)
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
-
-
 def _parsed(text: str, file: str) -> Any:
-    import yaml  # only for what plainyaml leaves
+    import yaml
 
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-    except yaml.YAMLError as error:  # its text quotes the file, so it is not chained
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # its text quotes the file, so it is not chained
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise BackendError(f"the kubeconfig {file}{where} is not valid YAML") from None
