@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from tools.measure import Module
 MOST_LINES_IN_A_FILE = 800
 MOST_FILES_IN_A_FOLDER = 15
 MOST_LINES_IN_A_FUNCTION = 60
+LARGE_FOLDERS = {  # folder → a reason that a reader would accept
+    "cli/commands": "one module for each command",
+}
 LONG: dict[str, str] = {}  # module:function → a reason that a reader would accept
 OUTERMOST = {  # where whatever comes may end, and why
     "mpijob.api.app:endpoint": "the page gets a sentence",
@@ -44,6 +48,12 @@ def source() -> list[Module]:
 
 def test_no_file_is_too_long_to_read(source: list[Module]) -> None:
     assert not {one.name: one.lines for one in source if one.lines > MOST_LINES_IN_A_FILE}
+
+
+def test_no_folder_holds_too_many_modules(source: list[Module]) -> None:
+    folders = Counter(str(one.path.parent.relative_to(measure.SOURCE)) for one in source if one.path.name != "__init__.py")
+    large = {folder: count for folder, count in folders.items() if count > MOST_FILES_IN_A_FOLDER}
+    assert large.keys() == LARGE_FOLDERS.keys(), large
 
 
 def test_no_test_file_is_too_long_to_read() -> None:
