@@ -26,7 +26,7 @@ from mpijob.backends.kubernetes.client.api import Api, ApiError, Document
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.cluster import crds
 from mpijob.cluster.webhook.cache import LIMITS
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 TESTED = "mpijob.dev/tested"  # the label of namespaces that the webhook of a test is asked about

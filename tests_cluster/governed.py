@@ -22,7 +22,7 @@ from mpijob.backends.kubernetes.controller.controller import LIMITS
 from mpijob.backends.kubernetes.controller.leader_election import LEASE
 from mpijob.cluster import crds
 from mpijob.cluster.operator import PLATFORM
-from mpijob.formats.kubernetes.controller_notes import COMPONENT, PROGRESS_ANNOTATION
+from mpijob.formats.kubernetes.metadata.controller_notes import COMPONENT, PROGRESS_ANNOTATION
 from mpijob.model.platform.governance import NamespaceLimits
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"

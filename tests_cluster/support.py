@@ -30,7 +30,7 @@ from mpijob.backends.kubernetes.logs.pod_logs import role_of
 from mpijob.backends.kubernetes.preflight.preflight import PLAIN_USER
 from mpijob.backends.kubernetes.status.derive_state import worker_index
 from mpijob.errors import NotFound
-from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.model import Placement, Resources, Role
 from mpijob.settings import CLUSTER, Settings
 

@@ -27,7 +27,7 @@ from tests_cluster.support import Place, a_job, eventually, image, own_place, sa
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import ApiError, Document
 from mpijob.errors import NotAllowed, QuotaExceeded
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import Family
 
 pytestmark = [pytest.mark.testbed, pytest.mark.security]

@@ -24,7 +24,7 @@ from mpijob.backends.kubernetes.client.api import ApiError, Document
 from mpijob.backends.kubernetes.client.watch import watch
 from mpijob.backends.kubernetes.controller import garbage_collector
 from mpijob.errors import NotFound
-from mpijob.formats.kubernetes.controller_notes import FINDINGS_ANNOTATION, is_own
+from mpijob.formats.kubernetes.metadata.controller_notes import FINDINGS_ANNOTATION, is_own
 from mpijob.model import Retry
 from mpijob.model.platform.governance import Retention
 

@@ -33,9 +33,10 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.logs.pod_logs import role_of
 from mpijob.formats.kubernetes import pod_template as pod_words
-from mpijob.formats.kubernetes import trainjob, well_known
+from mpijob.formats.kubernetes import trainjob
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document, Gang
 from mpijob.formats.kubernetes.pod_template import container_of
-from mpijob.formats.kubernetes.well_known import Document, Gang
 from mpijob.model import Family, Role
 
 ENGINES = {"openmpi5": (Family.OPENMPI, resources.TRAINJOB), "mpich": (Family.MPICH, resources.MPIJOB)}

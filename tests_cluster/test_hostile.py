@@ -45,7 +45,8 @@ from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.cluster import owners
 from mpijob.cluster.webhook import certificates
 from mpijob.errors import NotFound
-from mpijob.formats.kubernetes import network_policy, well_known
+from mpijob.formats.kubernetes import network_policy
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import Code, Network, Retry, job_uid
 
 pytestmark = [pytest.mark.testbed, pytest.mark.security, pytest.mark.hostile]

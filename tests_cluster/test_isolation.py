@@ -28,7 +28,8 @@ from tests_cluster.support import (
 
 from mpijob import Job
 from mpijob.backends.kubernetes.client import resources
-from mpijob.formats.kubernetes import network_policy, well_known
+from mpijob.formats.kubernetes import network_policy
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import Family, Network
 
 LISTENING = "python3 -m http.server 8000 >/dev/null 2>&1 & echo begun; sleep 600"

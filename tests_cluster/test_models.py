@@ -18,7 +18,7 @@ from mpijob import Client, Phase
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.model_registry import Registry, RegistryEntry
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import Model, Volume, VolumeKind
 
 pytestmark = [pytest.mark.testbed, pytest.mark.long]

@@ -24,7 +24,7 @@ from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.errors import Finding, InvalidJob, NotAllowed, NotFound, QuotaExceeded
 from mpijob.formats.kubernetes import mpijob, pod_template
-from mpijob.formats.kubernetes.well_known import LAUNCHER_CORES, Document, Shape
+from mpijob.formats.kubernetes.metadata.well_known import LAUNCHER_CORES, Document, Shape
 from mpijob.formats.runtimes import builtin as shipped
 from mpijob.model import Family, Identity, MPIJob, Network, Placement, Resources, Role, Volume, VolumeKind
 from mpijob.settings import CLUSTER, Settings

@@ -19,7 +19,7 @@ from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.client.admin.runtimes import Runtimes
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin, lint
 from mpijob.model import Family, Resources
 from mpijob.settings import CLUSTER, Settings

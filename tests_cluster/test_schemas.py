@@ -13,7 +13,7 @@ from tests.unit.cluster_support import GOLDEN, a_job, a_rich_job
 from tests_cluster.crds import Schemas
 
 from mpijob.formats.kubernetes import mpijob, trainjob
-from mpijob.formats.kubernetes.well_known import Gang, Shape
+from mpijob.formats.kubernetes.metadata.well_known import Gang, Shape
 from mpijob.model import Family, MPIJob, Network, Placement, Topology
 
 SHAPES = (

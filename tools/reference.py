@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from mpijob import errors
-from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
+from mpijob.cli.arguments.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
 from mpijob.cli.lazy_group import LazyGroup
 from mpijob.cli.root import ENTRIES, cli
 from mpijob.client import AsyncClient, AsyncJob, Client, Job

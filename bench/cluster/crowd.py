@@ -17,7 +17,7 @@ from bench.line import Unmeasured
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import ApiError, Document
 from mpijob.backends.kubernetes.submit.create_objects import kind_of
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 
 HANDS = 4
 _NONE = {"hard": {"count/jobsets.jobset.x-k8s.io": "0"}}

@@ -21,7 +21,7 @@ from bench.timing import median
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import ApiError, Document
 from mpijob.backends.kubernetes.client.watch import watch
-from mpijob.formats.kubernetes.controller_notes import is_own
+from mpijob.formats.kubernetes.metadata.controller_notes import is_own
 from mpijob.model import Resources
 
 LIMIT_SECONDS = 1.0

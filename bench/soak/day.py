@@ -16,8 +16,8 @@ from bench.soak.standin import Document, Where, World, place_of
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.controller.leader_election import LEASE
 from mpijob.cluster.operator import PLATFORM
-from mpijob.formats.kubernetes.controller_notes import PROGRESS_ANNOTATION
-from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.kubernetes.metadata.controller_notes import PROGRESS_ANNOTATION
+from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.model import MPIJob
 
 NAMESPACES = ("team-a", "team-b", "team-c")

@@ -10,7 +10,7 @@ from tests.unit.api_support import served
 from tools import form, reference, reference_page
 
 from mpijob import errors
-from mpijob.cli.flags import FLAGS, SWITCHES
+from mpijob.cli.arguments.flags import FLAGS, SWITCHES
 from mpijob.cli.root import ENTRIES
 from mpijob.client import AsyncClient, Client, Job
 from mpijob.formats.jobfile.json_schema import explain

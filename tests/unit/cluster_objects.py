@@ -12,7 +12,7 @@ from tests.unit.cluster_support import a_job
 from mpijob.backends.kubernetes.status import derive_state
 from mpijob.backends.kubernetes.status.derive_state import Objects
 from mpijob.formats.kubernetes import mpijob, trainjob
-from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.model import Family, JobState, MPIJob, Phase
 
 BEGIN = 1_794_700_000

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from mpijob.formats.jobfile import jobfile_writer
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.launch import launcher_script, pod_scripts
 from mpijob.model import (
     Launch,

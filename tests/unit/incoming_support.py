@@ -8,8 +8,9 @@ from typing import Any
 
 from mpijob.admission import webhook as judgement
 from mpijob.formats.admission import request_reader
-from mpijob.formats.kubernetes import mpijob, trainjob, well_known
-from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.model import Family, MPIJob, job_uid
 from mpijob.model.platform.admission_request import Around, Incoming
 from mpijob.model.platform.governance import NamespaceLimits

@@ -13,7 +13,7 @@ from tests.unit.kube_store import Store, holds
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api_errors import ApiError
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 TEAM = "team-cv"
 SERVED = {"groups": [{"versions": [{"groupVersion": resources.TRAINER_API}]}]}

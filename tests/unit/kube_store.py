@@ -17,7 +17,7 @@ import msgspec
 
 from mpijob.backends.kubernetes.client.api import Api, Listing
 from mpijob.backends.kubernetes.client.api_errors import ApiError
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 Hook = Callable[[str, str], None]
 Names = list[str]  # a method below is called list, too

@@ -18,7 +18,7 @@ from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.backends.kubernetes.preflight.preflight import PreflightResult
 from mpijob.errors import Finding, MpiJobError
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import Identity, MPIJob, Resources
 from mpijob.settings import Settings
 

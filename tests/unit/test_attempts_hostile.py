@@ -20,8 +20,9 @@ from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.backends.kubernetes.submit import create_objects, planner, retry
-from mpijob.formats.kubernetes import identity, mpijob, next_attempt, passthrough, trainjob, well_known
-from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.kubernetes import mpijob, next_attempt, trainjob
+from mpijob.formats.kubernetes.metadata import identity, passthrough, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.history import account_store
 from mpijob.model import (
     Amounts,

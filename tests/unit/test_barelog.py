@@ -16,8 +16,9 @@ from tests.unit.properties import examples
 
 import mpijob
 from mpijob.client.observe import diagnose
-from mpijob.diagnosis import explain, log_windows, prefilter, standalone_log
-from mpijob.diagnosis.prefilter import Prefilter
+from mpijob.diagnosis import explain
+from mpijob.diagnosis.logs import log_windows, prefilter, standalone_log
+from mpijob.diagnosis.logs.prefilter import Prefilter
 from mpijob.diagnosis.rules import RULES
 from mpijob.errors import InvalidJob
 from mpijob.model import Exit, Family

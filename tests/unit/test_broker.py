@@ -37,7 +37,7 @@ from mpijob.backends.kubernetes.broker.server import MOST_BYTES, Server, answer
 from mpijob.backends.kubernetes.broker.service import Broker
 from mpijob.backends.kubernetes.client import resources as kinds
 from mpijob.errors import InvalidJob, NotAllowed
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import Amounts, Facts, MPIJob, Resources
 from mpijob.model.platform.fit import Fit, Verdict
 from mpijob.settings import Settings

@@ -10,8 +10,9 @@ import pytest
 
 from mpijob import checks
 from mpijob.errors import Finding, InvalidJob, Severity
-from mpijob.formats.kubernetes import mpijob, trainjob, well_known
-from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.model import (
     Code,
     Family,

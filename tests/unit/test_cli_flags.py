@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from tests.unit.cli_support import Cli, a_file
 
-from mpijob.cli import flag_values
-from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES
+from mpijob.cli.arguments import flag_values
+from mpijob.cli.arguments.flags import ELSEWHERE, FLAGS, SWITCHES
 from mpijob.model import CustomLaunch, Elastic, Model, MPIJob
 
 OPTIONAL: dict[str, type[msgspec.Struct]] = {

@@ -26,7 +26,7 @@ from tests.unit.cluster_support import a_job
 
 from mpijob.backends.kubernetes.controller import controller
 from mpijob.backends.kubernetes.status import derive_state
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.runtimes import builtin
 from mpijob.formats.status import status_reader as seen
 from mpijob.model import Phase, Resources

@@ -21,9 +21,10 @@ from mpijob.backends.kubernetes.status import derive_state, timeline
 from mpijob.errors import Conflict, Finding, Severity, Unsupported
 from mpijob.formats.admission import request_reader
 from mpijob.formats.convert.kubernetes import mpijob_manifests
-from mpijob.formats.kubernetes import mpijob, user_actions, well_known
+from mpijob.formats.kubernetes import mpijob
+from mpijob.formats.kubernetes.metadata import user_actions, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Gang, Shape
 from mpijob.formats.kubernetes.trainjob import API as TRAINJOB
-from mpijob.formats.kubernetes.well_known import Gang, Shape
 from mpijob.formats.sizing.engine_selection import JOBSET_API, Engine, choose
 from mpijob.formats.status import launcher_census
 from mpijob.model import Elastic, JobState, Phase

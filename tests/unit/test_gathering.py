@@ -14,7 +14,7 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_objects import Found
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.status import job_conditions
 
 LAUNCHER = "run-launcher-0"

@@ -14,7 +14,7 @@ from tests.unit.test_kube_controller import Versioned, a_controller, finish, lai
 from mpijob.backends.kubernetes.actions import patches
 from mpijob.backends.kubernetes.client.api import Document
 from mpijob.backends.kubernetes.controller.controller import LIMITS, Controller
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import JobRef, JobState, Phase, Sample
 from mpijob.model.platform.governance import Gang, Idle, NamespaceLimits, Retention
 from mpijob.observation.state import limits_policy

@@ -15,8 +15,9 @@ from mpijob import Client, MPIJob, Phase
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client.submit import dependency_graph
 from mpijob.errors import InvalidJob
-from mpijob.formats.kubernetes import controller_notes, mpijob, trainjob
-from mpijob.formats.kubernetes.well_known import AFTER_ANNOTATION, QUEUE_LABEL
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.kubernetes.metadata import controller_notes
+from mpijob.formats.kubernetes.metadata.well_known import AFTER_ANNOTATION, QUEUE_LABEL
 from mpijob.model import JobRef
 from mpijob.model.spec.dependencies import Dependency, judge, sentence
 

@@ -26,7 +26,7 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.cluster.webhook import admission_review
 from mpijob.errors import Conflict, MpiJobError, NotAllowed, QuotaExceeded
 from mpijob.formats.admission import pod_templates, request_reader
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import Amounts, Quota, Resources, job_uid
 from mpijob.model.platform.admission_request import Around, Incoming
 from mpijob.model.platform.governance import Enforcement, NamespaceLimits

@@ -8,8 +8,9 @@ import pytest
 from tests.unit.incoming_support import a_job, a_review, applied, documents
 
 from mpijob.formats.admission import pod_templates, request_reader
-from mpijob.formats.kubernetes import trainjob, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes import trainjob
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 
 def by_hand() -> Document:

@@ -11,8 +11,9 @@ from tests.unit.incoming_support import Knowing, a_job, a_review, documents, lim
 
 from mpijob.cluster.webhook import admission_review
 from mpijob.formats.admission import request_reader
-from mpijob.formats.kubernetes import trainjob, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes import trainjob
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin
 from mpijob.model import Network, Resources
 from mpijob.model.platform.admission_request import Around

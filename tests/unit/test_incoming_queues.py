@@ -8,7 +8,7 @@ import pytest
 from tests.unit.incoming_support import a_job, a_review, applied, documents
 
 from mpijob.formats.admission import request_reader
-from mpijob.formats.kubernetes import controller_notes, well_known
+from mpijob.formats.kubernetes.metadata import controller_notes, well_known
 from mpijob.model.ref import JobRef
 
 KINDS = ("TrainJob", "MPIJob")

@@ -15,8 +15,9 @@ from tests.unit.preflight_support import a_job as a_wish
 from mpijob import checks
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.submit import create_objects, owner_references, planner
-from mpijob.formats.kubernetes import mpijob, network_policy, network_policy_check, trainjob, well_known
-from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.kubernetes import mpijob, network_policy, network_policy_check, trainjob
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.model import Family, MPIJob, Network, Secret
 from mpijob.model.spec.network import Destination, Where, destination, destinations
 from mpijob.settings import Settings

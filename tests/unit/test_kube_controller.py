@@ -23,8 +23,8 @@ from mpijob.backends.kubernetes.controller.controller import Controller
 from mpijob.backends.kubernetes.controller.leader_election import LEASE, Election
 from mpijob.backends.kubernetes.controller.node_heartbeat import SOURCE, NodeHeartbeats
 from mpijob.errors import Finding
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.controller_notes import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.controller_notes import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
 from mpijob.model import JobRef
 
 

@@ -13,7 +13,7 @@ from mpijob.backends.kubernetes.client.api import Document
 from mpijob.backends.kubernetes.controller import model_registration
 from mpijob.backends.kubernetes.controller.controller import Controller
 from mpijob.backends.kubernetes.status.job_reader import JobReader
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import Model, Volume, VolumeKind
 from mpijob.settings import Settings
 

@@ -12,7 +12,7 @@ from tests.unit.kube_node import Node, stamped
 from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.backends.kubernetes.recorder.log_capture import ContainerRun, LogCapture
 from mpijob.backends.kubernetes.recorder.recorder import Recorder
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.launch.rank_output import ranks_in
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader

@@ -12,7 +12,7 @@ from tests.unit.kube_store import Store
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import ApiError, Listing
 from mpijob.backends.kubernetes.status import derive_state, list_jobs
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import Phase, Scope
 
 NAMESPACE = a_job().namespace

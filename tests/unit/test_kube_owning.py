@@ -19,7 +19,7 @@ from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.submit import create_objects, owner_references
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import JobRef, Secret
 
 RUNTIME = resources.TRAINING_RUNTIME.path("cv", "bert")

@@ -19,7 +19,7 @@ from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource, Position
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.submit import create_objects, retry
 from mpijob.errors import NotFound
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, Role, Secret
 
 VOICE = PodLogSource("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)

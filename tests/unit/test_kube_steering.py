@@ -14,7 +14,7 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_objects import Found
-from mpijob.formats.kubernetes import user_actions, well_known
+from mpijob.formats.kubernetes.metadata import user_actions, well_known
 from mpijob.model import JobRef
 
 SERVED = frozenset({resources.TRAINER_API, resources.MPI_OPERATOR_API, resources.KUEUE_API})

@@ -18,7 +18,8 @@ from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.submit import create_objects, planner, retry
 from mpijob.errors import InvalidJob, MpiJobError
-from mpijob.formats.kubernetes import next_attempt, user_actions, well_known
+from mpijob.formats.kubernetes import next_attempt
+from mpijob.formats.kubernetes.metadata import user_actions, well_known
 from mpijob.model import Amounts, Code, Facts, JobRef, MPIJob, Plan, Secret
 from mpijob.settings import Settings
 

@@ -23,7 +23,7 @@ from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.backends.kubernetes.status import derive_state, launcher_log, list_jobs, timeline
 from mpijob.backends.kubernetes.submit import retry
 from mpijob.errors import InvalidJob
-from mpijob.formats.kubernetes import user_actions, well_known
+from mpijob.formats.kubernetes.metadata import user_actions, well_known
 from mpijob.model import Family, LogLine, LogQuery, MPIJob, Phase, Retry, Role, Scope
 
 SERVED = frozenset({resources.TRAINER_API, resources.MPI_OPERATOR_API, resources.OLDER_API})

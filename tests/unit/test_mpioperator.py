@@ -14,8 +14,8 @@ from tests.unit.test_trainjob import SETTINGS, mappings, outcome, whole_jobs
 
 from mpijob.errors import InvalidJob
 from mpijob.formats.kubernetes import mpijob, trainjob
-from mpijob.formats.kubernetes.passthrough import Foreign
-from mpijob.formats.kubernetes.well_known import Gang, Shape
+from mpijob.formats.kubernetes.metadata.passthrough import Foreign
+from mpijob.formats.kubernetes.metadata.well_known import Gang, Shape
 from mpijob.model import Elastic, Family, MPIJob, Resources
 
 FAMILIES = (Family.OPENMPI, Family.INTEL, Family.MPICH)

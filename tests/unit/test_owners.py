@@ -10,8 +10,8 @@ from tests.unit.kube_store import Store
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.cluster import owners, trust
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import job_uid
 
 pytestmark = pytest.mark.security

@@ -9,7 +9,7 @@ import pytest
 
 from mpijob import Client, MPIJob, Phase
 from mpijob.backends.kubernetes.auth.access import Access
-from mpijob.backends.kubernetes.client import connection, server_time
+from mpijob.backends.kubernetes.client import connection, http
 from mpijob.backends.kubernetes.client.api_errors import CERTIFICATE, NO_LOGIN, TIMEOUT, ApiError, translate
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.outage_tolerance import Patience
@@ -102,7 +102,7 @@ def test_what_passes_by_itself_is_known_of_an_api_server_too(status: int, reason
     ],
 )
 def test_the_clusters_clock_is_known_from_its_answers(date: str, received: float, ahead: float) -> None:
-    assert server_time.ahead_seconds(date, received) == ahead
+    assert http.ahead_seconds(date, received) == ahead
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from tests.unit.cluster_support import a_job, a_rich_job, kubelet
 
 from mpijob.errors import InvalidJob
 from mpijob.formats.kubernetes import pod_template
-from mpijob.formats.kubernetes import well_known as terms
-from mpijob.formats.kubernetes.well_known import Gang, Order, Shape
+from mpijob.formats.kubernetes.metadata import well_known as terms
+from mpijob.formats.kubernetes.metadata.well_known import Gang, Order, Shape
 from mpijob.model import (
     Family,
     Launch,

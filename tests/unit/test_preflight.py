@@ -23,7 +23,7 @@ from mpijob import admission
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.errors import NotAllowed, NotFound, QuotaExceeded, Severity
-from mpijob.formats.kubernetes.well_known import Gang
+from mpijob.formats.kubernetes.metadata.well_known import Gang
 from mpijob.model import Resources
 
 

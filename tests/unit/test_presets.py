@@ -14,7 +14,7 @@ from mpijob.backends.memory import MemoryBackend
 from mpijob.errors import InvalidJob, Severity
 from mpijob.formats.jobfile import presets
 from mpijob.formats.kubernetes import mpijob, trainjob
-from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.model import Family, Launch, MPIJob, Network, Resources, Volume, VolumeKind
 from mpijob.model.spec.enums import FABRICS, PRESETS
 

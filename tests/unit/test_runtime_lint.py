@@ -10,7 +10,7 @@ import pytest
 from tests.unit.test_runtimes import a_runtime, broken, main, part, pod
 
 from mpijob.formats.kubernetes import mpijob
-from mpijob.formats.kubernetes.well_known import Document, Gang, Shape
+from mpijob.formats.kubernetes.metadata.well_known import Document, Gang, Shape
 from mpijob.formats.runtimes import builtin, lint
 from mpijob.model import MPIJob
 

@@ -18,8 +18,9 @@ from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.client.admin.runtimes import Runtimes
 from mpijob.errors import InvalidJob, NotFound, Severity, Unsupported
-from mpijob.formats.kubernetes import manifests, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes import manifests
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.launch import runtime_scripts
 from mpijob.formats.runtimes import builtin, lint, smoke_test
 from mpijob.model import Family

@@ -12,7 +12,7 @@ from mpijob.backends.s3_volumes import Connection, from_variables, named, parted
 from mpijob.errors import InvalidJob
 from mpijob.formats.jobfile import jobfile_reader
 from mpijob.formats.kubernetes import mpijob, pod_template, trainjob
-from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.model import Role, Volume, VolumeKind
 from mpijob.settings import ObjectsSetting
 

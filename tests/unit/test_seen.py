@@ -13,7 +13,7 @@ from tests.unit.cluster_support import a_job, a_rich_job
 from mpijob.backends.kubernetes.status import derive_state
 from mpijob.backends.kubernetes.status.derive_state import Objects
 from mpijob.errors import InvalidJob
-from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.formats.status import launcher_census, legacy_jobs
 from mpijob.model import Family, JobState, Phase, Program
 from mpijob.observation.state.phase import Reason

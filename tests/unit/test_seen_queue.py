@@ -10,7 +10,7 @@ from tests.unit.cluster_objects import BEGIN, NOW, Cluster, condition, ended, ru
 from tests.unit.cluster_support import a_job
 
 from mpijob.backends.kubernetes.status import derive_state
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.status import kueue_workload
 from mpijob.model import JobState, Phase, Resources
 from mpijob.model.platform.cluster_observation import WaitKind

@@ -51,7 +51,9 @@ def test_no_file_is_too_long_to_read(source: list[Module]) -> None:
 
 
 def test_no_folder_holds_too_many_modules(source: list[Module]) -> None:
-    folders = Counter(str(one.path.parent.relative_to(measure.SOURCE)) for one in source if one.path.name != "__init__.py")
+    folders = Counter(
+        str(one.path.parent.relative_to(measure.SOURCE)) for one in source if one.path.name != "__init__.py"
+    )
     large = {folder: count for folder, count in folders.items() if count > MOST_FILES_IN_A_FOLDER}
     assert large.keys() == LARGE_FOLDERS.keys(), large
 

@@ -15,9 +15,10 @@ from tests.unit.properties import examples
 from tests.unit.test_jobfile_roundtrip import KINDS, part, plain
 
 from mpijob.errors import InvalidJob
-from mpijob.formats.kubernetes import passthrough, trainjob
-from mpijob.formats.kubernetes.passthrough import Foreign
-from mpijob.formats.kubernetes.well_known import SCHEDULERS, Gang, Shape
+from mpijob.formats.kubernetes import trainjob
+from mpijob.formats.kubernetes.metadata import passthrough
+from mpijob.formats.kubernetes.metadata.passthrough import Foreign
+from mpijob.formats.kubernetes.metadata.well_known import SCHEDULERS, Gang, Shape
 from mpijob.model import Family, MPIJob, Resources, Retry, Secret, Volume, VolumeKind
 
 Document = dict[str, Any]

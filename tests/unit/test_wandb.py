@@ -12,7 +12,7 @@ from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client.async_client import AsyncClient
 from mpijob.formats.kubernetes import mpijob, trainjob
-from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.formats.launch import command_line
 from mpijob.model import Secret
 from mpijob.settings import Settings

@@ -17,7 +17,7 @@ from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.client import resources
 from mpijob.formats.kubernetes import mpijob
-from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.model import JobRef, Volume, VolumeKind
 from mpijob.settings import Settings
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mpijob.cli import exit_codes
+from mpijob.cli.arguments.job_args import JobArguments
 from mpijob.cli.context import App
 from mpijob.cli.follow import FollowedState, Follower
-from mpijob.cli.job_args import JobArguments
 from mpijob.cli.render.job_table import show_states
 from mpijob.model import JobState, MPIJob, Phase
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from mpijob.backends.kubernetes.client.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.errors import BackendError
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 MANAGER = "mpijob-operator"
 COMPONENT_LABEL = "mpijob.dev/component"  # on everything that the operator made

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mpijob.cluster import crds, manifests
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin as shipped
 from mpijob.model.platform.governance import Management, Platform, Queue, Service
 

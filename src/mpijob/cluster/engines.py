@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from mpijob.backends.kubernetes.client.api import ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.cluster.apply import CRD, Objects, mark_of
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model.platform.governance import Engine, Engines
 
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from mpijob.errors import NotAllowed, NotFound
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 _LARGEST = 64 << 20
 _SECONDS = 30.0

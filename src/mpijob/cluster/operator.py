@@ -31,7 +31,7 @@ from mpijob.cluster.apply import Objects, marked
 from mpijob.cluster.reconcile import WELL, PlatformReconciler
 from mpijob.cluster.status import refused, status
 from mpijob.errors import MpiJobError
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model.platform.governance import GROUP, SINGLETON, VERSION, Platform, PlatformStatus, platform_of
 from mpijob.serving.health import Health, Number
 

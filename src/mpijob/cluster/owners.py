@@ -14,8 +14,8 @@ from typing import Any
 from mpijob.backends.kubernetes.auth import impersonation
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import METADATA, Api, ApiError
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import job_uid
 
 NAME = "mpijob-controller-owners"

@@ -21,7 +21,7 @@ from mpijob.cluster.engines import DEPLOYMENT, Known
 from mpijob.cluster.inventory import Inventory
 from mpijob.cluster.webhook import configuration
 from mpijob.errors import MpiJobError, NotAllowed, NotFound
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model.platform.governance import Component, Management, Page, Platform
 
 READY, WAITING, ADOPTED, ABSENT, REMOVING, FAILED = (

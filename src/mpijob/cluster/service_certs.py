@@ -13,7 +13,7 @@ from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.cluster.apply import COMPONENT_LABEL, AppliedObject
 from mpijob.cluster.webhook import tls_secret
-from mpijob.formats.kubernetes.well_known import DOMAIN, Document
+from mpijob.formats.kubernetes.metadata.well_known import DOMAIN, Document
 
 ANNOTATION = f"{DOMAIN}/certificate"
 _NEEDED = ("broker", "page", "recorder")

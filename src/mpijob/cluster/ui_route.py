@@ -14,7 +14,7 @@ from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.cluster.apply import COMPONENT_LABEL, AppliedObject
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 ROUTE = Kind("route.openshift.io/v1", "Route", "routes")
 _COOKIE_BYTES = 32

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence
-from mpijob.diagnosis.log_index import Stream, shown, streams
-from mpijob.diagnosis.prefilter import Prefilter
+from mpijob.diagnosis.logs.log_index import Stream, shown, streams
+from mpijob.diagnosis.logs.prefilter import Prefilter
 from mpijob.diagnosis.rule import Rule, Sign, Trust
 from mpijob.diagnosis.signals import facts
 from mpijob.diagnosis.template_fields import worker_of_host

@@ -15,7 +15,7 @@ import msgspec
 
 from mpijob import codec
 from mpijob.diagnosis.evidence import Evidence
-from mpijob.diagnosis.log_index import streams
+from mpijob.diagnosis.logs.log_index import streams
 from mpijob.diagnosis.matcher import Hit, find
 from mpijob.diagnosis.rule import Rule, Trust
 from mpijob.diagnosis.rules import RULES, UNKNOWN

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence, Memory, Worry
-from mpijob.diagnosis.log_index import Stream, last_words, streams
+from mpijob.diagnosis.logs.log_index import Stream, last_words, streams
 from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_of_host
 from mpijob.model import Exit
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from mpijob import codec
-from mpijob.diagnosis import ranking, standalone_log
+from mpijob.diagnosis import ranking
+from mpijob.diagnosis.logs import standalone_log
 from mpijob.diagnosis.matcher import find
 from mpijob.diagnosis.rule import Remedy, Rule, Sign
 from mpijob.diagnosis.rules import IDS

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpijob import __version__
+from mpijob.cli.arguments.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
 from mpijob.cli.options import SETTINGS, command
 from mpijob.cli.output import Format, finding_lines
 from mpijob.cli.render import text

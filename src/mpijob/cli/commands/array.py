@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from mpijob.cli import flag_values
+from mpijob.cli.arguments import flag_values
+from mpijob.cli.arguments.flags import job_flags
+from mpijob.cli.arguments.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.options import command
 from mpijob.cli.render.job_table import show_states
 from mpijob.client.submit.array import ARRAY_LABEL

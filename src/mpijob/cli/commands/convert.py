@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from mpijob.cli import exit_codes
+from mpijob.cli.arguments.job_args import read_file
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.job_args import read_file
 from mpijob.cli.options import command
 from mpijob.cli.output import Format
 from mpijob.cli.render import text

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from mpijob.cli import exit_codes
+from mpijob.cli.arguments.flags import job_flags
+from mpijob.cli.arguments.job_args import JobArguments, TakesCommand, given_options, words_after
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import JobArguments, TakesCommand, given_options, words_after
 from mpijob.cli.options import Duration, command, name_argument
 from mpijob.cli.render import job_table
 from mpijob.model import JobRef, Phase

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mpijob.cli.arguments.flags import job_flags
+from mpijob.cli.arguments.job_args import JobArguments, given_options
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import JobArguments, given_options
 from mpijob.cli.options import SETTINGS, Duration, command, name_argument
 from mpijob.cli.output import Format
 from mpijob.cli.render import text

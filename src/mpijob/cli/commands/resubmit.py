@@ -8,13 +8,13 @@ import click
 import msgspec
 
 from mpijob.cli import exit_codes
+from mpijob.cli.arguments.flags import job_flags
+from mpijob.cli.arguments.job_args import TakesCommand, command_changes
+from mpijob.cli.arguments.overlay import changes_of, overlay
 from mpijob.cli.commands.lifecycle import show_state
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import TakesCommand, command_changes
 from mpijob.cli.options import command, job_names, name_argument
 from mpijob.cli.output import Format
-from mpijob.cli.overlay import changes_of, overlay
 from mpijob.cli.render import text
 from mpijob.observation.redaction import masking
 

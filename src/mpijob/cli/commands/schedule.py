@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from mpijob import codec
+from mpijob.cli.arguments.flags import job_flags
+from mpijob.cli.arguments.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.options import SETTINGS, Duration, command
 from mpijob.cli.output import Format
 from mpijob.cli.render import text

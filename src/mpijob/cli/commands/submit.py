@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpijob.cli import exit_codes, multi_job
+from mpijob.cli.arguments.flags import job_flags
+from mpijob.cli.arguments.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.options import command
 from mpijob.cli.output import Format
 from mpijob.cli.render import job_table

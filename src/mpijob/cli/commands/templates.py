@@ -7,13 +7,13 @@ from typing import Any
 import click
 import msgspec
 
+from mpijob.cli.arguments.flags import job_flags
+from mpijob.cli.arguments.job_args import JobArguments, TakesCommand, from_tree, given_options
+from mpijob.cli.arguments.overlay import Change, overlay
 from mpijob.cli.commands.lifecycle import show_state
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import JobArguments, TakesCommand, from_tree, given_options
 from mpijob.cli.options import SETTINGS, command, job_names
 from mpijob.cli.output import Format
-from mpijob.cli.overlay import Change, overlay
 from mpijob.cli.render import text
 from mpijob.model import MPIJob
 

@@ -13,7 +13,7 @@ from mpijob.client.audit import recorder
 from mpijob.client.base import open_backend
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity, Unsupported
 from mpijob.formats.kubernetes import manifests
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin, lint, smoke_test
 from mpijob.model import JobRef
 from mpijob.model.status.audit import Verb

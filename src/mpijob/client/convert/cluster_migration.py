@@ -11,7 +11,7 @@ import msgspec
 from mpijob.admission import webhook
 from mpijob.client.convert.convert_jobs import Conversion, FieldOutcome, Stage, documents
 from mpijob.errors import Unsupported
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model.platform.governance import effective, limits_of
 from mpijob.settings import CLUSTER, Settings, namespace_at
 

@@ -26,7 +26,7 @@ import msgspec
 from mpijob.errors import Finding, InvalidJob, MpiJobError, NotFound, Severity
 from mpijob.formats.convert.export import TARGETS, Written, write
 from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome, Stage
-from mpijob.formats.kubernetes.well_known import PLAIN_USER
+from mpijob.formats.kubernetes.metadata.well_known import PLAIN_USER
 from mpijob.model import MPIJob
 
 if TYPE_CHECKING:

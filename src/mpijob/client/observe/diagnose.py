@@ -19,10 +19,11 @@ import msgspec
 
 from mpijob.backends.findings import explained
 from mpijob.client.submit import resubmit
-from mpijob.diagnosis import explain, fixed, patterns, report, standalone_log
+from mpijob.diagnosis import explain, fixed, patterns, report
 from mpijob.diagnosis.evidence import Evidence, Memory, Pod, World
-from mpijob.diagnosis.log_windows import BLOCK_BYTES
-from mpijob.diagnosis.quiet_time import silence
+from mpijob.diagnosis.logs import standalone_log
+from mpijob.diagnosis.logs.log_windows import BLOCK_BYTES
+from mpijob.diagnosis.logs.quiet_time import silence
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import Finding, Fix, InvalidJob, MpiJobError, NotFound
 from mpijob.model import Event, Exit, Family, JobState, LogLine, LogQuery, MPIJob, Phase, Role, Sample

@@ -16,7 +16,7 @@ import msgspec
 from mpijob.admission import webhook as judgement
 from mpijob.errors import Finding, MpiJobError
 from mpijob.formats.admission import request_reader
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model.platform.admission_request import Around, Incoming
 from mpijob.model.platform.governance import NamespaceLimits
 

@@ -19,7 +19,7 @@ from mpijob.backends.kubernetes.client.informer import Cache, ListWatch
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.preflight import quota
 from mpijob.formats.admission import request_reader
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model.platform import governance
 from mpijob.model.platform.admission_request import MOST_ACCOUNTS, MOST_SECRETS, Around, Incoming
 from mpijob.model.platform.cluster import Ask, Ceiling

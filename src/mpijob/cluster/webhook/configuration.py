@@ -16,8 +16,8 @@ from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.cluster import trust
 from mpijob.cluster.trust import Account
 from mpijob.cluster.webhook.validating_policies import NAMESPACE, policies
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 __all__ = ["LABEL", "MUTATING", "NAME", "SYSTEM_NAMESPACES", "VALIDATING", "configurations", "policies"]
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from mpijob.cluster import trust
 from mpijob.cluster.trust import Account
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 API = "admissionregistration.k8s.io/v1"
 NAMESPACE = "mpijob-system"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mpijob.formats.kubernetes.well_known import CONTAINER, Document
+from mpijob.formats.kubernetes.metadata.well_known import CONTAINER, Document
 from mpijob.formats.status.nested_fields import is_gpu
 from mpijob.model.spec.quantity import parse
 

@@ -12,16 +12,9 @@ from typing import Any, NamedTuple
 
 from mpijob.errors import MpiJobError
 from mpijob.formats.admission import gpu_count, pod_templates
-from mpijob.formats.kubernetes import (
-    controller_notes,
-    identity,
-    mpijob,
-    network_policy,
-    passthrough,
-    trainjob,
-    well_known,
-)
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes import mpijob, network_policy, trainjob
+from mpijob.formats.kubernetes.metadata import controller_notes, identity, passthrough, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin, lint
 from mpijob.model import MPIJob, job_uid
 from mpijob.model.platform.admission_request import Incoming, Pods

@@ -12,8 +12,9 @@ from mpijob.errors import InvalidJob
 from mpijob.formats.convert import export_slurm, own
 from mpijob.formats.convert.report import FieldEntry, FieldOutcome
 from mpijob.formats.jobfile import jobfile_writer
-from mpijob.formats.kubernetes import mpijob, trainjob, well_known
-from mpijob.formats.kubernetes.passthrough import Foreign
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.passthrough import Foreign
 from mpijob.model import Family, MPIJob
 
 TARGETS = ("job", "trainjob", "mpijob", "sbatch")

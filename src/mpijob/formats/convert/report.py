@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from mpijob.formats.kubernetes.passthrough import Foreign
+from mpijob.formats.kubernetes.metadata.passthrough import Foreign
 from mpijob.model import Family, MPIJob
 
 _SHOWN = 200

@@ -14,8 +14,8 @@ import msgspec
 
 from mpijob import codec
 from mpijob.errors import Finding, InvalidJob
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model.spec.schedule import Schedule
 
 ACCOUNT = "mpijob-schedule"

@@ -12,7 +12,7 @@ from typing import Any
 from mpijob.errors import InvalidJob
 from mpijob.formats.jobfile import yaml_tree
 from mpijob.formats.jobfile.yaml_tree import Mapping, Node, Scalar, Sequence
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")

@@ -14,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpijob.errors import Finding, InvalidJob
-from mpijob.formats.kubernetes import controller_notes, passthrough, pod_template, well_known
-from mpijob.formats.kubernetes.passthrough import Foreign
+from mpijob.formats.kubernetes import pod_template
+from mpijob.formats.kubernetes.metadata import controller_notes, passthrough, well_known
+from mpijob.formats.kubernetes.metadata.passthrough import Foreign
+from mpijob.formats.kubernetes.metadata.well_known import Document, Gang, Shape, from_labels, is_ours
 from mpijob.formats.kubernetes.pod_reader import from_pods, stripped, understandable
 from mpijob.formats.kubernetes.trainjob import (
     Reading,
@@ -25,7 +27,6 @@ from mpijob.formats.kubernetes.trainjob import (
     remark,
     strip_metadata,
 )
-from mpijob.formats.kubernetes.well_known import Document, Gang, Shape, from_labels, is_ours
 from mpijob.model import Elastic, Family, MPIJob, Role
 from mpijob.model.spec.command import elastic_ranks
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mpijob.errors import InvalidJob
-from mpijob.formats.kubernetes import passthrough, trainjob, well_known
-from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.kubernetes import trainjob
+from mpijob.formats.kubernetes.metadata import passthrough, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.model import MPIJob
 from mpijob.model.spec.network import Destination, Where, destinations
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.formats.sizing.node_fit import holds
 from mpijob.model import MPIJob, Role
 from mpijob.model.platform.cluster import Blocked, Flow

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mpijob.formats.admission import pod_templates
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 _KEPT_NOTES = (well_known.REST_ANNOTATION, well_known.OWNER_LABEL)
 _PLACING = ("nodeSelector", "tolerations")  # what Kueue writes into the pods of an MPIJob that it starts

@@ -9,7 +9,13 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from mpijob.formats.kubernetes.well_known import JOB_LABEL, ROLE_LABEL, TOPOLOGY_ANNOTATION, Document, Shape
+from mpijob.formats.kubernetes.metadata.well_known import (
+    JOB_LABEL,
+    ROLE_LABEL,
+    TOPOLOGY_ANNOTATION,
+    Document,
+    Shape,
+)
 from mpijob.model import MPIJob, Placement, Role, Topology
 
 _HOST_KEY = "kubernetes.io/hostname"

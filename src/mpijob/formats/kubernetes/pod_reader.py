@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from mpijob.errors import InvalidJob
 from mpijob.formats.kubernetes import placement, s3_sidecars, volumes
-from mpijob.formats.kubernetes.pod_template import PREPARE_CONTAINER
-from mpijob.formats.kubernetes.well_known import (
+from mpijob.formats.kubernetes.metadata.well_known import (
     CONTAINER,
     COST_PREFIX,
     HOME,
@@ -27,6 +26,7 @@ from mpijob.formats.kubernetes.well_known import (
     is_ours,
     plain,
 )
+from mpijob.formats.kubernetes.pod_template import PREPARE_CONTAINER
 from mpijob.formats.launch import command_line
 from mpijob.formats.status.nested_fields import is_gpu
 from mpijob.model import Family, MPIJob, Resources, Role, Secret

@@ -12,10 +12,11 @@ import math
 from collections.abc import Iterator, Mapping
 
 from mpijob.errors import Finding, Severity
-from mpijob.formats.kubernetes import placement, s3_sidecars, volumes, well_known
-from mpijob.formats.kubernetes.well_known import CONTAINER as CONTAINER
-from mpijob.formats.kubernetes.well_known import HOME, Document, Order, Shape, exact
-from mpijob.formats.kubernetes.well_known import container_of as container_of
+from mpijob.formats.kubernetes import placement, s3_sidecars, volumes
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import CONTAINER as CONTAINER
+from mpijob.formats.kubernetes.metadata.well_known import HOME, Document, Order, Shape, exact
+from mpijob.formats.kubernetes.metadata.well_known import container_of as container_of
 from mpijob.formats.launch import command_line, launcher_script, pod_scripts
 from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
 from mpijob.model.spec.command import launcher_of

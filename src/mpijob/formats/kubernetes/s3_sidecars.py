@@ -8,7 +8,7 @@ job ends, the pod is told to go, and it goes when what is left has been stored.
 from __future__ import annotations
 
 from mpijob.formats.kubernetes import volumes
-from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.model import MPIJob, Role, Volume, VolumeKind
 
 FETCH, KEEP = volumes.FETCH, "mpijob-keep-"

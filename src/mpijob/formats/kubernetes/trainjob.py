@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import Finding, InvalidJob, Severity
-from mpijob.formats.kubernetes import controller_notes, identity, passthrough, pod_template, well_known
-from mpijob.formats.kubernetes.passthrough import Foreign
+from mpijob.formats.kubernetes import pod_template
+from mpijob.formats.kubernetes.metadata import controller_notes, identity, passthrough, well_known
+from mpijob.formats.kubernetes.metadata.passthrough import Foreign
+from mpijob.formats.kubernetes.metadata.well_known import Document, Gang, Order, Shape, from_labels, is_ours
 from mpijob.formats.kubernetes.pod_reader import from_pods, strip_labels, stripped, understandable
-from mpijob.formats.kubernetes.well_known import Document, Gang, Order, Shape, from_labels, is_ours
 from mpijob.model import Family, MPIJob, Role
 
 API = "trainer.kubeflow.org/v1alpha1"

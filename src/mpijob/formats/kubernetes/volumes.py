@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mpijob.formats.kubernetes.well_known import Document, Shape, refuse
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape, refuse
 from mpijob.model import MPIJob, Volume, VolumeKind
 
 PREFIX = "mpijob-volume-"

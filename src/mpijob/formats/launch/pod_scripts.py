@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from mpijob.formats.kubernetes.well_known import HOME, SSH_PORT
+from mpijob.formats.kubernetes.metadata.well_known import HOME, SSH_PORT
 
 
 class Ending(IntEnum):

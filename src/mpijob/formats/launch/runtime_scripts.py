@@ -7,7 +7,7 @@ The texts around it (prepare, worker, launcher, rank) are those of `pod_scripts`
 
 from __future__ import annotations
 
-from mpijob.formats.kubernetes.well_known import HOME, SHIM, SSH
+from mpijob.formats.kubernetes.metadata.well_known import HOME, SHIM, SSH
 
 # $1 the launcher's text, then the user's command. A command that brings its own mpirun is run as it is,
 # behind a line of ours for the census; any other is started by ours, with every variable of the pod's.

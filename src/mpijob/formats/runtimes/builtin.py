@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import NotFound
-from mpijob.formats.kubernetes import mpijob, pod_template, trainjob, well_known
-from mpijob.formats.kubernetes.well_known import Document, Shape, exact
+from mpijob.formats.kubernetes import mpijob, pod_template, trainjob
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape, exact
 from mpijob.formats.launch import launcher_script, runtime_scripts
 from mpijob.model import Family, MPIJob, Resources
 from mpijob.model.spec.enums import choice_hint

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mpijob.errors import Finding, Severity
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 
 NEW_HOSTFILE = "PRTE_MCA_prte_default_hostfile"
 ERROR, WARNING, NOTICE = _ORDER = (Severity.ERROR, Severity.WARNING, Severity.NOTICE)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mpijob.errors import Finding
-from mpijob.formats.kubernetes import pod_template, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes import pod_template
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin
 from mpijob.formats.runtimes.lint import (
     ERROR,

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from mpijob.formats.kubernetes import pod_template, trainjob, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes import pod_template, trainjob
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin
 
 WORKERS = 2

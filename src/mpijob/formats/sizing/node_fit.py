@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mpijob.formats.kubernetes import placement
-from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.formats.sizing import resource_requests
 from mpijob.model import MPIJob, Role
 from mpijob.model.platform.cluster import Ask, NodeCapacity

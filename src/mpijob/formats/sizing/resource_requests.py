@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mpijob.formats.kubernetes import pod_template
-from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.model import MPIJob, Role
 from mpijob.model.platform.cluster import Ask
 from mpijob.model.spec.quantity import parse

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import container_of
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import container_of
 from mpijob.formats.status.nested_fields import (
     conditions,
     holds,

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import container_of
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import container_of
 from mpijob.formats.launch import command_line
 from mpijob.formats.launch.rank_output import Output, RankLine, Report
 from mpijob.formats.status import job_conditions

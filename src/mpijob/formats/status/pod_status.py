@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mpijob.formats.kubernetes.well_known import container_of
+from mpijob.formats.kubernetes.metadata.well_known import container_of
 from mpijob.formats.status.events import EventReport, Events
 from mpijob.formats.status.nested_fields import conditions, holds, is_gpu, moment, number, part, parts, text
 from mpijob.model import Exit, Role

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from mpijob import codec
-from mpijob.formats.kubernetes import identity, user_actions, well_known
-from mpijob.formats.kubernetes.well_known import container_of, from_labels, is_ours
+from mpijob.formats.kubernetes.metadata import identity, user_actions, well_known
+from mpijob.formats.kubernetes.metadata.well_known import container_of, from_labels, is_ours
 from mpijob.formats.status import job_conditions, pod_status
 from mpijob.formats.status.events import Events
 from mpijob.formats.status.job_conditions import Kind
@@ -190,7 +190,7 @@ def _held_queue(job: Document) -> str:
     """Return the queue of a job that waits for others, and that enters it only then."""
     if not notes(job).get(well_known.AFTER_ANNOTATION):
         return ""
-    from mpijob.formats.kubernetes import controller_notes
+    from mpijob.formats.kubernetes.metadata import controller_notes
 
     return controller_notes.queue(job)
 
@@ -198,7 +198,9 @@ def _held_queue(job: Document) -> str:
 def _after(job: Document) -> tuple[str, ...]:
     if not notes(job).get(well_known.AFTER_ANNOTATION):
         return ()
-    from mpijob.formats.kubernetes import controller_notes  # few jobs wait for others: start-up is a feature
+    from mpijob.formats.kubernetes.metadata import (
+        controller_notes,  # few jobs wait for others: start-up is a feature
+    )
 
     note = controller_notes.read(job)
     return tuple(note.jobs) if note is not None else ()

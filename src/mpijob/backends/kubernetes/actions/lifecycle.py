@@ -16,7 +16,7 @@ from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.backends.kubernetes.status.job_objects import Found
 from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.errors import BackendError, NotFound
-from mpijob.formats.kubernetes import identity
+from mpijob.formats.kubernetes.metadata import identity
 from mpijob.model import JobRef, JobState, Phase
 
 _REMOVAL_SECONDS = 60.0

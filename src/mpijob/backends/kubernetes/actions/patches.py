@@ -21,8 +21,8 @@ from mpijob.backends.kubernetes.status.job_objects import Found
 from mpijob.backends.kubernetes.submit import owner_references
 from mpijob.errors import Unsupported
 from mpijob.formats.kubernetes import pod_template as pod_words
-from mpijob.formats.kubernetes import user_actions, well_known
-from mpijob.formats.kubernetes.user_actions import UserAction
+from mpijob.formats.kubernetes.metadata import user_actions, well_known
+from mpijob.formats.kubernetes.metadata.user_actions import UserAction
 from mpijob.formats.status.status_reader import given_up
 
 _ENDED = ("Succeeded", "Failed")

@@ -14,7 +14,7 @@ from mpijob.model.platform.form_options import Choices, Option
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api, Listing
-    from mpijob.formats.kubernetes.well_known import Document
+    from mpijob.formats.kubernetes.metadata.well_known import Document
 
 _DISPLAY = "openshift.io/display-name"
 _CONNECTION = "opendatahub.io/connection-type"

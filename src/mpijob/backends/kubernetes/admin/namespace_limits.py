@@ -16,7 +16,7 @@ from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.errors import Conflict, NotFound, Unsupported
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.sizing import resource_requests
 from mpijob.model.platform.governance import (
     API,

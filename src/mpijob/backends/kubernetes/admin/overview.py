@@ -15,7 +15,7 @@ from mpijob.backends.kubernetes.client.api_errors import telling
 from mpijob.backends.kubernetes.preflight import kueue_facts
 from mpijob.backends.kubernetes.status import list_jobs
 from mpijob.errors import BackendError
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.sizing import resource_requests
 from mpijob.formats.status import kueue_workload
 from mpijob.formats.status.nested_fields import moment, text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mpijob.backends.kubernetes.client import api_errors, concurrent, resources
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin, smoke_test
 from mpijob.formats.runtimes.smoke_test import WorldProof
 from mpijob.model.spec.enums import choice_hint

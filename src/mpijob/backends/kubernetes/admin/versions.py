@@ -20,7 +20,7 @@ from mpijob.backends.kubernetes.client.concurrent import ReadResult, ReadResults
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.preflight import permissions
 from mpijob.errors import Finding
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.sizing.engine_selection import Engine
 from mpijob.model.platform.installation import Answering, Component, Installation, Product
 from mpijob.settings import Settings, namespace_at

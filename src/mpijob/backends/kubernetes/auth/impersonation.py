@@ -17,7 +17,7 @@ from mpijob.backends.kubernetes.auth.access import Impersonation
 from mpijob.backends.kubernetes.auth.whoami import WhoAmI
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.errors import NotAllowed
-from mpijob.formats.kubernetes import identity, well_known
+from mpijob.formats.kubernetes.metadata import identity, well_known
 
 _ACCOUNT = "system:serviceaccount:"
 _SYSTEM = "system:"

@@ -18,7 +18,7 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.backends.kubernetes.preflight.cache import PreflightCache
 from mpijob.errors import NotAllowed
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status import kueue_usage
 from mpijob.formats.status.kueue_usage import WorkloadUsage
 from mpijob.model import Facts, Identity, MPIJob

@@ -20,7 +20,7 @@ from mpijob.backends.kubernetes.client import urls
 from mpijob.backends.kubernetes.client.api_errors import NO_API, ApiError, ErrorStatus
 from mpijob.backends.kubernetes.client.http import Request, Transport
 from mpijob.errors import InvalidJob
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.stream import Stream

@@ -16,7 +16,7 @@ from mpijob.backends.kubernetes.client import api_errors
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 
 if TYPE_CHECKING:
-    from mpijob.formats.kubernetes.well_known import Document
+    from mpijob.formats.kubernetes.metadata.well_known import Document
     from mpijob.model.platform.cluster import Unread
 
 T = TypeVar("T")

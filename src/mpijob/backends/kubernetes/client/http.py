@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
@@ -157,11 +158,8 @@ class Transport:
 
     def ahead_seconds(self) -> float:
         """Return how far the server's clock is ahead of this machine's; 0 when they agree as far as one can tell."""
-        from mpijob.backends.kubernetes.client import (
-            server_time,  # only for those who compare times: start-up is a feature
-        )
 
-        return server_time.ahead_seconds(*self._dated)
+        return ahead_seconds(*self._dated)
 
     def is_near(self) -> bool:
         """Return whether the server is so near that a new connection costs more than to wait for a kept one."""
@@ -367,3 +365,29 @@ def _worth_repeating(error: ApiError, request: Request) -> bool:
     if error.status == 408:  # what a proxy says before it closes a line that was kept for too long
         return request.repeatable
     return error.status == 429 or (error.status >= 500 and request.repeatable)
+
+
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_AGREE_SECONDS = 3.0
+
+
+def ahead_seconds(date: str, received: float) -> float:
+    """Return how far the clock that wrote this date is ahead of the one that says when it was received."""
+    written = moment(date)
+    if written is None:
+        return 0.0
+    ahead = written + 0.5 - received
+    return ahead if abs(ahead) > _AGREE_SECONDS else 0.0
+
+
+def moment(date: str) -> float | None:
+    """Return the seconds since 1970 of `Sun, 15 Nov 2026 09:51:19 GMT`; None for anything else."""
+    try:
+        _, day, month, year, clock, zone = date.split()
+        hour, minute, second = map(int, clock.split(":"))
+        read = datetime(
+            int(year), _MONTHS.index(month) + 1, int(day), hour, minute, min(second, 59), tzinfo=UTC
+        )
+    except ValueError:
+        return None
+    return read.timestamp() if zone == "GMT" else None

@@ -35,8 +35,9 @@ from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_reader import JobReader, JobSnapshot
 from mpijob.backends.kubernetes.submit import owner_references
 from mpijob.errors import BackendError, Finding, MpiJobError, NotFound
-from mpijob.formats.kubernetes import controller_notes, network_policy, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes import network_policy
+from mpijob.formats.kubernetes.metadata import controller_notes, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status import job_conditions
 from mpijob.formats.status.nested_fields import time_of
 from mpijob.model import JobRef, JobState, Phase, Sample

@@ -15,8 +15,8 @@ from mpijob.backends.kubernetes.client.api import METADATA, Api, ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.submit import owner_references
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status.nested_fields import time_of
 
 _STRAY_SECONDS = 60.0  # until then its creator may be at work

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 _log = logging.getLogger(__name__)

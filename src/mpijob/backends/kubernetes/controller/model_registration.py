@@ -14,7 +14,7 @@ from mpijob.backends.kubernetes.client.api import PARTIAL, Api
 from mpijob.backends.kubernetes.controller import status_publisher
 from mpijob.backends.kubernetes.status.job_reader import JobReader, JobSnapshot
 from mpijob.errors import MpiJobError
-from mpijob.formats.kubernetes import controller_notes, well_known
+from mpijob.formats.kubernetes.metadata import controller_notes, well_known
 from mpijob.model import Phase
 from mpijob.settings import Settings
 

@@ -13,7 +13,7 @@ from mpijob.backends.kubernetes.client.informer import ListWatch
 from mpijob.backends.kubernetes.client.watch import Change
 from mpijob.backends.kubernetes.controller.leader_election import LEASE
 from mpijob.backends.kubernetes.controller.work_queue import bare
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 SOURCE = "node leases"
 SILENT_SECONDS = 22.0

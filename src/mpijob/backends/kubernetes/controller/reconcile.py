@@ -87,7 +87,7 @@ class Reconciler:
     def _release(self, ref: JobRef) -> None:
         """Let a job start whose others have succeeded; end it when one of them will not."""
         from mpijob.backends.kubernetes.actions import patches
-        from mpijob.formats.kubernetes import controller_notes
+        from mpijob.formats.kubernetes.metadata import controller_notes
 
         if ref in self._others:
             return

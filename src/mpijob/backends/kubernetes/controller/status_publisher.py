@@ -17,8 +17,8 @@ from mpijob.backends.kubernetes.client.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.status.job_objects import Found
 from mpijob.backends.kubernetes.status.job_reader import JobSnapshot
 from mpijob.errors import Finding, Severity
-from mpijob.formats.kubernetes import controller_notes, well_known
-from mpijob.formats.kubernetes.controller_notes import FINDINGS_ANNOTATION, MOST, PROGRESS_ANNOTATION
+from mpijob.formats.kubernetes.metadata import controller_notes, well_known
+from mpijob.formats.kubernetes.metadata.controller_notes import FINDINGS_ANNOTATION, MOST, PROGRESS_ANNOTATION
 from mpijob.model import Phase
 from mpijob.observation.state import limits_policy
 from mpijob.observation.state.limits_policy import Progress

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mpijob.backends.kubernetes.controller.work_queue import PODS, bare
-from mpijob.formats.kubernetes import controller_notes
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import controller_notes
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 _POD_LABELS = (*PODS.values(),)
 _OF_EVENTS = ("involvedObject", "reason", "message", "type", "firstTimestamp", "lastTimestamp", "eventTime", "count",

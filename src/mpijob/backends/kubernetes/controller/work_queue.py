@@ -19,8 +19,8 @@ from mpijob.backends.kubernetes.client.informer import Cache, ListWatch
 from mpijob.backends.kubernetes.client.watch import Change, Trim
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.errors import BackendError, MpiJobError, NotFound
-from mpijob.formats.kubernetes import identity, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import identity, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobRef
 
 PODS = {  # by which label a pod says to which job's object it belongs

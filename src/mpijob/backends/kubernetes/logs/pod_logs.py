@@ -18,7 +18,7 @@ from mpijob.backends.kubernetes.client import concurrent, resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.status.derive_state import Document, worker_index
 from mpijob.formats.kubernetes import pod_template as pod_words
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.launch.rank_output import Output, RankLine, Report
 from mpijob.model import Family, LogLine, LogQuery, Mark, Role
 from mpijob.observation.logs import cri, live_merge, pipeline

@@ -16,7 +16,7 @@ from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.secrets import found
 from mpijob.errors import NotFound
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import JobRef, MPIJob, Secret, VolumeKind
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mpijob.formats.kubernetes.well_known import LAUNCHER_CORES, Gang
+from mpijob.formats.kubernetes.metadata.well_known import LAUNCHER_CORES, Gang
 from mpijob.model import MPIJob
 
 

@@ -14,7 +14,7 @@ from mpijob.model.platform.cluster import Asked, ImageAnswer
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.backends.registry.image_exists import ImageLookup, Waiting
-    from mpijob.formats.kubernetes.well_known import Document
+    from mpijob.formats.kubernetes.metadata.well_known import Document
     from mpijob.model import MPIJob
 
 

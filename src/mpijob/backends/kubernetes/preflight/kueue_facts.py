@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.sizing import resource_requests
 from mpijob.model import MPIJob
 from mpijob.model.platform.cluster import QueueFacts, Share

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mpijob.backends.kubernetes.client.concurrent import ReadResult
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import MPIJob, VolumeKind
 from mpijob.model.platform.cluster import Claim
 from mpijob.model.spec.enums import FABRIC_DEVICES, PRIORITIES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api_errors import ApiError
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.sizing import node_fit
 from mpijob.formats.sizing.node_fit import Count
 from mpijob.model import Amounts, MPIJob

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpijob.backends.kubernetes.client import concurrent, resources
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.sizing.engine_selection import Engine
 from mpijob.model import MPIJob
 

@@ -28,8 +28,9 @@ from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.kubernetes.preflight.permissions import Rights
 from mpijob.backends.kubernetes.preflight.queries import ENGINES, Calls
 from mpijob.errors import MpiJobError
-from mpijob.formats.kubernetes import network_policy_check, well_known
-from mpijob.formats.kubernetes.well_known import CANCELLED_ANNOTATION, Document, Gang
+from mpijob.formats.kubernetes import network_policy_check
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import CANCELLED_ANNOTATION, Document, Gang
 from mpijob.formats.sizing import engine_selection, node_fit
 from mpijob.formats.sizing.engine_selection import Engine
 from mpijob.model import Amounts, Facts, MPIJob

@@ -14,7 +14,7 @@ from mpijob.backends.kubernetes.client.concurrent import ReadResult
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.logs import secret_values
 from mpijob.backends.kubernetes.preflight import kueue_facts, namespace_policies, node_capacity, permissions
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.sizing.engine_selection import Engine
 from mpijob.model import MPIJob
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mpijob.formats.kubernetes.well_known import LAUNCHER_CORES, Document, Shape
+from mpijob.formats.kubernetes.metadata.well_known import LAUNCHER_CORES, Document, Shape
 from mpijob.formats.sizing import resource_requests
 from mpijob.model import Amounts, MPIJob, Quota
 from mpijob.model.platform.cluster import Ask, Bound, Ceiling

@@ -23,7 +23,7 @@ from mpijob.backends.kubernetes.recorder.snapshot import SnapshotWriter
 from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.backends.lru import Recent
 from mpijob.errors import BackendError
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.history import retention
 from mpijob.history.archive import Archive
 from mpijob.history.recorder_sessions import Session

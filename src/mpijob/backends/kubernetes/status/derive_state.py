@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import Finding
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.status import job_conditions, status_reader
 from mpijob.formats.status.status_reader import Objects
 from mpijob.model import Family, JobState, Phase, RankState

@@ -18,8 +18,8 @@ from mpijob.backends.common_errors import no_such_job
 from mpijob.backends.kubernetes.client import concurrent, resources
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
-from mpijob.formats.kubernetes import identity, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import identity, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobRef
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ def _position(api: Api, job: Document) -> int | None:
 
 def _events(api: Api, namespace: str, name: str) -> list[Document]:
     """Return the events of the job's objects, all of which carry its name in front."""
-    from mpijob.formats.kubernetes import controller_notes  # a list needs none of it yet
+    from mpijob.formats.kubernetes.metadata import controller_notes  # a list needs none of it yet
 
     events = api.list(resources.EVENT.path(namespace)).items
     return [

@@ -19,8 +19,8 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError, unseen
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_objects import attempt_of, ref_of
-from mpijob.formats.kubernetes import identity, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import identity, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import Page
 
 if TYPE_CHECKING:

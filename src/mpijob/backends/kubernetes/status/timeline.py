@@ -15,7 +15,7 @@ import msgspec
 from mpijob.backends.kubernetes.logs.pod_logs import launcher_of, role_of
 from mpijob.backends.kubernetes.status.derive_state import Objects
 from mpijob.errors import Severity
-from mpijob.formats.kubernetes import user_actions
+from mpijob.formats.kubernetes.metadata import user_actions
 from mpijob.formats.status.nested_fields import time_of
 from mpijob.model import Event, JobState, Role
 

@@ -23,8 +23,8 @@ from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.client.watch import Change, Watch, watch
 from mpijob.backends.kubernetes.status import derive_state, job_objects
 from mpijob.errors import MpiJobError
-from mpijob.formats.kubernetes import identity, well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import identity, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobRef, JobState
 from mpijob.model.status.job_change import Gone, Heard, Overseen
 

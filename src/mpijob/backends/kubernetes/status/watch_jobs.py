@@ -23,7 +23,7 @@ from mpijob.backends.kubernetes.status import derive_state as states
 from mpijob.backends.kubernetes.status import job_objects, list_jobs
 from mpijob.backends.outage_tolerance import Patience
 from mpijob.errors import BackendError, NotFound
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobRef, JobState, Scope
 
 _SETTLE_SECONDS = 0.1  # changes come in swarms; one look serves them all

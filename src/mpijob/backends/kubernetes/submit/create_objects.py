@@ -23,8 +23,8 @@ from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.status.job_objects import JOB_KINDS
 from mpijob.backends.kubernetes.submit import owner_references
 from mpijob.errors import BackendError, Finding, InvalidJob, MpiJobError
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status.nested_fields import time_of
 from mpijob.model import MPIJob, Plan
 from mpijob.model.spec import quantity

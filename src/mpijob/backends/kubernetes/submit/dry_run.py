@@ -13,7 +13,7 @@ from mpijob.backends.kubernetes.client import api_errors, resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.submit import create_objects
 from mpijob.errors import Finding, Severity
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import Plan
 
 

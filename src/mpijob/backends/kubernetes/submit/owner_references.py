@@ -15,8 +15,8 @@ from typing import Any
 from mpijob.backends.kubernetes.client import concurrent, resources
 from mpijob.backends.kubernetes.client.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status.nested_fields import time_of
 
 _STRAY_SECONDS = 10.0  # until then its creator is at work

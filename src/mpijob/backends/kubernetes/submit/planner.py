@@ -11,15 +11,9 @@ from mpijob import admission
 from mpijob.backends import code_upload, fail_fast
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.errors import Finding, Severity
-from mpijob.formats.kubernetes import (
-    controller_notes,
-    mpijob,
-    network_policy,
-    pod_template,
-    trainjob,
-    well_known,
-)
-from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob
+from mpijob.formats.kubernetes.metadata import controller_notes, well_known
+from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.formats.launch import command_line
 from mpijob.formats.sizing import engine_selection
 from mpijob.formats.sizing.engine_selection import Choice, Engine

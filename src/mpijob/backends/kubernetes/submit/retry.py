@@ -17,9 +17,10 @@ from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.status.job_objects import Found, attempt_of
 from mpijob.backends.kubernetes.submit import create_objects, owner_references
-from mpijob.formats.kubernetes import next_attempt, user_actions, well_known
-from mpijob.formats.kubernetes.user_actions import UserAction
-from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.kubernetes import next_attempt
+from mpijob.formats.kubernetes.metadata import user_actions, well_known
+from mpijob.formats.kubernetes.metadata.user_actions import UserAction
+from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.state.phase import Reason
 

@@ -17,9 +17,9 @@ from mpijob.backends.local.logs.log_reader import LogFileSource
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
 from mpijob.backends.local.supervisor.attempt_state import TOGETHER_SECONDS, AttemptState
 from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, without_aborts
-from mpijob.diagnosis.log_windows import BLOCK_BYTES, TAIL_LINES, Piece, cut
-from mpijob.diagnosis.prefilter import Prefilter
-from mpijob.diagnosis.quiet_time import silence
+from mpijob.diagnosis.logs.log_windows import BLOCK_BYTES, TAIL_LINES, Piece, cut
+from mpijob.diagnosis.logs.prefilter import Prefilter
+from mpijob.diagnosis.logs.quiet_time import silence
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.errors import Finding

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mpijob.formats.convert.header.units import listed
-from mpijob.formats.kubernetes.well_known import CONTAINER, container_of
+from mpijob.formats.kubernetes.metadata.well_known import CONTAINER, container_of
 
 _WHOLE = listed(
     "env volumes volumeMounts tolerations imagePullSecrets initContainers ports envFrom topologySpreadConstraints"

@@ -10,7 +10,7 @@ from typing import Any
 from mpijob.formats.convert.kubernetes import flat_fields
 from mpijob.formats.convert.kubernetes.flat_fields import Leaf
 from mpijob.formats.convert.report import Notes
-from mpijob.formats.kubernetes.well_known import LAUNCHER_CORES, QUEUE_LABEL, container_of, plain
+from mpijob.formats.kubernetes.metadata.well_known import LAUNCHER_CORES, QUEUE_LABEL, container_of, plain
 from mpijob.model import MPIJob
 
 _REPLICA = re.compile(r"spec\.mpiReplicaSpecs\.(Launcher|Worker)\.(.+)")

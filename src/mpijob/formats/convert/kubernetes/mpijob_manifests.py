@@ -14,8 +14,8 @@ from mpijob.formats.convert.kubernetes import flat_fields, launch_command, mpijo
 from mpijob.formats.convert.kubernetes.mpijob_fields import FieldReporter, pod_of
 from mpijob.formats.convert.report import Converted, Notes
 from mpijob.formats.kubernetes import mpijob
+from mpijob.formats.kubernetes.metadata.well_known import container_of, is_ours
 from mpijob.formats.kubernetes.trainjob import is_managed
-from mpijob.formats.kubernetes.well_known import container_of, is_ours
 from mpijob.model import MPIJob, Retry
 
 _MOST_RETRIES = 98

@@ -11,8 +11,8 @@ from mpijob.formats.convert.kubernetes import flat_fields, launch_command
 from mpijob.formats.convert.kubernetes.flat_fields import Leaf
 from mpijob.formats.convert.report import Converted, Notes
 from mpijob.formats.kubernetes import trainjob
+from mpijob.formats.kubernetes.metadata.well_known import container_of, is_ours
 from mpijob.formats.kubernetes.pod_reader import resources as read_resources
-from mpijob.formats.kubernetes.well_known import container_of, is_ours
 from mpijob.model import Family, MPIJob
 
 _PASSED = ("apiVersion", "kind")

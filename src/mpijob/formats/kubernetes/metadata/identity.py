@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import JobRef, job_uid
 
 _SUFFIX = re.compile(r"(?:-r[1-9][0-9]*)?(?:-a([1-9][0-9]*))?")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mpijob.diagnosis.prefilter import Prefilter
+from mpijob.diagnosis.logs.prefilter import Prefilter
 
 HEAD_LINES, TAIL_LINES = 20, 60
 BEFORE_BYTES, AFTER_BYTES = 2 << 10, 12 << 10

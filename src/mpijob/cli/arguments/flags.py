@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from mpijob.cli import flag_values
+from mpijob.cli.arguments import flag_values
 
 
 class Merge(StrEnum):

@@ -15,8 +15,8 @@ import msgspec
 
 from mpijob import codec
 from mpijob.errors import Finding
-from mpijob.formats.kubernetes import well_known
-from mpijob.formats.kubernetes.well_known import AFTER_ANNOTATION, QUEUE_LABEL, Document
+from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata.well_known import AFTER_ANNOTATION, QUEUE_LABEL, Document
 from mpijob.formats.status.nested_fields import text
 from mpijob.model.ref import JobRef
 

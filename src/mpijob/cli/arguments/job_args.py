@@ -1,7 +1,7 @@
 """From NAME, -f FILE, flags and the words after `--` to one MPIJob.
 
 A wrong value is told in the same sentence wherever it came from. The table of flags is in `flags`,
-laying them over a tree in `overlay`, and over a file in `job_file_and_flags`.
+laying them over a tree in `overlay`, and over a file in `file_and_flags`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import click
 
 from mpijob import codec
-from mpijob.cli import flag_values
+from mpijob.cli.arguments import flag_values
+from mpijob.cli.arguments.overlay import Change, Tree, changes_of, overlay
 from mpijob.cli.context import App
-from mpijob.cli.overlay import Change, Tree, changes_of, overlay
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import MPIJob
 from mpijob.model.spec.type_check import problems
@@ -95,9 +95,9 @@ class JobArguments(NamedTuple):
         """Return the job that file and flags describe together."""
         if self.file is None:
             return from_tree(overlay({}, self.changes))
-        from mpijob.cli import job_file_and_flags
+        from mpijob.cli.arguments import file_and_flags
 
-        job = job_file_and_flags.job(self.text, self.file, self.changes)
+        job = file_and_flags.job(self.text, self.file, self.changes)
         if self.file == "-" or any(change.path.startswith("code") for change in self.changes):
             return job
         from mpijob.client.submit.templates import beside
@@ -112,9 +112,9 @@ class JobArguments(NamedTuple):
         except InvalidJob as error:
             if self.file is None or not error.findings:
                 raise
-            from mpijob.cli import job_file_and_flags
+            from mpijob.cli.arguments import file_and_flags
 
-            raise job_file_and_flags.placed(error, self.text, self.file, self.changes) from error
+            raise file_and_flags.placed(error, self.text, self.file, self.changes) from error
 
 
 def from_tree(tree: Tree) -> MPIJob:

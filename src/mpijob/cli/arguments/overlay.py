@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from mpijob.cli import flag_values
-from mpijob.cli.flags import FLAGS, SWITCHES, Flag, Merge
+from mpijob.cli.arguments import flag_values
+from mpijob.cli.arguments.flags import FLAGS, SWITCHES, Flag, Merge
 
 Tree = dict[str, Any]
 

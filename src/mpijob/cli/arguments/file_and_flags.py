@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mpijob.cli.flags import Merge
-from mpijob.cli.overlay import Change, overlay
+from mpijob.cli.arguments.flags import Merge
+from mpijob.cli.arguments.overlay import Change, overlay
 from mpijob.client.submit.validate import read_job
 from mpijob.errors import Finding, InvalidJob
 from mpijob.formats.jobfile import jobfile_reader, yaml_tree

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mpijob import codec
-from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.status.nested_fields import text
 
 SUSPENDED, RESUMED, CANCELLED, RETRYING = "Suspended", "Resumed", "Cancelled", "Retrying"

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence, Window
-from mpijob.diagnosis.log_windows import Piece, cut
-from mpijob.diagnosis.prefilter import Prefilter
+from mpijob.diagnosis.logs.log_windows import Piece, cut
+from mpijob.diagnosis.logs.prefilter import Prefilter
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.template_fields import worker_of_host

@@ -22,7 +22,7 @@ import msgspec
 
 from mpijob import codec
 from mpijob.errors import InvalidJob
-from mpijob.formats.kubernetes.well_known import (
+from mpijob.formats.kubernetes.metadata.well_known import (
     LARGEST_REST,
     OWNER_LABEL,
     REST_ANNOTATION,

@@ -1,0 +1,1 @@
+"""Arguments of a job: flags, job files, and flags laid over job files."""

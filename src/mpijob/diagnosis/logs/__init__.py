@@ -1,0 +1,1 @@
+"""Read and search log text for rules."""

@@ -1,0 +1,1 @@
+"""Labels and annotations of our objects: well-known names, identity, notes."""
