@@ -91,6 +91,7 @@ def test_who_only_looks_is_never_behind_those_who_wait_for_a_job(verb: str) -> N
         def _wait(self, *_: Any, **__: Any) -> Any:
             seen.append(word.get())
             assert released.wait(20)
+            return ()
 
         cancel = suspend = delete = stacks = _wait
 
@@ -146,7 +147,7 @@ def test_a_wait_can_be_cancelled() -> None:
         with pytest.raises(WaitTimeout):
             await client.wait("job", 5)
         task = asyncio.create_task(client.wait("job"))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.05)  # its thread has begun
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

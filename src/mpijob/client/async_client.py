@@ -45,6 +45,16 @@ def _call(
     return call
 
 
+def _direct(method: Callable[Concatenate[B, P], T]) -> Callable[Concatenate[_Wrapper[B], P], T]:
+    """Call a method that never waits, without a thread."""
+
+    @functools.wraps(method)
+    def call(self: _Wrapper[B], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(self.blocking, *args, **kwargs)
+
+    return call
+
+
 def _job(
     method: Callable[Concatenate[B, P], Job], pool: Pool = Pool.SHORT
 ) -> Callable[Concatenate[_Wrapper[B], P], Coroutine[Any, Any, AsyncJob]]:
@@ -160,8 +170,6 @@ class AsyncClient(_Wrapper[Client]):
         super().__init__(Client(backend, namespace=namespace, settings=settings))
         self.settings = self.blocking.settings
         self.backend: Any = self.blocking.backend  # of an engine with more abilities than the port
-        self.ref, self.scope, self.localized = self.blocking.ref, self.blocking.scope, self.blocking.localized
-        self.reconciling = self.blocking.reconciling
 
     @property
     def namespace(self) -> str:
@@ -194,6 +202,11 @@ class AsyncClient(_Wrapper[Client]):
         with self.reconciling(handle.ref):
             await handle.wait_for_completion(timeout)
         return handle
+
+    ref = _direct(Client.ref)
+    scope = _direct(Client.scope)
+    localized = _direct(Client.localized)
+    reconciling = _direct(Client.reconciling)
 
     get = _job(Client.get)
     state = _call(Client.state)

@@ -319,6 +319,7 @@ class MemoryBackend:
 
     def pause(self, seconds: float) -> None:
         """Let virtual time pass."""
+        cancellable_sleep.heed()
         with self._changed:
             self._engine.advance(seconds)
             self._changed.notify_all()

@@ -24,7 +24,7 @@ def _of(kind: Kind, names: str) -> dict[str, Kind]:
 
 
 PORT: Mapping[str, Kind] = {
-    **_of(Kind.READ, "name plain namespace whoami devices preflight plan rehearse expect spec planned get list watch"),
+    **_of(Kind.READ, "name namespace whoami devices preflight plan rehearse expect spec planned get list watch"),
     **_of(Kind.READ, "events samples accounts warnings artifacts pause past schedules"),
     **_of(Kind.LOOK, "logs fetch"),
     **_of(Kind.ACT, "submit cancel suspend resume scale delete execute stacks reconcile"),

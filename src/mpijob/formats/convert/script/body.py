@@ -8,6 +8,9 @@ them run in the script's order. Lines for a scratch directory are gone before (`
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import msgspec
 
 from mpijob.errors import InvalidJob
@@ -18,14 +21,17 @@ from mpijob.formats.convert.script import (
     errexit,
     error_handling,
     launch_line,
+    launch_prefix,
     result_copies,
     scratch_dir,
 )
 from mpijob.formats.convert.script.classify import Use
 from mpijob.formats.convert.script.environment import ScriptEnvironment
+from mpijob.formats.convert.script.launch_line import base
 from mpijob.formats.convert.script.steps import Step, numbered
 from mpijob.formats.convert.shell.constants import filled
 from mpijob.formats.convert.shell.parser import Command, Statement, inside, split_group, statements
+from mpijob.formats.convert.shell.paths import ScriptPaths
 
 _MOST_STEPS = 200  # each has all variables and lines before it in its job file
 _LONGEST_PIPE = (
@@ -124,7 +130,7 @@ class Body(ScriptEnvironment):
             self._work(one)
         elif Use.LAUNCH in uses:
             self._launch_list(one, uses)
-        elif classify.only_shows(one, self.every, self.places):
+        elif only_shows(one, self.every, self.places):
             self.informs(one.text)
         elif self._before_launch() and self._prepares(one, uses):
             return
@@ -313,7 +319,7 @@ class Body(ScriptEnvironment):
         rest = classify.unwrapped(command.words)
         self._tell_log((Command(rest),), len(self.steps))
         before = command.words[: len(command.words) - len(rest)]
-        env, fields = launch_line.taken(before, self.notes)
+        env, fields = launch_prefix.taken(before, self.notes)
         words = Command(rest, command.redirects)
         step = Step(
             line=self.notes.line,
@@ -367,3 +373,33 @@ class Body(ScriptEnvironment):
         if not one.background:
             self.heed(one.text, kept=False)
         self.worked = [*self.setting], {**self.env}
+
+
+_LIST = re.compile(r"\$\{?(PBS_NODEFILE|SLURM_JOB_NODELIST|SLURM_NODELIST)\b")
+_FILTERS = frozenset(
+    {"cat", "sort", "uniq", "wc", "head", "tail", "tr", "paste", "nl", "column", "awk", "cut", "tee"}
+)
+_CHANGES = re.compile(r"[$`\"]")
+_INTO = re.compile(r"[0-9]?>>?\s*(.*)", re.DOTALL)
+
+
+def only_shows(one: Statement, every: Sequence[Statement], places: ScriptPaths) -> bool:
+    """Return whether a statement shows the list of nodes, or writes it into a file that no other line names."""
+    if one.compound or one.heredoc or one.background or not _LIST.search(one.text):
+        return False
+    if not all(
+        each.words and base(each.words[0]) in _FILTERS and each.after in ("", "|") for each in one.commands
+    ):
+        return False
+    into = [match[1] for each in one.commands for word in each.redirects if (match := _INTO.fullmatch(word))]
+    into += [word for each in one.commands if base(each.words[0]) == "tee" for word in each.words[1:]]
+    files = [places.path(word) for word in into if word != "/dev/null" and not word.startswith("&")]
+    if not files:
+        return True
+    others = [text for other in every if other is not one for text in _texts(other.text, places)]
+    return not any(file in text for file in files for text in others)
+
+
+def _texts(text: str, places: ScriptPaths) -> tuple[str, ...]:
+    """Return a line as it is written and as it is understood, where that is another text."""
+    return (text, places.path(text)) if _CHANGES.search(text) else (text,)
