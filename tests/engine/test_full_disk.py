@@ -89,7 +89,7 @@ import signal
 job = MPIJob(name="job", workers=2, command=("sleep", "600"), resources={"cpu": "500m", "memory": "128Mi"})
 handle = client.submit(job)
 handle.wait(30, {"Running"})
-from mpijob.backends.local import machine
+from mpijob.backends.local.planning import machine
 from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.queue.store import Store
 store = Store(Home(home))

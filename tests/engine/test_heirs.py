@@ -10,7 +10,8 @@ from .support import PATIENCE
 # A runner in small: its child starts a grandchild and ends late, when the grandchild has ended already.
 HEIR = """
 import os, time
-from mpijob.backends.local import linux, processes
+from mpijob.backends.local.worker import syscalls as linux
+from mpijob.backends.local.worker import process_tree as processes
 
 linux.adopt_orphans()
 go, gone = os.pipe()

@@ -219,9 +219,9 @@ def test_a_clock_that_was_set_back_does_not_disturb_the_order(tmp_path: Path) ->
 # -- faults ------------------------------------------------------------------------------------------
 WRITER = """
 import sys, time
-from mpijob.history.audit.audit_log import Trail
+from mpijob.history.audit.audit_log import AuditLog
 from mpijob.model.status.audit import AuditEvent, User, stamp
-trail = Trail(sys.argv[1], keep_days=90.0)
+trail = AuditLog(sys.argv[1], keep_days=90.0)
 print("ready", flush=True)
 for number in range(int(sys.argv[2])):
     trail.add(AuditEvent(audit_id=f"{sys.argv[3]}-{number}", stage="ResponseComplete", verb="create",

@@ -13,7 +13,7 @@ import pytest
 from mpijob.client.services.shutdown import StopEvent
 
 BUSY = """
-from mpijob.client import ending
+from mpijob.client.services import shutdown as ending
 stop = ending.until_ended()
 print("ready", flush=True)
 while not stop.wait(0.0):

@@ -105,7 +105,7 @@ OPERATIONS: dict[str, Row] = {
     "back the record up": Row("backup_record restore_record", "record", AFTER, AFTER),
 }
 NOT_OPERATIONS = {  # what methods of the client are for that ask nothing of an engine
-    "close", "localized", "masked_values", "ref", "scope",
+    "close", "fetch_file", "localized", "masked_values", "ref", "scope", "whoami",
     "name", "namespace", "phase", "result", "then", "widget",
 }  # fmt: skip
 OTHER_COMMANDS = {

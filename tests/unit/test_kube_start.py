@@ -15,7 +15,6 @@ from tests.unit.kube_support import FakeApi, replying
 
 # Each of them takes about as long to load as a list takes to arrive.
 HEAVY = (
-    "click",
     "email",
     "http",
     "urllib.parse",
@@ -25,7 +24,6 @@ HEAVY = (
     "asyncio",
     "dataclasses",
     "random",
-    "yaml",
     "encodings.idna",
     "mpijob.checks",
     "mpijob.diagnosis",

@@ -276,16 +276,16 @@ def test_the_name_in_a_plan_is_never_used(tmp_path: Path) -> None:
 
 def test_only_an_attempts_orders_read_the_line_and_the_variables_of_a_plan() -> None:
     """They alone put the run directory in the place of its name."""
-    source = Path(private_dirs.__file__).parent
+    source = Path(private_dirs.__file__).parents[1]
     readers = {
         path.name
-        for path in source.glob("*.py")
+        for path in source.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
         and node.attr in ("launch", "census_launch", "env")
         and ast.unparse(node.value).endswith("plan")
     }
-    assert readers == {"orders.py"}
+    assert readers == {"attempt_spec.py"}
 
 
 # -- the engine's home ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from mpijob.client.services import malloc
 # Threads that live at once and hold something: each would get a heap of its own, a mapping of 64 MiB.
 HEAPS = """
 import sys, threading
-from mpijob.client import thrift
+from mpijob.client.services import malloc as thrift
 if sys.argv[1] == "shared":
     assert thrift.keep_small(threading.Event())
 together = threading.Barrier(13)

@@ -45,7 +45,7 @@ def index() -> str:
     machine = frozenset(code for code in rest if code.startswith("DOCTOR_"))
     runtimes = frozenset(code for code in rest if code.startswith("RUNTIME_"))
     images = frozenset(code for code in rest if code.startswith("IMAGE_"))
-    files = frozenset(code for code, where in written().items() if where.startswith("dialects/")) - runtimes
+    files = frozenset(code for code, where in written().items() if where.startswith("formats/")) - runtimes
     files, told = files - checks.codes(), rest - files - machine - runtimes - images - checks.codes()
     parts = {
         "A job file cannot be read": files,

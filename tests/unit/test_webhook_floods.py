@@ -27,7 +27,7 @@ API_SERVER, MALLORY = "127.0.0.1", "127.0.0.66"
 SERVER = """
 import sys, threading
 from tests.unit.incoming_support import Knowing
-from mpijob.cluster import certificates
+from mpijob.cluster.webhook import certificates
 from mpijob.cluster.webhook.server import Options, Server
 
 made = Server(Options(host="127.0.0.1", port=0))
