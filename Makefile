@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 RESULTS := .make/results.json
 CLUSTER_RESULTS := .make/results-cluster.json
 UI_RESULTS := .make/results-ui.json
+ALONE_RESULTS := .make/results-alone.json
 UPGRADE_RESULTS := .make/results-upgrade.json
 FRAMEWORK_RESULTS := .make/results-frameworks.json
 PYTEST_FLAGS ?=
@@ -39,16 +40,17 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test: export MPIJOB_PAGE_COVERAGE := $(CURDIR)/.make/page-coverage
 test: ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
-	$(MAKE) --no-print-directory --jobs=2 .make/frameworks/.done ready
+	$(MAKE) --no-print-directory ready
 	cd frontend && npm run --silent types-check
 	$(BIN)/coverage erase
 	rm -rf $(MPIJOB_PAGE_COVERAGE)
-	$(BIN)/coverage run -m pytest $(SPREAD) $(TWICE) --results=$(RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/coverage run -m pytest $(SPREAD) $(TWICE) --durations=40 --durations-min=2 -m "not alone" --results=$(RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/coverage run -m pytest $(TWICE) -m alone --results=$(ALONE_RESULTS) $(PYTEST_FLAGS) tests/unit
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 	cd frontend && node coverage.mjs $(MPIJOB_PAGE_COVERAGE) 80
 
-# All that the tests need but the frameworks' gigabytes, which come beside it; one after the other: apt has one lock.
+# All that the tests need, one after the other: apt has one lock.
 ready:
 	$(MAKE) --no-print-directory --jobs=1 $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done .make/wandb/.done static
 
@@ -57,7 +59,7 @@ test-gpu: $(VENV)/.dev ## What needs a real NVIDIA GPU and a PyTorch that knows 
 	$(BIN)/python -m pytest tests_gpu --results=tests_gpu/results.json $(PYTEST_FLAGS)
 
 test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## Of `make test` the examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads alone
+test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads (8 GB of packages); run it before a release
 	$(BIN)/python -m pytest tests_frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
 
 test-upgrade: $(VENV)/.dev .make/old-$(FROM)/.done ## A home with jobs of an older release (FROM=v0.1.0) that run, wait or have ended, taken over by this one
@@ -71,7 +73,7 @@ check: $(VENV)/.dev ## The quick round: format, lint, types, import contracts, u
 
 unit: export HYPOTHESIS_PROFILE ?= quick
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest $(SPREAD) tests/unit -m "not thorough" $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest $(SPREAD) tests/unit -m "not thorough and not alone" $(PYTEST_FLAGS)
 
 static: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -127,7 +129,7 @@ cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its c
 	$(BIN)/python -m testbed down
 
 test-cluster: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --durations=40 --durations-min=2 -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 test-cluster-long: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## All cluster tests, with those that take minutes each
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --timeout=3600 --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)

@@ -18,10 +18,9 @@ def page(name: str, image: str, checkout: Path = ROOT) -> list[str]:
     """Return what a reader of a page types, with an image of the test bed."""
     text = (checkout / "docs" / f"{name}.md").read_text()
     repository, _, tag = image.rpartition(":")
-    text = text.replace(f"newName: {_OURS}", f"newName: {repository}").replace(
-        'newTag: "0.1.0"', f'newTag: "{tag}"'
-    )
-    return [one.replace(f"{_OURS}:0.1.0", image) for one in _SHELL.findall(text)]
+    text = text.replace(f"newName: {_OURS}", f"newName: {repository}")
+    text = re.sub(r'newTag: "[0-9.]+"', f'newTag: "{tag}"', text)
+    return [re.sub(rf"{re.escape(_OURS)}:[0-9.]+", image, one) for one in _SHELL.findall(text)]
 
 
 class Reader:

@@ -63,7 +63,8 @@ def test_an_image_that_does_not_exist_is_told_and_in_the_end_the_job_is_given_up
     state = shows(job, lambda now: now.reason == "ImageNotFound", "tells that the image is missing")
     assert (state.phase, state.findings[0].code) == (Phase.PENDING, "IMAGE_NOT_FOUND")
     assert image("nowhere") in state.waiting_for
-    state = job.wait(PATIENCE)
+    with place.client.reconciling(job.ref):
+        state = job.wait(PATIENCE)
     assert blamed(state) == (Phase.FAILED, "IMAGE_NOT_FOUND", None)
     assert state.findings[0].severity is Severity.ERROR
     eventually(lambda: not place.pods(job), "no worker is left")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests_cluster.governed import controller
 from tests_cluster.support import Place, a_job, eventually, own_place
 
 from mpijob.backends.kubernetes.client import resources
@@ -53,7 +54,7 @@ def test_a_job_made_by_the_command_line_owns_its_runtime_when_that_ends(place: P
     eventually(lambda: gone(place, "by-hand"), "its runtime goes with it")
 
 
-def test_what_a_killed_creator_left_is_given_to_the_job_by_who_follows_it_and_deleted_with_it(
+def test_what_a_killed_creator_left_is_given_to_the_job_by_the_controller_and_deleted_with_it(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner_references, "_STRAY_SECONDS", 0.0)
@@ -61,7 +62,9 @@ def test_what_a_killed_creator_left_is_given_to_the_job_by_who_follows_it_and_de
     eventually(lambda: owners(place, "halfway") == [uid(place, "halfway")], "the job owns its runtime")
     disown(place, "halfway")
     next(iter(place.client.watch(names=["halfway"])))
-    assert owners(place, "halfway") == [uid(place, "halfway")]
+    assert owners(place, "halfway") == [], "following a job changes nothing"
+    with controller(place):
+        eventually(lambda: owners(place, "halfway") == [uid(place, "halfway")], "the controller mends that")
     disown(place, "halfway")
     job.delete(0)
     eventually(lambda: gone(place, "halfway"), "a runtime that nobody owns goes, too")

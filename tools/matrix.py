@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.requirements import CLUSTER_RESULTS, RESULTS, ROOT, Shown, results
+from tools.requirements import ALONE_RESULTS, CLUSTER_RESULTS, RESULTS, ROOT, Shown, results
 
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 COMMAND = "python -m tools.matrix"
@@ -109,7 +109,7 @@ def _range(first: tuple[int, ...], below: tuple[int, ...]) -> str:
     return f"{begin}{'' if below[0] > 1000 else f'below {_version(below)}'}".strip()
 
 
-def main(place: Path = PAGE, runs: Sequence[Path] = (RESULTS, CLUSTER_RESULTS)) -> str:
+def main(place: Path = PAGE, runs: Sequence[Path] = (RESULTS, ALONE_RESULTS, CLUSTER_RESULTS)) -> str:
     """Write the page from the last results; return what is missing for that, if anything is."""
     if absent := [path.name for path in runs if not path.exists()]:
         return f"{' and '.join(absent)} not there: `make test` and `make test-cluster` first; the page is as it was"

@@ -23,6 +23,7 @@ T = TypeVar("T", "Shown", Figure)
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "docs" / "requirements.toml"
 RESULTS = ROOT / ".make" / "results.json"
+ALONE_RESULTS = ROOT / ".make" / "results-alone.json"  # of the second round of `make test`
 UI_RESULTS = ROOT / ".make" / "results-ui.json"  # of `make test-ui`
 CLUSTER_RESULTS = ROOT / ".make" / "results-cluster.json"  # of `make test-cluster`
 FRAMEWORK_RESULTS = ROOT / ".make" / "results-frameworks.json"  # of `make test-frameworks`
@@ -179,7 +180,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=["", *RESULT_WORDS], default="")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
-    written = args.results or [RESULTS, CLUSTER_RESULTS, UI_RESULTS, FRAMEWORK_RESULTS, GPU_RESULTS]
+    written = args.results or [
+        RESULTS,
+        ALONE_RESULTS,
+        CLUSTER_RESULTS,
+        UI_RESULTS,
+        FRAMEWORK_RESULTS,
+        GPU_RESULTS,
+    ]
     tests = [shown for path in written for shown in results(path)]
     figures = [figure for path in args.figures or FILES.values() for figure in recorded(path)]
     table = rows(load(), tests, figures)

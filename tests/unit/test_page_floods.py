@@ -123,6 +123,7 @@ def slowest(ask: Callable[[], object]) -> float:
     return worst
 
 
+@pytest.mark.alone
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", FLOODS)
 def test_half_requests_by_the_thousand_keep_nobody_else_waiting(page: Page, kind: str) -> None:

@@ -30,6 +30,7 @@ from mpijob.client.convert import convert_jobs
 from mpijob.errors import InvalidJob
 
 pytestmark = [pytest.mark.security, pytest.mark.hostile]
+KINDS = ("convert", "edit", "drafts", "everything")
 
 HEAD = "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=4\n"
 SMALL, LARGE = 40_000, 500_000
@@ -133,7 +134,7 @@ def served(*names: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
-    with served("ann", "ben", "cleo", "dora", "eve", "fred") as address:
+    with served("ann", "ben", "cleo", "dora", "eve", "fred", *(f"fred-{kind}" for kind in KINDS)) as address:
         yield address
 
 
@@ -173,13 +174,12 @@ def worst(ask: Callable[[], Answer], times: int, status: int) -> float:
     return max(answer.seconds for answer in answers)
 
 
+@pytest.mark.alone
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "kind", ["convert", "edit", "drafts", "everything"],
-)  # fmt: skip
+@pytest.mark.parametrize("kind", KINDS)
 def test_others_are_answered_in_time_while_four_people_send_the_worst(base: str, kind: str) -> None:
     bodies = {"convert": CONVERT, "edit": EDIT, "drafts": DRAFTS, "everything": WORST}[kind]
-    innocent = Visitor(base, "fred")
+    innocent = Visitor(base, f"fred-{kind}")  # requests are counted for each user
     made = innocent.ask("POST", "/trainjobs", NORMAL)
     assert made.status in (201, 409)
     with ExitStack() as ends:
@@ -196,6 +196,7 @@ def test_others_are_answered_in_time_while_four_people_send_the_worst(base: str,
     assert answers, "they were at work"
 
 
+@pytest.mark.alone
 @pytest.mark.thorough
 def test_whoever_sends_the_worst_has_an_answer_in_time_too(base: str) -> None:
     visitor = Visitor(base, "eve")
@@ -265,6 +266,7 @@ def test_not_too_many_documents_wait_in_all(monkeypatch: pytest.MonkeyPatch) -> 
     assert refusals(asyncio.run(story())) == [(503, "BUSY", rate_limit.RETRY_SECONDS)] * 2
 
 
+@pytest.mark.alone
 @pytest.mark.thorough
 def test_only_few_slow_documents_go_on_and_each_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limit, "PARSE_SECONDS", 6.0)  # four times as long as it takes to call one slow

@@ -93,6 +93,7 @@ DEEP = b'{"request":' + b"[" * 90_000 + b"]" * 90_000 + b"}"
 FIELDS = b'{"request":{' + b",".join(b'"%d":1' % one for one in range(90_000)) + b"}}"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("body", [ELEMENTS, DEEP, FIELDS], ids=["a-million-elements", "deep", "many-fields"])
 def test_a_flood_of_large_bodies_takes_neither_memory_nor_anybodys_answer(
     webhook: tuple[int, int], body: bytes
@@ -121,6 +122,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(webhook: tuple[in
         assert line.getresponse().status == 413
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("said", ["nothing", "half a handshake", "half a request"])
 def test_half_open_connections_take_nobodys_place(webhook: tuple[int, int], said: str) -> None:
     port, process = webhook

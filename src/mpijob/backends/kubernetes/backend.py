@@ -210,8 +210,8 @@ class KubernetesBackend:
 
     # -- read --------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
-        """Return what was asked for."""
-        return self._eye.wanted(ref)
+        """Return what was asked for; who asked is in the state, for nobody can ask as somebody else."""
+        return self._eye.wanted(ref).replace(owner="")
 
     def planned(self, ref: JobRef) -> Plan | None:
         """Return nothing: a cluster keeps the objects that were made, not the plan."""

@@ -256,13 +256,13 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
         kind=kind.name,
         engine=kind.engine,
         mpi=kind.mpi,
-        owner=identity.owner_of(job["metadata"]),
+        owner=identity.owner_of(part(job, "metadata")),
         labels=told["labels"],
         description=rest.description,
         image=kind.image or next(_images(seen.pods), ""),
         queue=told["queue"] or _held_queue(job) or text(seen.workload, "spec", "queueName"),
         priority=_priority(rest, seen.workload),
-        attempt=identity.of(job["metadata"]).attempt + user_actions.resumed(job) if ours else 1,
+        attempt=identity.of(part(job, "metadata")).attempt + user_actions.resumed(job) if ours else 1,
         attempts_allowed=1 + rest.retry.limit,
         world=ranks or kind.workers * kind.slots,
         workers_wanted=kind.workers,
@@ -273,7 +273,7 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
 
 def ref(job: Document) -> JobRef:
     """Return a job's address: of ours its own name and uid, which its later attempts share."""
-    return identity.of(job["metadata"]).ref
+    return identity.of(part(job, "metadata")).ref
 
 
 def _images(pods: Iterable[Document]) -> Iterator[str]:

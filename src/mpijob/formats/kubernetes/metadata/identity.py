@@ -28,30 +28,37 @@ class Claim(NamedTuple):
 
 def of(metadata: Mapping[str, Any]) -> Claim:
     """Return what an object's metadata says of the job that it is an attempt of."""
-    labels, namespace, own = metadata.get("labels") or {}, metadata["namespace"], str(metadata["name"])
-    name, uid, owner = labels.get(well_known.JOB_LABEL), labels.get(well_known.UID_LABEL), owner_of(metadata)
+    labels = _mapping(metadata, "labels")
+    namespace, own, own_uid = (str(metadata.get(key) or "") for key in ("namespace", "name", "uid"))
+    name, uid = (str(labels.get(key) or "") for key in (well_known.JOB_LABEL, well_known.UID_LABEL))
+    owner = owner_of(metadata)
     if not name or not uid or not fits(own, name) or not _may_have(uid, namespace, owner):
-        return Claim(JobRef(namespace, own, str(metadata["uid"])), 1, owner)
+        return Claim(JobRef(namespace, own, own_uid), 1, owner)
     number = str(labels.get(well_known.ATTEMPT_LABEL, "1"))
     return Claim(JobRef(namespace, name, uid), int(number) if number.isdecimal() else 1, owner)
 
 
 def owner_of(metadata: Mapping[str, Any]) -> str:
     """Return whose a job is: the annotation has the name in full, the label as far as a label can hold it."""
-    told = (metadata.get("annotations") or {}).get(well_known.OWNER_LABEL)
-    return str(told or (metadata.get("labels") or {}).get(well_known.OWNER_LABEL) or "")
+    told = _mapping(metadata, "annotations").get(well_known.OWNER_LABEL)
+    return str(told or _mapping(metadata, "labels").get(well_known.OWNER_LABEL) or "")
 
 
 def outline(metadata: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return some keys of an object's metadata, and of its annotations the owner: what `of` needs."""
     kept = {key: metadata[key] for key in keys if key in metadata}
-    owner = (metadata.get("annotations") or {}).get(well_known.OWNER_LABEL)
+    owner = _mapping(metadata, "annotations").get(well_known.OWNER_LABEL)
     return kept | ({"annotations": {well_known.OWNER_LABEL: owner}} if owner else {})
 
 
 def fits(object_name: str, name: str) -> bool:
     """Whether an object of this name may be one of a job: `bert`, `bert-r2` beside an earlier one, `bert-a3`."""
     return object_name.startswith(name) and _SUFFIX.fullmatch(object_name[len(name) :]) is not None
+
+
+def _mapping(metadata: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = metadata.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _may_have(uid: str, namespace: str, owner: str) -> bool:
