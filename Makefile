@@ -56,17 +56,17 @@ ready:
 
 test-gpu: $(VENV)/.dev ## What needs a real NVIDIA GPU and a PyTorch that knows it (MPIJOB_GPU_PYTHON names its Python)
 	$(BIN)/python -m pip install --quiet --editable '.[gpu]'
-	$(BIN)/python -m pytest tests_gpu --results=tests_gpu/results.json $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest tests/e2e/gpu --results=tests/e2e/gpu/results.json $(PYTEST_FLAGS)
 
 test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads (8 GB of packages); run it before a release
-	$(BIN)/python -m pytest tests_frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest tests/e2e/frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
 
 test-upgrade: $(VENV)/.dev .make/old-$(FROM)/.done ## A home with jobs of an older release (FROM=v0.1.0) that run, wait or have ended, taken over by this one
-	MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests_upgrade/test_upgrade.py --results=$(UPGRADE_RESULTS) $(PYTEST_FLAGS)
+	MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests/e2e/upgrade/test_upgrade.py --results=$(UPGRADE_RESULTS) $(PYTEST_FLAGS)
 
 test-upgrade-cluster: $(VENV)/.dev .make/old-$(FROM)/.done ## An installation of an older release (FROM=v0.1.0) on the test bed, upgraded to this one around a running job
-	$(BIN)/python -m testbed run -- env MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests_upgrade/test_installation.py $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- env MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests/e2e/upgrade/test_installation.py $(PYTEST_FLAGS)
 
 check: $(VENV)/.dev ## The quick round: format, lint, types, import contracts, unit tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync static unit
@@ -85,10 +85,10 @@ ui: $(VENV)/.ui $(MPIJOB_PAGE) ## Build the page of `mpijob ui` into the package
 
 test-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## The page alone, in a real browser with real jobs; sets up Node packages and Chromium itself (Debian, root)
 	cd frontend && npm run --silent types-check
-	$(BIN)/python -m pytest tests_ui --results $(UI_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest tests/e2e/ui --results $(UI_RESULTS) $(PYTEST_FLAGS)
 
 screenshots: $(VENV)/.browser $(MPIJOB_PAGE) ## Every screen of the page with real jobs behind it, light and dark, into .make/screenshots
-	$(BIN)/python -m tests_ui.screenshots .make/screenshots
+	$(BIN)/python -m tests.e2e.ui.screenshots .make/screenshots
 
 bench-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## Measure the page: answers, first load, event streams, weight
 	$(BIN)/python -m bench.page; $(THEN_FIGURES)
@@ -129,16 +129,16 @@ cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its c
 	$(BIN)/python -m testbed down
 
 test-cluster: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --durations=40 --durations-min=2 -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests/e2e/cluster $(CLUSTER_SPREAD) --durations=40 --durations-min=2 -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 test-cluster-long: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## All cluster tests, with those that take minutes each
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --timeout=3600 --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests/e2e/cluster $(CLUSTER_SPREAD) --timeout=3600 --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 faults: $(VENV)/.dev ## Make faults on the test bed, twenty seeds of each, and print how often all came out right
-	$(BIN)/python -m testbed run -- $(BIN)/python -m tests_cluster.fault_table $(FAULT_FLAGS); $(THEN_FIGURES)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m tests.e2e.cluster.fault_table $(FAULT_FLAGS); $(THEN_FIGURES)
 
 kills: $(VENV)/.dev $(VENV)/.servers ## Kill the recorder and PostgreSQL at moments of fifty seeds, and print how often nothing was lost
-	$(BIN)/python -m tests.engine.kills $(KILL_FLAGS)
+	$(BIN)/python -m tests.integration.kills $(KILL_FLAGS)
 
 fuzz: $(VENV)/.dev $(VENV)/.fuzz ## Hunt for inputs that break what is promised of every reader, a minute each; what is found is kept for `make test`
 	$(BIN)/python -m tests.fuzz $(FUZZ_FLAGS)

@@ -1,4 +1,4 @@
-// How much of the page the tests in a browser ran. `node coverage.mjs DIRECTORY [LEAST]` reads what tests_ui/covering.py
+// How much of the page the tests in a browser ran. `node coverage.mjs DIRECTORY [LEAST]` reads what tests/e2e/ui/covering.py
 // wrote, prints each file with its share, and ends with 1 where fewer lines than LEAST percent were run.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";

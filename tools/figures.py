@@ -15,7 +15,7 @@ FILES = {
     "cluster": ROOT / "bench" / "cluster" / "results.json",
     "page": ROOT / "bench" / "page-results.json",
     "services": ROOT / "bench" / "soak" / "results.json",
-    "faults": ROOT / "tests_cluster" / "faults.json",
+    "faults": ROOT / "tests/e2e/cluster" / "faults.json",
 }
 
 

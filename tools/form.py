@@ -1,8 +1,8 @@
 """The form of the page's wizard: where each field of the model stands in it, and with which input.
 
-`python -m tools.form` writes frontend/src/wizard/form.ts; tests/unit/test_form.py fails while it is behind, or when
-the model has a field without a place here. Kind of input, first value and words to choose come from the model; only
-the place and the label are said here. What a field is for is told by the server, from `mpijob.model.spec.field_docs`.
+`python -m tools.form` writes frontend/src/wizard/form.ts; tests/unit/project/test_form.py fails while it is behind, or
+when the model has a field without a place here. Kind of input, first value and words to choose come from the model;
+only the place and the label are said here. What a field is for comes from `mpijob.model.spec.field_docs`.
 """
 
 from __future__ import annotations

@@ -15,11 +15,9 @@ from tools.requirements import ALONE_RESULTS, CLUSTER_RESULTS, RESULTS, ROOT, Sh
 
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 COMMAND = "python -m tools.matrix"
-_LOCAL = "tests/engine/test_families.py::test_an_allreduce_over_two_workers_of_two_slots_is_right"
-_PODS = (
-    "tests_cluster/test_families.py::test_a_family_reduces_over_pods_and_every_rank_is_where_the_plan_has_it"
-)
-_CUSTOM = "tests/engine/test_families.py::test_a_custom_family_brings_its_own_launch_line"
+_LOCAL = "tests/integration/test_families.py::test_an_allreduce_over_two_workers_of_two_slots_is_right"
+_PODS = "tests/e2e/cluster/test_families.py::test_a_family_reduces_over_pods_and_every_rank_is_where_the_plan_has_it"
+_CUSTOM = "tests/integration/test_families.py::test_a_custom_family_brings_its_own_launch_line"
 
 
 @dataclass(frozen=True)

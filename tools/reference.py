@@ -208,6 +208,7 @@ def _public(base: type, bases: list[type]) -> list[str]:
         name
         for name, value in vars(base).items()
         if not name.startswith("_")
+        and not (base is AsyncClient and name in _FOR_INTERFACES)
         and name not in said
         and (callable(value) or isinstance(value, _DESCRIBED))
     ]
@@ -215,6 +216,7 @@ def _public(base: type, bases: list[type]) -> list[str]:
 
 _DESCRIBED = (property, classmethod)
 _INNER = (BaseClient,)
+_FOR_INTERFACES = ("ref", "scope", "localized")  # of BaseClient; AsyncClient names them itself
 
 
 def _member(kind: type, name: str) -> str:

@@ -27,7 +27,7 @@ ALONE_RESULTS = ROOT / ".make" / "results-alone.json"  # of the second round of 
 UI_RESULTS = ROOT / ".make" / "results-ui.json"  # of `make test-ui`
 CLUSTER_RESULTS = ROOT / ".make" / "results-cluster.json"  # of `make test-cluster`
 FRAMEWORK_RESULTS = ROOT / ".make" / "results-frameworks.json"  # of `make test-frameworks`
-GPU_RESULTS = ROOT / "tests_gpu" / "results.json"  # of `make test-gpu`, kept: few machines have a GPU
+GPU_RESULTS = ROOT / "tests/e2e/gpu" / "results.json"  # of `make test-gpu`, kept: few machines have a GPU
 RESULT_WORDS = ("passed", "failed", "missed", "partly", "open")
 
 

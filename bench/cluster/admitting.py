@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests_cluster.admission_support import Governed, governed
-from tests_cluster.support import Place, a_job, image, own_place
+from tests.e2e.cluster.admission_support import Governed, governed
+from tests.e2e.cluster.support import Place, a_job, image, own_place
 
 from bench.line import Line, Unmeasured, at_most
 from bench.places import Options

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests_cluster.governed import controller, install_resources, noted_phase
-from tests_cluster.support import Place, a_job, eventually, own_place
+from tests.e2e.cluster.governed import controller, install_resources, noted_phase
+from tests.e2e.cluster.support import Place, a_job, eventually, own_place
 
 from bench.line import Line, Unmeasured, at_most
 from bench.places import Options

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests_cluster.support import own_place
-from tests_cluster.twelve import FAILURES, provoked, wrongly
+from tests.e2e.cluster.support import own_place
+from tests.e2e.cluster.twelve import FAILURES, provoked, wrongly
 
 from bench.cluster.telling import bed
 from bench.line import Line, at_least, bounded, compared

@@ -1,7 +1,7 @@
 """A stand-in for an API server: objects in memory, lists, watches, merge patches; fast enough to play a day.
 
 It knows no schemas and no rights, and is no proof of anything but memory: what services do on a real API server is
-shown by `tests_cluster`.
+shown by `tests/e2e/cluster`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds every code that a user can be shown, in the source itself, so that none is forgotten.
 
 A code is a word in the source: the first argument or the keyword `code` of the calls that make findings
-and rules, or the `code` of an error class. `tests/unit/test_troubleshooting.py` wants a page for each.
+and rules, or the `code` of an error class. `tests/unit/project/test_troubleshooting.py` wants a page for each.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import mpijob
-from mpijob import AsyncClient, Client, Job, model
+from mpijob import AsyncClient, Client, Job
 from mpijob.client.observe import compare
 from mpijob.client.submit import array, function
+from mpijob.model.spec import job as job_module
 
 MODULES = sorted(
     name
@@ -34,7 +35,7 @@ def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: py
 @pytest.mark.req("FR-SDK-005")
 @pytest.mark.parametrize(
     "told",
-    [model.job, Client, AsyncClient, Job, array.expand, compare.compare, function.job],
+    [job_module, Client, AsyncClient, Job, array.expand, compare.compare, function.job],
     ids=lambda told: getattr(told, "__qualname__", "job"),
 )
 def test_what_users_call_first_has_an_example(told: object) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.docs.blocks import Command, Script, matches, steps
 from tests.docs.readers import ROOT, a_reader, an_environment
-from tests.engine.buckets_support import s3_server, variables
-from tests.engine.conftest import mpi_directories as mpi_directories
-from tests.engine.models_support import a_registry
+from tests.integration.buckets_support import s3_server, variables
+from tests.integration.conftest import mpi_directories as mpi_directories
+from tests.integration.models_support import a_registry
 
 from mpijob import settings
 from mpijob.backends.local.supervisor import fault_injection

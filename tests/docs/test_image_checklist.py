@@ -11,7 +11,7 @@ from tests.docs.blocks import Command, steps
 from tests.docs.codes import all_codes
 from tests.docs.readers import ROOT, a_reader
 from tests.images import SYSTEM, Thing, image, mpich, openmpi
-from tests.registry import server
+from tests.integration.registry import server
 
 from mpijob import settings
 from mpijob.backends.registry import image_exists

@@ -1,6 +1,6 @@
 """A server for several people, each with a token of their own, over one memory engine.
 
-Who may do what is a table here; its twin is the real one, `tests_cluster/test_page_login.py`.
+Who may do what is a table here; its twin is the real one, `tests/e2e/cluster/test_page_login.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An API server's memory for unit tests: objects by address, conflicts, merge patches, uid preconditions.
 
-Its twin is the real one: every promise that is tested here is kept on the test bed by `tests_cluster`.
+Its twin is the real one: every promise that is tested here is kept on the test bed by `tests/e2e/cluster`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A small API server on loopback: real TLS, real HTTP, lists in pages, watches that can be cut or frozen.
 
-It speaks as much of the protocol as the client needs; `tests_cluster/test_api.py` holds the same
+It speaks as much of the protocol as the client needs; `tests/e2e/cluster/test_api.py` holds the same
 client against a real one.
 """
 

@@ -1,6 +1,6 @@
 """A cluster in memory for preflight tests: a dict of address → object, and which reads are refused.
 
-Its twin is the real API server of `tests_cluster/test_preflight.py`, where the same questions are asked.
+Its twin is the real API server of `tests/e2e/cluster/test_preflight.py`, where the same questions are asked.
 """
 
 from __future__ import annotations

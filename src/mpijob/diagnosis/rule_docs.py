@@ -1,6 +1,6 @@
 """The troubleshooting page of a rule, written from the rule itself, so that both say the same.
 
-The pages are kept in docs/troubleshooting; tests/unit/test_troubleshooting.py holds them in step and
+The pages are kept in docs/troubleshooting; tests/unit/project/test_troubleshooting.py holds them in step and
 says how to write them anew.
 """
 

@@ -1,7 +1,7 @@
 """What the audit does with each method of an engine: the closed list that `recorder` passes calls by.
 
-A method that is not in it raises when it is called through the audit, and `tests/unit/test_audit_table.py` compares it
-with the port and with every engine. So nobody adds a verb that changes something and leaves no line.
+A method that is not in it raises when it is called through the audit; `tests/unit/client/test_audit_verbs.py`
+compares it with the port and with every engine. So nobody adds a verb that changes something and leaves no line.
 """
 
 from __future__ import annotations

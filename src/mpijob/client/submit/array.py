@@ -61,9 +61,9 @@ def expand(job: MPIJob, values: Mapping[str, Sequence[Any]]) -> tuple[MPIJob, ..
     They are called `name-0`, `name-1`, … and carry the labels `mpijob/array` and `mpijob/array-index`.
 
     >>> from mpijob import MPIJob
-    >>> from mpijob.client import sweep
+    >>> from mpijob.client import array
     >>> job = MPIJob(name="train", command=["python", "train.py"])
-    >>> jobs = sweep.expand(job, {"env.LR": ["0.1", "0.01"], "workers": [2, 4]})
+    >>> jobs = array.expand(job, {"env.LR": ["0.1", "0.01"], "workers": [2, 4]})
     >>> [(one.name, one.workers, dict(one.env)) for one in jobs[:2]]
     [('train-0', 2, {'LR': '0.1'}), ('train-1', 4, {'LR': '0.1'})]
     """

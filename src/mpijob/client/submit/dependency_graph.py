@@ -17,9 +17,10 @@ def ordered(jobs: Iterable[MPIJob]) -> tuple[MPIJob, ...]:
     """Return the jobs so that each stands behind those that it waits for.
 
     >>> from mpijob import MPIJob
-    >>> from mpijob.client import graph
+    >>> from mpijob.client.submit import dependency_graph
     >>> train = MPIJob(name="train", command=["python", "train.py"], after=["prepare"])
-    >>> [job.name for job in graph.ordered([train, MPIJob(name="prepare", command=["python", "prepare.py"])])]
+    >>> prepare = MPIJob(name="prepare", command=["python", "prepare.py"])
+    >>> [job.name for job in dependency_graph.ordered([train, prepare])]
     ['prepare', 'train']
     """
     all_jobs = tuple(jobs)

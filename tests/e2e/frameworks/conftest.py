@@ -1,0 +1,1 @@
+"""The requirement marks, as in `tests`."""

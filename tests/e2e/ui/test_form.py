@@ -1,0 +1,166 @@
+"""The wizard's form: every field of the model has its input there, and what is typed is in the job."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from tests.e2e.ui.test_access import violations
+from tools import form
+
+from mpijob import Client
+from mpijob.model import Code, JobRef, Retry, Signal
+
+NOTED = """\
+# asked for by the vision team
+name: whole # for now
+workers: 2
+command: [sh, -c, 'cat note.txt; echo $GREETING']
+resources: {cpu: 250m, memory: 64Mi}
+"""
+
+
+def field(page: Page, path: str) -> Locator:
+    return page.locator(f"#field-{path.replace('.', '-')}")
+
+
+def begin(page: Page, text: str, step: str) -> Locator:
+    """Lay a text into the wizard and go to a step of its form, the YAML beside it."""
+    base = page.url.split("/jobs")[0]
+    page.goto(f"{base}/create?view=yaml")
+    editor = page.get_by_role("textbox", name="The job as YAML")
+    editor.fill(text)
+    expect(page.get_by_test_id("plan")).to_be_visible()
+    page.get_by_role("button", name="Split").click()
+    page.get_by_role("navigation", name="Steps").get_by_role("button", name=step).click()
+    return editor
+
+
+def opened(page: Page, group: str) -> None:
+    page.get_by_role("button", name=re.compile(f"^{re.escape(group)}")).click()
+
+
+@pytest.mark.req("AC10-parity", "C-wizard", "FR-UI-010")
+def test_every_field_of_the_model_is_in_the_form(page: Page) -> None:
+    begin(page, NOTED, "Basics")
+    page.get_by_role("button", name="Form", exact=True).click()
+    seen: dict[str, str] = {}
+    for step in form.STEPS.values():
+        page.get_by_role("navigation", name="Steps").get_by_role("button", name=step).click()
+        expect(page.get_by_role("heading", level=2, name=step)).to_be_visible()
+        for closed in page.locator("form .pf-v6-c-expandable-section__toggle button").all():
+            closed.click()
+        found = page.locator("form [id^=field-]:not([id$=-said]):not([id$=-offers])")
+        expect(found.first).to_be_visible()
+        seen |= dict.fromkeys(found.evaluate_all("all => all.map(one => one.id)"), step)
+    wanted = {f"field-{one.path.replace('.', '-')}" for one in form.entries()}
+    assert wanted - set(seen) == set()
+    assert violations(page) == []  # every group of the last step is open
+
+
+@pytest.mark.req("AC10-parity", "C-wizard", "FR-016")
+def test_what_is_typed_in_any_kind_of_field_is_in_the_yaml_and_in_the_job(page: Page, client: Client) -> None:
+    editor = begin(page, NOTED, "Advanced")
+    opened(page, "Programs and code")
+    field(page, "code.files").fill("# short\nnote.txt: a small file\n")
+    opened(page, "Labels and cost")
+    field(page, "labels").fill("team=vision\nstage=try")
+    field(page, "cost").fill("cost-centre=4711")
+    opened(page, "When it fails")
+    field(page, "retry.limit").fill("2")
+    field(page, "retry.factor").fill("1.5")
+    page.locator("label").filter(has=field(page, "requeue_on_lost_worker")).click()
+    opened(page, "When it ends")
+    field(page, "deadline_seconds").fill("120")
+    field(page, "signal.name").fill("USR1")
+    opened(page, "Ranks and elastic workers")
+    field(page, "cores_per_rank").fill("none")
+    expect(page.locator("#field-cores_per_rank-said")).to_contain_text("expected a whole number, got 'none'")
+    field(page, "cores_per_rank").fill("")
+    opened(page, "Data")
+    field(page, "secrets").fill("GREETING=env:HOME")
+    opened(page, "Scheduling")
+    field(page, "priority").fill("7")
+    for line in ("# asked for by the vision team", "name: whole # for now", "# short", "note.txt: a small file",
+                 "team: vision", "limit: 2", "requeue_on_lost_worker: true", "priority: 7",
+                 "source: env:HOME"):  # fmt: skip
+        expect(editor).to_contain_text(line)
+    expect(page.get_by_role("button", name="When it fails (3 set)")).to_be_visible()
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_text("whole was created")).to_be_visible()
+    job = client.spec(JobRef("default", "whole"))
+    assert job.code == Code(files={"note.txt": "a small file"})
+    assert (job.labels, job.cost) == ({"team": "vision", "stage": "try"}, {"cost-centre": "4711"})
+    assert (job.retry, job.requeue_on_lost_worker) == (Retry(limit=2, factor=1.5), True)
+    assert (job.deadline_seconds, job.signal, job.priority) == (120.0, Signal(name="USR1"), 7)
+    assert [(one.env, one.source) for one in job.secrets] == [("GREETING", "env:HOME")]
+    page.get_by_role("tab", name="Logs").click()
+    expect(page.get_by_role("log")).to_contain_text("a small file")
+
+
+@pytest.mark.req("C-wizard")
+def test_a_laptop_without_a_network_creates_its_job_all_the_same(page: Page) -> None:
+    begin(page, NOTED, "Basics")
+    page.evaluate(
+        "window.dispatchEvent(new Event('offline'))"
+    )  # what a browser says when the last network goes
+    field(page, "name").fill("alone")
+    expect(page.get_by_test_id("plan")).to_be_visible()
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_text("alone was created")).to_be_visible()
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose settings know two data connections."""
+    path = tmp_path / "settings.toml"
+    path.write_text(
+        '[connections.lake]\nendpoint = "http://127.0.0.1:1"\nbucket = "training"\naccess_key = "key-of-the-lake"\n'
+        '[connections.results]\nendpoint = "http://127.0.0.1:1"\nbucket = "outcome"\n'
+    )
+    monkeypatch.setenv("MPIJOB_SETTINGS", str(path))
+
+
+@pytest.mark.req("R4", "C-wizard")
+@pytest.mark.usefixtures("lake")
+def test_data_connections_are_chosen_by_name(page: Page) -> None:
+    editor = begin(page, NOTED, "Advanced")
+    opened(page, "Data")
+    page.get_by_role("button", name="Add a data connection").click()
+    chosen = page.get_by_role("combobox", name="Data connection of volume 1")
+    expect(chosen.locator("option")).to_have_text(["training (s3) – lake", "outcome (s3) – results"])
+    chosen.select_option(label="outcome (s3) – results")
+    page.get_by_role("textbox", name="Folder of volume 1").fill("2026/run")
+    page.get_by_role("checkbox", name="Volume 1 read only").check()
+    for line in ("kind: s3", "source: results/2026/run", "read_only: true"):
+        expect(editor).to_contain_text(line)
+    assert "key-of-the-lake" not in page.content()
+
+
+PROJECTS = [{"name": "team-cv", "text": "Vision"}, {"name": "team-nlp", "text": "Language"}]
+CLAIMS = [{"name": "photos", "text": "All photos 10Gi ReadWriteMany"}, {"name": "spare", "text": "1Gi"}]
+
+
+@pytest.mark.req("R4")
+def test_projects_and_claims_of_a_cluster_are_chosen_by_display_name(page: Page) -> None:
+    """The answers are a cluster's: tests/e2e/cluster/test_page_login.py asks a real one for them."""
+
+    def offer(found: str) -> dict[str, object]:
+        claims = CLAIMS if "team-nlp" in found else []
+        return {"namespace": "team-cv", "projects": PROJECTS, "claims": claims}
+
+    page.route("**/api/v1/choices*", lambda route: route.fulfill(json=offer(route.request.url)))
+    editor = begin(page, NOTED, "Basics")
+    project = field(page, "namespace")
+    expect(project.locator("option")).to_have_text(["default", "Vision – team-cv", "Language – team-nlp"])
+    project.select_option(label="Language – team-nlp")
+    expect(editor).to_contain_text("namespace: team-nlp")
+    page.get_by_role("navigation", name="Steps").get_by_role("button", name="Advanced").click()
+    opened(page, "Data")
+    page.get_by_role("button", name="Add a volume").click()
+    claim = page.get_by_role("combobox", name="Source of volume 1")
+    expect(claim.locator("option").first).to_have_text("All photos 10Gi ReadWriteMany – photos")
+    claim.select_option("spare")
+    expect(editor).to_contain_text("source: spare")

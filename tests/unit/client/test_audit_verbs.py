@@ -1,0 +1,363 @@
+"""Every verb that changes something is told to the audit: the list of them is closed, and compared with the engines."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.unit.client.test_audit_recorder import Audited, a_client, a_job, told
+from tests.unit.history_support import a_spec, a_state, encoded, said
+
+from mpijob import AsyncClient, Client, codec
+from mpijob.backends.kubernetes.actions.schedules import ClusterSchedules
+from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.backends.local import LocalBackend
+from mpijob.backends.local.queue.schedules import LocalSchedules
+from mpijob.backends.memory import MemoryBackend
+from mpijob.backends.memory.schedules import MemorySchedules
+from mpijob.backends.protocol import Backend, Schedules
+from mpijob.client.admin.runtimes import Runtimes
+from mpijob.client.audit import verbs
+from mpijob.client.audit.capabilities import AuditedPast, AuditedSchedules
+from mpijob.client.audit.recorder import AuditedBackend
+from mpijob.client.audit.verbs import Kind
+from mpijob.errors import NotFound
+from mpijob.history.archive import Archive
+from mpijob.history.archive_reader import ArchiveReader, past
+from mpijob.model import Identity, JobKey, JobRef, Model, Phase
+from mpijob.model.spec.schedule import Schedule
+from mpijob.model.status.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, AuditQuery, ObjectRef
+from mpijob.settings import Settings
+
+pytestmark = [pytest.mark.security, pytest.mark.req("FR-026", "FR-SEC-001", "C-audit")]
+
+TABLE = {**verbs.PORT, **verbs.ABILITIES}
+CLOCKS_OWN = {"root", "ring", "time_kept"}  # of the process that keeps the time, which has no audited port
+
+
+def remembered(directory: Path) -> ArchiveReader:
+    """Return a record with one job that is gone: what it said, and what it was."""
+    archive = Archive(str(directory))
+    archive.put(a_state(phase=Phase.SUCCEEDED, finished=3.0), now=3.0, spec=encoded(a_spec()))
+    said(archive, 3).end()
+    archive.mark_deleted(JobKey("team", "u1"), 5.0)
+    archive.close()
+    found = past(str(directory))
+    assert found is not None
+    return found
+
+
+def methods(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+# -- the table and the engines ----------------------------------------------------------------------
+def test_the_table_has_every_method_of_the_port_and_no_other() -> None:
+    assert methods(Backend) == set(verbs.PORT)
+    assert not set(verbs.PORT) & set(verbs.ABILITIES)
+
+
+@pytest.mark.parametrize("engine", [LocalBackend, MemoryBackend, KubernetesBackend])
+def test_the_table_has_every_method_of_every_engine(engine: type) -> None:
+    assert methods(engine) - set(TABLE) == set()
+
+
+def test_no_ability_is_in_the_table_that_no_engine_has() -> None:
+    every = methods(LocalBackend) | methods(MemoryBackend) | methods(KubernetesBackend)
+    assert set(verbs.ABILITIES) - every == set()
+
+
+@pytest.mark.parametrize("kept", [Schedules, LocalSchedules, MemorySchedules, ClusterSchedules])
+def test_the_table_has_every_method_of_the_schedules(kept: type) -> None:
+    assert methods(kept) - set(verbs.SCHEDULES) - CLOCKS_OWN == set()
+    assert set(verbs.SCHEDULES) - methods(Schedules) == set()
+
+
+def test_the_table_has_every_method_of_the_record_and_no_other() -> None:
+    assert methods(ArchiveReader) == set(verbs.PAST)
+
+
+@pytest.mark.parametrize(
+    ("audited", "table"),
+    [(AuditedBackend, TABLE), (AuditedSchedules, verbs.SCHEDULES), (AuditedPast, verbs.PAST)],
+)
+def test_whatever_is_told_of_has_code_that_tells_it(audited: type, table: Mapping[str, Kind]) -> None:
+    told_of = {name for name, kind in table.items() if kind in (Kind.LOOK, Kind.ACT)}
+    optional = {"merge_logs", "register", "store"}  # made where the engine has them
+    assert told_of - optional <= set(vars(audited))
+
+
+class Larger(Audited):
+    """An engine with methods that nobody has declared."""
+
+    def wipe(self) -> None:
+        raise AssertionError("it went past the audit")
+
+    def api(self) -> None:
+        raise AssertionError("it went past the audit")
+
+
+@pytest.mark.parametrize("name", ["wipe", "api"])
+def test_a_method_that_is_not_declared_or_not_for_this_way_raises(tmp_path: Path, name: str) -> None:
+    port = AuditedBackend(Larger(), Settings(home=str(tmp_path)))
+    with pytest.raises(NotImplementedError):
+        getattr(port, name)
+    with pytest.raises(AttributeError):
+        _ = port.nothing_of_the_kind
+
+
+def test_a_method_of_the_schedules_or_the_record_that_is_not_declared_raises(tmp_path: Path) -> None:
+    port = AuditedBackend(Audited(), Settings(home=str(tmp_path)))
+    kept = MemorySchedules()
+    kept.wipe = lambda: None  # type: ignore[attr-defined]  # what somebody may add
+    with pytest.raises(NotImplementedError):
+        _ = AuditedSchedules(kept, port).wipe
+    with pytest.raises(NotImplementedError):
+        _ = AuditedPast(remembered(tmp_path / "record"), port).blocks
+
+
+# -- each act leaves two lines ----------------------------------------------------------------------
+class Able(Audited):
+    """The simulated engine with what others can do beside the port."""
+
+    name = "cluster"
+    record = ""
+
+    def past(self) -> ArchiveReader | None:  # type: ignore[override]  # the simulated engine has none
+        return past(self.record) if self.record else None
+
+    def register(self, ref: JobRef, model: Model | None) -> str:
+        return f"registered {ref.name}"
+
+    def store(self, ref: JobRef) -> tuple[str, ...]:
+        return (f"stored {ref.name}",)
+
+
+def stages(client: Client | AsyncClient) -> list[tuple[str, str, str, str]]:
+    """Return the lines as they lie on the disk: verb, resource, name, stage."""
+    lines = []
+    for path in sorted(Path(client.settings.home).rglob("audit/*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            event = codec.decode(line, AuditEvent)
+            about = event.object_ref or ObjectRef()
+            lines.append((event.verb, about.resource, about.name, event.stage))
+    return lines
+
+
+def pair(verb: str, name: str = "bert", resource: str = "jobs") -> list[tuple[str, str, str, str]]:
+    return [(verb, resource, name, RECEIVED), (verb, resource, name, COMPLETE)]
+
+
+NIGHTLY = Schedule(name="nightly", when="30 2 * * *", job=a_job("bert"), time_zone="Etc/UTC")
+
+
+def scheduled(client: Client) -> None:
+    schedules = client.schedules
+    schedules.create(NIGHTLY)
+    schedules.pause("nightly")
+    schedules.resume("nightly")
+    schedules.delete("nightly")
+
+
+ACTS: dict[str, tuple[Callable[[Client], object], list[tuple[str, str, str, str]]]] = {
+    "register": (lambda client: client.register("bert", Model(name="m")), pair("register")),
+    "store": (lambda client: client.store("bert"), pair("store")),
+    "cancel": (lambda client: client.cancel("bert"), pair("cancel")),
+    "delete": (lambda client: client.delete("bert"), pair("delete")),
+    "schedules": (
+        scheduled,
+        [
+            line
+            for verb in ("create", "suspend", "resume", "delete")
+            for line in pair(verb, "nightly", "schedules")
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_what_changes_something_is_written_before_and_after(tmp_path: Path, act: str) -> None:
+    client = a_client(tmp_path, Able())
+    client.run(a_job())
+    before = len(stages(client))
+    work, expected = ACTS[act]
+    work(client)
+    assert stages(client)[before:] == expected
+
+
+def test_the_async_client_writes_the_same(tmp_path: Path) -> None:
+    async def story() -> list[tuple[str, str, str, str]]:
+        async with AsyncClient(Able(), settings=Settings(home=str(tmp_path))) as client:
+            job = await client.submit(a_job())
+            await job.wait(10)
+            before = len(stages(client))
+            await client.register("bert", Model(name="m"))
+            await client.store("bert")
+            return stages(client)[before:]
+
+    assert asyncio.run(story()) == [*pair("register"), *pair("store")]
+
+
+def test_a_schedule_that_is_refused_or_not_there_is_told_with_its_reason(tmp_path: Path) -> None:
+    client = a_client(tmp_path, Able())
+    with pytest.raises(NotFound):
+        client.schedules.delete("nobodys")
+    assert told(client, refused=True) == [("delete", "nobodys", 404)]
+
+
+def test_a_record_that_is_erased_backed_up_or_put_back_is_told(tmp_path: Path) -> None:
+    settings = Settings(home=str(tmp_path / "home"), cores=1)
+    with Client(LocalBackend(settings), settings=settings) as client:
+        remembered(tmp_path / "home" / "history" / "local")
+        client.backup_record(tmp_path / "backup.tar")
+        client.erase_user("nobody")
+        assert stages(client) == [*pair("fetch", "record", "records"), *pair("forget", "nobody", "records")]
+    elsewhere = Settings(home=str(tmp_path / "elsewhere"), cores=1)
+    with Client(LocalBackend(elsewhere), settings=elsewhere) as client:
+        assert client.restore_record(tmp_path / "backup.tar") == 1
+        assert stages(client) == pair("restore", "record", "records")
+
+
+def test_a_next_attempt_that_an_attached_command_starts_is_told_once(tmp_path: Path) -> None:
+    client = a_client(tmp_path, Able())
+    state = client.submit(a_job("bert", command=("sleep", "1000"))).state()
+    backing_off = msgspec.structs.replace(state, reason="BackingOff")
+    before = len(stages(client))
+    for _ in range(3):
+        client._audited.reconcile(backing_off)
+        client._audited.reconcile(state)
+    assert stages(client)[before:] == pair("reconcile")
+
+
+# -- the record -------------------------------------------------------------------------------------
+def forgetful(tmp_path: Path) -> Client:
+    """Return a client whose engine knows no job, and whose record knows one."""
+    engine = Able()
+    engine.record = str(tmp_path / "record")
+    remembered(tmp_path / "record")
+    return Client(engine, settings=Settings(home=str(tmp_path)), namespace="team")
+
+
+def test_reading_the_lines_of_a_job_that_is_gone_is_told(tmp_path: Path) -> None:
+    client = forgetful(tmp_path)
+    lines = [line.text for line in client.logs("bert", workers=(0,))]
+    assert lines == [b"line 0", b"line 1", b"line 2"]
+    look = client.audit(AuditQuery(verbs=("logs",)))[-1]
+    assert (look.stage, look.note("source"), look.note("workers")) == (STARTED, "record", "0")
+    assert (look.object_ref.name if look.object_ref else "", look.refused) == ("bert", False)
+    assert told(client, refused=True) == []
+
+
+def test_downloading_the_lines_of_a_job_that_is_gone_is_told(tmp_path: Path) -> None:
+    client = forgetful(tmp_path)
+    client.download_logs("bert", tmp_path / "bert.log", merged=True)
+    assert b"line 2" in (tmp_path / "bert.log").read_bytes()
+    assert client.audit(AuditQuery(verbs=("logs",)))[-1].note("source") == "record"
+
+
+def test_reading_the_lines_of_a_job_that_nobody_remembers_is_refused(tmp_path: Path) -> None:
+    client = forgetful(tmp_path)
+    with pytest.raises(NotFound):
+        list(client.logs("nobody"))
+    assert told(client, refused=True) == [("logs", "nobody", 404)]
+
+
+def test_erasing_the_record_of_a_job_is_told_before_and_after(tmp_path: Path) -> None:
+    client = forgetful(tmp_path)
+    client.delete("bert", forget=True)
+    assert [line for line in stages(client) if line[0] == "forget"] == pair("forget")
+    with pytest.raises(NotFound):
+        list(client.logs("bert"))
+
+
+def test_the_same_look_of_two_people_is_told_for_each(tmp_path: Path) -> None:
+    people = [Identity("ann"), Identity("ben")]
+    for who in people:
+        client = a_client(tmp_path, Audited(who=who))
+        client.run(a_job(who.user))
+    engine = Audited(who=people[0])
+    client = a_client(tmp_path, engine)
+    job = client.run(a_job("shared"))
+    list(job.logs())
+    engine._who = people[1]
+    list(job.logs())
+    looks = client.audit(AuditQuery(verbs=("logs",), jobs=("shared",)))
+    assert [look.user.username for look in looks] == ["ann", "ben"]
+
+
+# -- nobody goes past it ----------------------------------------------------------------------------
+ONLY_READ = {  # what is handed an engine itself, and calls nothing of it that is told of
+    "accounts.advise", "accounts.budgets", "accounts.estimate", "accounts.of", "accounts.page", "accounts.rates",
+    "accounts.report", "accounts.told", "again.pages", "audit_directory", "auditing.entries", "auditing.verify",
+    "bridge_to",
+    "brokering.fit", "fleet.look", "flow.plan", "remembering.deleted", "remembering.record", "witnessed",
+    "training_curves.points_of", "training_curves.read",  # numbers in lines, not the lines
+    "_reviewed", "getattr", "hasattr",
+}  # fmt: skip
+ABILITIES_ASKED = {"rates", "usual_image", "api", "close", "projects", "workplace", "choices", "oversee"}
+
+
+def handed_on() -> Iterator[tuple[str, ast.Call]]:
+    """Yield every call that is handed the engine of a client as it is."""
+    source = Path(verbs.__file__).parents[1]
+    for folder in ("client", "api", "cli", "kfp"):
+        for path in (source / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and any(_is_engine(one) for one in node.args):
+                    yield path.name, node
+
+
+def _is_engine(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "backend"
+
+
+def test_only_what_reads_is_handed_an_engine_without_its_audit() -> None:
+    calls = {(file, _called(call)) for file, call in handed_on()}
+    assert {one for one in calls if one[1] not in ONLY_READ} == set()
+    asked = {
+        ast.unparse(call.args[1]).strip("'\"")
+        for _, call in handed_on()
+        if _called(call) in ("getattr", "hasattr")
+    }
+    assert asked <= ABILITIES_ASKED
+
+
+def _called(call: ast.Call) -> str:
+    name = ast.unparse(call.func)
+    return ast.unparse(call.args[0]) if name == "asyncio.to_thread" else name
+
+
+def test_nothing_that_is_told_of_is_called_on_an_engine_without_its_audit() -> None:
+    told_of = {name for name, kind in TABLE.items() if kind in (Kind.LOOK, Kind.ACT)}
+    source = Path(verbs.__file__).parents[1]
+    found = [
+        (path.name, ast.unparse(node))
+        for folder in ("client", "api", "cli", "kfp")
+        for path in (source / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in {*told_of, "schedules"} and _is_engine(node.value)
+    ]
+    assert found == []
+
+
+def test_a_runtime_that_is_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, installed = Able(), []
+    monkeypatch.setattr("mpijob.client.admin.runtimes.open_backend", lambda settings: engine)
+    monkeypatch.setattr(
+        "mpijob.backends.kubernetes.admin.runtimes.install",
+        lambda api, document, **_: installed.append(document),
+    )
+    monkeypatch.setattr(Runtimes, "_api", lambda self: nullcontext(None))
+    monkeypatch.setattr(Runtimes, "_user", lambda self: 1000)
+    settings = Settings(home=str(tmp_path), engine="kubernetes")
+    Runtimes(settings).install("openmpi", dry_run=True)
+    assert stages(Client(engine, settings=settings)) == []
+    Runtimes(settings).install("openmpi")
+    assert len(installed) == 2
+    name = installed[0]["metadata"]["name"]
+    assert stages(Client(engine, settings=settings)) == pair("install", name, "runtimes")

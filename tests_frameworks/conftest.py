@@ -1,3 +1,0 @@
-"""The requirement marks, as in `tests`."""
-
-pytest_plugins = ["tools.requirement_marks"]

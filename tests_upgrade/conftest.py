@@ -1,5 +1,0 @@
-"""What the tests of an upgrade share: their results are kept."""
-
-from __future__ import annotations
-
-pytest_plugins = ["tools.requirement_marks"]
