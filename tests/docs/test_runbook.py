@@ -19,7 +19,8 @@ _ENDINGS = re.compile(r"_(total|bucket|sum|count)$")
 
 def told() -> set[str]:
     """Return the names of all metrics that the exporter tells, and of those that rules record."""
-    sources = [ROOT / "src" / "mpijob" / "client" / name for name in ("exporting.py", "sources.py")]
+    folder = ROOT / "src" / "mpijob" / "client" / "integrations"
+    sources = [folder / name for name in ("prometheus_exporter.py", "metric_sources.py")]
     names = {name for source in sources for name in re.findall(r'"(mpijob_\w+)"', source.read_text())}
     return names | {
         rule["record"] for group in RULES["groups"] for rule in group["rules"] if "record" in rule

@@ -38,7 +38,7 @@ class Successor:
     def __init__(self, place: Path, settings: Settings) -> None:
         package = Path(mpijob.__file__).parent
         shutil.copytree(package, place / "mpijob", ignore=shutil.ignore_patterns("page", "__pycache__"))
-        store = place / "mpijob" / "backends" / "local" / "store.py"
+        store = place / "mpijob" / "backends" / "local" / "queue" / "store.py"
         text = store.read_text()
         assert STEPS in text
         store.write_text(text.replace(STEPS, NEXT))

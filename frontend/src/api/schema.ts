@@ -2776,7 +2776,8 @@ export interface components {
          *         `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
          *         plan handed in twice is one job. `cgroup` is the directory below which each worker has a group of its
          *         own, "" for none. `own_launcher` names the launcher that the command itself brings;
-         *         the world is then proved by `census_launch` before it, not in the very launch that runs the job.
+         *         the world is then proved by `census_launch` before it, not in the very launch that runs the job. `launcher` is
+         *         the program that `mpirun` means in the job, where the PATH alone would give another.
          */
         Plan: {
             /** @default {} */
@@ -2802,6 +2803,8 @@ export interface components {
             isolation?: string;
             job: components["schemas"]["MPIJob"];
             launch: string[];
+            /** @default  */
+            launcher?: string;
             /** @default {} */
             needs?: components["schemas"]["Amounts"];
             /** @default [] */

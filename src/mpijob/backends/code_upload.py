@@ -36,7 +36,7 @@ def resolve(job: MPIJob, directory: Path, own: tuple[str, ...]) -> MPIJob:
         if not path.is_dir():
             raise InvalidJob.of((_missing(path),))
         return job.replace(code=_without(own, code.replace(path=str(path.resolve()))))
-    named = tuple(dict.fromkeys(_named(job.words, directory)))
+    named = tuple(dict.fromkeys(_named((*job.words, job.launch.stdin), directory)))
     if not named:
         return job
     whole = code.replace(path=str(directory.resolve()))

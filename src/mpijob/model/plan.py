@@ -28,7 +28,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
     plan handed in twice is one job. `cgroup` is the directory below which each worker has a group of its
     own, "" for none. `own_launcher` names the launcher that the command itself brings;
-    the world is then proved by `census_launch` before it, not in the very launch that runs the job.
+    the world is then proved by `census_launch` before it, not in the very launch that runs the job. `launcher` is
+    the program that `mpirun` means in the job, where the PATH alone would give another.
     """
 
     job: MPIJob
@@ -42,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     launch: tuple[str, ...]
     env: Mapping[str, str]
     own_launcher: str = ""
+    launcher: str = ""
     census_launch: tuple[str, ...] = ()
     needs: Amounts = Amounts()
     free: Amounts = Amounts()

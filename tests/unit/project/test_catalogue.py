@@ -106,6 +106,9 @@ CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     "mpi-mismatch": [
         ("MPI_MISMATCH", "ImportError: undefined symbol: ompi_mpi_comm_world", {}),
         ("MPI_MISMATCH", "", {"world": World(planned=4, proved=1), "reason": "WorldDiffers"}),
+        ("WRONG_WORLD", "Framework: gds\nComponent: mpijob_started_this_rank_with_mpich", {}),
+        ("WRONG_WORLD", "[unset]: Unable to connect to 127.0.0.1 on 1\nMPIR_pmi_init(101)...: PMI_Init returned -1", {}),
+        ("WRONG_WORLD", "", {"reason": "WrongWorld", "message": "rank 1 has loaded /usr/lib/libmpi.so.40"}),
     ],
     "library-missing": [
         ("MISSING_LIBRARY", "./solve: error while loading shared libraries: libhdf5.so.103: cannot open shared object "

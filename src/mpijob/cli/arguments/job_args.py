@@ -6,7 +6,14 @@ laying them over a tree in `overlay`, and over a file in `file_and_flags`.
 
 from __future__ import annotations
 
+import array
+import contextlib
+import fcntl
+import os
+import select
+import stat
 import sys
+import termios
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,6 +22,7 @@ import click
 
 from mpijob import codec
 from mpijob.cli.arguments import flag_values
+from mpijob.cli.arguments.flags import Merge
 from mpijob.cli.arguments.overlay import Change, Tree, changes_of, overlay
 from mpijob.cli.context import App
 from mpijob.errors import Finding, InvalidJob
@@ -22,6 +30,7 @@ from mpijob.model import MPIJob
 from mpijob.model.spec.type_check import problems
 
 _AFTER = "mpijob.words_after"
+_STDIN_FILE = "stdin.txt"  # in the job's directory
 
 
 class TakesCommand(click.Command):
@@ -87,7 +96,10 @@ class JobArguments(NamedTuple):
     @classmethod
     def each(cls, app: App, given: Mapping[str, Any], *, nameless: bool = False) -> tuple[JobArguments, ...]:
         """Read it off a command line for any number of jobs: once for each file, or once without any."""
-        if len(given["files"]) < 2:
+        if not given["files"]:
+            asked = cls.of(app, given, nameless=nameless)
+            return (asked._replace(changes=(*asked.changes, *_redirected(given))),)
+        if len(given["files"]) == 1:
             return (cls.of(app, given, nameless=nameless),)
         return tuple(cls.of(app, {**given, "files": (file,)}, nameless=nameless) for file in given["files"])
 
@@ -153,6 +165,44 @@ def command_changes(given: Mapping[str, Any], command: tuple[str, ...] = ()) -> 
         return []
     changes = [Change("command", list(argv))]
     return changes if given.get("flag_arg") else [*changes, Change("args", [])]
+
+
+def _redirected(given: Mapping[str, Any]) -> list[Change]:
+    """Return the changes by which rank 0 reads what this command was given as its standard input (`< FILE`).
+
+    A terminal, /dev/null and a pipe that is silent are nobody's input. What speaks and cannot be handed on is refused.
+    """
+    if given.get("flag_stdin") or not words_after():
+        return []
+    try:
+        status = os.fstat(0)
+    except OSError:
+        return []
+    if stat.S_ISREG(status.st_mode):
+        at = os.lseek(0, 0, os.SEEK_CUR)
+        data = os.pread(0, flag_values.MOST_BYTES + 1, at)
+    else:
+        data = (
+            b"\0"
+            if stat.S_ISFIFO(status.st_mode) and select.select([0], [], [], 0)[0] and _waiting()
+            else b""
+        )
+    if not data:
+        return []
+    if len(data) <= flag_values.MOST_BYTES and b"\0" not in data:
+        with contextlib.suppress(UnicodeDecodeError):
+            files = {_STDIN_FILE: data.decode()}
+            return [Change("code.files", files, Merge.KEYS), Change("launch.stdin", _STDIN_FILE)]
+    raise click.UsageError(
+        "a job does not read this command's standard input: give it a file with --stdin FILE"
+    )
+
+
+def _waiting() -> int:
+    """Return how many bytes wait in the pipe that is the standard input."""
+    count = array.array("i", [0])
+    fcntl.ioctl(0, termios.FIONREAD, count)
+    return count[0]
 
 
 def read_file(path: str) -> str:

@@ -173,12 +173,16 @@ def mpi() -> None:
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
 @pass_app
 def mpi_list(app: App) -> None:
-    """List the MPI families and where each was found."""
-    rows = _part("mpijob.client.admin.mpi", "mpi list").available()
+    """List every MPI installation found here. A program runs with the one whose library it loads.
+
+    A program that loads none gets the default: the first family of the list.
+    """
+    found = _part("mpijob.client.admin.mpi", "mpi list").installations()
     if app.out.structured:
-        app.out.value(rows)
+        app.out.value(found)
         return
-    app.out.lines(text.table(("FAMILY", "VERSION"), rows.items()))
+    rows = [(one["family"], one["version"], one["prefix"], one["library"] or "-") for one in found]
+    app.out.lines(text.table(("FAMILY", "VERSION", "PREFIX", "LIBRARY"), rows))
 
 
 @command("install", outputs=(), namespace=False)

@@ -19,6 +19,18 @@ def available(settings: Settings | None = None) -> dict[str, str]:
     return first
 
 
+def installations(settings: Settings | None = None) -> list[dict[str, object]]:
+    """Return every MPI installation that jobs can use here; of each family, the first is the default."""
+    settings = load() if settings is None else settings
+    found = mpi_installations.found(settings, Home(settings.home))
+    default = {one.family: one for one in reversed(found)}
+    return [
+        {"family": one.family.value, "version": one.version, "prefix": one.prefix, "launcher": one.launcher,
+         "library": one.library, "default": default[one.family] is one}
+        for one in found
+    ]  # fmt: skip
+
+
 def install(family: str, settings: Settings | None = None) -> str:
     """Install a family into a directory of its own and return the sentence that says so."""
     settings = load() if settings is None else settings

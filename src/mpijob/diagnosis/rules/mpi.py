@@ -43,6 +43,39 @@ RULES = (
         ),
         confidence=0.9,
         even_on_success=True,
+        yields_to=("WRONG_WORLD",),
+        field="mpi",
+    ),
+    Rule(
+        id="WRONG_WORLD",
+        title="The program's MPI is not the one that started it",
+        why="Each MPI starts only programs of its own. A rank of another MPI, or one cut off from its launcher, "
+        "would become a world of one: every rank computes the whole, and all succeed. So it was ended at once.",
+        trust=Trust.FACT,
+        facts=("reason:WrongWorld",),
+        signs=(
+            Sign(
+                "mpijob_started_this_rank_with_mpich",
+                r"Component: mpijob_started_this_rank_with_(?P<starter>mpich)",
+            ),
+            Sign(
+                "Unable to connect to 127.0.0.1 on 1", r"Unable to connect to (?P<nobody>127\.0\.0\.1) on 1$"
+            ),
+        ),
+        causes=(
+            "The program uses Open MPI, and {starter} started it: each rank would be a world of one.",
+            "The program uses MPICH or Intel MPI, and Open MPI started it ({nobody}:1 is where nobody answers): each "
+            "rank would be a world of one.",
+            "The program's MPI is not the one that started it: {message}.",
+        ),
+        remedies=(
+            _SAME,
+            Remedy(
+                "if a script hides the program: call it by its path in the command, so that its MPI can be read"
+            ),
+        ),
+        confidence=0.98,
+        even_on_success=True,
         field="mpi",
     ),
     Rule(
@@ -196,7 +229,7 @@ RULES = (
             Remedy("compare the arguments of this call on all ranks: counts, types, root, communicator"),
         ),
         confidence=0.85,
-        yields_to=("TRUNCATED_MESSAGE", "INVALID_RANK", "NO_INFINIBAND"),
+        yields_to=("TRUNCATED_MESSAGE", "INVALID_RANK", "NO_INFINIBAND", "WRONG_WORLD", "MPI_MISMATCH"),
     ),
     Rule(
         id="PEER_LOST",

@@ -91,17 +91,24 @@ def variables(family: Family, *, hostfile: str, agent: str, slots: int) -> dict[
             return {"HYDRA_HOST_FILE": hostfile, "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": agent}
 
 
-def one_machine(family: Family, *, as_root: bool) -> dict[str, str]:
-    """Return what a family needs when all workers share one machine (see docs/decisions/0013)."""
+def one_machine(family: Family, version: str = "", *, crowded: bool, as_root: bool) -> dict[str, str]:
+    """Return what a family needs when all workers share one machine (see docs/decisions/0013).
+
+    `crowded` is said of a world that has more ranks than the machine has cores.
+    """
     match family:
         case Family.OPENMPI:
-            settings = {
-                "OMPI_MCA_coll": "^han",  # with han an 8 MB allreduce took 2.5 s instead of 0.15 s
-                "OMPI_MCA_mpi_yield_when_idle": "1",
-                "OMPI_MCA_pml": "ob1",
-                "OMPI_MCA_btl": "self,sm,tcp",
-                "PRTE_MCA_hwloc_default_binding_policy": "none",
-            }
+            shared_memory = "vader" if version.startswith(("2.", "3.", "4.")) else "sm"
+            settings = (
+                {
+                    "OMPI_MCA_coll": "^han",  # with han an 8 MB allreduce took 2.5 s instead of 0.15 s
+                    "OMPI_MCA_pml": "ob1",
+                    "OMPI_MCA_btl": f"self,{shared_memory},tcp",
+                    "OMPI_MCA_hwloc_base_binding_policy": "none",  # ORTE would bind each worker's ranks to core 0 on
+                    "PRTE_MCA_hwloc_default_binding_policy": "none",
+                }
+                | ({"OMPI_MCA_mpi_yield_when_idle": "1"} if crowded else {})
+            )
             root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
             prte = {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
             return settings | (root | prte if as_root else {})

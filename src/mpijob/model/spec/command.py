@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,10 +43,22 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     "nohup": frozenset(),
     "setsid": frozenset(),
     "timeout": frozenset({"-k", "--kill-after", "-s", "--signal"}),
+    "taskset": frozenset(),
+    "chrt": frozenset({"-T", "-P", "-D"}),
+    "numactl": frozenset({"-C", "-N", "-m", "-p", "-i", "-w"}),
+    "prlimit": frozenset(),
+    "strace": frozenset({"-e", "-o", "-s", "-P", "-E", "-u", "-a", "-O", "-S", "-X"}),
+    "valgrind": frozenset(),
+    "catchsegv": frozenset(),
+    "unbuffer": frozenset(),
+    "command": frozenset(),
 }
+_OPERANDS = {"timeout": 1, "taskset": 1, "chrt": 1}  # words that stand before the command: a duration, cores
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_SHELL_END = re.compile(r"[;&|()<>]+")
+_SHELL_END = re.compile(r"[;&|()<>\n]+")
+_COMMENT = re.compile(r"""^([^'"\n]*?)(?<![^\s;])#.*$""", re.M)
+_RESERVED = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{"})
 _DEEPEST = 8
 
 
@@ -111,19 +124,30 @@ def _described(kind: str, program: str, said: options.Said) -> OwnLauncher:
     return OwnLauncher(kind, program, ranks, per_worker, said.ranks_option, said.hosts_option)
 
 
+def is_launcher(word: str) -> bool:
+    """Whether a command's first word names a launcher of ranks."""
+    return _base(word) in _KINDS
+
+
+def unwrapped(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command without the programs that only start it in another way: env, timeout, taskset …"""
+    words = _without_assignments(argv)
+    for _ in range(_DEEPEST):
+        if not words or _base(words[0]) not in _WRAPPERS:
+            return words
+        words = _without_assignments(_without_options(words[1:], _base(words[0])))
+    return ()
+
+
 def _base(word: str) -> str:
     return word.rpartition("/")[2]
 
 
 def _unwrapped(words: tuple[str, ...], depth: int) -> tuple[str, ...]:
-    words = _without_assignments(words)
-    if not words or depth == 0:
-        return ()
-    base = _base(words[0])
-    if base in SHELLS:
-        return _unwrapped(_first_command(_script(words[1:])), depth - 1)
-    if base in _WRAPPERS:
-        return _unwrapped(_without_options(words[1:], base), depth - 1)
+    words = unwrapped(words)
+    if words and _base(words[0]) in SHELLS:
+        first = next(shell_commands(shell_text(words[1:])), ())
+        return _unwrapped(first, depth - 1) if depth else ()
     return words
 
 
@@ -141,12 +165,10 @@ def _without_options(words: tuple[str, ...], wrapper: str) -> tuple[str, ...]:
             start += 1
             break
         start += 2 if words[start] in _WRAPPERS[wrapper] else 1
-    if wrapper == "timeout":
-        start += 1  # the duration stands before the command
-    return words[start:]
+    return words[start + _OPERANDS.get(wrapper, 0) :]
 
 
-def _script(words: tuple[str, ...]) -> str:
+def shell_text(words: tuple[str, ...]) -> str:
     """Return what follows a shell's `-c`, which may be one of several letters (`-lc`)."""
     start = 0
     while start < len(words) and words[start].startswith("-"):
@@ -157,21 +179,25 @@ def _script(words: tuple[str, ...]) -> str:
     return ""
 
 
-def _first_command(script: str) -> tuple[str, ...]:
-    """Return the words of a script's first simple command, as far as quoting alone tells."""
-    text = script.replace("\\\n", " ").strip()
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    lexer.whitespace = " \t\r"
+def shell_commands(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words of each simple command of a shell text, as far as quoting alone tells; words are not expanded."""
+    text = _COMMENT.sub(r"\1", text.replace("\\\n", " ")).strip()
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>\n")
+    lexer.whitespace_split, lexer.whitespace, lexer.commenters = True, " \t\r", ""
     found: list[str] = []
+    comment = False
     try:
         for word in lexer:
-            if word.startswith("\n") or _SHELL_END.fullmatch(word):
-                break
-            before, newline, _ = word.partition("\n")
-            found.append(before)
-            if newline:
-                break
+            if _SHELL_END.fullmatch(word):
+                comment = comment and "\n" not in word
+                if found and not comment:
+                    yield tuple(found)
+                    found = []
+            elif not comment and word.startswith("#"):
+                comment = True
+            elif not comment and (found or word not in _RESERVED):
+                found.append(word)
     except ValueError:
-        return ()
-    return tuple(found)
+        return  # a quote that does not end
+    if found:
+        yield tuple(found)

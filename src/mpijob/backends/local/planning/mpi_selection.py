@@ -1,19 +1,24 @@
-"""Which MPI library a job gets here, and why: what it asks for, else what its program or options need.
+"""Which MPI library a job gets here, and why: what it asks for, else what its program is linked to.
 
-What there is on this machine is known by `mpi_installations`.
+What there is on this machine is known by `mpi_installations`, what a program is linked to by `linked_mpi`. A program
+runs with the installation whose library it loads, else with one of the same family and, for Open MPI, release.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from mpijob.backends.local.planning import mpi_installations
-from mpijob.backends.local.planning.mpi_installations import Installation
+from mpijob.backends.local.planning import linked_mpi, mpi_installations
+from mpijob.backends.local.planning.linked_mpi import LinkedMPI
+from mpijob.backends.local.planning.mpi_installations import NAMES, Installation
 from mpijob.backends.local.storage.paths import Home
 from mpijob.errors import Finding, InvalidJob, Unsupported
 from mpijob.model import Family, MPIJob
+from mpijob.model.spec.command import is_launcher, unwrapped
 from mpijob.settings import Settings
 
 
@@ -30,54 +35,101 @@ def choose(job: MPIJob, settings: Settings, home: Home, directory: Path) -> Choi
         assert job.launch.custom is not None
         found = Installation(Family.CUSTOM, "", "", job.launch.custom.command[0])
         return Choice(found, "the job asks for it")
-    linked = _linked(job, directory)
-    if job.mpi is Family.AUTO:
-        return _suited(job, linked, settings, home)
-    if linked and job.mpi not in linked:
-        raise InvalidJob.of((_mismatch(job, linked[0], job.mpi),))
-    return Choice(mpi_installations.find(settings, home, job.mpi), "the job asks for it")
-
-
-def _suited(job: MPIJob, linked: tuple[Family, ...], settings: Settings, home: Home) -> Choice:
-    """Return what suits a job that asks for no library."""
-    if job.launch.rankfile:
-        if linked and Family.OPENMPI not in linked:
-            raise InvalidJob.of((_mismatch(job, linked[0], Family.OPENMPI),))
-        return Choice(_open_mpi(settings, home), "launch.rankfile is an option of Open MPI alone")
-    if linked:
-        return Choice(mpi_installations.find(settings, home, linked[0]), f"{job.argv[0]} is linked to it")
+    linked = linked_mpi.of_commands(_commands(job), directory, _environ(job))
+    wanted = Family.OPENMPI if job.launch.rankfile and job.mpi is Family.AUTO else job.mpi
+    if linked is not None:
+        if wanted is not Family.AUTO and wanted not in linked.families:
+            raise InvalidJob.of((_mismatch(job, linked, wanted),))
+        return _linked(job, linked, wanted, settings, home)
+    if wanted is not Family.AUTO:
+        return _asked(job, wanted, settings, home)
+    if own := _own_launcher(job, home):
+        return Choice(own, f"{own.launcher} is the one that the command starts")
     sturdiest = "the sturdiest here, and the program asks for no other"
     return Choice(mpi_installations.find(settings, home, Family.AUTO), sturdiest)
 
 
-def _open_mpi(settings: Settings, home: Home) -> Installation:
+def _linked(job: MPIJob, linked: LinkedMPI, wanted: Family, settings: Settings, home: Home) -> Choice:
+    """Return the installation that starts a program of a known MPI."""
+    families = linked.families if wanted is Family.AUTO else (wanted,)
+    every = [
+        one
+        for family in families
+        for one in mpi_installations.candidates(settings, home, family, near=linked.library)
+    ]
+    name = os.path.basename(linked.program)
+    if exact := next((one for one in every if one.owns(linked.library)), None):
+        return Choice(exact, f"{name} loads its {linked.library}")
+    for one in every:
+        if not linked.major or one.version.startswith(f"{linked.major}."):
+            why = "the job asks for it" if wanted is not Family.AUTO else f"{name} is linked to it"
+            return Choice(one, why)
+    raise Unsupported(
+        f"{linked.program} is linked to {_described(linked)}, and this machine has no launcher of it",
+        hint=_install(linked, families[0]),
+    )
+
+
+def _asked(job: MPIJob, wanted: Family, settings: Settings, home: Home) -> Choice:
+    """Return what a job asks for whose program tells nothing."""
+    why = "the job asks for it" if job.mpi is wanted else "launch.rankfile is an option of Open MPI alone"
     try:
-        return mpi_installations.find(settings, home, Family.OPENMPI)
+        return Choice(mpi_installations.find(settings, home, wanted), why)
     except Unsupported as error:
+        if job.mpi is wanted:
+            raise
         raise Unsupported(f"launch.rankfile needs Open MPI: {error.message}", hint=error.hint) from error
 
 
-def _linked(job: MPIJob, directory: Path) -> tuple[Family, ...]:
-    """Return the families whose library the program is linked to, when it is a binary that says so."""
-    word = job.argv[0] if job.argv else ""
-    path = directory / word if "/" in word else Path(shutil.which(word) or "/nonexistent")
-    try:
-        with path.open("rb") as file:
-            data = file.read(64 << 20) if file.read(4) == b"\x7fELF" else b""
-    except OSError:
-        return ()
-    if b"\0libmpi.so.40\0" in data or b"\0libmpi.so.20\0" in data:
-        return (Family.OPENMPI,)
-    return (Family.MPICH, Family.INTEL) if b"\0libmpi.so.12\0" in data else ()
+def _own_launcher(job: MPIJob, home: Home) -> Installation | None:
+    """Return the installation of the mpirun that a command starts: the one that its user has at the prompt."""
+    words = unwrapped(job.argv)
+    if not words or not is_launcher(words[0]):
+        return None
+    path = shutil.which(words[0], path=_environ(job)["PATH"])
+    return mpi_installations.of_launcher(Path(path), home) if path else None
 
 
-def _mismatch(job: MPIJob, linked: Family, wanted: Family) -> Finding:
+def _commands(job: MPIJob) -> Iterator[tuple[str, ...]]:
+    if not job.programs:
+        yield job.argv
+    for program in job.programs:
+        yield (*program.command, *program.args)
+
+
+def _environ(job: MPIJob) -> dict[str, str]:
+    """Return the variables by which a program and its libraries are found."""
+    here = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    ours = mpi_installations.environment_bin()
+    here["PATH"] = os.pathsep.join([*ours, here.get("PATH", os.defpath)])
+    return here | {name: value for name, value in job.env.items() if name in ("PATH", "LD_LIBRARY_PATH")}
+
+
+def _described(linked: LinkedMPI) -> str:
+    name = NAMES[linked.families[0]] + (f" {linked.major}" if linked.major else "")
+    return f"{name} ({linked.library})" if linked.library else name
+
+
+def _install(linked: LinkedMPI, family: Family) -> str:
+    """Return how the launcher of a linked library is had: from where the library came."""
+    if linked.library.startswith(("/usr/lib/", "/lib/")):
+        package = {Family.OPENMPI: "openmpi-bin", Family.MPICH: "mpich"}.get(family, "")
+        if package:
+            return f"install its launcher: apt install {package} (dnf install {package.removesuffix('-bin')})"
+    if family is Family.OPENMPI and linked.major == "4":
+        return "install the Open MPI 4 that it was built with, and put its mpirun on the PATH"
+    return f"run: mpijob mpi install {family.value}"
+
+
+def _mismatch(job: MPIJob, linked: LinkedMPI, wanted: Family) -> Finding:
     need = "launch.rankfile" if job.mpi is Family.AUTO else "mpi"
+    family = linked.families[0].value
     return Finding(
         code="MPI_MISMATCH",
         field=need,
-        message=f"MPI version mismatch detected. {job.argv[0]} is linked to {linked.value}, not to {wanted.value}",
+        message=f"MPI version mismatch detected. {linked.program} is linked to {_described(linked)}, "
+        f"not to {wanted.value}",
         hint=f"remove launch.rankfile, or build the program for {wanted.value}"
         if job.mpi is Family.AUTO
-        else f"set mpi: {linked.value}, or build the program for {wanted.value}",
+        else f"set mpi: {family}, or build the program for {wanted.value}",
     )

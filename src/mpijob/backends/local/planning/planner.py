@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,7 +10,13 @@ import msgspec
 
 from mpijob import admission
 from mpijob.backends import code_upload, fail_fast
-from mpijob.backends.local.planning import command_check, machine, mpi_selection, volumes
+from mpijob.backends.local.planning import (
+    command_check,
+    machine,
+    mpi_installations,
+    mpi_selection,
+    volumes,
+)
 from mpijob.backends.local.planning.mpi_installations import Installation
 from mpijob.backends.local.queue import scheduler
 from mpijob.backends.local.storage import private_dirs
@@ -60,6 +65,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         launch=job.argv if own else _line(job, found, place),
         env=environ,
         own_launcher=own.kind if own else "",
+        launcher=found.launcher if found.prefix in mpi_installations.SYSTEM else "",
         census_launch=_line(_census(job), found, place) if own and job.census else (),
         needs=holds,
         free=facts.free,
@@ -117,21 +123,34 @@ def _environ(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
     hostfile, agent = str(place / "hostfile"), str(place / "agent")
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     family = found.family
-    environ = kept | {"PATH": _path(found, os.environ)} | found.variables()
+    environ = kept | {"PATH": _path(found, place, os.environ)} | _libraries(found, os.environ)
     environ |= command_line.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
-    environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
+    crowded = job.world > len(os.sched_getaffinity(0))
+    environ |= command_line.one_machine(family, found.version, crowded=crowded, as_root=os.geteuid() == 0)
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
     return environ | _ours(job) | dict(job.env) | {"PYTHONPATH": _python_path(job)}
 
 
-def _path(found: Installation, environ: Mapping[str, str]) -> str:
-    """The library's own programs first, then this environment's Python, then the user's."""
-    ours = [os.path.dirname(found.launcher)] if found.prefix else []
-    ours += [os.path.join(sys.prefix, "bin")] if sys.prefix != sys.base_prefix else []
+def _path(found: Installation, place: Path, environ: Mapping[str, str]) -> str:
+    """The library's own programs first, then this environment's Python, then the user's.
+
+    The system's directory of programs keeps its place behind the user's Python; the attempt then has links to the
+    system's launchers alone (`Plan.launcher`).
+    """
+    system = found.prefix in mpi_installations.SYSTEM
+    ours = [str(place / "bin") if system else os.path.dirname(found.launcher)] if found.prefix else []
     users = environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(dict.fromkeys((*ours, *users)))
+    return os.pathsep.join(dict.fromkeys((*ours, *mpi_installations.environment_bin(), *users)))
+
+
+def _libraries(found: Installation, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which the library is found: before the directories that the user's own shell searches."""
+    variables = found.variables()
+    places = [variables.get("LD_LIBRARY_PATH", ""), environ.get("LD_LIBRARY_PATH", "")]
+    every = os.pathsep.join(filter(None, places))
+    return variables | ({"LD_LIBRARY_PATH": every} if every else {})
 
 
 def _python_path(job: MPIJob) -> str:

@@ -14,6 +14,12 @@ else
   gpus=${CUDA_VISIBLE_DEVICES:-}
 fi
 if [ "$RES_OPTIONS" = "timeout:1 attempts:1" ]; then unset RES_OPTIONS; fi # was for the launcher only
+# A program of another MPI would become a world of its own, and succeed: let its MPI_Init fail instead.
+if [ -n "$OMPI_COMM_WORLD_RANK" ]; then
+  export PMI_PORT=127.0.0.1:1 PMI_ID=0
+elif [ -n "$PMI_RANK" ]; then
+  export PMIX_MCA_gds=mpijob_started_this_rank_with_mpich
+fi
 dir=$MPIJOB_PIPES
 if [ -z "$rank" ]; then
   echo "mpijob: the launcher gave this process no rank" >&2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from mpijob.backends.local.storage.job_files import read_connections, read_secre
 from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.storage.private_dirs import PrivateDirs
 from mpijob.backends.local.worker import cgroups, syscalls
-from mpijob.backends.local.worker.isolation import Isolation
+from mpijob.backends.local.worker.isolation import HOSTS, WORKER_HOSTS, Isolation
 from mpijob.backends.local.worker.worker import WorkerOrder
 from mpijob.formats.launch import command_line
 from mpijob.model import Family, Plan, VolumeKind
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from mpijob.backends.local.supervisor.staging import S3Staging
     from mpijob.backends.s3_volumes import Connection
 
-HOSTS = Path("/etc/hosts")
 PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108 - in the job's own mount namespace: memory that only it sees
 
 
@@ -192,17 +192,20 @@ class AttemptSpec:
         """Let the workers' names be found at once: a launcher that asks a name server for them may wait seconds.
 
         The addresses are from a range that no machine has (240.0.0.0/4): nobody connects to them, and no
-        launcher takes a worker for its own machine.
+        launcher takes a worker for its own machine. Workers with host names of their own get loopback instead.
         """
         own = f"127.0.1.1 {machine.node_name()}"
         lines = [f"240.0.{w.index // 250}.{w.index % 250 + 1} {w.name}" for w in self.plan.workers]
+        inside = [f"127.0.0.1 {w.name}" for w in self.plan.workers]
         self.pipes.mkdir(mode=0o700, parents=True, exist_ok=True)
-        hosts = self.pipes / "hosts"
-        before = HOSTS.read_text() if HOSTS.exists() else "127.0.0.1 localhost\n"
-        hosts.write_text("\n".join([before.rstrip("\n"), own, *lines, ""]))
-        hosts.chmod(0o644)
-        if HOSTS.exists():
-            syscalls.mount_bind(str(hosts), str(HOSTS))
+        hosts = Path(HOSTS)
+        before = hosts.read_text() if hosts.exists() else "127.0.0.1 localhost\n"
+        for name, those in (("hosts", lines), (WORKER_HOSTS, inside)):
+            file = self.pipes / name
+            file.write_text("\n".join([before.rstrip("\n"), own, *those, ""]))
+            file.chmod(0o644)
+        if hosts.exists():
+            syscalls.mount_bind(str(self.pipes / "hosts"), HOSTS)
 
     def prepare(self) -> None:
         """Make the attempt's directories and pipes."""
@@ -230,6 +233,15 @@ class AttemptSpec:
             found.write_text(command_line.discovery(self.plan.workers))
             found.chmod(0o700)
         (run_dir / "agent").symlink_to(self._agent)
+        if self.plan.launcher:
+            self._link_launchers(run_dir / "bin")
+
+    def _link_launchers(self, directory: Path) -> None:
+        """Let `mpirun` and `mpiexec` in the job mean the launcher of its MPI, whatever else is on the PATH."""
+        directory.mkdir(mode=0o700)
+        for name in ("mpirun", "mpiexec"):  # no links: hydra looks for its helpers where its own name is
+            (directory / name).write_text(f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n')
+            (directory / name).chmod(0o700)
 
 
 def _spelled(secrets: dict[str, str]) -> tuple[str, ...]:

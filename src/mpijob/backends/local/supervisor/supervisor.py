@@ -33,8 +33,9 @@ from mpijob.backends.local.supervisor.usage import Meter
 from mpijob.backends.local.worker import process_tree, syscalls, worker
 from mpijob.backends.local.worker.event_loop import EventLoop
 from mpijob.backends.local.worker.isolation import Isolation
+from mpijob.backends.local.worker.world_proof import WorldProof
 from mpijob.errors import Conflict, UnsafePath
-from mpijob.model import JobState, Phase
+from mpijob.model import Family, JobState, Phase
 from mpijob.model.spec.quantity import ranks_on
 from mpijob.observation.state.phase import Reason
 
@@ -58,6 +59,7 @@ class Supervisor:
         self._reactor = EventLoop()
         self._workers: dict[int, int] = {}
         self._programs: set[int] = set()
+        self._proof = WorldProof(orders.plan)
         self._counting = False
         self._decided = False
         self._dismissed = False
@@ -166,7 +168,9 @@ class Supervisor:
 
     def _turn(self, seconds: float) -> None:
         """Wait for something to happen, at most so long, and take note of it."""
-        self._listen(seconds)
+        self._listen(min(seconds, self._proof.pause(time.monotonic()) or seconds))
+        if wrong := self._proof.look(time.monotonic()):
+            self._ledger.stop(Reason.WRONG_WORLD, wrong)
         if self._meter.due():
             self._measure()
             self._end_the_silent()
@@ -217,7 +221,8 @@ class Supervisor:
 
     def _heard_hello(self, rank: str, size: str, index: str, slot: str, pid: str, gpus: str = "") -> None:
         self._ledger.hello(int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node)
-        self._reactor.watch_death(int(pid), lambda: self._rank_gone(int(rank)))
+        if not self._reactor.watch_death(int(pid), lambda: self._rank_gone(int(rank))):
+            self._rank_gone(int(rank))
         if self._ledger.take_census() and self._ledger.stopped is None:
             self._open_gate()
 
@@ -254,6 +259,8 @@ class Supervisor:
     def _open_gate(self) -> None:
         if self._job.census:
             os.write(self._gate, b"\n" * self._orders.plan.world)
+        if self._orders.shimmed and self._orders.plan.family is not Family.CUSTOM:
+            self._proof.watch({rank: one.pid for rank, one in self._ledger.ranks.items()}, time.monotonic())
         seconds = self._time.elapsed
         self._teller.advance(
             self._teller.event("WorldProved", self._census_sentence()),

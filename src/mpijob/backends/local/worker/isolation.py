@@ -14,6 +14,9 @@ from enum import StrEnum
 
 from mpijob.backends.local.worker import syscalls
 
+HOSTS = "/etc/hosts"
+WORKER_HOSTS = "hosts-of-workers"  # beside the attempt's pipes
+
 
 class Isolation(StrEnum):
     """The two ways in which a job's processes are kept together."""
@@ -84,9 +87,15 @@ def settle() -> None:
     syscalls.mount_tmpfs("/dev/shm")  # noqa: S108 - the mount point itself
 
 
-def name_this_host(name: str) -> None:
-    """Give the calling process a host name of its own (Open MPI tells its daemons apart by it)."""
+def name_this_host(name: str, hosts: str) -> None:
+    """Give the calling process a host name of its own (Open MPI tells its daemons apart by it) and a hosts file.
+
+    The launcher's has addresses that nobody has, so that it takes no worker for its own machine; a program that
+    listens at its own name, as PyTorch and JAX do, needs one that it can have.
+    """
     import socket
 
-    syscalls.unshare(syscalls.CLONE_NEWUTS)
+    syscalls.unshare(syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWNS)
     socket.sethostname(name)
+    if os.path.exists(hosts) and os.path.exists(HOSTS):
+        syscalls.mount_bind(hosts, HOSTS)

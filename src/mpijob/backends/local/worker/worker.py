@@ -69,7 +69,7 @@ def main(order: WorkerOrder, clock: Clock) -> None:
     if order.cgroup:
         cgroups.enter(Path(order.cgroup))
     if order.own_host_name:
-        isolation.name_this_host(order.name)
+        isolation.name_this_host(order.name, f"{order.pipes}/{isolation.WORKER_HOSTS}")
     Worker(order, clock).run()
 
 

@@ -1,0 +1,138 @@
+"""Proof in the processes that every rank's own MPI is the one that started it.
+
+Counting wrappers proves nothing about MPI: a program of another MPI, or one that has lost the variables of its
+launcher, becomes a world of its own and succeeds. So the processes below each rank are looked at until one of them
+has loaded an MPI library: which one it is (`/proc/PID/maps`), and whether that process knows its launcher
+(`/proc/PID/environ`). Looking ends there; a program that never loads MPI is looked at for a minute, ever less often.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from mpijob.backends.local.worker import process_tree
+from mpijob.model import Family, Plan
+
+_LIBRARY = re.compile(rb"(/[^\n]*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*)$", re.M)
+_OPEN_MPI = re.compile(rb"/libopen-pal\.so|/libmpi\.so\.[24]0")
+_CONTACT = {
+    Family.OPENMPI: re.compile(rb"(?:^|\0)(?:PMIX_RANK|OMPI_COMM_WORLD_RANK)="),
+    Family.MPICH: re.compile(rb"(?:^|\0)(?:PMI_RANK|PMI_FD|PMI_ID|PMIX_RANK)="),
+}
+_LAUNCHERS = frozenset({"mpirun", "orterun", "prterun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy"})
+_FIRST_SECONDS, _SLOWEST_SECONDS, _WHOLE_SECONDS = 0.01, 2.0, 60.0
+_RANKS_PER_LOOK = 4  # more ranks are looked at less often: a look costs some 0.1 ms a rank
+_DEEPEST = 6
+
+
+class _Loaded(NamedTuple):
+    library: str
+    family: Family
+    contact: bool
+
+
+class WorldProof:
+    """Looks at the ranks of one attempt until each has shown its MPI."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._family = Family.OPENMPI if plan.family is Family.OPENMPI else Family.MPICH
+        self._launcher = f"{plan.family.value} {plan.family_version}".strip()
+        self._world = plan.world
+        self._open: dict[int, int] = {}
+        self._pause = _FIRST_SECONDS * max(1.0, plan.world / _RANKS_PER_LOOK)
+        self._since = self._next = 0.0
+        self.libraries: set[str] = set()  # what was seen, of whom nothing is wrong
+
+    def watch(self, ranks: dict[int, int], now: float) -> None:
+        """Begin to look at these ranks (rank → pid of its wrapper); `now` is a monotonic time."""
+        self._open = dict(ranks)
+        self._since, self._next = now, now + self._pause
+
+    def pause(self, now: float) -> float | None:
+        """Return how long until the next look; None when there will be none."""
+        return max(0.0, self._next - now) if self._open else None
+
+    def look(self, now: float) -> str:
+        """Look where it is time to; return the sentence that says what is wrong, "" while nothing is."""
+        if not self._open or now < self._next:
+            return ""
+        if now - self._since > _WHOLE_SECONDS:
+            self._open.clear()
+            return ""
+        for rank, pid in list(self._open.items()):
+            if wrong := self._look_at(rank, pid):
+                self._open.clear()
+                return wrong
+        self._pause = min(self._pause * 1.25, _SLOWEST_SECONDS)
+        self._next = now + self._pause
+        return ""
+
+    def _look_at(self, rank: int, pid: int) -> str:
+        below = _below(pid)
+        if below is None:
+            del self._open[rank]
+            return ""
+        for process in below:
+            if loaded := _loaded(process, self._family):
+                del self._open[rank]
+                return self._judged(rank, loaded)
+        if self._world > 1 and any(_name(process) in _LAUNCHERS for process in below):
+            return (
+                f"rank {rank} starts an mpirun of its own: each of the {self._world} ranks would start a world of its "
+                "own; the command is to start it once, or to do without it"
+            )
+        return ""
+
+    def _judged(self, rank: int, loaded: _Loaded) -> str:
+        if loaded.family is not self._family:
+            wants = "openmpi" if loaded.family is Family.OPENMPI else "mpich"
+            return (
+                f"rank {rank} has loaded {loaded.library}, and {self._launcher} started it: it would be a world of "
+                f"one; set mpi: {wants}"
+            )
+        if not loaded.contact:
+            return (
+                f"rank {rank} has loaded {loaded.library} without the variables of its launcher (env -i, or a clean "
+                "login shell): it would be a world of one; hand the environment on"
+            )
+        self.libraries.add(loaded.library)
+        return ""
+
+
+def _below(pid: int) -> list[int] | None:
+    """Return the processes below a rank's wrapper; None when it is gone."""
+    if process_tree.look(pid) is None:
+        return None
+    found: list[int] = []
+    level = [pid]
+    for _ in range(_DEEPEST):
+        level = [child for parent in level for child in process_tree.children(parent)]
+        if not level:
+            break
+        found += level
+    return found
+
+
+def _loaded(pid: int, family: Family) -> _Loaded | None:
+    maps = _read(pid, "maps")
+    match = _LIBRARY.search(maps)
+    if match is None:
+        return None
+    own = Family.OPENMPI if _OPEN_MPI.search(maps) else Family.MPICH
+    environ = _read(pid, "environ")
+    return _Loaded(
+        match[1].decode(errors="replace"), own, not environ or bool(_CONTACT[family].search(environ))
+    )
+
+
+def _name(pid: int) -> str:
+    return _read(pid, "comm").decode(errors="replace").strip()
+
+
+def _read(pid: int, what: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{what}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""  # gone, or another user's

