@@ -14,6 +14,14 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from mpijob.backends import cancellable_sleep
+from mpijob.backends.capabilities import (
+    CapableBackend,
+    SupportsArtifactStore,
+    SupportsMergedLogs,
+    SupportsModelRegistry,
+    SupportsSecretValues,
+    SupportsWorkingDirectory,
+)
 from mpijob.backends.common_errors import no_such_job, refuse_suspending
 from mpijob.backends.local.planning import machine
 from mpijob.backends.local.queue import list_jobs, recovery
@@ -65,7 +73,14 @@ def _here() -> Path:
         return Path("/proc/self/cwd")
 
 
-class LocalBackend:
+class LocalBackend(
+    CapableBackend,
+    SupportsArtifactStore,
+    SupportsMergedLogs,
+    SupportsModelRegistry,
+    SupportsSecretValues,
+    SupportsWorkingDirectory,
+):
     """Jobs on this machine."""
 
     name = "local"
@@ -348,7 +363,7 @@ class LocalBackend:
         counted = not self._store.plan(row.uid).own_launcher
         return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
 
-    def workplace(self, ref: JobRef) -> Path:
+    def working_directory(self, ref: JobRef) -> Path:
         """Return the directory in which a job works: what it writes there is seen while it runs."""
         return self._home.work(self._row(ref).uid)
 

@@ -17,7 +17,7 @@ from mpijob.model.status.metric_line import Progress
 ANNOTATION = "trainer.opendatahub.io/trainerStatus"
 
 
-def told(job: Document) -> Progress | None:
+def read(job: Document) -> Progress | None:
     """Return what a TrainJob says of its training; None where it says nothing."""
     found = (job.get("status") or {}).get("trainerStatus") or _annotated(job)
     if not isinstance(found, Mapping) or not found:
