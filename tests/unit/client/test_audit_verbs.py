@@ -402,7 +402,7 @@ def test_the_same_look_of_two_people_is_told_for_each(tmp_path: Path) -> None:
 ONLY_READ = {  # what is handed an engine itself, and calls nothing of it that is told of
     "accounts.advise", "accounts.budgets", "accounts.estimate", "accounts.of", "accounts.page", "accounts.rates",
     "accounts.report", "accounts.told", "audit_directory", "diagnose.look", "fallback.deleted", "fallback.record",
-    "pipeline.plan", "read_log.entries", "read_log.verify", "resubmit.pages", "run_broker.fit", "witnessed",
+    "pipeline.plan", "read_log.entries", "read_log.verify", "paging.pages", "run_broker.fit", "witnessed",
     "training_metrics.points_of", "training_metrics.read",  # numbers in lines, not the lines
     "_reviewed",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from mpijob.model.status.records import Level
+from mpijob.model.status.level import Level
 
 _LOOKED_AT_BYTES = 240
 _MOST_WORDS = 14  # of a line's beginning that are looked at: time, place, name, level
