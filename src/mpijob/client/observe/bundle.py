@@ -1,7 +1,7 @@
 """The support bundle: everything known of a job in one archive that may be sent to somebody else.
 
 Each part is collected by itself: one that cannot be had is told in its place, and the rest goes on. Every text
-goes through `observation.sealing` last. The archive is bounded, its listing is always in the same order, its
+goes through `observation/redaction/bundle` last. The archive is bounded, its listing is always in the same order, its
 names are plain, and only its owner may read it.
 """
 

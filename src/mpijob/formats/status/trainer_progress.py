@@ -1,7 +1,7 @@
 """How far a training is in Trainer's own words: `status.trainerStatus`, or the annotation of the dashboard.
 
 Trainer fills it where its gate `TrainJobStatus` is on and the program reports to it. What lines tell is told by
-`observation/curves`.
+`observation/metrics/training`.
 """
 
 from __future__ import annotations
