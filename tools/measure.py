@@ -1,7 +1,7 @@
 """Measure this project's source as others were measured when its style was chosen; print one row of a table.
 
 `python -m tools.measure` prints the row; `--write` puts it into ARCHITECTURE.md. What the row counts is also what
-`tests/unit/test_house.py` holds, file by file.
+`tests/unit/project/test_structure.py` holds, file by file.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +48,7 @@ class Row(NamedTuple):
     """The measures of a project, as the table has them."""
 
     files: int
+    files_per_folder: tuple[int, int]  # median, most
     lines_per_file: tuple[int, int, int]  # median, p95, longest
     lines_per_function: tuple[int, int, int]
     docstrings: int  # of 100 public functions
@@ -65,7 +67,8 @@ class Row(NamedTuple):
             " · ".join(map(str, three)) for three in (self.lines_per_file, self.lines_per_function)
         )
         cycles = f"{self.cycles} ({self.largest_cycle})" if self.cycles else "0"
-        cells = (f"{self.files}", per_file, per_function, f"{self.docstrings} %", f"{self.comments:.1f}",
+        per_folder = " · ".join(map(str, self.files_per_folder))
+        cells = (f"{self.files}", per_folder, per_file, per_function, f"{self.docstrings} %", f"{self.comments:.1f}",
                  f"{self.annotated} %", f"{self.errors}", cycles, f"{self.deferred}", f"{self.broad}",
                  f"{self.prints}")  # fmt: skip
         return f"{BEGIN} {' | '.join(cells)} |"
@@ -170,10 +173,10 @@ def _reached(name: str, graph: dict[str, set[str]]) -> set[str]:
 
 
 def import_graph(all_modules: Iterable[Module]) -> dict[str, set[str]]:
-    """Return which modules each one imports at once."""
+    """Return which modules each one imports, at once or later in its functions."""
     every = [*all_modules]
     known = frozenset(one.name for one in every)
-    return {one.name: imports(one, known) for one in every}
+    return {one.name: imports(one, known) | imports(one, known, deferred=True) for one in every}
 
 
 def measure(source: Path = SOURCE) -> Row:
@@ -184,6 +187,7 @@ def measure(source: Path = SOURCE) -> Row:
     circles = cycles(import_graph(every))
     return Row(
         files=len(every),
+        files_per_folder=_per_folder(every),
         lines_per_file=_three([one.lines for one in every]),
         lines_per_function=_three([length(one.node) for one in parts]),
         docstrings=_documented(parts),
@@ -196,6 +200,17 @@ def measure(source: Path = SOURCE) -> Row:
         broad=sum(1 for one in every for _ in broad_handlers(one)),
         prints=sum(1 for one in every for node in ast.walk(one.tree) if _is_print(node)),
     )
+
+
+def folders(every: Iterable[Module]) -> Counter[str]:
+    """Return how many modules each folder holds, below the package; `__init__` is the folder itself."""
+    found = (one for one in every if one.path.name != "__init__.py")
+    return Counter(str(one.path.parent) for one in found)
+
+
+def _per_folder(every: Iterable[Module]) -> tuple[int, int]:
+    counts = folders(every).values()
+    return int(statistics.median(counts)), max(counts)
 
 
 def _three(counts: list[int]) -> tuple[int, int, int]:

@@ -2,7 +2,7 @@
 
 Environment variables win over the settings file (`$XDG_CONFIG_HOME/mpijob/settings.toml`), which
 wins over the defaults here. Nobody else in the package reads settings from `MPIJOB_*` variables, but for
-`MPIJOB_DEBUG` (`cli/exits`), which must work where settings cannot be read.
+`MPIJOB_DEBUG` (`cli/exit_codes`), which must work where settings cannot be read.
 """
 
 from __future__ import annotations

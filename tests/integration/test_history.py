@@ -14,8 +14,9 @@ import pytest
 
 from mpijob import AsyncClient, Client, Phase
 from mpijob.backends.local import LocalBackend
-from mpijob.backends.local.queue.list_jobs import Clock, live
+from mpijob.backends.local.queue.list_jobs import live
 from mpijob.backends.local.queue.retention import forget_old
+from mpijob.backends.local.queue.scheduler import Clock
 from mpijob.backends.local.queue.store import Store
 from mpijob.errors import NotFound
 from mpijob.history.retention import Policy, RetentionPolicy

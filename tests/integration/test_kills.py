@@ -43,7 +43,7 @@ def test_a_recorder_that_forgets_where_it_was_is_found_out(
             self._stamp, self._repeats = b"", 0
             super()._listen()
 
-    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.recorder.Listener", Forgetful)
+    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.recorder.LogCapture", Forgetful)
     with pytest.raises(AssertionError, match="are not what it said"):
         _several_runs(tmp_path)
 

@@ -52,7 +52,7 @@ class Visitors(KubernetesBackend):
     def whoami(self) -> Identity:
         return Identity("alice")
 
-    def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+    def check_access(self, questions: Sequence[Question]) -> tuple[bool, ...]:
         return (True,) * len(questions)
 
 

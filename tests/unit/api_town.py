@@ -16,6 +16,7 @@ from mpijob.api.auth.cluster_token import FORWARDED, TokenAuth
 from mpijob.api.auth.sessions import CSRF_HEADER
 from mpijob.api.openapi import PREFIX
 from mpijob.api.request_context import AppState
+from mpijob.backends.capabilities import C, CapableBackend, SupportsAccessReview, SupportsProjects
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client import AsyncClient
 from mpijob.client.multiuser.sessions import SessionStore
@@ -29,7 +30,7 @@ HOST = "mpijob.apps.example.com"
 NAMESPACES = ("team-a", "team-b")
 
 
-class Seat:
+class Seat(CapableBackend, SupportsAccessReview, SupportsProjects):
     """The engine as one person sees it."""
 
     def __init__(self, town: Town, token: str) -> None:
@@ -37,6 +38,10 @@ class Seat:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._town.engine, name)
+
+    def capability(self, kind: type[C]) -> C | None:
+        own = super().capability(kind)
+        return self._town.engine.capability(kind) if own is None else own
 
     def whoami(self) -> Identity:
         self._town.asked += 1
@@ -46,7 +51,7 @@ class Seat:
             raise NotAllowed("the login has expired")
         return Identity(self._town.people[self._token][0])
 
-    def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+    def check_access(self, questions: Sequence[Question]) -> tuple[bool, ...]:
         self._town.asked += len(questions)
         if self._town.outage is not None:
             raise self._town.outage

@@ -14,7 +14,7 @@ from mpijob.accounting import build
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.records import Fact, Gap, Moment
-from mpijob.history.storage import chunks, schema
+from mpijob.history.storage import chunks, database, schema
 from mpijob.model import Event, JobRef, JobState, LogQuery, MPIJob, Phase, Scope
 from mpijob.model.status.accounts import AccountQuery
 
@@ -34,7 +34,7 @@ def write(directory: Path, address: str = "") -> dict[str, list[str]]:
         older.setattr(schema, "_FILLS", {})
         older.setattr(schema, "VERSION", 3)
         directory.mkdir(mode=0o700, exist_ok=True)
-        db = schema.open_database(str(directory / "history.db"), address=address)
+        db = database.open_database(str(directory / "history.db"), address=address)
     db.execute("BEGIN IMMEDIATE")
     for ref, phase in ((DONE, Phase.SUCCEEDED), (ODD, Phase.FAILED), (GOING, Phase.RUNNING)):
         _job(db, ref, phase)

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from mpijob.accounting.reports import Report
+from mpijob.api import openapi
 from mpijob.api.auth import rate_limit
 from mpijob.api.handlers import actions, admin, audit, cluster, drafts, jobs, session
 from mpijob.api.live import sse, websockets
-from mpijob.api.request_context import Handler, Route
+from mpijob.api.request_context import Handler, RequestContext, Route
 from mpijob.api.schemas import draft_schemas, job_schemas, overview_schemas, query_schemas
 from mpijob.client.admin.guide import Guide
 from mpijob.client.convert.cluster_migration import Progress
@@ -48,6 +49,11 @@ def _document(path: str, handler: Handler, summary: str, answer: Any, **more: An
     return _post(path, handler, summary, answer, document=True, **more)
 
 
+async def _openapi(ask: RequestContext) -> Any:
+    """Return the OpenAPI document."""
+    return openapi.document(ROUTES)
+
+
 def _of_place() -> Iterator[Route]:
     yield _get("/health", session.health, "Say that the server answers.", job_schemas.Health, open=True)
     yield _post(
@@ -58,7 +64,7 @@ def _of_place() -> Iterator[Route]:
     yield Route(method="DELETE", path="/session", handler=session.sign_out, summary="Sign out.", status=204)
     yield _post("/session/links", session.link, "A sign-in for another browser.", job_schemas.SignInLink)
     yield _get("/capabilities", session.capabilities, "What this place can do.", job_schemas.Capabilities)
-    yield _get("/openapi.json", session.document, "This document.", dict[str, Any])
+    yield _get("/openapi.json", _openapi, "This document.", dict[str, Any])
     yield _get("/facts", jobs.facts, "What there is, what is free, the quota.", job_schemas.FactsAnswer)
     yield _get(
         "/accounts", jobs.accounts, "What ran, used and cost.", AccountPage, query_schemas.AccountsQuery

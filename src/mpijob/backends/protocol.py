@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from mpijob.backends.capabilities import C
 from mpijob.errors import Finding
 from mpijob.model import (
     Artifact,
@@ -80,6 +81,9 @@ class Backend(Protocol):
     @property
     def namespace(self) -> str:
         """Where the user's jobs go when nobody says otherwise."""
+
+    def capability(self, kind: type[C]) -> C | None:
+        """Return an optional ability (see `capabilities`), or None where this engine lacks it."""
 
     def whoami(self) -> Identity:
         """Return the user as this place knows them."""

@@ -1,4 +1,4 @@
-"""Which jobs belong to a scope; which lines belong to a query is the business of `observation.filters`."""
+"""Which jobs belong to a scope; which lines belong to a query is the business of `observation/logs/filters`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _SOURCES = {
 }
 _LARGEST_FILES = 1024 * 1024
 _SYSTEM = frozenset({"proc", "sys", "dev", "etc", "bin", "sbin", "lib", "lib64", "usr", "run"})
-_OF_PODS = ("/mpijob", "/etc/mpi", "/etc/passwd")  # `dialects.pods` and the engines mount their own there
+_OF_PODS = ("/mpijob", "/etc/mpi", "/etc/passwd")  # `pod_template` and the engines mount their own there
 
 
 def volumes(job: MPIJob, limits: Limits) -> Findings:

@@ -1,6 +1,6 @@
 """How ranks are laid out and started: each option must mean something to the MPI family in use.
 
-How options become words of mpirun or mpiexec is known by `dialects.launch`; this only refuses what
+How options become words of mpirun or mpiexec is known by `formats/launch/command_line`; this only refuses what
 would mean nothing there, or would break the plan.
 """
 

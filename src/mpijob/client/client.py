@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from mpijob.backends.capabilities import SupportsClose
 from mpijob.client.accounting_methods import Accounting
 from mpijob.client.compat.kubeflow import Documented
 from mpijob.client.inspect import Inspecting
@@ -52,8 +53,8 @@ class Client(Reading, Writing, Inspecting, Accounting, Documented):
 
     def close(self) -> None:
         """Give back what the client holds; jobs go on."""
-        if self.owns_backend and (close := getattr(self.backend, "close", None)):
-            close()
+        if self.owns_backend and (held := self.backend.capability(SupportsClose)) is not None:
+            held.close()
 
     def __enter__(self) -> Self:
         return self

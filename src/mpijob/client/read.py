@@ -135,7 +135,7 @@ class Reading(BaseClient):
         text: str = "",
     ) -> Iterator[JobState]:
         """Yield the jobs of all pages, newest first."""
-        from mpijob.client.submit import resubmit
+        from mpijob.client import paging
 
         scope = self.scope(
             namespace=namespace,
@@ -146,7 +146,7 @@ class Reading(BaseClient):
             queue=queue,
             text=text,
         )
-        return resubmit.pages(scope, self.backend)
+        return paging.pages(scope, self.backend)
 
     def watch(
         self,

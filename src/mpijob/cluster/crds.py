@@ -1,4 +1,4 @@
-"""The definitions of our own resources, made from the values in `model.governance`.
+"""The definitions of our own resources, made from the values in `model/platform/governance`.
 
 The API server demands structural schemas: every field with a type, no references, no unions of types. What
 msgspec tells of a struct is turned into that here, so that a field exists once. The values' docstrings become

@@ -2,7 +2,7 @@
 
 A summary, the findings with the place of each in the log, when things happened, a checklist in which what is
 not known says so, and the fixes with the numbers by which `--with-fix` takes them. Pure; who asks the engine
-for state and events is `client.reasons`, who prints is a face.
+for state and events is `client/observe/diagnose`, who prints is a face.
 """
 
 from __future__ import annotations

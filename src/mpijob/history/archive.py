@@ -28,7 +28,8 @@ from mpijob.history import account_store
 from mpijob.history.account_store import Connection
 from mpijob.history.records import Chunk, Fact, Form, Gap, LogSource, Moment
 from mpijob.history.storage import layout, tiering
-from mpijob.history.storage.schema import RECORD_TABLES, TABLES, open_database, telling
+from mpijob.history.storage.database import open_database, telling
+from mpijob.history.storage.schema import RECORD_TABLES, TABLES
 from mpijob.model import Event, JobKey, JobState, MPIJob, Phase, Role, Sample
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from mpijob.errors import BackendError, Conflict, InvalidJob, Unsupported
 from mpijob.history.archive import Archive
 from mpijob.history.storage import layout
-from mpijob.history.storage.schema import telling
+from mpijob.history.storage.database import telling
 
 _DATABASE, _LOGS = "history.db", "logs"
 

@@ -16,7 +16,7 @@ from mpijob.history.archive import Archive
 from mpijob.history.log_writer import CHUNK_BYTES, bounds, gap_of
 from mpijob.history.records import Chunk, Gap, LogSource
 from mpijob.history.storage import chunks, disk_reserve
-from mpijob.history.storage.schema import telling
+from mpijob.history.storage.database import telling
 from mpijob.model import Event, JobKey, JobState, Sample
 
 _MOST_SAMPLES = 2000  # of each worker: more than any screen shows

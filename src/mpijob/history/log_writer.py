@@ -17,7 +17,7 @@ import msgspec
 from mpijob.history.archive import Archive
 from mpijob.history.records import Chunk, Gap, LogSource, Position, numbers, spans
 from mpijob.history.storage import chunks, tiering
-from mpijob.history.storage.schema import telling
+from mpijob.history.storage.database import telling
 from mpijob.observation.logs import cri
 
 BUFFER_BYTES = 256 << 10

@@ -13,7 +13,7 @@ import msgspec
 from mpijob.history.archive import Archive, decoded
 from mpijob.history.log_writer import gap_of
 from mpijob.history.storage import layout, tiering
-from mpijob.history.storage.schema import telling
+from mpijob.history.storage.database import telling
 from mpijob.model import JobKey, MPIJob
 from mpijob.model.spec import quantity
 from mpijob.model.spec.job import Retention

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         Volume,
         VolumeKind,
     )
-    from mpijob.model.status.records import Artifact, Event, Level, LogLine, LogQuery, Mark, Role, Sample
+    from mpijob.model.status.level import Level
+    from mpijob.model.status.records import Artifact, Event, LogLine, LogQuery, Mark, Role, Sample
     from mpijob.model.status.stacks import RankStack, StackReport
     from mpijob.model.status.state import Exit, JobState, Page, Phase, RankState, WorkerState
 
@@ -99,7 +100,7 @@ _HOMES = {
     "JobRef": "ref",
     "JobState": "status.state",
     "Launch": "spec.job",
-    "Level": "status.records",
+    "Level": "status.level",
     "LogLine": "status.records",
     "LogQuery": "status.records",
     "MPIJob": "spec.job",

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mpijob.backends.kubernetes.auth import access as access_module
 from mpijob.backends.kubernetes.auth.access import Access
+from mpijob.backends.kubernetes.auth.kubeconfig import load
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, Document
 
@@ -24,7 +24,7 @@ def a_map(name: str, label: str, **data: str) -> Document:
 
 def accesses(kubeconfig_of: Callable[[str], Path]) -> AccessOf:
     """The fixture `access_of` of those who want it, for a whole module."""
-    return lambda user: access_module.load(path=str(kubeconfig_of(user)))
+    return lambda user: load(path=str(kubeconfig_of(user)))
 
 
 def connected(access_of: AccessOf) -> Iterator[Api]:

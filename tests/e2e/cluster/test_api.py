@@ -26,8 +26,8 @@ from tests.e2e.cluster.api_support import (
     labelled,
 )
 
-from mpijob.backends.kubernetes.auth import access as access_module
 from mpijob.backends.kubernetes.auth.access import Plugin
+from mpijob.backends.kubernetes.auth.kubeconfig import load
 from mpijob.backends.kubernetes.client import api_errors, exec_stream, resources
 from mpijob.backends.kubernetes.client.api import METADATA, TABLE, Api, ApiError, Document
 from mpijob.backends.kubernetes.client.watch import watch
@@ -146,7 +146,7 @@ def test_refusals_of_a_real_server_are_understood(alice: Api, label: str) -> Non
 
 def test_a_kind_that_is_not_installed_is_told(kubeconfig: Path) -> None:
     path = resources.TRAINJOB.path(NAMESPACE).replace("v1alpha1", "v1alpha0")
-    with Api(access_module.load(path=str(kubeconfig))) as admin:
+    with Api(load(path=str(kubeconfig))) as admin:
         assert isinstance(told(admin, "list jobs", lambda: admin.list(path)), Unsupported)
 
 

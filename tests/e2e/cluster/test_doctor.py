@@ -11,7 +11,7 @@ from testbed import versions as installed
 
 from mpijob.admission import installation
 from mpijob.backends.kubernetes.admin import versions
-from mpijob.backends.kubernetes.auth import access
+from mpijob.backends.kubernetes.auth.kubeconfig import load
 from mpijob.backends.kubernetes.client import discovery
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.resources import Kind
@@ -31,12 +31,12 @@ WEBHOOKS = Kind(
 @pytest.fixture(scope="module")
 def api(kubeconfig: Path) -> Iterator[Api]:
     """Return the administrator's connection."""
-    with Api(access.load(path=str(kubeconfig))) as api:
+    with Api(load(path=str(kubeconfig))) as api:
         yield api
 
 
 def _as(kubeconfig_of: Callable[[str], Path], user: str) -> Api:
-    return Api(access.load(path=str(kubeconfig_of(user))))
+    return Api(load(path=str(kubeconfig_of(user))))
 
 
 @pytest.mark.testbed

@@ -14,7 +14,7 @@ from tests.e2e.cluster.support import eventually
 
 from mpijob import Client, admission
 from mpijob.backends.kubernetes.admin import runtimes as cluster
-from mpijob.backends.kubernetes.auth import access
+from mpijob.backends.kubernetes.auth.kubeconfig import load
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.client import discovery
 from mpijob.backends.kubernetes.client import resources as kinds
@@ -36,7 +36,7 @@ SMALL = Resources(cpu="50m", memory="64Mi")
 @pytest.fixture(scope="module")
 def api(kubeconfig: Path) -> Iterator[Api]:
     """Return the administrator's connection."""
-    with Api(access.load(path=str(kubeconfig))) as api:
+    with Api(load(path=str(kubeconfig))) as api:
         yield api
 
 
@@ -82,7 +82,7 @@ def codes(findings: tuple[Finding, ...]) -> set[str]:
 
 
 def _as(kubeconfig_of: Callable[[str], Path], user: str) -> Api:
-    return Api(access.load(path=str(kubeconfig_of(user))))
+    return Api(load(path=str(kubeconfig_of(user))))
 
 
 @pytest.mark.security

@@ -14,7 +14,7 @@ import yaml
 from testbed import places, versions
 
 from mpijob.backends.kubernetes.admin import runtimes as cluster
-from mpijob.backends.kubernetes.auth import access
+from mpijob.backends.kubernetes.auth.kubeconfig import load
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.preflight import preflight
@@ -30,7 +30,7 @@ SMALL = Resources(cpu="200m", memory="200Mi")
 @pytest.fixture
 def api(kubeconfig: Path) -> Iterator[Api]:
     """Return the administrator's connection."""
-    with Api(access.load(path=str(kubeconfig))) as api:
+    with Api(load(path=str(kubeconfig))) as api:
         yield api
 
 

@@ -15,6 +15,7 @@ from tests.unit.kube_store import Store
 
 from mpijob import AsyncClient, Client, MPIJob
 from mpijob.accounting import fields
+from mpijob.backends.capabilities import SupportsRates
 from mpijob.backends.kubernetes.admin.namespace_limits import LIMITS, PLATFORM, Governor
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.memory import MemoryBackend
@@ -154,7 +155,7 @@ def test_what_a_clusters_administrators_set_is_what_hours_cost() -> None:
     store.before = forbidden
     assert Governor(store).rates() == {}
 
-    class Ruled(MemoryBackend):
+    class Ruled(MemoryBackend, SupportsRates):
         def rates(self) -> dict[str, RateSetting]:
             return {"default": RateSetting(core_hour=3600.0, currency="USD")}
 

@@ -29,6 +29,7 @@ from mpijob.api.live.job_index import JobIndex
 from mpijob.api.request_context import AppState
 from mpijob.api.schemas.job_schemas import ListQuery
 from mpijob.api.server import config
+from mpijob.backends.capabilities import SupportsWatchAll
 from mpijob.backends.memory import MemoryBackend
 from mpijob.errors import BackendError
 from mpijob.model import JobRef, LogLine, Role
@@ -375,10 +376,10 @@ def test_the_age_of_what_is_seen_grows_while_the_engine_is_silent(monkeypatch: p
     monkeypatch.setattr(boards, "_CHECK_SECONDS", 0.05)
     monkeypatch.setattr(boards, "_AGAIN_SECONDS", 0.05)
 
-    class Silent(MemoryBackend):
+    class Silent(MemoryBackend, SupportsWatchAll):
         """An engine that tells everything by itself, and then has trouble."""
 
-        def oversee(self, namespace: str) -> Iterator[Overseen]:
+        def watch_all(self, namespace: str) -> Iterator[Overseen]:
             yield Heard()
             while True:
                 threading.Event().wait(0.01)  # a plain engine: it blocks its thread

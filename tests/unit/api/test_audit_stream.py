@@ -27,7 +27,8 @@ from mpijob.client.audit.recorder import audit_directory
 from mpijob.client.multiuser.sessions import SessionStore
 from mpijob.history.audit import audit_anchor, verify_chain
 from mpijob.history.audit.audit_anchor import Anchors
-from mpijob.history.audit.audit_log import AuditLog, Head, tip
+from mpijob.history.audit.audit_log import AuditLog
+from mpijob.history.audit.chain import Head, tip
 from mpijob.model.status.audit import COMPLETE, AuditEvent, User, stamp
 from mpijob.settings import Settings
 

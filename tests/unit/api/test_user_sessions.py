@@ -15,7 +15,8 @@ from tests.unit.kube_store import Store
 
 from mpijob import AsyncClient, Client, MPIJob
 from mpijob.backends import secrets as sources
-from mpijob.backends.kubernetes.admin import versions as checkup
+from mpijob.backends.capabilities import SupportsDoctor
+from mpijob.backends.kubernetes.admin import versions
 from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.client.api import Api
@@ -33,17 +34,17 @@ AT_A_CLUSTER = Settings(home="/nowhere", engine="kubernetes")
 
 
 # -- doctor.json ------------------------------------------------------------------------------------
-class Examined(MemoryBackend):
+class Examined(MemoryBackend, SupportsDoctor):
     """An engine that looks at the cluster as its user."""
 
-    def checkup(self) -> tuple[Finding, ...]:
+    def doctor(self) -> tuple[Finding, ...]:
         return (Finding("DOCTOR_FINE", "seen as ann"),)
 
 
-class Silent(MemoryBackend):
+class Silent(MemoryBackend, SupportsDoctor):
     """One whose cluster does not answer."""
 
-    def checkup(self) -> tuple[Finding, ...]:
+    def doctor(self) -> tuple[Finding, ...]:
         raise BackendError("no answer", hint="wait")
 
 
@@ -99,8 +100,8 @@ def test_a_cluster_is_looked_at_as_the_visitor(monkeypatch: pytest.MonkeyPatch) 
         seen.append(asked.access.token)
         return ()
 
-    monkeypatch.setattr(checkup, "report", looked)
-    KubernetesBackend(AT_A_CLUSTER, ANN).checkup()
+    monkeypatch.setattr(versions, "report", looked)
+    KubernetesBackend(AT_A_CLUSTER, ANN).doctor()
     assert seen == ["ann-token"]
 
 

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from mpijob.errors import BackendError, InvalidJob
-from mpijob.history.audit import audit_log, audit_query, retention, verify_chain
+from mpijob.history.audit import audit_log, audit_query, chain, retention, verify_chain
 from mpijob.history.audit.audit_log import AuditLog
 from mpijob.model.status.audit import (
     COMPLETE,
@@ -60,14 +60,12 @@ def a_trail(folder: Path, entries: int = 0, keep_days: float = 90.0) -> AuditLog
 
 
 def lines_of(folder: Path) -> list[bytes]:
-    return [
-        line for name in audit_log.files(str(folder)) for line in (folder / name).read_bytes().splitlines()
-    ]
+    return [line for name in chain.files(str(folder)) for line in (folder / name).read_bytes().splitlines()]
 
 
 def rewritten(folder: Path, change: Callable[[list[bytes]], list[bytes]]) -> tuple[str, ...]:
     """Change the lines of the one file there is; return what is found wrong."""
-    (name,) = audit_log.files(str(folder))
+    (name,) = chain.files(str(folder))
     lines = (folder / name).read_bytes().splitlines()
     (folder / name).write_bytes(b"".join(line + b"\n" for line in change(lines)))
     return flaws(folder)
@@ -90,7 +88,7 @@ def test_an_entry_is_one_line_in_the_shape_of_kubernetes_audit(tmp_path: Path) -
     )
     assert told["stageTimestamp"] == "2026-09-21T14:13:20.000000Z"
     assert all(isinstance(value, str) for value in told["annotations"].values())
-    assert (tmp_path.joinpath(audit_log.files(str(tmp_path))[0]).stat().st_mode & 0o777) == 0o600
+    assert (tmp_path.joinpath(chain.files(str(tmp_path))[0]).stat().st_mode & 0o777) == 0o600
 
 
 def test_a_whole_audit_is_found_whole(tmp_path: Path) -> None:
@@ -124,9 +122,9 @@ def test_a_line_made_to_fit_in_itself_does_not_fit_the_next_one(tmp_path: Path) 
     a_trail(tmp_path, 5)
 
     def forge(lines: list[bytes]) -> list[bytes]:
-        parts = audit_log.unsealed(lines[2])
+        parts = chain.unsealed(lines[2])
         assert parts is not None
-        return [*lines[:2], audit_log.seal(parts[0].replace(b"job-2", b"job-9"))[0], *lines[3:]]
+        return [*lines[:2], chain.seal(parts[0].replace(b"job-2", b"job-9"))[0], *lines[3:]]
 
     assert rewritten(tmp_path, forge) == (
         "entry 4 does not hang on the one before it: that was changed or inserted",
@@ -157,14 +155,12 @@ def days_of(folder: Path, days: range, keep_days: float = 90.0) -> None:
     trail = AuditLog(str(folder), keep_days=keep_days)
     for number in days:
         trail.add(an_entry(f"day-{number}", START + number * DAY))
-        os.utime(
-            folder / audit_log.files(str(folder))[-1], (number, number)
-        )  # long ago by any machine's clock
+        os.utime(folder / chain.files(str(folder))[-1], (number, number))  # long ago by any machine's clock
 
 
 def test_days_go_after_ninety_and_the_rest_still_verifies(tmp_path: Path) -> None:
     days_of(tmp_path, range(200))
-    kept = audit_log.files(str(tmp_path))
+    kept = chain.files(str(tmp_path))
     assert 90 <= len(kept) <= 93
     verdict = verify_chain.verify(str(tmp_path))
     assert (verdict.flaws, verdict.first > 100) == ((), True)
@@ -174,7 +170,7 @@ def test_days_go_after_ninety_and_the_rest_still_verifies(tmp_path: Path) -> Non
 
 def test_nothing_younger_than_ninety_days_is_ever_removed(tmp_path: Path) -> None:
     days_of(tmp_path, range(91), keep_days=0.0)
-    assert len(audit_log.files(str(tmp_path))) == 91
+    assert len(chain.files(str(tmp_path))) == 91
     with pytest.raises(InvalidJob, match="at least 90 days"):
         retention.days(30.0)
 
@@ -189,19 +185,19 @@ def test_one_act_with_a_clock_years_ahead_removes_nothing(
     days_of(tmp_path, range(3650, 3651))
     monkeypatch.undo()
     a_trail(tmp_path).add(an_entry("set right", START + 6 * DAY))
-    assert (len(audit_log.files(str(tmp_path))), flaws(tmp_path)) == (6, ())
+    assert (len(chain.files(str(tmp_path))), flaws(tmp_path)) == (6, ())
 
 
 def test_days_that_were_written_to_lately_stay_whatever_their_names_say(tmp_path: Path) -> None:
     days_of(tmp_path, range(3))
-    os.utime(tmp_path / audit_log.files(str(tmp_path))[0])
+    os.utime(tmp_path / chain.files(str(tmp_path))[0])
     days_of(tmp_path, range(1000, 1003))
-    assert len(audit_log.files(str(tmp_path))) == 6
+    assert len(chain.files(str(tmp_path))) == 6
 
 
 def test_a_day_that_somebody_removed_by_hand_is_told_apart_from_retention(tmp_path: Path) -> None:
     days_of(tmp_path, range(200))
-    oldest, *_, newest = audit_log.files(str(tmp_path))
+    oldest, *_, newest = chain.files(str(tmp_path))
     (tmp_path / oldest).unlink()
     assert any("missing at the beginning" in flaw for flaw in flaws(tmp_path))
     (tmp_path / newest).unlink()
@@ -212,7 +208,7 @@ def test_a_clock_that_was_set_back_does_not_disturb_the_order(tmp_path: Path) ->
     trail = a_trail(tmp_path, 2)
     trail.add(an_entry("later", START + 5 * DAY))
     trail.add(an_entry("set back", START + 1 * DAY))
-    assert len(audit_log.files(str(tmp_path))) == 2
+    assert len(chain.files(str(tmp_path))) == 2
     assert flaws(tmp_path) == ()
 
 
@@ -308,7 +304,7 @@ def _die_at(fatal: int) -> None:
 
 def test_a_full_disk_is_told_at_once_and_again_when_there_is_room(tmp_path: Path) -> None:
     trail = a_trail(tmp_path, 3)
-    (name,) = audit_log.files(str(tmp_path))
+    (name,) = chain.files(str(tmp_path))
     size = (tmp_path / name).stat().st_size
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -381,7 +377,7 @@ def test_an_act_is_shown_once_by_its_result_and_as_begun_where_there_is_none(tmp
 
 def test_a_hundred_thousand_entries_are_no_reason_for_a_slow_write(tmp_path: Path) -> None:
     trail = a_trail(tmp_path, 1)
-    (name,) = audit_log.files(str(tmp_path))
+    (name,) = chain.files(str(tmp_path))
     line = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(line * 50_000)
     begun = time.process_time()

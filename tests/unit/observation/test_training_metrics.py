@@ -180,7 +180,7 @@ def test_what_trainer_knows_completes_what_lines_tell(place: str) -> None:
     job: dict[str, Any] = {"metadata": {}, "status": {"trainerStatus": status}}
     if place == "annotation":
         job = {"metadata": {"annotations": {trainer_progress.ANNOTATION: json.dumps(status)}}}
-    told_by_trainer = trainer_progress.told(job)
+    told_by_trainer = trainer_progress.read(job)
     assert told_by_trainer is not None
     found = training.completed(training.Curves(), told_by_trainer)
     assert (found.progress, found.eta, found.updated) == (0.45, 795.0, 1794700830.0)
@@ -197,5 +197,5 @@ _PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 
 @given(st.recursive(_PLAIN, lambda one: st.lists(one, max_size=3) | st.dictionaries(_WORDS, one)))
 def test_no_status_of_a_cluster_is_too_strange(status: Any) -> None:
-    found = trainer_progress.told({"metadata": {}, "status": {"trainerStatus": status}})
+    found = trainer_progress.read({"metadata": {}, "status": {"trainerStatus": status}})
     assert found is None or found.progress is None or 0 <= found.progress <= 1

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 import mpijob
 import mpijob.client
+
+DOCS = Path(__file__).parents[3] / "docs"
+DOTTED = re.compile(r"\bmpijob\.(?:api|backends|client|formats|kfp|model|serving)(?:\.\w+)+")
 
 
 def test_the_front_door_is_what_we_promise() -> None:
@@ -50,3 +57,23 @@ def test_making_a_job_loads_neither_client_nor_loop_nor_yaml() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=unmeasured
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["alongside.load_job", "calling.verified", "converting.convert"])
+def test_a_place_that_0_1_documented_can_still_be_imported(name: str) -> None:
+    module, _, attribute = name.rpartition(".")
+    assert callable(getattr(import_module(f"mpijob.client.{module}"), attribute))
+
+
+def test_every_dotted_name_in_the_documentation_can_be_imported() -> None:
+    pages = [page for page in DOCS.rglob("*.md") if page.parent.name != "decisions"]  # those tell history
+    names = {name for page in pages for name in DOTTED.findall(page.read_text())}
+    assert len(names) > 3
+    assert {name for name in names if not found(name)} == set()
+
+
+def found(name: str) -> bool:
+    module, _, attribute = name.rpartition(".")
+    if find_spec(module) is None:
+        return False
+    return hasattr(import_module(module), attribute) or find_spec(name) is not None

@@ -11,6 +11,7 @@ from mpijob.api.request_context import RequestContext
 from mpijob.api.schemas.draft_schemas import AttemptsAnswer, Budgets, Opinions, QueueRow, Queues, Rights
 from mpijob.api.schemas.job_schemas import JobRow
 from mpijob.api.schemas.overview_schemas import Waiting
+from mpijob.backends.kubernetes.capabilities import SupportsKubernetesApi
 from mpijob.client.convert import cluster_migration
 from mpijob.client.convert.cluster_migration import Progress
 from mpijob.client.observe.compare import Comparison
@@ -134,11 +135,12 @@ async def budgets(ask: RequestContext) -> Budgets:
 
 async def migrating(ask: RequestContext) -> Progress:
     """Return how far the MPIJobs of old are on their way here."""
+    cluster = ask.client.backend.capability(SupportsKubernetesApi)
     found, moved = await asyncio.to_thread(
         cluster_migration.of_cluster,
         ask.client.settings,
         everywhere=await ask.everywhere(),
-        as_seen_by=getattr(ask.client.backend, "api", None),
+        as_seen_by=None if cluster is None else cluster.api,
     )
     return cluster_migration.progress(found, moved)
 

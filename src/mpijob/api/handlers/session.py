@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from starlette.responses import Response
 
@@ -67,10 +65,3 @@ async def capabilities(ask: RequestContext) -> Capabilities:
         sign_out=ask.room.gate.sign_out,
         keeps_templates=ask.guest is None,
     )
-
-
-async def document(ask: RequestContext) -> Any:
-    """Return the OpenAPI document."""
-    from mpijob.api import openapi, routes
-
-    return openapi.document(routes.ROUTES)

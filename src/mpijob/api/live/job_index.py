@@ -11,14 +11,16 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from mpijob.api.live import rows
 from mpijob.api.schemas.job_schemas import JobRow
+from mpijob.backends.capabilities import SupportsWatchAll
 from mpijob.client import AsyncClient
 from mpijob.client.threads import stream_in_thread
 from mpijob.errors import MpiJobError, NotAllowed, NotFound
@@ -71,7 +73,8 @@ class JobIndex:
         self._tasks: list[asyncio.Task[None]] = []
         self.trouble: MpiJobError | None = None
         self.seen = time.time()  # when the engine was last heard
-        self.ready = not hasattr(client.backend, "oversee")
+        self._watch_all = client.backend.capability(SupportsWatchAll)
+        self.ready = self._watch_all is None
 
     @property
     def rev(self) -> str:
@@ -101,8 +104,11 @@ class JobIndex:
 
     async def start(self) -> None:
         """Read every job once, then keep watching."""
-        if hasattr(self._client.backend, "oversee"):
-            works = [self._oversee, self._explain]
+        if self._watch_all is not None:
+            works: list[Callable[[], Awaitable[None]]] = [
+                partial(self._follow_all, self._watch_all),
+                self._explain,
+            ]
         else:
             await self._reload()
             works = [self._watch, self._check]
@@ -224,10 +230,10 @@ class JobIndex:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _forever(self, work: object) -> None:
+    async def _forever(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await work()  # type: ignore[operator]  # one of our own coroutines
+                await work()
             except MpiJobError as error:  # the page says it, with its age; the next look may succeed
                 self.trouble = error
             except Exception:
@@ -265,18 +271,18 @@ class JobIndex:
             if close := getattr(stream, "aclose", None):
                 await close()
 
-    async def _oversee(self) -> None:
-        """Take in what an engine tells that keeps an eye on all its jobs."""
+    async def _follow_all(self, engine: SupportsWatchAll) -> None:
+        """Take in the changes from an engine that watches all its jobs."""
         try:
-            await self._take("" if self._everywhere else self._client.namespace)
+            await self._take(engine, "" if self._everywhere else self._client.namespace)
         except NotAllowed:
             if not self._everywhere:
                 raise
             self._everywhere = False
 
-    async def _take(self, namespace: str) -> None:
+    async def _take(self, engine: SupportsWatchAll, namespace: str) -> None:
         missing: set[str] | None = set(self._rows)  # what is not told before the first sign of life is gone
-        stream = stream_in_thread(lambda: self._client.backend.oversee(namespace))  # looked for in `start`
+        stream = stream_in_thread(lambda: engine.watch_all(namespace))
         try:
             async for told in stream:
                 if isinstance(told, Heard):

@@ -1,7 +1,7 @@
 """A cluster as a backend: Kubeflow Trainer and the MPI Operator, through the API server, as the user.
 
 Nothing is kept here: every answer is read from the cluster's objects (`job_reader`), and every wish is written
-onto them. The engine is plain (see `backends.base`): its calls block, its streams are read in threads. What
+onto them. The engine is plain (see `backends.protocol`): its calls block, its streams are read in threads. What
 only some calls need is imported in them.
 """
 
@@ -13,7 +13,22 @@ from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mpijob.backends.capabilities import (
+    CapableBackend,
+    SupportsAccessReview,
+    SupportsClose,
+    SupportsDefaultImage,
+    SupportsDoctor,
+    SupportsFormOptions,
+    SupportsModelRegistry,
+    SupportsProgress,
+    SupportsProjects,
+    SupportsRates,
+    SupportsSecretValues,
+    SupportsWatchAll,
+)
 from mpijob.backends.kubernetes.auth import kubeconfig
+from mpijob.backends.kubernetes.capabilities import SupportsKubernetesApi
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import telling
 from mpijob.backends.kubernetes.status import list_jobs
@@ -61,7 +76,21 @@ if TYPE_CHECKING:
     from mpijob.settings import RateSetting, Settings
 
 
-class KubernetesBackend:
+class KubernetesBackend(
+    CapableBackend,
+    SupportsAccessReview,
+    SupportsClose,
+    SupportsDefaultImage,
+    SupportsDoctor,
+    SupportsFormOptions,
+    SupportsKubernetesApi,
+    SupportsModelRegistry,
+    SupportsProgress,
+    SupportsProjects,
+    SupportsRates,
+    SupportsSecretValues,
+    SupportsWatchAll,
+):
     """Jobs on the cluster that the user's kubeconfig means."""
 
     def __init__(
@@ -138,14 +167,14 @@ class KubernetesBackend:
         """The API server, as this user speaks to it."""
         return self._api
 
-    def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+    def check_access(self, questions: Sequence[Question]) -> tuple[bool, ...]:
         """Return the cluster's answers to what this user may do."""
         from mpijob.backends.kubernetes.auth import delegated
 
         with telling("ask what you may do"):
-            return delegated.may(self._api, questions)
+            return delegated.check_access(self._api, questions)
 
-    def checkup(self) -> tuple[Finding, ...]:
+    def doctor(self) -> tuple[Finding, ...]:
         """Return whether the cluster is ready for jobs, as this user sees it."""
         from mpijob.backends.kubernetes.admin import versions
 
@@ -238,12 +267,12 @@ class KubernetesBackend:
         with closing(self._attendance.states(scope)) as states:
             yield from states
 
-    def oversee(self, namespace: str) -> Iterator[Overseen]:
+    def watch_all(self, namespace: str) -> Iterator[Overseen]:
         """Yield where every job of a namespace (or of all, "") stands, then each change, kept by watches alone."""
         from mpijob.backends.kubernetes.status import watch_cluster
 
         with telling("watch jobs"):
-            told = watch_cluster.oversee(self._api, namespace, self._eye.served)
+            told = watch_cluster.watch_all(self._api, namespace, self._eye.served)
             try:
                 yield from told
             finally:
@@ -262,7 +291,7 @@ class KubernetesBackend:
         with telling("list namespaces"):
             return form_options.projects(self._api, self._eye.served)
 
-    def choices(self, namespace: str) -> Choices:
+    def form_options(self, namespace: str) -> Choices:
         """Return what a namespace offers to a form."""
         from mpijob.backends.kubernetes.admin import form_options
 
@@ -296,14 +325,14 @@ class KubernetesBackend:
 
         return accounts.find(self, query, time.time())
 
-    def told(self, ref: JobRef) -> Progress | None:
+    def progress(self, ref: JobRef) -> Progress | None:
         """Return how far a training is in Trainer's own words; None where it says nothing."""
         from mpijob.formats.status import trainer_progress
 
-        return trainer_progress.told(self._eye.find(ref).job)
+        return trainer_progress.read(self._eye.find(ref).job)
 
     @property
-    def usual_image(self) -> str:
+    def default_image(self) -> str:
         """The image of a job that names none."""
         return self._settings.image
 

@@ -14,9 +14,17 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from mpijob.backends import cancellable_sleep
+from mpijob.backends.capabilities import (
+    CapableBackend,
+    SupportsArtifactStore,
+    SupportsMergedLogs,
+    SupportsModelRegistry,
+    SupportsSecretValues,
+    SupportsWorkingDirectory,
+)
 from mpijob.backends.common_errors import no_such_job, refuse_suspending
 from mpijob.backends.local.planning import machine
-from mpijob.backends.local.queue import list_jobs, recovery
+from mpijob.backends.local.queue import list_jobs, recovery, scheduler
 from mpijob.backends.local.queue.runner_wakeup import RunnerWaker
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
@@ -65,7 +73,14 @@ def _here() -> Path:
         return Path("/proc/self/cwd")
 
 
-class LocalBackend:
+class LocalBackend(
+    CapableBackend,
+    SupportsArtifactStore,
+    SupportsMergedLogs,
+    SupportsModelRegistry,
+    SupportsSecretValues,
+    SupportsWorkingDirectory,
+):
     """Jobs on this machine."""
 
     name = "local"
@@ -155,7 +170,7 @@ class LocalBackend:
         elif row.holds:
             recovery.recover(self._store)
             row = self._row(ref)
-        clock = list_jobs.Clock(machine.capacity(self._settings), time.time())
+        clock = scheduler.Clock(machine.capacity(self._settings), time.time())
         state = list_jobs.live(self._store, row, clock)
         if state.phase is not Phase.QUEUED:
             return state
@@ -348,7 +363,7 @@ class LocalBackend:
         counted = not self._store.plan(row.uid).own_launcher
         return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
 
-    def workplace(self, ref: JobRef) -> Path:
+    def working_directory(self, ref: JobRef) -> Path:
         """Return the directory in which a job works: what it writes there is seen while it runs."""
         return self._home.work(self._row(ref).uid)
 
@@ -373,11 +388,11 @@ class LocalBackend:
     def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
         """Store what a job wrote to its S3 volumes once more, all of it."""
         from mpijob.backends.local.queue import submit
-        from mpijob.backends.local.supervisor import staging
+        from mpijob.backends.local.storage import s3_staging
 
         plan = self._store.plan(self._row(ref).uid)
         return tuple(
-            staging.S3Staging(plan, submit.connections(plan.job, self._settings)).store(everything=True)
+            s3_staging.S3Staging(plan, submit.connections(plan.job, self._settings)).store(everything=True)
         )
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:

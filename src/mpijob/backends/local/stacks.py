@@ -1,7 +1,7 @@
 """Collecting the stacks of a local job's ranks: a guest in each worker looks at the ranks there.
 
 In the worker's own namespaces the ranks have the numbers that the census knows, and the guest has the rights
-that the worker has over them. What it says is read by `dialects.stacks`.
+that the worker has over them. What it says is read by `formats/launch/stack_dump`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An engine that runs nothing: jobs play on a virtual timeline, so tests and demos need no MPI.
 
-It keeps the promises of `backends.base`, held to them by the same conformance suite as the engine
+It keeps the promises of `backends.protocol`, held to them by the same conformance suite as the engine
 that starts real processes (`backends.local`).
 """
 

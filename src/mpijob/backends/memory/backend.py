@@ -1,4 +1,4 @@
-"""The port of `backends.base` over the simulation in `engine`.
+"""The port of `backends.protocol` over the simulation in `engine`.
 
 Calls may come from several threads; one lock guards them all. A stream that has nothing to say lets
 virtual time leap to the next thing that is due; only when nothing is due at all (a job that hangs,
@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from mpijob.backends import cancellable_sleep, scope_filter
+from mpijob.backends.capabilities import CapableBackend, SupportsSecretValues
 from mpijob.backends.common_errors import (
     name_in_use,
     refuse_resuming,
@@ -54,7 +55,7 @@ _PLENTY = Amounts(cores=1024, memory_bytes=4 * 1024**4, gpus=64)
 _IDLE_SECONDS = 0.05
 
 
-class MemoryBackend:
+class MemoryBackend(CapableBackend, SupportsSecretValues):
     """Simulated jobs: same promises, no processes, no waiting."""
 
     def __init__(

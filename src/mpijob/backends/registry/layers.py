@@ -1,7 +1,7 @@
 """The layers of an image, one on the other, as names and modes in memory: nothing is ever written to a disk.
 
 A layer is read as it comes: unpacked, its digests taken, its archive walked through, all piece by piece. What is
-kept of it are folders, links, programs and the few files that `dialects/imagefiles` wants to read. Every amount
+kept of it are folders, links, programs and the few files that `formats/images/file_probes` wants to read. Every amount
 that an image may claim has an end here: names, headers, bytes, and how far a packed byte may grow.
 """
 

@@ -108,8 +108,10 @@ class Administration:
         recorder.act(port, Verb.SET, ref, work, details, resource="mpijoblimits")
 
     def _api(self) -> Any:
-        if api := getattr(self._client.backend, "api", None):  # as whoever the client is for
-            return api
+        from mpijob.backends.kubernetes.capabilities import SupportsKubernetesApi
+
+        if (cluster := self._client.backend.capability(SupportsKubernetesApi)) is not None:
+            return cluster.api  # as whoever the client is for
         from mpijob.backends.kubernetes.auth import kubeconfig
         from mpijob.backends.kubernetes.client.api import Api
 

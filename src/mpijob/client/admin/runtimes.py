@@ -166,13 +166,13 @@ class Runtimes:
             raise Unsupported(
                 "this needs a cluster", hint="name one with --context, or set MPIJOB_ENGINE=kubernetes"
             )
-        from mpijob.backends.kubernetes.auth import access
+        from mpijob.backends.kubernetes.auth import kubeconfig
         from mpijob.backends.kubernetes.client import api_errors
         from mpijob.backends.kubernetes.client.api import Api
         from mpijob.backends.kubernetes.client.api_errors import ApiError
 
         try:
-            with Api(access.load(path=self._settings.kubeconfig, context=self._settings.context)) as api:
+            with Api(kubeconfig.load(path=self._settings.kubeconfig, context=self._settings.context)) as api:
                 yield api
         except ApiError as error:
             raise api_errors.translate(error, doing="look at the cluster's runtimes") from error

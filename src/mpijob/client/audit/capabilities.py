@@ -1,30 +1,46 @@
-"""The parts of an engine that have methods of their own, with their acts and looks told to the audit."""
+"""The parts and optional abilities of an engine that have methods of their own, with an audit entry for each call.
+
+`audited` is where a capability passes: one whose methods change something or show a job's output is wrapped, one
+that is not in `verbs` raises.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
+from mpijob.backends.capabilities import (
+    C,
+    Capability,
+    SupportsArtifactStore,
+    SupportsMergedLogs,
+    SupportsModelRegistry,
+)
 from mpijob.client.audit import verbs
 from mpijob.client.audit.entries import ORIGIN, described, selection
+from mpijob.client.audit.verbs import Kind
 from mpijob.errors import NotFound
 from mpijob.model import JobRef
 from mpijob.model.status.audit import Verb
 
 if TYPE_CHECKING:
+    from mpijob.backends.model_registry import Registered
     from mpijob.backends.protocol import Schedules
     from mpijob.client.audit.entries import Origin
+    from mpijob.errors import Finding, MpiJobError
     from mpijob.history.archive_reader import ArchiveReader
-    from mpijob.model import LogLine, LogQuery
+    from mpijob.model import LogLine, LogQuery, Model, MPIJob
     from mpijob.model.spec.schedule import Recurrence
     from mpijob.model.status.audit import AuditEvent
 
 T = TypeVar("T")
 
 
-class Auditor(Protocol):
-    """Whoever writes the lines (see `witness`)."""
+class Auditor(Capability):
+    """Writes the audit log (see `recorder`): the ability of an engine that is audited, and of no other."""
 
+    @abstractmethod
     def act(
         self,
         verb: Verb,
@@ -36,10 +52,69 @@ class Auditor(Protocol):
     ) -> T:
         """Do something, and write that it was asked for and how it went."""
 
+    @abstractmethod
     def look(
         self, verb: Verb, ref: JobRef, details: dict[str, str], origin: Origin | None
     ) -> AuditEvent | None:
         """Write that somebody looks."""
+
+    @abstractmethod
+    def note(
+        self, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
+    ) -> None:
+        """Write what was refused before the engine was reached."""
+
+
+class AuditedArtifactStore(SupportsArtifactStore):
+    """Uploads of a job's files: each one is written down."""
+
+    def __init__(self, found: SupportsArtifactStore, auditor: Auditor) -> None:
+        self._found, self._auditor = found, auditor
+
+    def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
+        """Upload all of it once more; return what was stored and what failed."""
+        return self._auditor.act(Verb.STORE, ref, lambda: self._found.store(ref))
+
+
+class AuditedMergedLogs(SupportsMergedLogs):
+    """Whole logs: who reads one is written down."""
+
+    def __init__(self, found: SupportsMergedLogs, auditor: Auditor) -> None:
+        self._found, self._auditor = found, auditor
+
+    def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
+        """Write all lines, merged in time order; return False where lines must be selected one by one."""
+        self._auditor.look(Verb.LOGS, ref, selection(query), ORIGIN.get())
+        return self._found.merge_logs(ref, query, target, compress=compress)
+
+
+class AuditedModelRegistry(SupportsModelRegistry):
+    """Models: who registers one is written down."""
+
+    def __init__(self, found: SupportsModelRegistry, auditor: Auditor) -> None:
+        self._found, self._auditor = found, auditor
+
+    def register(self, ref: JobRef, model: Model) -> Registered:
+        """Register the model, or register it again."""
+        details = {"model": model.name, "version": model.version}
+        return self._auditor.act(Verb.REGISTER, ref, lambda: self._found.register(ref, model), details)
+
+
+AUDITED: dict[type[Capability], Callable[[Any, Auditor], Capability]] = {
+    SupportsArtifactStore: AuditedArtifactStore,
+    SupportsMergedLogs: AuditedMergedLogs,
+    SupportsModelRegistry: AuditedModelRegistry,
+}
+
+
+def audited(kind: type[C], found: C, auditor: Auditor) -> C:
+    """Return an ability as it may be used through the audit; raise for one that the table does not pass on."""
+    if (wrapper := AUDITED.get(kind)) is not None:
+        return cast(C, wrapper(found, auditor))
+    for name in kind.__abstractmethods__:
+        if verbs.checked(verbs.ABILITIES, name) is not Kind.READ:
+            raise NotImplementedError(f"'{name}' is written down, and {kind.__name__} has no audited form")
+    return found
 
 
 class AuditedSchedules:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mpijob.errors import HTTP_STATUS, BackendError, MpiJobError
-from mpijob.history.audit.audit_log import new_id
+from mpijob.history.audit.chain import new_id
 from mpijob.model import Identity, JobRef
 from mpijob.model.status.audit import (
     COMPLETE,

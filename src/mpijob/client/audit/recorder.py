@@ -25,7 +25,7 @@ import msgspec
 
 from mpijob.backends.streams import close
 from mpijob.client.audit import verbs
-from mpijob.client.audit.capabilities import AuditedPast, AuditedSchedules
+from mpijob.client.audit.capabilities import AuditedPast, AuditedSchedules, Auditor, audited
 from mpijob.client.audit.entries import (
     ORIGIN,
     Origin,
@@ -38,7 +38,6 @@ from mpijob.client.audit.entries import (
     selection,
     spanned,
 )
-from mpijob.client.audit.verbs import Kind
 from mpijob.errors import BackendError, MpiJobError, NotFound
 from mpijob.history.audit.audit_log import AuditLog, directory_of
 from mpijob.history.audit.retention import days
@@ -49,16 +48,16 @@ from mpijob.settings import LOCAL, Settings, history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mpijob.backends.capabilities import C
     from mpijob.backends.protocol import Backend, Schedules
     from mpijob.history.archive_reader import ArchiveReader
-    from mpijob.model import JobState, LogLine, LogQuery, Model, MPIJob, Plan, RankStack
+    from mpijob.model import JobState, LogLine, LogQuery, MPIJob, Plan, RankStack
 
 T = TypeVar("T")
 OFF, ON, REQUIRED = "off", "on", "required"
 _SAME_LOOK_SECONDS = 60.0
 _MOST_LOOKS = 1000
 _RECONCILED = ("BackingOff", "WaitingForJobs")  # where an attached command starts something
-_TABLE = {**verbs.PORT, **verbs.ABILITIES}
 
 
 class AuditIntent(msgspec.Struct, frozen=True):
@@ -106,22 +105,19 @@ def act(
     resource: str = "jobs",
 ) -> T:
     """Do what does not go through the port, and tell the audit: erase a record, install a runtime."""
-    auditor = getattr(backend, "act", None)  # none where no audit is kept
-    if auditor is None:
-        return work()
-    done: T = auditor(verb, ref, work, details, resource=resource)
-    return done
+    auditor = backend.capability(Auditor)  # none where no audit is kept
+    return work() if auditor is None else auditor.act(verb, ref, work, details, resource=resource)
 
 
 def tell(
     backend: Backend, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
 ) -> None:
     """Tell the audit of a refusal before the port was reached."""
-    if note := getattr(backend, "note", None):
-        note(verb, ref, job, error)
+    if (auditor := backend.capability(Auditor)) is not None:
+        auditor.note(verb, ref, job, error)
 
 
-class AuditedBackend:
+class AuditedBackend(Auditor):
     """A port that passes everything on, and writes down acts and looks into jobs."""
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
@@ -135,9 +131,15 @@ class AuditedBackend:
         if name.startswith("_"):
             raise AttributeError(name)
         found = getattr(self._backend, name)
-        kind = verbs.checked(_TABLE, name)
-        return found if kind is Kind.READ else {"merge_logs": self._merging, "register": self._registering,
-                                                "store": self._storing}[name](found)  # fmt: skip
+        verbs.checked(verbs.PORT, name)  # what is written down has a method here
+        return found
+
+    def capability(self, kind: type[C]) -> C | None:
+        """Return an optional ability of the engine, audited."""
+        if isinstance(self, kind):
+            return self
+        found = self._backend.capability(kind)
+        return None if found is None else audited(kind, found, self)
 
     def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that are gone."""
@@ -168,19 +170,6 @@ class AuditedBackend:
         self._reconciled.add(key)
         details = {"attempt": str(state.attempt), "reason": state.reason}
         self.act(Verb.RECONCILE, state.ref, lambda: self._backend.reconcile(state), details)
-
-    def _registering(self, register: Callable[..., Any]) -> Callable[..., Any]:
-        def registered(ref: JobRef, model: Model | None) -> Any:
-            details = {"model": model.name, "version": model.version} if model is not None else {}
-            return self.act(Verb.REGISTER, ref, lambda: register(ref, model), details)
-
-        return registered
-
-    def _storing(self, store: Callable[..., Any]) -> Callable[..., Any]:
-        def stored(ref: JobRef) -> Any:
-            return self.act(Verb.STORE, ref, lambda: store(ref))
-
-        return stored
 
     def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End a job."""
@@ -246,13 +235,6 @@ class AuditedBackend:
         """Return whether the record has a job that the engine does not know: then reading that is told."""
         past = self._backend.past() if isinstance(error, NotFound) else None
         return past is not None and past.state(ref) is not None
-
-    def _merging(self, merge: Callable[..., bool]) -> Callable[..., bool]:
-        def merged(ref: JobRef, query: LogQuery, *rest: Any, **more: Any) -> bool:
-            self.look(Verb.LOGS, ref, selection(query), ORIGIN.get())
-            return merge(ref, query, *rest, **more)
-
-        return merged
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy a file that a job left."""

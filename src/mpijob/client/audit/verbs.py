@@ -24,13 +24,14 @@ def _of(kind: Kind, names: str) -> dict[str, Kind]:
 
 
 PORT: Mapping[str, Kind] = {
-    **_of(Kind.READ, "name namespace whoami devices preflight plan rehearse expect spec planned get list watch"),
-    **_of(Kind.READ, "events samples accounts warnings artifacts pause past schedules"),
+    **_of(Kind.READ, "name namespace capability whoami devices preflight plan rehearse expect spec planned get"),
+    **_of(Kind.READ, "list watch events samples accounts warnings artifacts pause past schedules"),
     **_of(Kind.LOOK, "logs fetch"),
     **_of(Kind.ACT, "submit cancel suspend resume scale delete execute stacks reconcile"),
 }  # fmt: skip
 ABILITIES: Mapping[str, Kind] = {  # what only some engines have
-    **_of(Kind.READ, "secret_values workplace choices projects rates told usual_image may oversee checkup"),
+    **_of(Kind.READ, "secret_values working_directory form_options projects rates progress default_image"),
+    **_of(Kind.READ, "check_access watch_all doctor"),
     **_of(Kind.LOOK, "merge_logs"),
     **_of(Kind.ACT, "register store"),
     **_of(Kind.BARE, "api close now"),
@@ -51,5 +52,5 @@ def checked(table: Mapping[str, Kind], name: str) -> Kind:
     """Return what becomes of a method; raise for one that the table does not have, or not for this way."""
     kind = table.get(name)
     if kind is None or kind is Kind.BARE:
-        raise NotImplementedError(f"'{name}' is not for the audited port: see client/audit_table.py")
+        raise NotImplementedError(f"'{name}' is not for the audited port: see client/audit/verbs.py")
     return kind

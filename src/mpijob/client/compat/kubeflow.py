@@ -57,9 +57,9 @@ class Documented(BaseClient):
 
     def list_jobs(self) -> list[JobState]:
         """Return the namespace's jobs, newest first."""
-        from mpijob.client.submit import resubmit
+        from mpijob.client import paging
 
-        return list(resubmit.pages(self.scope(), self.backend))
+        return list(paging.pages(self.scope(), self.backend))
 
     def get_job_events(self, name: str) -> list[Event]:
         """Return what has happened so far."""

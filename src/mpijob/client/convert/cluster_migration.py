@@ -152,7 +152,7 @@ def _api(settings: Settings, given: Any = None) -> Iterator[Any]:
         raise Unsupported(
             "this needs a cluster", hint="name one with --context, or set MPIJOB_ENGINE=kubernetes"
         )
-    from mpijob.backends.kubernetes.auth import access
+    from mpijob.backends.kubernetes.auth import kubeconfig
     from mpijob.backends.kubernetes.client import api_errors
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.backends.kubernetes.client.api_errors import ApiError
@@ -161,7 +161,7 @@ def _api(settings: Settings, given: Any = None) -> Iterator[Any]:
         if given is not None:
             yield given
             return
-        with Api(access.load(path=settings.kubeconfig, context=settings.context)) as api:
+        with Api(kubeconfig.load(path=settings.kubeconfig, context=settings.context)) as api:
             yield api
     except ApiError as error:
         raise api_errors.translate(error, doing="list MPIJobs") from error

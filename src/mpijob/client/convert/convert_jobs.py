@@ -1,6 +1,6 @@
 """Bringing jobs along: one call for a text, one for a directory, one for what a cluster has.
 
-Reading and writing are `dialects.migration`; here a converted job is also judged, as `mpijob create` would, and
+Reading and writing are `formats/convert`; here a converted job is also judged, as `mpijob create` would, and
 values that look secret do not stand in a report.
 
 >>> from mpijob.client.convert.convert_jobs import convert

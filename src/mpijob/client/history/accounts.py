@@ -15,6 +15,7 @@ import msgspec
 
 from mpijob import admission
 from mpijob.accounting import build, costs, estimates, reports, right_sizing
+from mpijob.backends.capabilities import SupportsDefaultImage, SupportsRates
 from mpijob.errors import BackendError, Finding, Severity
 from mpijob.history import account_store
 from mpijob.model import Phase
@@ -87,9 +88,9 @@ def report(backend: Backend, settings: Settings, wanted: AccountQuery, by: Seque
 
 def rates(backend: Backend, settings: Settings) -> Mapping[str, RateSetting]:
     """Return what hours cost: what a cluster's administrators have set on it, else what the settings say."""
-    told = getattr(backend, "rates", None)
+    known = backend.capability(SupportsRates)
     try:
-        return settings.rates if told is None else {**settings.rates, **told()}
+        return settings.rates if known is None else {**settings.rates, **known.rates()}
     except BackendError:  # the record answers without its cluster
         return settings.rates
 
@@ -116,8 +117,8 @@ def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimate | No
 
 def _program(backend: Backend, job: MPIJob) -> str:
     """Return what a job runs, in the image that it would get."""
-    usual: str = getattr(backend, "usual_image", "")
-    return build.program(job.replace(image=job.image or usual))
+    known = backend.capability(SupportsDefaultImage)
+    return build.program(job.replace(image=job.image or (known.default_image if known is not None else "")))
 
 
 def advise(backend: Backend, job: MPIJob) -> SizingReport:

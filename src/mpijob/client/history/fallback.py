@@ -6,13 +6,16 @@ jobs that exist. Verbs that act go to the engine alone: what is deleted cannot b
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
+from mpijob.backends.capabilities import Capability, SupportsMergedLogs
 from mpijob.backends.streams import close
 from mpijob.errors import NotFound
 
 if TYPE_CHECKING:
+    from mpijob.backends.capabilities import C
     from mpijob.backends.protocol import Backend
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.history.records import Record
@@ -26,34 +29,56 @@ def remembering(backend: Backend) -> Backend:
     return cast("Backend", _Remembering(backend))  # all else is the engine's own
 
 
-class _Remembering:
+class _Recalls(Capability):
+    """Has answered for a deleted job: the ability of an engine with its past behind it, and of no other."""
+
+    @property
+    @abstractmethod
+    def remembered(self) -> JobState | None:
+        """The deleted job for which the past has answered last."""
+
+
+class _Remembering(_Recalls):
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self.remembered: JobState | None = None
+        self._remembered: JobState | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    def _gone(self, ref: JobRef, error: NotFound) -> tuple[ArchiveReader, JobState]:
+    @property
+    def remembered(self) -> JobState | None:
+        return self._remembered
+
+    def capability(self, kind: type[C]) -> C | None:
+        """Return an optional ability of the engine; logs of a deleted job are not merged but read line by line."""
+        if isinstance(self, kind):
+            return self
+        found = self._backend.capability(kind)
+        if kind is SupportsMergedLogs and isinstance(found, SupportsMergedLogs):
+            return cast("C", _MergedLogs(found, self.recall))
+        return found
+
+    def recall(self, ref: JobRef, error: NotFound) -> tuple[ArchiveReader, JobState]:
         """Return the past and what it knows of a job that the engine does not know; raise the error where nothing."""
         past = self._backend.past()
         state = None if past is None else past.state(ref)
         if past is None or state is None:
             raise error
-        self.remembered = state
+        self._remembered = state
         return past, state
 
     def get(self, ref: JobRef) -> JobState:
         try:
             return self._backend.get(ref)
         except NotFound as error:
-            return self._gone(ref, error)[1]
+            return self.recall(ref, error)[1]
 
     def spec(self, ref: JobRef) -> MPIJob:
         try:
             return self._backend.spec(ref)
         except NotFound as error:
-            past, state = self._gone(ref, error)
+            past, state = self.recall(ref, error)
             spec = past.spec(state.ref)
             if spec is None:
                 raise
@@ -63,7 +88,7 @@ class _Remembering:
         try:
             return self._backend.samples(ref)
         except NotFound as error:
-            past, state = self._gone(ref, error)
+            past, state = self.recall(ref, error)
             return past.samples(state.ref)
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
@@ -100,26 +125,31 @@ class _Remembering:
         except NotFound as error:
             if begun:
                 raise
-            past, state = self._gone(ref, error)
+            past, state = self.recall(ref, error)
             for one in kept(past, state.ref):
                 yield one
         finally:
             close(stream)
 
-    def merge_logs(self, ref: JobRef, query: LogQuery, file: IO[bytes], *, compress: bool) -> bool:
-        """Let the engine merge its files, where it can; a job that is gone has none, its lines are read."""
-        merge = getattr(self._backend, "merge_logs", None)
+
+class _MergedLogs(SupportsMergedLogs):
+    """Lets the engine merge its files; a job that is gone has none, its lines are read."""
+
+    def __init__(self, engine: SupportsMergedLogs, recall: Callable[[JobRef, NotFound], object]) -> None:
+        self._engine, self._recall = engine, recall
+
+    def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
         try:
-            return merge is not None and bool(merge(ref, query, file, compress=compress))
+            return self._engine.merge_logs(ref, query, target, compress=compress)
         except NotFound as error:
-            self._gone(ref, error)
+            self._recall(ref, error)
             return False
 
 
 def told(reads: Backend) -> JobState | None:
     """Return the deleted job for which the past has answered last, if it was asked."""
-    state: JobState | None = getattr(reads, "remembered", None)
-    return state
+    past = reads.capability(_Recalls)
+    return None if past is None else past.remembered
 
 
 def deleted(backend: Backend, scope: Scope) -> Page:

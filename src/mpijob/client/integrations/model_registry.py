@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpijob.backends.capabilities import SupportsModelRegistry
 from mpijob.errors import Conflict, InvalidJob, Unsupported
 from mpijob.model import JobRef, Model, Phase
 
@@ -25,8 +26,7 @@ def register(backend: Backend, ref: JobRef, model: Model | None) -> Registered:
         raise InvalidJob(
             f"job '{ref.name}' does not say which model it makes", hint="name it with --model NAME"
         )
-    act = getattr(backend, "register", None)
-    if act is None:
+    registry = backend.capability(SupportsModelRegistry)
+    if registry is None:
         raise Unsupported(f"engine {backend.name} keeps no files that could be registered")
-    made: Registered = act(state.ref, wanted)
-    return made
+    return registry.register(state.ref, wanted)

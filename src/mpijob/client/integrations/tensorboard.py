@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from mpijob.backends.capabilities import SupportsWorkingDirectory
 from mpijob.client.integrations.tfevents import Writer
 from mpijob.errors import BackendError, NotFound, Unsupported
 
@@ -58,10 +59,10 @@ def serve(
 
 def written_by(client: Client, ref: JobRef) -> str:
     """Return the directory in which a job's own event files are, "" where it wrote none or none can be seen here."""
-    workplace = getattr(client.backend, "workplace", None)
+    known = client.backend.capability(SupportsWorkingDirectory)
     found = ""
     with contextlib.suppress(NotFound):  # the files of a deleted job went with it
-        found = "" if workplace is None else str(workplace(ref))
+        found = "" if known is None else str(known.working_directory(ref))
     for _, _, files in os.walk(found) if found else ():
         if any("tfevents" in name for name in files):
             return found

@@ -1,6 +1,6 @@
 """A job's run at Weights & Biases, by the address that the ranks' own client said.
 
-`dialects/launch` names the run; the ranks send it themselves, with a key that only they have. An address counts only
+`formats/launch` names the run; the ranks send it themselves, with a key that only they have. An address counts only
 when it is one of the server of the settings: a job's lines may hold anything.
 """
 

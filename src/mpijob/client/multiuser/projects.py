@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
 
+from mpijob.backends.capabilities import SupportsProjects
 from mpijob.client.async_client import AsyncClient
 from mpijob.client.multiuser.sessions import FRESH_SECONDS, JOBS, Scope, UserSession
 from mpijob.client.threads import run_in_thread
@@ -56,8 +56,5 @@ class Projects:
 
 
 async def _listed(client: AsyncClient) -> tuple[Option, ...]:
-    look: Any = getattr(client.backend, "projects", None)
-    if look is None:
-        return ()
-    found: tuple[Option, ...] = await run_in_thread(look)
-    return found
+    known = client.backend.capability(SupportsProjects)
+    return () if known is None else await run_in_thread(known.projects)

@@ -10,14 +10,15 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mpijob.admission import decision
+from mpijob.backends.capabilities import SupportsAccessReview, SupportsClose
 from mpijob.client.async_client import AsyncClient
 from mpijob.client.threads import run_in_thread
-from mpijob.errors import BackendError, MpiJobError, NotAllowed
+from mpijob.errors import BackendError, MpiJobError, NotAllowed, Unsupported
 from mpijob.model import Identity
 from mpijob.model.platform.permission import Question
 
@@ -122,9 +123,11 @@ class UserSession:
             self._answers[question] = (now, allowed)
 
 
-def _reviewed(backend: Any, questions: list[Question]) -> tuple[bool, ...]:
-    found: tuple[bool, ...] = backend.may(questions)
-    return found
+def _reviewed(backend: Backend, questions: list[Question]) -> tuple[bool, ...]:
+    review = backend.capability(SupportsAccessReview)
+    if review is None:
+        raise Unsupported(f"engine {backend.name} does not tell what its users may do")
+    return review.check_access(questions)
 
 
 class SessionStore:
@@ -219,8 +222,8 @@ class SessionStore:
 
 
 def _close(client: AsyncClient) -> None:
-    if close := getattr(client.backend, "close", None):
-        close()
+    if (held := client.backend.capability(SupportsClose)) is not None:
+        held.close()
 
 
 def for_visitors(settings: Settings) -> Settings:

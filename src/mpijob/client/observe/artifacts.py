@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from mpijob.backends.capabilities import SupportsArtifactStore
 from mpijob.errors import BackendError, Conflict, Finding, NotFound, Unsupported
 from mpijob.model import JobRef
 
@@ -108,14 +109,13 @@ def _fetched(backend: Backend, ref: JobRef, directory: Path, place: PurePosixPat
 
 def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
     """Store what a job wrote to its S3 volumes once more, where its engine still has it."""
-    again = getattr(backend, "store", None)
-    if again is None:
+    kept = backend.capability(SupportsArtifactStore)
+    if kept is None:
         raise Unsupported(
             f"engine {backend.name} keeps no copy of what {ref.name} wrote to its S3 volumes",
             hint="on a cluster it is stored while the job runs, and when it ends",
         )
-    told: tuple[str | Finding, ...] = again(ref)
-    return told
+    return kept.store(ref)
 
 
 def _inside(path: str) -> PurePosixPath:

@@ -1,7 +1,7 @@
 """The support bundle: everything known of a job in one archive that may be sent to somebody else.
 
 Each part is collected by itself: one that cannot be had is told in its place, and the rest goes on. Every text
-goes through `observation.sealing` last. The archive is bounded, its listing is always in the same order, its
+goes through `observation/redaction/bundle` last. The archive is bounded, its listing is always in the same order, its
 names are plain, and only its owner may read it.
 """
 
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mpijob import __version__
+from mpijob.backends.capabilities import SupportsDoctor, SupportsSecretValues
 from mpijob.backends.streams import close
 from mpijob.client.observe import logs
 from mpijob.errors import BackendError, Conflict, MpiJobError
@@ -206,8 +207,8 @@ def _doctor(backend: Backend, settings: Settings) -> Any:
 
     if settings.engine != CLUSTER:
         return doctor.report(settings)
-    look = getattr(backend, "checkup", None)
-    found = None if look is None else _or_why(look)
+    examined = backend.capability(SupportsDoctor)
+    found = None if examined is None else _or_why(examined.doctor)
     return {"missing": "this engine does not look at its cluster", "hint": ""} if found is None else found
 
 
@@ -242,14 +243,13 @@ def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
 
     Only the engine knows whether this machine is the user's own, and its files and variables are theirs.
     """
-    known = getattr(backend, "secret_values", None)
+    known = backend.capability(SupportsSecretValues)
     if known is None or not spec.secrets:
         return ()
     try:
-        found: tuple[str, ...] = known(ref, spec.secrets)
+        return known.secret_values(ref, spec.secrets)
     except MpiJobError:
         return ()  # what this user may not read is not theirs to mask
-    return found
 
 
 def _readme(state: JobState, entries: tuple[BundleFile, ...]) -> str:

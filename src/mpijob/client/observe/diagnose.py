@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from mpijob.backends.findings import explained
-from mpijob.client.submit import resubmit
+from mpijob.client import paging
 from mpijob.diagnosis import explain, fixed, patterns, report
 from mpijob.diagnosis.evidence import Evidence, Memory, Pod, World
 from mpijob.diagnosis.logs import standalone_log
@@ -290,7 +290,7 @@ def look(scope: Scope, backend: Backend, *, since: float, until: float, least: i
     """Return what the jobs that ended in a time have in common; where a list tells no cause, the job is asked."""
     found: list[JobState] = []
     looks = 0
-    for state in resubmit.pages(scope, backend):
+    for state in paging.pages(scope, backend):
         if not since <= (state.finished or 0.0) <= until:
             continue
         if state.phase is Phase.FAILED and not state.findings and looks < MOST_LOOKS:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
+from mpijob.backends.capabilities import SupportsMergedLogs
 from mpijob.backends.streams import close
 from mpijob.client.observe import logs
 from mpijob.errors import BackendError, InvalidJob
@@ -47,8 +48,8 @@ def download(
             return _streams(ref, backend, query, Path(target), compress)
     with _opened(target) as file:
         query = logs.resolved(ref, backend, query)
-        merge = getattr(backend, "merge_logs", None)
-        if merge is None or not merge(ref, query, file, compress=compress):
+        merged_logs = backend.capability(SupportsMergedLogs)
+        if merged_logs is None or not merged_logs.merge_logs(ref, query, file, compress=compress):
             _lines(ref, backend, query, file, compress)
     return (Path(target),) if isinstance(target, (str, Path)) else ()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mpijob.backends.capabilities import SupportsSecretValues
 from mpijob.backends.streams import close
 from mpijob.errors import NotFound
 from mpijob.model import LogQuery
@@ -59,8 +60,8 @@ def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
     from mpijob.observation.redaction import masking
 
     job = backend.spec(ref)
-    known = getattr(backend, "secret_values", None)
-    told = known(ref, job.secrets) if job.secrets and known is not None else ()
+    known = backend.capability(SupportsSecretValues)
+    told = known.secret_values(ref, job.secrets) if job.secrets and known is not None else ()
     return masking.secret_values(job, told)
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mpijob.backends.capabilities import SupportsProgress
 from mpijob.backends.streams import close
 from mpijob.client.history.fallback import remembering
 from mpijob.errors import NotFound
@@ -40,11 +41,11 @@ def read(
     state, told = points_of(backend, ref, settings, patterns, rank=rank, since=since)
     running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
     found = training.curves(told, most=points, rank=rank, now=time.time() if running else None)
-    known = getattr(backend, "told", None)
+    known = backend.capability(SupportsProgress)
     beyond = None
     if known is not None and rank is None and not state.deleted:
         with contextlib.suppress(NotFound):  # it went meanwhile
-            beyond = known(state.ref)
+            beyond = known.progress(state.ref)
     return found if beyond is None else training.completed(found, beyond)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob.backends.capabilities import SupportsFormOptions
 from mpijob.model.platform.form_options import Choices, Option
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ def choices(client: Client, namespace: str = "") -> Choices:
     images = dict.fromkeys(state.image for state in page.items if state.image)
     if client.settings.image:
         images.setdefault(client.settings.image)
-    look = getattr(client.backend, "choices", None)
-    known = _here(client, namespace) if look is None else look(namespace)
+    offered = client.backend.capability(SupportsFormOptions)
+    known = _here(client, namespace) if offered is None else offered.form_options(namespace)
     queues = known.queues or tuple(map(Option, sorted({state.queue for state in page.items if state.queue})))
     return msgspec.structs.replace(
         known,

@@ -6,17 +6,18 @@ when the old job has ended, or in one step (`replace`) while it has not started 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mpijob import codec
+from mpijob.client import paging
 from mpijob.client.audit.recorder import meaning
 from mpijob.client.submit import pipeline
 from mpijob.errors import Conflict, InvalidJob, MpiJobError, NotFound
-from mpijob.model import JobRef, JobState, MPIJob, Phase, Scope
+from mpijob.model import JobRef, MPIJob, Phase, Scope
 from mpijob.model.status.audit import Verb
 
 if TYPE_CHECKING:
@@ -109,19 +110,9 @@ def each(
             "this would mean every job", hint="give a selector or phases, or say that all are meant"
         )
     done = []
-    for state in list(pages(scope, backend)):
+    for state in list(paging.pages(scope, backend)):
         done.append(_one(state.ref, act))
     return tuple(done)
-
-
-def pages(scope: Scope, backend: Backend) -> Iterator[JobState]:
-    """Yield the jobs of all pages."""
-    while True:
-        page = backend.list(scope)
-        yield from page.items
-        if not page.after:
-            return
-        scope = msgspec.structs.replace(scope, after=page.after)
 
 
 def _one(ref: JobRef, act: Callable[[JobRef], object]) -> Done:

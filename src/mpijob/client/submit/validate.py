@@ -1,6 +1,6 @@
 """Everything that is wrong with a written job in one answer: what cannot be read, and what contradicts itself.
 
-Reading (`dialects.jobfile`) and judging (`checks`) do not know each other; without this a file with
+Reading (`formats/jobfile`) and judging (`checks`) do not know each other; without this a file with
 both kinds of faults would be refused twice.
 """
 

@@ -1,7 +1,7 @@
 """The admission webhook: an HTTPS server that an API server asks about each job before it keeps it.
 
 Its port is open to every pod, because no policy can name an API server. So what it reads is bounded before it is
-parsed, one address gets only some of its turns (`serving.turns`), and where the API server shows a certificate
+parsed, one address gets only some of its turns (`serving/concurrency`), and where the API server shows a certificate
 (`--client-ca`), nobody else is answered. Certificates are renewed while it serves; it may be killed at any time.
 """
 

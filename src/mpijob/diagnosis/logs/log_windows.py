@@ -1,7 +1,7 @@
 """Pieces of a large log: its head, its tail, and what stands around the places that a rule may know.
 
 The text comes in blocks and is read once; what is kept is bounded, however long the log is. Who fetches the
-blocks is the caller's business (`client.barelog`, an engine's evidence); what they mean that of `matcher`.
+blocks is the caller's business (`standalone_log`, an engine's evidence); what they mean that of `matcher`.
 """
 
 from __future__ import annotations

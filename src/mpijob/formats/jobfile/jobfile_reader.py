@@ -1,7 +1,7 @@
 """Our own job file: YAML or JSON with the fields of `MPIJob`, read strictly and written plainly.
 
 Everything that is wrong in a file is told at once, each with its line and column. Types are judged
-by `model.conform`, so a file and a job built in Python hear the same sentences; whether the values
+by `model/spec/type_check`, so a file and a job built in Python hear the same sentences; whether the values
 make sense is the business of `checks`, whose findings `locate` brings back to their lines.
 """
 

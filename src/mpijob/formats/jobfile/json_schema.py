@@ -1,6 +1,6 @@
 """The spec as JSON Schema and as answers to `mpijob explain FIELD`; both from the model itself.
 
-The sentences come from `model.describe`, the types from msgspec, the call names from `model.conform`.
+The sentences come from `model/spec/field_docs`, the types from msgspec, the call names from `model/spec/type_check`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A site's file of rules: YAML or JSON, read strictly, everything wrong in it told with line and column.
 
-Whether a rule finds what it says is tried by `diagnosis.site`; `Read.at` brings that back to the file's lines.
+Whether a rule finds what it says is tried by `diagnosis/site_rules`; `Read.at` brings that back to the file's lines.
 """
 
 from __future__ import annotations

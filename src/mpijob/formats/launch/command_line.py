@@ -50,7 +50,7 @@ def line(
 
     `address` is how workers reach the launcher where its name is not known to them (hydra only:
     Open MPI hands out addresses by itself). `tagged` has the launcher say before every line of output
-    which rank wrote it (`dialects.output` reads it); an engine with a stream for each rank needs no tags.
+    which rank wrote it (`formats/launch/rank_output` reads it); an engine with a stream for each rank needs no tags.
     """
     if family is Family.CUSTOM:
         return _custom_line(job, hostfile=hostfile, agent=agent, shim=shim)

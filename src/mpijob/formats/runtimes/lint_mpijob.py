@@ -11,7 +11,7 @@ from typing import Any
 
 from mpijob.errors import Finding
 from mpijob.formats.kubernetes import pod_template
-from mpijob.formats.runtimes import lint as lint_words
+from mpijob.formats.runtimes import lint_findings
 
 _REPLICAS = "spec.mpiReplicaSpecs"
 
@@ -20,7 +20,7 @@ def lint(document: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Return the traps in an MPIJob, the worst first."""
     spec = document.get("spec") or {}
     rules = (_gang, _order, _retries, _cleanup, _hostfile)
-    return lint_words.in_order(one for rule in rules for one in rule(spec))
+    return lint_findings.in_order(one for rule in rules for one in rule(spec))
 
 
 def _replica(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
@@ -40,15 +40,15 @@ def _gang(spec: Mapping[str, Any]) -> Iterator[Finding]:
     workers = int(_replica(spec, "Worker").get("replicas") or 1)
     if policy is not None and _waits(spec) and int(policy.get("minAvailable") or workers + 1) > workers:
         field = "spec.runPolicy.schedulingPolicy.minAvailable"
-        yield lint_words.deadlock(f"set {field} to {workers}", field)
+        yield lint_findings.deadlock(f"set {field} to {workers}", field)
 
 
 def _order(spec: Mapping[str, Any]) -> Iterator[Finding]:
     if not _waits(spec):
         hint = "set launcherCreationPolicy: WaitForWorkersReady"
-        yield lint_words.early_launcher(hint, "spec.launcherCreationPolicy")
+        yield lint_findings.early_launcher(hint, "spec.launcherCreationPolicy")
     elif not ({"readinessProbe", "startupProbe"} & set(_main(spec, "Worker"))):
-        yield lint_words.unproved_workers(f"{_REPLICAS}.Worker")
+        yield lint_findings.unproved_workers(f"{_REPLICAS}.Worker")
 
 
 def _retries(spec: Mapping[str, Any]) -> Iterator[Finding]:
@@ -56,19 +56,19 @@ def _retries(spec: Mapping[str, Any]) -> Iterator[Finding]:
     limit = (spec.get("runPolicy") or {}).get("backoffLimit", 6)
     if restart != "Never" or limit != 0:
         hint = "set restartPolicy: Never for the launcher and runPolicy.backoffLimit: 0"
-        yield lint_words.silent_retries(restart, limit, hint, f"{_REPLICAS}.Launcher.restartPolicy")
+        yield lint_findings.silent_retries(restart, limit, hint, f"{_REPLICAS}.Launcher.restartPolicy")
 
 
 def _cleanup(spec: Mapping[str, Any]) -> Iterator[Finding]:
     if ((spec.get("runPolicy") or {}).get("cleanPodPolicy") or "None") == "None":
         message = "cleanPodPolicy is None: workers, and what they hold, run on when the job is over"
         field = "spec.runPolicy.cleanPodPolicy"
-        yield lint_words.finding(
-            "RUNTIME_CLEANUP", lint_words.WARNING, message, f"set {field}: Running", field
+        yield lint_findings.finding(
+            "RUNTIME_CLEANUP", lint_findings.WARNING, message, f"set {field}: Running", field
         )
 
 
 def _hostfile(spec: Mapping[str, Any]) -> Iterator[Finding]:
     if (spec.get("mpiImplementation") or "OpenMPI") == "OpenMPI":
-        found = lint_words.unlisted_hosts(_main(spec, "Launcher"), f"{_REPLICAS}.Launcher")
+        found = lint_findings.unlisted_hosts(_main(spec, "Launcher"), f"{_REPLICAS}.Launcher")
         yield from () if found is None else (found,)

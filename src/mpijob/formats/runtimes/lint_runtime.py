@@ -14,7 +14,7 @@ from mpijob.formats.kubernetes import pod_template
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin
-from mpijob.formats.runtimes.lint import (
+from mpijob.formats.runtimes.lint_findings import (
     ERROR,
     NOTICE,
     WARNING,

@@ -2,7 +2,7 @@
 
 Objects are plain mappings as the API server answers them. `job_conditions` reads the job object, `pod_status`
 its pods, `kueue_workload` Kueue's workload, `launcher_census` the launcher's log, `rejections` what only events
-tell. Where the job stands is derived from the result by `observation.cluster`.
+tell. Where the job stands is derived from the result by `observation/state/cluster_phase`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How far a training is in Trainer's own words: `status.trainerStatus`, or the annotation of the dashboard.
 
 Trainer fills it where its gate `TrainJobStatus` is on and the program reports to it. What lines tell is told by
-`observation/curves`.
+`observation/metrics/training`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpijob.model.status.metric_line import Progress
 ANNOTATION = "trainer.opendatahub.io/trainerStatus"
 
 
-def told(job: Document) -> Progress | None:
+def read(job: Document) -> Progress | None:
     """Return what a TrainJob says of its training; None where it says nothing."""
     found = (job.get("status") or {}).get("trainerStatus") or _annotated(job)
     if not isinstance(found, Mapping) or not found:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mpijob.history.audit.audit_log import Head, tip
+from mpijob.history.audit.chain import Head, tip
 from mpijob.model.status.audit import DOMAIN, stamp
 
 IDENT = "mpijob"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mpijob import codec
-from mpijob.history.audit import audit_log
+from mpijob.history.audit import chain
 from mpijob.model.status.audit import COMPLETE, AuditEvent, AuditQuery
 
 _decoder = codec.decoder(AuditEvent)
@@ -26,8 +26,8 @@ def entries(directory: str, query: AuditQuery) -> list[AuditEvent]:
 
 
 def _lines(directory: str, query: AuditQuery) -> Iterator[AuditEvent]:
-    first = f"audit-{audit_log.day(query.since)}.jsonl" if query.since is not None else ""
-    for name in audit_log.files(directory):
+    first = f"audit-{chain.day(query.since)}.jsonl" if query.since is not None else ""
+    for name in chain.files(directory):
         if name < first:
             continue
         with open(os.path.join(directory, name), "rb") as file:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterable
 
 from mpijob.errors import BackendError
-from mpijob.history.audit.audit_log import AuditLog, new_id
+from mpijob.history.audit.audit_log import AuditLog
+from mpijob.history.audit.chain import new_id
 from mpijob.model import JobState, MPIJob, Sample
 from mpijob.model.status.audit import (
     COMPLETE,

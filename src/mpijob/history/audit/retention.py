@@ -11,7 +11,7 @@ import os
 import time
 
 from mpijob.errors import InvalidJob
-from mpijob.history.audit import audit_log
+from mpijob.history.audit import chain
 from mpijob.model.status.audit import COMPLETE, DOMAIN, AuditEvent, ResponseStatus, User, Verb, stamp
 
 LEAST_DAYS = 90.0
@@ -37,7 +37,7 @@ def due(directory: str, today: str, keep_days: float) -> list[str]:
     from datetime import date, timedelta  # once a day
 
     kept = max(keep_days, LEAST_DAYS)
-    before = [name for name in audit_log.files(directory) if name < today]
+    before = [name for name in chain.files(directory) if name < today]
     if not before:
         return []
     newest = date.fromisoformat(before[-1].removeprefix("audit-").removesuffix(".jsonl"))
@@ -55,19 +55,19 @@ def due(directory: str, today: str, keep_days: float) -> list[str]:
 
 def farewell(directory: str, gone: list[str], keep_days: float) -> AuditEvent:
     """Return the entry that tells which days are removed, and where the rest hangs on."""
-    last = audit_log.Head()
+    last = chain.Head()
     for name in gone:
         with open(os.path.join(directory, name), "rb") as file:
             for line in file:
                 line = line.rstrip(b"\n")
-                if (parts := audit_log.unsealed(line)) is not None and (number := audit_log.number_of(line)):
-                    last = audit_log.Head(number, parts[1])
+                if (parts := chain.unsealed(line)) is not None and (number := chain.number_of(line)):
+                    last = chain.Head(number, parts[1])
     now = stamp(time.time())
     return AuditEvent(
         kind="Event",
         api_version="audit.k8s.io/v1",
         level="Metadata",
-        audit_id=audit_log.new_id(),
+        audit_id=chain.new_id(),
         stage=COMPLETE,
         verb=Verb.PRUNE,
         user=User(username="system:mpijob:retention"),

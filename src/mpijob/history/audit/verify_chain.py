@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import msgspec
 
 from mpijob import codec
-from mpijob.history.audit import audit_log
-from mpijob.history.audit.audit_log import Head
+from mpijob.history.audit import chain
+from mpijob.history.audit.chain import Head
 from mpijob.model.status.audit import AuditEvent, Verb
 
 _MOST = 100
@@ -60,13 +60,13 @@ class _Walk:
         self._garbage: tuple[str, int, int] | None = None
 
     def take(self, file: str, number: int, line: bytes) -> None:
-        parts = audit_log.unsealed(line)
+        parts = chain.unsealed(line)
         if parts is None:
             self._torn_or_foreign(file, number, line)
             return
         self.lines += 1
-        sequence, claimed = audit_log.number_of(line), parts[1]
-        if not audit_log.sound(line):
+        sequence, claimed = chain.number_of(line), parts[1]
+        if not chain.sound(line):
             self._flaw(file, number, f"entry {sequence} was changed: its hash is not that of its text")
         event = _decoded(line)
         previous = event.note("previous") if event else ""
@@ -128,7 +128,7 @@ class _Walk:
                 ChainFault(file, number, f"the last {size} bytes are no whole entry: torn in writing")
             )
         self._beginning()
-        noted = audit_log.noted_head(directory)
+        noted = chain.noted_head(directory)
         if noted is not None and noted.sequence > self.at.sequence:
             self._flaw("head", 1, f"{_span(self.at.sequence + 1, noted.sequence)} missing at the end")
         elif noted is not None and self.hashes.get(noted.sequence, noted.hash) != noted.hash:
@@ -166,7 +166,7 @@ def verify(directory: str, anchor: Head | None = None) -> ChainResult:
 
 
 def _numbered(directory: str) -> Iterator[tuple[str, int, bytes]]:
-    for name in audit_log.files(directory):
+    for name in chain.files(directory):
         with open(os.path.join(directory, name), "rb") as file:
             for number, line in enumerate(file, 1):
                 if line != b"\n":

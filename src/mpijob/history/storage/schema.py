@@ -1,4 +1,4 @@
-"""The database of an archive: opened, made, and brought forward from an older format.
+"""The tables of an archive, and how they are brought forward from an older format; `database` opens them.
 
 Each step of `_STEPS` brings the format from one number to the next, in one transaction, on live data. A
 step that was released is never changed; a new format is a new step. The words are kept to what PostgreSQL
@@ -8,17 +8,9 @@ finds the newest format, whichever it began with.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sqlite3
-import time
-from collections.abc import Iterator
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any
 
-from mpijob.errors import BackendError
-
-_PATIENCE_SECONDS = 30
 _STEPS = (
     """
 CREATE TABLE jobs (
@@ -230,54 +222,9 @@ CREATE INDEX accounts_by_end ON accounts (ended);
 DROP TABLE owners;
 """,
 )
-_FILLS = {
-    2: "account_store",
-    4: "storage.layout",
-}  # what came with this format is made from what is there already
 VERSION = len(_STEPS)
 RECORD_TABLES = ("moments", "events", "facts", "samples", "gaps", "chunks", "voices", "tallies", "jobs")
 TABLES = (*RECORD_TABLES, "accounts")
-
-
-def open_database(path: str, *, shared: bool = False, address: str = "") -> Any:
-    """Return the database, made or brought forward where needed; `shared` lets several threads take turns.
-
-    With an `address` (postgresql://…) it is PostgreSQL's.
-    """
-    if address:
-        from mpijob.history.storage.postgres import Database  # an extra
-
-        return Database(address)
-    old_mask = os.umask(0o077)
-    try:
-        db = sqlite3.connect(
-            path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=not shared
-        )
-        db.execute("PRAGMA synchronous=NORMAL")
-        db.execute("PRAGMA secure_delete=ON")  # what is erased is not to be found in the file either
-    finally:
-        os.umask(old_mask)
-    found = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if found > VERSION:
-        raise BackendError(
-            f"{path} was written by a newer mpijob (format {found}, this one knows {VERSION})",
-            hint="use the newer version, or set MPIJOB_HISTORY to another directory",
-        )
-    if found < VERSION:
-        _bring_forward(db)
-    return db
-
-
-def _bring_forward(db: sqlite3.Connection) -> None:
-    use_wal(db)
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        take_steps(db, int(db.execute("PRAGMA user_version").fetchone()[0]))
-        db.execute(f"PRAGMA user_version={VERSION}")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
-    db.execute("COMMIT")
 
 
 def take_steps(db: Any, found: int) -> None:
@@ -285,31 +232,22 @@ def take_steps(db: Any, found: int) -> None:
     for step in _STEPS[found:VERSION]:
         for statement in filter(str.strip, step.split(";\n")):
             db.execute(statement)
-    for number, module in _FILLS.items():
+    for number, fill in _FILLS.items():
         if found < number:
-            import_module(f"mpijob.history.{module}").fill(db)
+            fill(db)
 
 
-def use_wal(db: sqlite3.Connection) -> None:
-    """Let readers and one writer work side by side in this database from now on."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:  # the switch needs the file for itself and does not honour the busy timeout
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+def _fill_accounts(db: Any) -> None:
+    from mpijob.history import account_store
+
+    account_store.fill(db)
 
 
-@contextlib.contextmanager
-def telling(path: str) -> Iterator[None]:
-    """Tell what goes wrong with the files below as an error of ours."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise BackendError(
-            f"the record in {path} cannot be read or written: {error}",
-            hint="free some space, or set MPIJOB_HISTORY to a directory that you may write to",
-        ) from error
+def _fill_files(db: Any) -> None:
+    from mpijob.history.storage import layout
+
+    layout.fill(db)
+
+
+# What came with a format is made from what is there already.
+_FILLS: dict[int, Callable[[Any], None]] = {2: _fill_accounts, 4: _fill_files}

@@ -1,6 +1,6 @@
 """Something that a user hands to a cluster's API server, as far as it is judged there before it is kept.
 
-`dialects.incoming` reads it out of the request, the webhook adds what is known around it, and `admission.incoming`
+`request_reader` reads it out of the request, the webhook adds what is known around it, and `admission/webhook`
 judges. So a job written by hand is held to the same limits as one that was sent by us.
 """
 

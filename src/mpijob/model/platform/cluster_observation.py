@@ -1,6 +1,6 @@
 """What was seen of a job on a cluster, in nobody's words: its members, its queue, its engine's verdict.
 
-`dialects.seen` reads Kubernetes objects into these values, `observation.cluster` derives from them where
+`status_reader` reads Kubernetes objects into these values, `observation/state/cluster_phase` derives from them where
 the job stands. All times are seconds since the epoch and come from the cluster, never from a clock here.
 """
 

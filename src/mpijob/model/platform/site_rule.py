@@ -1,6 +1,6 @@
 """A rule of the user's own site, as its file says it: what to look for, what it means, what mends it.
 
-Reading the file is `dialects.rulefile`, making it one of the engine's rules `diagnosis.site`.
+Reading the file is `formats/jobfile/site_rules_file`, making it one of the engine's rules `diagnosis/site_rules`.
 """
 
 from __future__ import annotations

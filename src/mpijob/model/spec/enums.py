@@ -1,6 +1,6 @@
 """The words that a spec may use, and how a wrong one is answered.
 
-`checks` and `dialects` both refuse words; they are strangers, so what they share stands here: the
+`checks` and `formats` both refuse words; they are strangers, so what they share stands here: the
 lists, the guess at what was meant, and how any value, however large or odd, is shown in a sentence.
 """
 

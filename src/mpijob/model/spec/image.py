@@ -1,6 +1,6 @@
 """What is in a container image: its name, the files that matter, and what they say about running MPI jobs.
 
-`backends/registry` reads images and their layers, `dialects/imagefiles` and `imagetree` make these values of
+`backends/registry` reads images and their layers, `formats/images/file_probes` and `filesystem` make these values of
 what is in them, `checks/images` judges. Nothing here was run: it is what the files say.
 """
 

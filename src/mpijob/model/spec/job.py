@@ -2,7 +2,7 @@
 
 An `MPIJob` is a frozen value without any engine's words in it, so one spec runs on a laptop and on
 a cluster. It is changed by copying (`job.replace(workers=8)`). Well-formedness is the business of
-`checks`; reading and writing files that of `dialects.jobfile`.
+`checks`; reading and writing files that of `formats/jobfile`.
 
 >>> from mpijob import MPIJob
 >>> job = MPIJob(name="train", workers=4, slots=2, command=["python", "train.py"])

@@ -1,6 +1,6 @@
 """A job that recurs: when it starts, what happens when the one before still runs, and the job itself.
 
-When a moment is due is computed in `observation.recurring`; who keeps the time is the engine's business.
+When a moment is due is computed in `observation/state/cron`; who keeps the time is the engine's business.
 """
 
 from __future__ import annotations

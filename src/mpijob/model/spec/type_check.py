@@ -1,7 +1,7 @@
 """Does a value have the types of a spec, and if not, where not: every place at once.
 
 msgspec refuses a wrong value at its first fault. This walk finds all of them, each with its path and
-a sentence, both in what a file says (`dialects.jobfile`) and in a job built in Python (`checks`),
+a sentence, both in what a file says (`formats/jobfile`) and in a job built in Python (`checks`),
 so that both say the same. Whether well-typed values make sense is the business of `checks`.
 """
 

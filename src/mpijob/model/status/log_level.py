@@ -3,14 +3,14 @@
 Known are Python's logging and warnings, glog and its family (TensorFlow, PyTorch, Horovod, klog), NCCL,
 DeepSpeed, JSON lines, logfmt, compilers' `error:`, Python's tracebacks and the last words of MPI and libc. Only
 the beginning of a line is looked at, and each look is linear in it. A line that says nothing has no level;
-whether it goes on with the line before is for `observation.sieve` to say.
+whether it goes on with the line before is for `observation/logs/pipeline` to say.
 """
 
 from __future__ import annotations
 
 import re
 
-from mpijob.model.status.records import Level
+from mpijob.model.status.level import Level
 
 _LOOKED_AT_BYTES = 240
 _MOST_WORDS = 14  # of a line's beginning that are looked at: time, place, name, level

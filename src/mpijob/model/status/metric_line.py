@@ -1,7 +1,7 @@
 """A line that a training says about itself: the one call of `mpijob.report`, and what such a line looks like.
 
 The line goes the way of all output, so nothing has to be there to receive it: not a server, not a network, not
-mpijob itself. `observation/curves` finds it again. A program without mpijob may print the same line.
+mpijob itself. `observation/metrics/training` finds it again. A program without mpijob may print the same line.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from mpijob.errors import Severity
+from mpijob.model.status.level import Level
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,22 +33,6 @@ class Role(StrEnum):
 
 
 PROGRAM = (Role.LAUNCHER, Role.RANK)  # who speaks for the program; a worker itself tells of its connections
-
-
-class Level(StrEnum):
-    """How serious a program says that a line is; from the least to the most."""
-
-    TRACE = "trace"
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-    FATAL = "fatal"
-
-    @property
-    def weight(self) -> int:
-        """Its place in the order, from 0."""
-        return list(Level).index(self)
 
 
 class Mark(StrEnum):

@@ -1,6 +1,6 @@
 """Where ranks stand at one moment: the stack of each, and how much of it could be seen.
 
-Engines collect them (`backends`), `dialects.stacks` reads what py-spy, gdb and /proc say, `observation.stacks`
+Engines collect them (`backends`), `stack_dump` reads what py-spy, gdb and /proc say, `observation/health/stacks`
 groups them into sentences.
 """
 

@@ -37,7 +37,7 @@ class Cause(NamedTuple):
         return self.member.index if self.member.role is Role.WORKER else None
 
 
-# How a launcher or worker of ours ends for a reason of its own; `dialects.shell.Ending` has these codes
+# How a launcher or worker of ours ends for a reason of its own; `pod_scripts.Ending` has these codes
 OWN_ENDINGS = {
     90: Reason.NO_KEY,
     91: Reason.NO_PROGRAM,

@@ -13,9 +13,10 @@ import pytest
 import yaml
 from tests.unit.kube_support import MAPS, FakeApi
 
-from mpijob.backends.kubernetes.auth import access as access_module
+from mpijob.backends.kubernetes.auth import credentials as credentials_module
 from mpijob.backends.kubernetes.auth import kubeconfig
-from mpijob.backends.kubernetes.auth.access import Credentials, Plugin
+from mpijob.backends.kubernetes.auth.access import Plugin
+from mpijob.backends.kubernetes.auth.credentials import Credentials
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.errors import BackendError, MpiJobError, Unsupported
 
@@ -108,7 +109,7 @@ def test_a_token_file_is_read_again_after_a_while(
         api.list(MAPS)
         (tmp_path / "token").write_text("new")
         api.list(MAPS)
-        monkeypatch.setattr(access_module, "TOKEN_SECONDS", -1.0)
+        monkeypatch.setattr(credentials_module, "TOKEN_SECONDS", -1.0)
         api.list(MAPS)
     assert [seen.token for seen in server.requests] == ["old", "old", "new"]
 

@@ -1,4 +1,4 @@
-"""Recurring jobs of a cluster: CronJobs, which Kubernetes keeps the time for (see `dialects.cronjob`)."""
+"""Recurring jobs of a cluster: CronJobs, which Kubernetes keeps the time for (see `formats/kubernetes/cronjob`)."""
 
 from __future__ import annotations
 

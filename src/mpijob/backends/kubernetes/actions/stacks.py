@@ -1,7 +1,7 @@
 """Collecting the stacks of a cluster job's ranks: one exec in each worker's pod, side by side.
 
 With the user's own right to exec and the container's own user: what py-spy or gdb in the image may not do
-there is told, never worked around. What the pods say is read by `dialects.stacks`.
+there is told, never worked around. What the pods say is read by `formats/launch/stack_dump`.
 """
 
 from __future__ import annotations

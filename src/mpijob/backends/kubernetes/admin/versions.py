@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from mpijob.admission import installation
-from mpijob.backends.kubernetes.auth import access
+from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.client import api_errors, concurrent, discovery, resources
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import ApiError
@@ -223,7 +223,7 @@ def report(settings: Settings, asked: Api | None = None) -> Iterator[Finding]:
 
     Raise when the cluster cannot be asked at all.
     """
-    own = Api(access.load(path=settings.kubeconfig, context=settings.context)) if asked is None else asked
+    own = Api(kubeconfig.load(path=settings.kubeconfig, context=settings.context)) if asked is None else asked
     with own if asked is None else nullcontext(own) as api:
         namespace = namespace_at(settings, api.access.namespace)
         try:

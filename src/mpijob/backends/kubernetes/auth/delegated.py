@@ -57,7 +57,7 @@ def outbound(settings: Settings, server: Access) -> Policy:
     return policy.for_others(settings.outbound, (urlsplit(server.server).hostname or "", *services))
 
 
-def may(api: Api, questions: Sequence[Question]) -> tuple[bool, ...]:
+def check_access(api: Api, questions: Sequence[Question]) -> tuple[bool, ...]:
     """Return the API server's answers, each by an access review with the visitor's own token."""
     calls = {str(at): (lambda one=one: _allowed(api, one)) for at, one in enumerate(questions)}
     found = concurrent.together(calls, min(_LANES, api.lanes()))

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from mpijob import codec
-from mpijob.backends.kubernetes.auth.access import Access, Credentials
+from mpijob.backends.kubernetes.auth.access import Access
+from mpijob.backends.kubernetes.auth.credentials import Credentials
 from mpijob.backends.kubernetes.client import urls
 from mpijob.backends.kubernetes.client.api_errors import NO_API, ApiError, ErrorStatus
 from mpijob.backends.kubernetes.client.http import Request, Transport

@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mpijob import codec
-from mpijob.backends.kubernetes.auth.access import Access, Credential, Credentials, identifying
+from mpijob.backends.kubernetes.auth.access import Access, Credential, identifying
+from mpijob.backends.kubernetes.auth.credentials import Credentials
 from mpijob.backends.kubernetes.client.api import Api, target
 from mpijob.backends.kubernetes.client.api_errors import CUT, ApiError, ErrorStatus, refusal
 from mpijob.backends.kubernetes.client.connection import Connector

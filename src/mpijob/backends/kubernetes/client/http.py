@@ -15,7 +15,8 @@ from typing import TypeVar
 
 import msgspec
 
-from mpijob.backends.kubernetes.auth.access import Access, Credential, Credentials, identifying
+from mpijob.backends.kubernetes.auth.access import Access, Credential, identifying
+from mpijob.backends.kubernetes.auth.credentials import Credentials
 from mpijob.backends.kubernetes.client.api_errors import (
     CERTIFICATE,
     CUT,

@@ -1,6 +1,6 @@
 """The logs of a job's pods while it runs: what was said before, then each line as it comes.
 
-Each pod is read in a thread of its own and the lines are put in order by `observation.merge`. A stream that
+Each pod is read in a thread of its own and the lines are put in order by `observation/logs/live_merge`. A stream that
 breaks is taken up again where it stopped, by the time of its last line and the number of lines of that time;
 where the kubelet has rotated the log meanwhile, a line says that something may be missing.
 """

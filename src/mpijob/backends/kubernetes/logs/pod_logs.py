@@ -1,6 +1,6 @@
 """The logs of a job's pods as one stream of lines that know who said them.
 
-Every rank speaks through mpirun into the launcher's log (`dialects.output` takes it apart again); workers'
+Every rank speaks through mpirun into the launcher's log (`formats/launch/rank_output` takes it apart again); workers'
 own logs hold what their sshd says. Reading them while the job runs, and taking up a stream that broke, is the
 business of `log_follower`.
 """

@@ -1,6 +1,6 @@
 """The values of a job's secrets, read back so that they can be masked where its log is shown.
 
-Who may not read a Secret simply does not know its value: then the patterns of `observation.masking` are all
+Who may not read a Secret simply does not know its value: then the patterns of `observation/redaction/masking` are all
 that protects it.
 """
 

@@ -1,6 +1,6 @@
 """From every object of a job to its state: one pure function for one job, and a cheap one for lists.
 
-Reading is done by `dialects.seen`, the verdict by `observation.cluster`; here the two are put together,
+Reading is done by `status_reader`, the verdict by `cluster_phase`; here the two are put together,
 with times that come from the objects alone. Why a job failed, or does not start, is asked of `diagnosis`
 (see `evidence`), which is loaded only then.
 """

@@ -1,7 +1,7 @@
 """Finding a job among a cluster's objects, and everything that belongs to it.
 
 A job is found by the name of its object, which the API server lets nobody take twice, and by its owner. Labels
-(`mpijob.dev/job`, `/uid`, `/attempt`) only say which of those objects belong together (`dialects.identity`).
+(`mpijob.dev/job`, `/uid`, `/attempt`) only say which of those objects belong together (`metadata/identity`).
 Reads of different kinds go side by side. One that is refused or not served leaves its part empty, and what was
 refused is handed back beside the rest: what can still be told is told.
 """

@@ -55,7 +55,7 @@ class _Object(NamedTuple):
     raw: bytes
 
 
-def oversee(api: Api, namespace: str, served: frozenset[str]) -> Generator[Overseen, None, None]:
+def watch_all(api: Api, namespace: str, served: frozenset[str]) -> Generator[Overseen, None, None]:
     """Yield where every job stands, a sign of life when all are told, then each change; raise what lasts."""
     overseer = _ClusterWatch(api, namespace, served)
     try:
@@ -100,7 +100,7 @@ class _ClusterWatch:
 
         made = watch(self._api, path, labels=labels, trim=trim, trouble=troubled)
         self._waiting.add(name)
-        threading.Thread(target=self._listen, args=(name, made), daemon=True, name=f"oversee {name}").start()
+        threading.Thread(target=self._listen, args=(name, made), daemon=True, name=f"watch {name}").start()
         return made
 
     def _listen(self, name: str, changes: Watch) -> None:

@@ -2,7 +2,7 @@
 
 A further attempt is an object of its own (`name-a2`) with the same uid, so two that would start it start it once:
 the API server lets one of them win. Its objects are copies of the judged ones of the attempt before
-(`dialects.next_attempt`), created in the same namespace under the owner's own identity. Until the next attempt is
+(`kubernetes/next_attempt`), created in the same namespace under the owner's own identity. Until the next attempt is
 there, the job is told as queued.
 """
 

@@ -1,7 +1,7 @@
 """A job's log files as downloads: each stream's own bytes, or all of them merged by time.
 
 A large merge is done in parts, one behind the other in time, by as many processes as there are cores: this
-module is also the program of such a helper. How lines are merged is the business of `observation.bulk`.
+module is also the program of such a helper. How lines are merged is the business of `observation/logs/bulk_merge`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def facts(store: Store, settings: Settings, job: MPIJob) -> Facts:
     """Return what this machine has and what of it is free."""
     capacity = machine.capacity(settings)
     row = store.find(JobRef(job.namespace, job.name))
-    clock = list_jobs.Clock(capacity, time.time())
+    clock = scheduler.Clock(capacity, time.time())
     needs = admission.needs(job)
     estimate = wait_estimate.wait_estimate(store, clock, needs)
     bound = None if estimate is not None else wait_estimate.wait_bound(store, clock, needs)

@@ -10,7 +10,7 @@ import msgspec
 
 from mpijob import codec
 from mpijob.backends.local.queue import scheduler
-from mpijob.backends.local.queue.list_jobs import Clock
+from mpijob.backends.local.queue.scheduler import Clock
 from mpijob.backends.local.queue.store import Store, decode_state
 from mpijob.model import Amounts, MPIJob
 from mpijob.observation.state import queue_wait

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mpijob.backends.local.queue.scheduler import NEVER
+from mpijob.backends.local.queue.store import NEVER
 from mpijob.errors import NotFound, Severity
 from mpijob.model import Event, Phase
 from mpijob.model.spec.dependencies import FAILED, WAITING, Dependency, judge, sentence

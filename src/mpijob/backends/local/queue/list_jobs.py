@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,6 +12,7 @@ from mpijob.model import Amounts, Page, Phase
 from mpijob.model.spec.selector import selects
 
 if TYPE_CHECKING:
+    from mpijob.backends.local.queue.scheduler import Clock
     from mpijob.backends.local.queue.store import Row, Store
     from mpijob.model import JobState, Scope
 
@@ -86,13 +87,6 @@ def _brief(state: JobState) -> JobState:
 def count(store: Store, phase: Phase) -> int:
     """Return how many jobs are in a phase."""
     return int(store.read("SELECT count(*) FROM jobs WHERE phase=?", phase.value)[0][0])
-
-
-class Clock(NamedTuple):
-    """What an estimate of waiting needs to know of the place."""
-
-    capacity: Amounts
-    now: float
 
 
 def live(store: Store, row: Row, clock: Clock) -> JobState:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mpijob.backends.local.planning import machine
-from mpijob.backends.local.queue.store import decode_state
+from mpijob.backends.local.queue.store import NEVER, decode_state
 from mpijob.errors import NotFound
 from mpijob.model import Amounts, Event, Phase
 from mpijob.model.spec import quantity
@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from mpijob.backends.local.queue.store import Store
     from mpijob.settings import Settings
 
-NEVER = 1e15  # seconds since the epoch: when a job that waits for others may start, until they have ended
 _MOMENT_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
+
+
+class Clock(NamedTuple):
+    """What an estimate of waiting needs to know of the place."""
+
+    capacity: Amounts
+    now: float
 
 
 class Claimed(NamedTuple):

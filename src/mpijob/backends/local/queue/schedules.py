@@ -2,7 +2,7 @@
 
 There is no daemon (decision 0007): whoever makes a schedule, or submits a job where there are some, starts the
 clock unless it runs. It sleeps until a job is due or somebody rings, submits it as a user would, and ends when no
-schedule is left. What it does is in `client.alarm`, above this room; here it is only a program to start.
+schedule is left. What it does is in `client/services/cron`, above this room; here it is only a program to start.
 
 HOME/schedules/NAMESPACE/NAME.json  one schedule and what came of it last
 HOME/schedules/changes              locked by whoever changes a schedule

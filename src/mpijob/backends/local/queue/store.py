@@ -84,6 +84,7 @@ ALTER TABLE samples ADD COLUMN network REAL NOT NULL DEFAULT 0;
 """
 _STEPS = (_SCHEMA, _USAGE, _WAITS)
 _VERSION = len(_STEPS)
+NEVER = 1e15  # seconds since the epoch: `not_before` of a job that waits for others, until they have ended
 
 _encode = msgspec.json.encode
 decode_state = codec.decoder(JobState).decode
@@ -358,7 +359,7 @@ def _open(home: Home, *, begun: bool) -> sqlite3.Connection:
 
 def _bring_forward(db: sqlite3.Connection) -> None:
     """Make the tables, or bring those of an older format forward, in one transaction."""
-    from mpijob.history.storage.schema import use_wal  # once in the life of a home: start-up is a feature
+    from mpijob.history.storage.database import use_wal  # once in the life of a home: start-up is a feature
 
     use_wal(db)
     db.execute("BEGIN IMMEDIATE")

@@ -12,8 +12,8 @@ import msgspec
 
 from mpijob import atomic_write
 from mpijob.backends import code_upload, secrets
-from mpijob.backends.local.queue import disk_full, scheduler
-from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.queue import disk_full
+from mpijob.backends.local.queue.store import NEVER, Store
 from mpijob.backends.local.storage import job_files
 from mpijob.backends.local.storage.paths import SCRIPTS, Home, cannot_write
 from mpijob.errors import Conflict
@@ -30,7 +30,7 @@ def queue(store: Store, home: Home, settings: Settings, plan: Plan, who: Identit
     if plan.job.code.path:
         store.close()  # a link in there may lead to it: whoever reads an open database takes its locks away
     lay_out(home, plan, settings)
-    held_until = scheduler.NEVER if plan.waits_for else 0.0
+    held_until = NEVER if plan.waits_for else 0.0
     try:
         store.add(plan, first_state(plan, who), labels(plan.job), plan.job.priority_number, held_until)
     except Conflict:

@@ -25,7 +25,7 @@ from mpijob.formats.launch import command_line
 from mpijob.model import Family, Plan, VolumeKind
 
 if TYPE_CHECKING:
-    from mpijob.backends.local.supervisor.staging import S3Staging
+    from mpijob.backends.local.storage.s3_staging import S3Staging
     from mpijob.backends.s3_volumes import Connection
 
 PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108 - in the job's own mount namespace: memory that only it sees
@@ -179,7 +179,7 @@ class AttemptSpec:
     def cargo(self) -> S3Staging | None:
         """What is fetched and stored for the job's S3 volumes; None where it has none."""
         if self._cargo is None and any(one.kind is VolumeKind.S3 for one in self.plan.job.volumes):
-            from mpijob.backends.local.supervisor.staging import S3Staging
+            from mpijob.backends.local.storage.s3_staging import S3Staging
 
             self._cargo = S3Staging(self.plan, self.connections())
         return self._cargo

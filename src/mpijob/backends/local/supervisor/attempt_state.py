@@ -1,7 +1,7 @@
 """What one attempt has seen so far, and what follows from it.
 
 The supervisor writes facts here as they come; the phase is derived from all of them by
-`observation.phase`, the cause of a failure by `diagnosis`. No I/O.
+`observation/state/phase`, the cause of a failure by `diagnosis`. No I/O.
 """
 
 from __future__ import annotations

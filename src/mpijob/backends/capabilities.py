@@ -1,0 +1,154 @@
+"""The optional abilities of engines, each a small abstract class that an engine inherits from where it has it.
+
+What every engine can do is in `protocol`. A caller asks `backend.capability(SupportsRates)` and gets an object with
+these methods, or None; a wrapper around an engine (audit, history) answers with the ability of the engine that it
+wraps, audited where `client/audit/verbs.py` says so. The cluster's API client is in `kubernetes/capabilities.py`:
+no other engine may know it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mpijob.backends.model_registry import Registered
+    from mpijob.errors import Finding
+    from mpijob.model import JobRef, LogQuery, Model, Secret
+    from mpijob.model.platform.form_options import Choices, Option
+    from mpijob.model.platform.permission import Question
+    from mpijob.model.status.job_change import Overseen
+    from mpijob.model.status.metric_line import Progress
+    from mpijob.settings import RateSetting
+
+
+class Capability(ABC):  # noqa: B024 - the root of those that have methods
+    """One optional ability; its abstract methods are what a caller may use."""
+
+
+C = TypeVar("C", bound=Capability)
+
+
+class CapableBackend:
+    """The one implementation of `Backend.capability` for engines: an ability is a base class of theirs."""
+
+    def capability(self, kind: type[C]) -> C | None:
+        """Return this engine as one with the ability, or None where it lacks it."""
+        engine: object = self  # mypy: this class itself is no capability
+        return engine if isinstance(engine, kind) else None
+
+
+class SupportsAccessReview(Capability):
+    """Tells what its user may do."""
+
+    @abstractmethod
+    def check_access(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+        """Return the answers, in the order of the questions."""
+
+
+class SupportsArtifactStore(Capability):
+    """Keeps a copy of what a job wrote to its S3 volumes."""
+
+    @abstractmethod
+    def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
+        """Upload all of it once more; return what was stored and what failed."""
+
+
+class SupportsClose(Capability):
+    """Holds connections or files that are closed when nobody needs the engine any longer."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close them; jobs go on."""
+
+
+class SupportsDefaultImage(Capability):
+    """Runs jobs in containers, with an image for those that name none."""
+
+    @property
+    @abstractmethod
+    def default_image(self) -> str:
+        """The image of a job that names none."""
+
+
+class SupportsDoctor(Capability):
+    """Examines the place where its jobs run."""
+
+    @abstractmethod
+    def doctor(self) -> tuple[Finding, ...]:
+        """Return whether the place is ready for jobs, as this user sees it."""
+
+
+class SupportsFormOptions(Capability):
+    """Knows what a form for a job can offer."""
+
+    @abstractmethod
+    def form_options(self, namespace: str) -> Choices:
+        """Return what a namespace offers: queues, storage classes, secrets by name."""
+
+
+class SupportsMergedLogs(Capability):
+    """Writes the logs of a whole job faster than line by line."""
+
+    @abstractmethod
+    def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
+        """Write all lines, merged in time order; return False where lines must be selected one by one."""
+
+
+class SupportsModelRegistry(Capability):
+    """Registers the model that a job made."""
+
+    @abstractmethod
+    def register(self, ref: JobRef, model: Model) -> Registered:
+        """Register the model, or register it again."""
+
+
+class SupportsProgress(Capability):
+    """Knows the progress of a training from its operator, beside what the job's lines say."""
+
+    @abstractmethod
+    def progress(self, ref: JobRef) -> Progress | None:
+        """Return the progress, or None where nothing is reported."""
+
+
+class SupportsProjects(Capability):
+    """Has several namespaces and lists those of a user."""
+
+    @abstractmethod
+    def projects(self) -> tuple[Option, ...]:
+        """Return the namespaces that this user may list, with their display names."""
+
+
+class SupportsRates(Capability):
+    """Knows prices that its administrators set."""
+
+    @abstractmethod
+    def rates(self) -> Mapping[str, RateSetting]:
+        """Return what hours cost, by namespace."""
+
+
+class SupportsSecretValues(Capability):
+    """Reads the values of a job's secrets, so that they can be masked."""
+
+    @abstractmethod
+    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        """Return the values that this user may read."""
+
+
+class SupportsWatchAll(Capability):
+    """Watches all its jobs at once."""
+
+    @abstractmethod
+    def watch_all(self, namespace: str) -> Iterator[Overseen]:
+        """Yield the state of every job of a namespace (or of all, ""), then each change."""
+
+
+class SupportsWorkingDirectory(Capability):
+    """Runs jobs in a directory of this machine."""
+
+    @abstractmethod
+    def working_directory(self, ref: JobRef) -> Path:
+        """Return the directory of a job; its files are there while it runs."""

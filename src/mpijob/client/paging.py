@@ -1,0 +1,22 @@
+"""All pages of a list, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.model import JobState, Scope
+
+
+def pages(scope: Scope, backend: Backend) -> Iterator[JobState]:
+    """Yield the jobs of all pages."""
+    while True:
+        page = backend.list(scope)
+        yield from page.items
+        if not page.after:
+            return
+        scope = msgspec.structs.replace(scope, after=page.after)
