@@ -15,6 +15,11 @@ import select
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
+from email.errors import (
+    MultipartInvariantViolationDefect,
+    NoBoundaryInMultipartDefect,
+    StartBoundaryNotFoundDefect,
+)
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -25,6 +30,11 @@ _LONGEST_HEAD = 1 << 16
 _MOST_DIGITS = 18
 _CONTROLS = frozenset(map(chr, (*range(9), *range(10, 32), 127)))
 _BODILESS = (204, 304)
+_DEFECTS_OF_BODIES = (  # the parser of heads looks for parts of a body behind them
+    NoBoundaryInMultipartDefect,
+    StartBoundaryNotFoundDefect,
+    MultipartInvariantViolationDefect,
+)
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 # A peer that has vanished is noticed within 20 + 3 × 5 seconds, sent data that nobody confirms within 30.
 _KEEPALIVE = (
@@ -90,12 +100,11 @@ class Response(http.client.HTTPResponse):
         headers = self.headers
         if self.status == 101:
             raise ProtocolError("the server changes to another protocol, which nobody asked for")
-        if headers.defects or any("\n" in value or "\r" in value for value in headers.values()):
+        torn = any(not isinstance(defect, _DEFECTS_OF_BODIES) for defect in headers.defects)
+        if torn or any("\n" in value or "\r" in value for value in headers.values()):
             raise ProtocolError("the response's head has a line that is no header")
-        lengths, codings = (
-            set(headers.get_all("content-length", ())),
-            headers.get_all("transfer-encoding", ()),
-        )
+        lengths = {one.strip(" \t") for one in headers.get_all("content-length", ())}
+        codings = headers.get_all("transfer-encoding", ())
         if any(not (one.isascii() and one.isdecimal() and len(one) <= _MOST_DIGITS) for one in lengths):
             raise ProtocolError("the response has no sensible length")
         if len(lengths) > 1:
@@ -305,7 +314,7 @@ def shown(proxy: str) -> str:
 
 def _usable(proxy: str) -> SplitResult:
     parts = urlsplit(proxy)
-    if parts.scheme not in ("http", "socks5", "socks5h") or not parts.hostname:
+    if parts.scheme not in ("http", "socks5", "socks5h") or not parts.hostname or not _port(parts):
         raise Unsupported(
             f"the proxy {shown(proxy)} cannot be used",
             hint="proxies are http://HOST:PORT or socks5://HOST:PORT",
@@ -314,7 +323,10 @@ def _usable(proxy: str) -> SplitResult:
 
 
 def _port(parts: SplitResult) -> int:
-    return parts.port or _PORTS.get(parts.scheme, 0)
+    try:
+        return parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        return 0
 
 
 def _login(proxy: SplitResult) -> dict[str, str]:

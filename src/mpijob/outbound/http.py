@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
+from mpijob.errors import Unsupported
 from mpijob.outbound.connection import Connection, InvalidRequest, TooLong, proxy_for, tls_context
 from mpijob.outbound.guard import Guard
 from mpijob.outbound.policy import ANYWHERE, Policy
@@ -53,16 +54,9 @@ def request(
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("only addresses of http and https can be asked")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     with Guard(msgspec.structs.replace(policy, seconds=seconds)) as guard:
-        connection = Connection(
-            url,
-            timeout=seconds,
-            tls=tls_context() if parts.scheme == "https" else None,
-            proxy="" if policy.restricted else proxy_for(url, os.environ),
-            dial=guard.connect,
-            watch=guard.watch,
-        )
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection = _connection(url, guard, seconds)
         try:
             connection.send_request(method, target, (headers or {}).items(), body)
             got = connection.response()
@@ -72,14 +66,23 @@ def request(
             raise OSError("its address, or a header for it, has letters that HTTP does not allow") from error
         except TooLong as error:
             raise OSError(f"it answers with more than {most_bytes} bytes") from error
-        except http.client.HTTPException as error:
-            raise OSError(f"its answer is no HTTP, or broke off ({type(error).__name__})") from error
-        except OSError as error:
+        except (http.client.HTTPException, OSError) as error:
             if guard.expired:
                 raise TimeoutError(f"it has not answered within {seconds:g} s") from error
+            if isinstance(error, http.client.HTTPException):
+                raise OSError(f"its answer is no HTTP, or broke off ({type(error).__name__})") from error
             raise
         finally:
             connection.close()
+
+
+def _connection(url: str, guard: Guard, seconds: float) -> Connection:
+    tls = tls_context() if url.lower().startswith("https:") else None
+    proxy = "" if guard.policy.restricted else proxy_for(url, os.environ)
+    try:
+        return Connection(url, timeout=seconds, tls=tls, proxy=proxy, dial=guard.connect, watch=guard.watch)
+    except Unsupported as error:
+        raise OSError(f"{error.message} ({error.hint})") from error
 
 
 def _location(url: str, got: http.client.HTTPResponse) -> str:

@@ -6,13 +6,17 @@ import contextlib
 import http.client
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.visitor_support import Listener, listening, tell
 
+from mpijob.errors import NotAllowed
+from mpijob.outbound import http as outbound_http
 from mpijob.outbound.connection import (
     Connection,
     InvalidRequest,
@@ -21,6 +25,7 @@ from mpijob.outbound.connection import (
     has_data,
     proxy_for,
 )
+from mpijob.outbound.policy import PUBLIC
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 MOST = 1 << 20
@@ -181,6 +186,7 @@ def test_the_answer_to_a_head_has_no_body(ends: Ends) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokay\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\nok\n0\n\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked \r\n\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!",
@@ -227,6 +233,9 @@ def _pour(far: socket.socket, data: bytes) -> None:
     [
         b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + WHOLE,
         b"HTTP/1.1 200\r\ncontent-length:2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length:\t2 \r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Type: multipart/mixed\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Type: multipart/mixed; boundary=b\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n"
         b'2;name="a;b"\r\nok\r\n000\r\nX: 1\r\nY: 2\r\n\r\n',
@@ -343,3 +352,39 @@ def test_a_plain_request_through_a_proxy_names_its_server() -> None:
 def test_a_proxy_is_chosen_by_scheme_and_exceptions(url: str, proxy: str) -> None:
     environ = {"http_proxy": "plain:1", "HTTPS_PROXY": "http://tls:2", "NO_PROXY": "fd00::/8, b.test:8443"}
     assert proxy_for(url, environ) == proxy
+
+
+def test_a_service_behind_a_proxy_of_the_environment_is_asked_through_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with listening(tell(b"{}")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        answer = outbound_http.request("GET", "http://loki.test/x", seconds=5, most_bytes=9)
+        assert (answer.status, answer.body) == (200, b"{}")
+        assert proxy.heads[0].startswith(b"GET http://loki.test/x HTTP/1.1\r\n")
+        with pytest.raises(NotAllowed):  # a proxy would resolve the name again, out of our sight
+            outbound_http.request("GET", "http://loki.test/x", seconds=5, most_bytes=9, policy=PUBLIC)
+        assert proxy.connections == 1
+
+
+@pytest.mark.parametrize("proxy", ["https://p.test:1", "http://p.test:99999", "socks5://"])
+def test_a_proxy_that_cannot_be_used_is_an_error_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(OSError, match=r"cannot be used \(proxies are http://"):
+        outbound_http.request("GET", "http://loki.test/x", seconds=5, most_bytes=9)
+
+
+@pytest.mark.security
+def test_a_body_that_comes_for_ever_ends_with_the_time_of_the_operation() -> None:
+    def drip(server: Listener, line: socket.socket) -> None:
+        server.head(line)
+        line.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                line.sendall(b"1\r\nx\r\n")
+                time.sleep(0.05)
+
+    with listening(drip) as server, pytest.raises(TimeoutError, match=r"within 0.5 s"):
+        outbound_http.request("GET", server.url, seconds=0.5, most_bytes=1 << 20)

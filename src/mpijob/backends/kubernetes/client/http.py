@@ -80,10 +80,8 @@ class Open:
             self.sock.settimeout(seconds)
             response = Response(self.sock, method="GET")
             try:
-                response.fp.peek(
-                    1
-                )  # nothing is lost where nothing came: another one is made for the next time
-            except TimeoutError:
+                response.fp.peek(1)
+            except TimeoutError:  # this response cannot be read any more; nothing of it has come
                 response.close()
                 return None
             self.sock.settimeout(_HEAD_SECONDS)
