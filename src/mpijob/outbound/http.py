@@ -1,5 +1,7 @@
 """One HTTP request to a service: no redirect is followed, so a token goes only to the server that it is for.
 
+`download` has no token to lose, and follows redirects that stay within TLS.
+
 Body and time are bounded. Error messages name host and status, never bytes of the body. Proxies of the environment
 are used, unless the policy is restricted: a proxy would resolve the name again, out of our sight.
 """
@@ -18,6 +20,8 @@ from mpijob.errors import Unsupported
 from mpijob.outbound.connection import Connection, InvalidRequest, TooLong, proxy_for, tls_context
 from mpijob.outbound.guard import Guard
 from mpijob.outbound.policy import ANYWHERE, Policy
+
+_MOST_REDIRECTS = 5
 
 
 class Response(NamedTuple):
@@ -51,6 +55,32 @@ def request(
 
     With `most_bytes=0` the body is not read.
     """
+    answer, target = _asked(method, url, body, headers or {}, seconds, most_bytes, policy)
+    return answer._replace(location=_shown(target))
+
+
+def download(url: str, *, seconds: float, most_bytes: int) -> Response:
+    """Return what an address gives, wherever it leads within TLS; raise OSError where it gives nothing in time."""
+    for _ in range(_MOST_REDIRECTS + 1):
+        answer, target = _asked("GET", url, None, {}, seconds, most_bytes, ANYWHERE)
+        if not target:
+            return answer
+        if not target.startswith("https://"):
+            raise OSError(f"it leads to {_shown(target)}, which is not encrypted")
+        url = target
+    raise OSError("it leads from one address to the next and to no end")
+
+
+def _asked(
+    method: str,
+    url: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    seconds: float,
+    most_bytes: int,
+    policy: Policy,
+) -> tuple[Response, str]:
+    """Return the answer, and where it redirects to."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("only addresses of http and https can be asked")
@@ -58,10 +88,10 @@ def request(
     with Guard(msgspec.structs.replace(policy, seconds=seconds)) as guard:
         connection = _connection(url, guard, seconds)
         try:
-            connection.send_request(method, target, (headers or {}).items(), body)
+            connection.send_request(method, target, headers.items(), body)
             got = connection.response()
             content = got.whole(most_bytes) if most_bytes else b""
-            return Response(got.status, content, _location(url, got))
+            return Response(got.status, content), _target(url, got)
         except InvalidRequest as error:
             raise OSError("its address, or a header for it, has letters that HTTP does not allow") from error
         except TooLong as error:
@@ -85,12 +115,20 @@ def _connection(url: str, guard: Guard, seconds: float) -> Connection:
         raise OSError(f"{error.message} ({error.hint})") from error
 
 
-def _location(url: str, got: http.client.HTTPResponse) -> str:
-    to = got.getheader("location")
-    if not 300 <= got.status < 400 or not to:
+def _target(url: str, got: http.client.HTTPResponse) -> str:
+    to = (300 <= got.status < 400 and got.getheader("location")) or ""
+    try:
+        return urljoin(url, to) if to else ""
+    except ValueError:
+        return to
+
+
+def _shown(target: str) -> str:
+    """Return an address without its user and its query, which may be secret."""
+    if not target:
         return ""
     try:
-        parts = urlsplit(urljoin(url, to))
+        parts = urlsplit(target)
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
         return "something that is no address"
