@@ -257,5 +257,5 @@ $(VENV)/.servers: $(VENV)/.dev
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics,postgres,s3,schedule,zstd]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics,postgres,s3,schedule,socks,zstd]' --group dev
 	@touch $@

@@ -5,11 +5,10 @@ Its twin is the real one: every promise that is tested here is kept on the test 
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,10 +58,6 @@ class Store(Api):
 
     def raws(self, path: str) -> Raws:
         return [msgspec.Raw(msgspec.json.encode(one)) for one in self.list(path).items]
-
-    @contextlib.contextmanager
-    def ahead(self, asked: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[None]:
-        yield
 
     def now(self) -> float:
         return time.time()

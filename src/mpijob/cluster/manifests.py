@@ -7,8 +7,6 @@ is read as kustomize reads it, as far as its files go that far: resources, names
 from __future__ import annotations
 
 import hashlib
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import yaml
 
 from mpijob.errors import NotAllowed, NotFound
 from mpijob.formats.kubernetes.metadata.well_known import Document
+from mpijob.outbound import http
 
 _LARGEST = 64 << 20
 _SECONDS = 30.0
@@ -70,25 +69,17 @@ def _address(source: str, name: str, version: str) -> str:
     return f"{source.rstrip('/')}/{name}-{version}.yaml" if version else f"{source.rstrip('/')}/{name}.yaml"
 
 
-class _Encrypted(urllib.request.HTTPRedirectHandler):
-    """Follows no way that leads out of TLS."""
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        if not newurl.startswith("https://"):
-            raise urllib.error.URLError(f"it leads to {newurl}, which is not encrypted")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
 def _fetched(address: str) -> bytes:
     try:
-        with urllib.request.build_opener(_Encrypted).open(address, timeout=_SECONDS) as answer:
-            body: bytes = answer.read(_LARGEST)
-    except (urllib.error.URLError, TimeoutError) as error:
+        answer = http.download(address, seconds=_SECONDS, most_bytes=_LARGEST)
+        if not answer.ok:
+            raise OSError(f"the server {answer}")
+    except (OSError, ValueError) as error:
         raise NotFound(
             f"{address} cannot be read: {error}",
             hint="on a cluster without a way out, give a directory or a mirror as the source",
         ) from error
-    return body
+    return answer.body
 
 
 def _read(text: str) -> list[Document]:

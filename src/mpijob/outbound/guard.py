@@ -89,8 +89,7 @@ class Guard:
     def connect(self, host: str, port: int, timeout: float | None, options: Options = ()) -> socket.socket:
         """Return a connection to a host; raise NotAllowed where the policy forbids one of its addresses."""
         self.check()
-        if not self._limited:
-            self.limit(self.policy.seconds)
+        self._start()
         try:
             found = resolved(host, port)
         except OSError as error:
@@ -100,13 +99,22 @@ class Guard:
         if address := refused(self.policy, host, port, found):
             raise Forbidden(host, f"{host} is at {address}, which is no public address")
         sock = _connected(found, timeout, options)
+        self.watch(sock)
+        return sock
+
+    def watch(self, sock: socket.socket) -> None:
+        """Shut this connection down, too, when the operation has taken too long."""
+        self._start()
         if self._timer is not None:
             with self._lock:
                 self._watched.append(sock.dup())
         if self.expired:
             sock.close()
             self.check()
-        return sock
+
+    def _start(self) -> None:
+        if not self._limited:
+            self.limit(self.policy.seconds)
 
     def limit(self, seconds: float) -> None:
         """Set the time limit of the operation, from now on; 0 is none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.auth.kubeconfig import load
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, Document
+from mpijob.backends.kubernetes.client.watch import Watch
 
 NAMESPACE = "team-a"
 MAPS = resources.CONFIG_MAP.path(NAMESPACE)
@@ -40,3 +43,14 @@ def labelled(alice: Api) -> Iterator[str]:
     for path in (MAPS, PODS):
         for item in alice.list(path, labels=f"test={value}").items:
             alice.delete(f"{path}/{item['metadata']['name']}", grace_seconds=0)
+
+
+@contextlib.contextmanager
+def ended_after(seconds: float, changes: Watch) -> Iterator[None]:
+    """End a watch after this time: whoever reads it then sees its end."""
+    timer = threading.Timer(seconds, changes.close)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

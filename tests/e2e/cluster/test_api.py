@@ -23,6 +23,7 @@ from tests.e2e.cluster.api_support import (
     a_map,
     accesses,
     connected,
+    ended_after,
     labelled,
 )
 
@@ -63,13 +64,11 @@ def running(alice: Api, label: str) -> Callable[[str], str]:
     def start(command: str) -> str:
         path = f"{PODS}/client-{label}"
         alice.create(PODS, a_pod(f"client-{label}", label, command))
-        deadline = time.monotonic() + 90
-        with watch(alice, PODS, labels=f"test={label}", tick_seconds=1) as changes:
+        with watch(alice, PODS, labels=f"test={label}") as changes, ended_after(90, changes):
             for change in changes:
                 if change.object.get("status", {}).get("phase") in ("Running", "Succeeded"):
                     return path
-                assert time.monotonic() < deadline, change
-        raise AssertionError("the watch ended")
+        raise AssertionError("the pod does not run")
 
     return start
 

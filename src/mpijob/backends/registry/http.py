@@ -1,22 +1,21 @@
-"""One question to a registry over HTTP: TLS, proxies, redirects, and how long an answer may be.
+"""One question to a registry over HTTP: whom to trust, which redirects to follow, what a failure means.
 
-`http.client` is used because its HEAD costs a user nothing of a registry's rate limit, and it is loaded only
-when a registry is asked (docs/decisions/0030). What is asked, and with which login, is `client`'s business.
+Connections are those of `outbound.connection`; what is asked, and with which login, is `client`'s business.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import socket
 import ssl
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from urllib.parse import urljoin, urlsplit
 
-from mpijob.backends.kubernetes.client import proxy_connect
 from mpijob.errors import BackendError, InvalidImage, Unsupported
+from mpijob.outbound.connection import Connection, Response, TooLong, proxy_for, tls_context
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
@@ -35,7 +34,7 @@ class Unanswered(BackendError):
 class Reply:
     """The beginning of an answer, and its body as it is read."""
 
-    def __init__(self, line: http.client.HTTPConnection, answer: http.client.HTTPResponse, url: str) -> None:
+    def __init__(self, line: Connection, answer: Response, url: str) -> None:
         self._line = line
         self._answer = answer
         self.status = answer.status
@@ -46,24 +45,31 @@ class Reply:
         return self._answer.getheader(name) or ""
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, none at the end."""
+        """Return the next bytes as soon as there are some, none at the end."""
+        with self._told():
+            return self._answer.piece(size)
+
+    def whole(self, most: int) -> bytes:
+        """Return the whole body, refused where it is longer than that."""
         try:
-            return self._answer.read(size)
+            with self, self._told():
+                return self._answer.whole(most)
+        except TooLong as error:
+            raise InvalidImage(
+                f"{self.url} answers with more than {most} bytes where a short document is due"
+            ) from error
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except TooLong:
+            raise
         except (OSError, http.client.HTTPException) as error:
             host = urlsplit(self.url).netloc
             raise Unanswered(
                 f"the registry {host} broke off: {error}", why="it broke off", hint="try again"
             ) from error
-
-    def whole(self, most: int) -> bytes:
-        """Return the whole body, refused where it is longer than that."""
-        with self:
-            data = self.read(most + 1)
-        if len(data) > most:
-            raise InvalidImage(
-                f"{self.url} answers with more than {most} bytes where a short document is due"
-            )
-        return data
 
     def close(self) -> None:
         """Give the line up."""
@@ -119,9 +125,18 @@ class Lines:
         parts = urlsplit(url)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         try:
-            line = self._line(parts.scheme, parts.hostname or "", parts.port, parts.netloc)
-            line.request(method, target or "/", body, {"User-Agent": "mpijob", **headers})
-            return Reply(line, line.getresponse(), url)
+            line = Connection(
+                url,
+                timeout=self._left(),
+                tls=self._trust(parts.netloc) if parts.scheme == "https" else None,
+                proxy=proxy_for(url, os.environ),
+            )
+            try:
+                line.send_request(method, target or "/", {"User-Agent": "mpijob", **headers}.items(), body)
+                return Reply(line, line.response(), url)
+            except BaseException:
+                line.close()
+                raise
         except ssl.SSLCertVerificationError as error:
             raise Unanswered(
                 f"the registry {parts.netloc} shows a certificate that nobody here trusts: {error.verify_message}",
@@ -147,20 +162,6 @@ class Lines:
                 hint="is it up, and reachable from here? A registry without TLS needs --plain-http",
             ) from error
 
-    def _line(self, scheme: str, host: str, port: int | None, netloc: str) -> http.client.HTTPConnection:
-        line: http.client.HTTPConnection
-        seconds = self._left()
-        if scheme == "https":
-            line = http.client.HTTPSConnection(host, port, timeout=seconds, context=self._trust(netloc))
-        else:
-            line = http.client.HTTPConnection(host, port, timeout=seconds)
-        if proxy := proxy_connect.choose(f"{scheme}://{netloc}", os.environ):
-            sock = proxy_connect.connect(proxy, host, port or line.default_port, seconds)
-            line.sock = (
-                self._trust(netloc).wrap_socket(sock, server_hostname=host) if scheme == "https" else sock
-            )
-        return line
-
     def _left(self) -> float:
         if self._deadline is None:
             return self._seconds
@@ -170,28 +171,25 @@ class Lines:
         return min(left, self._seconds)
 
     def _trust(self, netloc: str) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        named = (
-            [self._ca_file] if self._ca_file else [f"{folder}/{netloc}/ca.crt" for folder in _CERTIFICATES]
-        )
-        for path in named:
-            if self._ca_file or Path(path).is_file():
-                try:
-                    context.load_verify_locations(path)
-                except (OSError, ssl.SSLError) as error:
-                    raise Unsupported(f"{path} cannot be used as a certificate authority: {error}") from error
+        context = tls_context()
+        named = (f"{folder}/{netloc}/ca.crt" for folder in _CERTIFICATES)
+        for path in [self._ca_file] if self._ca_file else filter(os.path.isfile, named):
+            try:
+                context.load_verify_locations(path)
+            except (OSError, ssl.SSLError) as error:
+                raise Unsupported(f"{path} cannot be used as a certificate authority: {error}") from error
         return context
 
     def _speaks_tls(self, host: str) -> bool:
         parts = urlsplit(f"https://{host}")
         try:
-            with socket.create_connection(
-                (parts.hostname or "", parts.port or 443), min(self._left(), 3.0)
-            ) as line:
-                context = ssl.create_default_context()
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-                with context.wrap_socket(line):
-                    return True
+            with (
+                socket.create_connection(
+                    (parts.hostname or "", parts.port or 443), min(self._left(), 3.0)
+                ) as line,
+                tls_context(insecure=True).wrap_socket(line),
+            ):
+                return True
         except OSError:
             return False
 

@@ -1,4 +1,4 @@
-"""Requests and answers over real TLS on loopback: objects, pages, patches, hostile names, questions asked ahead."""
+"""Requests and answers over real TLS on loopback: objects, pages, patches, hostile names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.unit.kube_support import (
     MAPS,
     Answer,
     FakeApi,
+    Handler,
     doing,
-    hanging_up,
     refusing,
     replying,
     shortened,
@@ -95,9 +95,9 @@ def test_tables_and_bare_metadata_can_be_asked_for(server: FakeApi, api: Api) ->
     assert [seen.headers["accept"] for seen in server.requests] == [TABLE, METADATA]
 
 
-@pytest.mark.parametrize(("near", "asked"), [(60.0, None), (0.0, "gzip")], ids=["near", "far"])
+@pytest.mark.parametrize(("near", "asked"), [(60.0, "identity"), (0.0, "gzip")], ids=["near", "far"])
 def test_answers_of_far_servers_are_compressed(
-    server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch, near: float, asked: str | None
+    server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch, near: float, asked: str
 ) -> None:
     monkeypatch.setattr(connection, "NEAR_SECONDS", near)
     body = gzip.compress(json.dumps({"data": "x" * 5000}).encode())
@@ -245,83 +245,54 @@ def test_many_threads_share_one_api(server: FakeApi, api: Api) -> None:
     assert (wrong, len(server.requests)) == ([], 100)
 
 
-def names(server: FakeApi) -> list[str]:
-    return [request.path.rpartition("/")[2] for request in server.requests]
-
-
 @pytest.fixture
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "NEAR_SECONDS", 60.0)
 
 
 @pytest.mark.usefixtures("near")
-def test_a_near_server_is_asked_several_things_in_one_go(server: FakeApi, api: Api) -> None:
-    server.maps.put("a")
-    server.maps.put("b")
-    with api.ahead([(f"{MAPS}/a", {}), (f"{MAPS}/gone", {}), (MAPS, {"limit": "2500"})]):
-        assert names(server) == ["a", "gone", "configmaps"]
-        assert [len(api.raws(MAPS)), api.find(f"{MAPS}/gone")] == [2, None]
-        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
-        assert len(server.requests) == 3
-        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"  # an answer is used once
-    assert names(server) == ["a", "gone", "configmaps", "a"]
+def test_a_near_server_is_asked_one_thing_after_the_other(server: FakeApi, api: Api) -> None:
+    assert api.lanes(near=1) == 1
     assert len(api._transport._kept) == 1
 
 
-@pytest.mark.usefixtures("near")
-def test_what_was_asked_ahead_and_not_used_is_forgotten(server: FakeApi, api: Api) -> None:
-    server.maps.put("a")
-    with api.ahead([(f"{MAPS}/a", {})]):
-        pass
-    server.maps.put("a", new="yes")
-    assert api.get(f"{MAPS}/a")["data"] == {"new": "yes"}
-
-
-@pytest.mark.usefixtures("near")
-@pytest.mark.parametrize("trouble", [hanging_up, refusing(503, "ServiceUnavailable", "down")])
-def test_what_is_not_answered_ahead_is_asked_again(server: FakeApi, api: Api, trouble: Answer) -> None:
-    server.maps.put("a")
-    server.says(replying({"first": "yes"}), trouble)
-    with api.ahead([(f"{MAPS}/a", {"limit": "1"}), (f"{MAPS}/a", {})]):
-        assert api.get(f"{MAPS}/a", limit="1") == {"first": "yes"}
-        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
-
-
-@pytest.mark.usefixtures("near")
-def test_what_was_asked_ahead_answers_only_the_same_question(server: FakeApi, api: Api) -> None:
-    packed = gzip.compress(b'{"metadata": {}, "items": []}')
-    server.says(replying(packed, Content_Encoding="gzip"), replying({"metadata": {}, "rows": [{}]}))
-    with api.ahead([(MAPS, {"limit": "500"})]):
-        assert len(api.list(MAPS, accept=TABLE).items) == 1
-        assert api.list(MAPS).items == []
-    assert len(server.requests) == 2
-
-
-@pytest.mark.usefixtures("near")
-def test_a_server_that_goes_away_ahead_is_told_when_it_is_asked(
-    server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.maps.put("a")
-    api.get(f"{MAPS}/a")
-    api._transport._kept.pop().connection.close()
-    dial, tries = connection.Connector.dial, iter([True])
-
-    def gone_once(dialler: Any, proof: Any, timeout: float = 10.0) -> Any:
-        if next(tries, False):
-            raise ApiError("nobody is there", reason=api_errors.REFUSED)
-        return dial(dialler, proof, timeout)
-
-    monkeypatch.setattr(connection.Connector, "dial", gone_once)
-    with api.ahead([(f"{MAPS}/a", {})]):
-        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
-
-
-def test_a_far_server_is_asked_when_it_is_time(
-    server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_far_server_is_asked_side_by_side(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "NEAR_SECONDS", 0.0)
-    server.maps.put("a")
-    with api.ahead([(f"{MAPS}/a", {})]):
-        assert server.requests == []
-        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
     assert api.lanes() == 16
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("size", [0, 8100, 16300, 65400, 90_000])
+def test_an_answer_that_nobody_asked_for_is_given_to_nobody(server: FakeApi, api: Api, size: int) -> None:
+    server.maps.put("m")
+    evil = json.dumps({"metadata": {"name": "evil"}}).encode()
+    smuggled = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(evil), evil)
+
+    def two_answers(handler: Handler) -> None:
+        body = json.dumps({"data": "x" * size}).encode()
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+        handler.wfile.write(head + body + smuggled * 2000)
+
+    server.says(two_answers)
+    assert api.get(f"{MAPS}/first") == {"data": "x" * size}
+    for _ in range(3):
+        assert api.get(f"{MAPS}/m")["metadata"]["name"] == "m"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_answer_has_a_limit(
+    server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setattr(http, "_MOST_BYTES", 5000)
+    body = json.dumps({"data": "x" * 9000}).encode()
+    server.says(replying(gzip.compress(body), Content_Encoding="gzip") if packed else replying(body))
+    with pytest.raises(ApiError, match=r"more than 5000 bytes|too long") as caught:
+        api.get(f"{MAPS}/m")
+    assert caught.value.reason == api_errors.NO_API
+    assert len(server.requests) == 1
+
+
+def test_headers_that_are_repeated_are_one_list(server: FakeApi, api: Api) -> None:
+    server.says(replying({}, Warning="a", warning="b"))
+    assert api._transport.send(http.Request("GET", MAPS)).headers["warning"] == "a, b"

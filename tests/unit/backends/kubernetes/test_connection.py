@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from tests.unit.kube_support import (
 
 from mpijob.backends.kubernetes.client import api_errors, http
 from mpijob.backends.kubernetes.client.api import Api, ApiError
+from mpijob.errors import Unsupported
 
 short_pauses = pytest.fixture(autouse=True)(shortened(http))
 
@@ -148,7 +150,7 @@ def test_a_proxy_is_asked_for_a_tunnel_and_told_its_password(server: FakeApi) ->
     with Api(server.access(proxy=f"http://me:p%40ss@127.0.0.1:{relay.port}")) as api:
         assert api.list(MAPS).items == []
     relay.close()
-    assert heads[0].startswith(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1\r\n".encode())
+    assert heads[0].startswith(f"CONNECT 127.0.0.1:{server.port} HTTP/1.".encode())
     assert b"Proxy-Authorization: Basic bWU6cEBzcw==\r\n" in heads[0]
 
 
@@ -165,7 +167,58 @@ def test_a_socks_proxy_is_passed_through(server: FakeApi) -> None:
     with Api(server.access(proxy=f"socks5://127.0.0.1:{relay.port}")) as api:
         assert api.list(MAPS).items == []
     relay.close()
-    assert asked == [b"\x05\x01\x00\x03\x09127.0.0.1" + server.port.to_bytes(2, "big")]
+    assert asked == [b"\x05\x01\x00\x01\x7f\x00\x00\x01" + server.port.to_bytes(2, "big")]
+
+
+def test_a_socks_proxy_resolves_the_name_and_is_told_its_password(server: FakeApi) -> None:
+    asked: list[bytes] = []
+
+    def greet(line: socket.socket) -> None:
+        for answer in (b"\x05\x02", b"\x01\x00", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"):
+            asked.append(line.recv(512))
+            line.sendall(answer)
+
+    relay = Relay(0, server.port, greet=greet)
+    address = f"https://api.test:{server.port}"
+    with Api(server.access(server=address, proxy=f"socks5h://me:p%40ss@127.0.0.1:{relay.port}")) as api:
+        assert api.list(MAPS).items == []
+    relay.close()
+    assert asked[1:] == [
+        b"\x01\x02me\x04p@ss",
+        b"\x05\x01\x00\x03\x08api.test" + server.port.to_bytes(2, "big"),
+    ]
+
+
+@pytest.mark.security
+def test_a_socks_proxy_that_refuses_is_told_without_its_password(server: FakeApi) -> None:
+    relay = Relay(0, server.port, greet=lambda line: line.sendall(b"\x05\xff"))
+    with (
+        Api(server.access(proxy=f"socks5://me:hush@127.0.0.1:{relay.port}")) as api,
+        pytest.raises(ApiError) as caught,
+    ):
+        api.list(MAPS)
+    relay.close()
+    assert f"through the proxy socks5://127.0.0.1:{relay.port} cannot be reached" in caught.value.message
+    assert "hush" not in str(caught.value)
+
+
+def test_a_socks_proxy_without_its_library_says_what_to_install(
+    server: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "socks", None)
+    proxy = "socks5://me:hush@127.0.0.1:1080"
+    with Api(server.access(proxy=proxy)) as api, pytest.raises(Unsupported) as caught:
+        api.list(MAPS)
+    assert caught.value.message == (
+        "the proxy socks5://127.0.0.1:1080 needs the package PySocks, which is not installed"
+    )
+    assert caught.value.hint == "pip install 'mpijob[socks]'"
+
+
+@pytest.mark.parametrize("proxy", ["https://p.test:1", "ftp://p.test"])
+def test_a_proxy_of_another_kind_is_refused(server: FakeApi, proxy: str) -> None:
+    with Api(server.access(proxy=proxy)) as api, pytest.raises(Unsupported, match="cannot be used"):
+        api.list(MAPS)
 
 
 @pytest.mark.security

@@ -8,14 +8,17 @@ import io
 import json
 import os
 import pty
+import socket
 import struct
 import termios
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.kube_support import FakeApi, Handler, doing, refusing
+from tests.unit.backends.kubernetes.test_connection import Relay
+from tests.unit.kube_support import FakeApi, Handler, doing, make_certificates, refusing
 
 from mpijob.backends.kubernetes.client import exec_stream
 from mpijob.backends.kubernetes.client.api import ApiError
@@ -224,6 +227,29 @@ def test_without_a_terminal_nothing_is_raw(server: FakeApi) -> None:
     out = io.BytesIO()
     assert exec_stream.execute(server.access(), EXEC, ("x",), stdin=io.BytesIO(), stdout=out, stderr=out) == 0
     assert "tty" not in server.requests[0].query
+
+
+def test_a_command_runs_through_a_proxy(server: FakeApi) -> None:
+    heads: list[bytes] = []
+
+    def greet(line: socket.socket) -> None:
+        heads.append(line.recv(4096))
+        line.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+    relay = Relay(0, server.port, greet=greet)
+    server.says(pod(lambda pod: pod.end(SUCCESS)))
+    access = server.access(proxy=f"http://127.0.0.1:{relay.port}")
+    assert exec_stream.capture(access, EXEC, ("x",))[0] == 0
+    relay.close()
+    assert heads[0].startswith(f"CONNECT 127.0.0.1:{server.port} ".encode())
+
+
+@pytest.mark.security
+def test_a_command_is_not_sent_to_a_server_with_another_authority(server: FakeApi, tmp_path: Path) -> None:
+    other = make_certificates(tmp_path).text("ca.crt")
+    with pytest.raises(ApiError, match="is not the server that the kubeconfig means"):
+        exec_stream.capture(server.access(ca=other, token="t"), EXEC, ("x",))
+    assert server.requests == []
 
 
 def test_a_server_that_floods_while_it_is_fed_does_not_block(server: FakeApi) -> None:

@@ -15,15 +15,12 @@ from tests.unit.kube_support import FakeApi, replying
 
 # Each of them takes about as long to load as a list takes to arrive.
 HEAVY = (
-    "email",
-    "http",
-    "urllib.parse",
+    "urllib.request",
     "pathlib",
     "concurrent.futures",
     "logging",
     "asyncio",
     "dataclasses",
-    "random",
     "encodings.idna",
     "mpijob.checks",
     "mpijob.diagnosis",

@@ -256,23 +256,6 @@ def test_closing_from_another_thread_ends_it_promptly(
     assert heard.error is None
 
 
-def test_a_stop_event_ends_it_too(server: FakeApi, listen: Callable[..., Listening]) -> None:
-    stop = threading.Event()
-    heard = listen(stop=stop)
-    heard.expect_told(SYNCED)
-    server.maps.wait_for_watches()
-    stop.set()
-    heard.expect_end()
-    assert heard.error is None
-
-
-def test_a_watch_ticks_while_nothing_happens(server: FakeApi, api: Api) -> None:
-    with watch(api, MAPS, tick_seconds=0.05) as changes:
-        told = [next(changes) for _ in range(3)]
-    assert [change.kind for change in told] == ["BOOKMARK"] * 3
-    assert [bool(change.object) for change in told] == [True, False, False]
-
-
 def test_objects_are_trimmed_before_they_are_told(server: FakeApi, listen: Callable[..., Listening]) -> None:
     server.maps.put("a", large="x")
     heard = listen(trim=lambda item: {"metadata": item["metadata"]})

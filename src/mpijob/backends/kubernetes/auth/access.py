@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
-
-from mpijob.backends.kubernetes.client import urls
 
 
 class Redacted(msgspec.Struct, frozen=True):
@@ -114,5 +113,5 @@ def identifying(access: Access, proof: Credential) -> Iterator[tuple[str, str]]:
         yield "Impersonate-Uid", who.uid
     yield from (("Impersonate-Group", group) for group in who.groups)
     for key, values in who.extra.items():
-        name = f"Impersonate-Extra-{urls.in_query(key)}"  # the server takes %XX for what no name may have
+        name = f"Impersonate-Extra-{quote(key, safe='')}"  # the server takes %XX for what no name may have
         yield from ((name, value) for value in values)

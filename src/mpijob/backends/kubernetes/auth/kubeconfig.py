@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from mpijob import codec
 from mpijob.backends.kubernetes.auth.access import Access, Impersonation, Plugin, Redacted
-from mpijob.backends.kubernetes.client import proxy_connect
 from mpijob.errors import BackendError, NotFound, Unsupported
+from mpijob.outbound.connection import proxy_for
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _EXTENSION = "client.authentication.k8s.io/exec"  # where a cluster entry keeps words for plugins
@@ -67,7 +68,7 @@ def in_cluster(environ: Mapping[str, str]) -> Access | None:
         user="the pod's service account",
         ca=_text(os.path.join(SERVICE_ACCOUNT, "ca.crt")),
         token_file=token_file,
-        proxy=proxy_connect.choose(server, environ),
+        proxy=proxy_for(server, environ),
     )
 
 
@@ -126,7 +127,7 @@ def _joined(
     source: str,
     environ: Mapping[str, str],
 ) -> Access:
-    server = proxy_connect.address(cluster.server, f"cluster '{context.cluster}' in {cluster_file}")
+    server = _address(cluster.server, f"cluster '{context.cluster}' in {cluster_file}")
     if user.auth_provider is not None and not (user.exec or user.token or user.token_file):
         _refuse_provider(user.auth_provider, context.user, user_file)
     certificate = _pem(user.client_certificate_data, user.client_certificate, user_file, "client-certificate")
@@ -153,12 +154,26 @@ def _joined(
         username=user.username,
         password=user.password,
         plugin=_plugin(user.exec, cluster, user_file) if user.exec else None,
-        proxy=cluster.proxy_url or proxy_connect.choose(server, environ),
+        proxy=cluster.proxy_url or proxy_for(server, environ),
         tls_server_name=cluster.tls_server_name,
         insecure=cluster.insecure_skip_tls_verify,
         compress=not cluster.disable_compression,
         impersonate=_impersonation(user),
     )
+
+
+def _address(url: str, where: str) -> str:
+    """Return a server's address without its last slash, or say what is wrong with it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise BackendError(f"{where} has no usable server address", hint="it looks like https://HOST:6443")
+    if parts.username or parts.query or parts.fragment:
+        raise BackendError(f"{where}: a server address holds no user, query or fragment")
+    return url.rstrip("/")
 
 
 def _refuse_provider(provider: dict[str, Any], user: str, file: str) -> None:

@@ -7,18 +7,17 @@ user is told by `failures.translate`; how requests travel is `http`'s affair.
 from __future__ import annotations
 
 import builtins
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from mpijob import codec
 from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.auth.credentials import Credentials
-from mpijob.backends.kubernetes.client import urls
-from mpijob.backends.kubernetes.client.api_errors import NO_API, ApiError, ErrorStatus
+from mpijob.backends.kubernetes.client.api_errors import NO_API, ApiError
 from mpijob.backends.kubernetes.client.http import Request, Transport
 from mpijob.errors import InvalidJob
 from mpijob.formats.kubernetes.metadata.well_known import Document
@@ -76,9 +75,9 @@ def target(access: Access, path: str, query: Iterable[tuple[str, str]]) -> str:
         raise InvalidJob(
             f"'{path}' is no address of the Kubernetes API: a name in it is empty or made of dots"
         )
-    asked = "&".join(f"{urls.in_query(name)}={urls.in_query(value)}" for name, value in query)
-    root = urls.of(access.server).path.rstrip("/")
-    return root + urls.in_path(path) + (f"?{asked}" if asked else "")
+    asked = urlencode([*query], safe="", quote_via=quote)
+    root = urlsplit(access.server).path.rstrip("/")
+    return root + quote(path, safe="/:@") + (f"?{asked}" if asked else "")
 
 
 _DECODERS = {shape: codec.decoder(shape) for shape in (_Raws, _Page, dict[str, Any])}
@@ -94,7 +93,6 @@ class Api:
         self.credentials = Credentials(access)
         self._timeout = timeout
         self._transport = Transport(access, self.credentials)
-        self._answers: dict[tuple[str, str], ErrorStatus] = {}  # to what was asked ahead
 
     def __repr__(self) -> str:
         return f"Api({self.access!r})"
@@ -116,22 +114,6 @@ class Api:
     def lanes(self, near: int = NEAR_LANES) -> int:
         """Return how many reads are worth being made at once: for a near server a new line costs more than a read."""
         return near if self._transport.is_near() else FAR_LANES
-
-    @contextlib.contextmanager
-    def ahead(self, asked: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[None]:
-        """Ask a near server several things in one go; the reads made inside find their answers there.
-
-        Each thing is a path and its query, as the read will have it. A far server is better asked side by side.
-        """
-        if self._transport.is_near():
-            requests = [self._request("GET", path, query) for path, query in asked]
-            for request, answer in self._transport.several(requests):
-                if answer.status < 300 or answer.status in (403, 404):  # anything else is asked again
-                    self._answers[request.target, request.accept] = answer
-        try:
-            yield
-        finally:
-            self._answers.clear()
 
     def get(self, path: str, **query: str) -> Document:
         """Return one object, or what else the address gives; raise ApiError."""
@@ -306,9 +288,6 @@ class Api:
         return Stream(self._transport.open(request), request, self.access.server, longest)
 
     def _send(self, request: Request) -> bytes:
-        known = self._answers.pop((request.target, request.accept), None) if request.method == "GET" else None
-        if known is not None:
-            return self._transport.checked(request, known).body
         return self._transport.send(request).body
 
     def _request(

@@ -26,8 +26,8 @@ from mpijob.backends.kubernetes.client.api import Api, target
 from mpijob.backends.kubernetes.client.api_errors import CUT, ApiError, ErrorStatus, refusal
 from mpijob.backends.kubernetes.client.connection import Connector
 from mpijob.backends.kubernetes.client.http import unsayable
-from mpijob.backends.kubernetes.client.http1 import InvalidRequest, in_one_line
 from mpijob.errors import Unsupported
+from mpijob.outbound.connection import InvalidRequest, in_one_line
 
 _PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
 _STDIN, _STDOUT, _STDERR, _ENDED, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
@@ -115,14 +115,14 @@ def _dialled(place: Access | Api, path: str, query: Query) -> Any:
 
 
 def _shaken(access: Access, proof: Credential, path: str, query: Query) -> Any:
-    """Return the open WebSocket; our own line carries it, with our TLS and proxies."""
+    """Return the open WebSocket, over a connection of ours: TLS, proxies and their errors exist once."""
     library = _library()
     headers = [f"{name}: {value}" for name, value in identifying(access, proof)]
     try:
         in_one_line(headers)
     except InvalidRequest as error:
         raise unsayable(access, error) from error
-    line = Connector(access).dial(proof)
+    line = Connector(access).dial(proof).sock
     parts = urlsplit(access.server)
     try:
         return library.create_connection(

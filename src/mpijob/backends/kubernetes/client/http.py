@@ -1,16 +1,17 @@
 """One request and its answer, over connections that are kept; what may be repeated is repeated here.
 
-How a request and an answer are written is known to `http1`. A request that changes something is
-repeated only when the server cannot have seen it, or says that it did not act.
+Connections are those of `outbound.connection`. A request that changes something is repeated only when
+the server cannot have seen it, or says that it did not act.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 import msgspec
@@ -30,16 +31,8 @@ from mpijob.backends.kubernetes.client.api_errors import (
     refusal,
 )
 from mpijob.backends.kubernetes.client.connection import CONNECT_SECONDS, Connector
-from mpijob.backends.kubernetes.client.http1 import (
-    Connection,
-    ConnectionClosed,
-    Head,
-    IncompleteRead,
-    InvalidRequest,
-    ProtocolError,
-    readable,
-)
 from mpijob.errors import MpiJobError
+from mpijob.outbound.connection import Connection, InvalidRequest, ProtocolError, Response, has_data
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _PATIENCE_SECONDS = 30.0  # nothing is repeated later than this
@@ -50,7 +43,8 @@ _SURELY_ALIVE_SECONDS = 15.0  # for requests that must not be sent twice
 _HOPELESS = frozenset({CERTIFICATE, UNKNOWN_HOST, NO_API, UNSAYABLE})
 _ANSWER_SECONDS = 3.0  # how long opening a stream waits for its first word
 _HEAD_SECONDS = 30.0  # how long an answer that has begun may take for its head
-_CUT = (OSError, IncompleteRead, ProtocolError)
+_MOST_BYTES = 1 << 30  # of one answer: the largest page of the largest objects has less
+_CUT = (OSError, http.client.HTTPException)
 T = TypeVar("T")
 
 
@@ -72,23 +66,36 @@ class Request(msgspec.Struct, frozen=True):
 class Open:
     """An answer that is still coming in, and the connection that it comes over."""
 
-    def __init__(self, connection: Connection, begin: Callable[[Connection], Head]) -> None:
-        self.connection = connection
-        self._begin = begin
-        self._head: Head | None = None
+    def __init__(self, connection: Connection, check: Callable[[Response], None]) -> None:
+        self.sock = connection.sock
+        self._connection = connection
+        self._check = check
+        self._response: Response | None = None
 
-    def awaits(self, seconds: float | None) -> bool:
-        """Return whether the answer begins within this time.
+    def begun(self, seconds: float | None) -> Response | None:
+        """Return the answer, its head read; None when it does not begin within this time.
 
-        The log of a silent pod has no head until the pod says something.
+        The log of a silent pod has no head until the pod says something. ApiError is raised for a refusal.
         """
-        return self._head is not None or self.connection.speaks(seconds)
+        if self._response is None:
+            self.sock.settimeout(seconds)
+            response = Response(self.sock, method="GET")
+            try:
+                response.fp.peek(1)
+            except TimeoutError:  # this response cannot be read any more; nothing of it has come
+                response.close()
+                return None
+            self.sock.settimeout(_HEAD_SECONDS)
+            response.begin()
+            self._check(response)
+            self._response = response
+        return self._response
 
-    def head(self) -> Head:
-        """Return the answer's head, which is read once; raise ApiError for a refusal."""
-        if self._head is None:
-            self._head = self._begin(self.connection)
-        return self._head
+    def close(self) -> None:
+        """Give the answer and its connection up."""
+        if self._response is not None:
+            self._response.close()
+        self._connection.close()
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -120,38 +127,6 @@ class Transport:
     def send(self, request: Request) -> ErrorStatus:
         """Return the answer to a request, repeating it where that is safe; raise ApiError."""
         return self._persistently(request, self._whole)
-
-    def several(self, requests: Sequence[Request]) -> Iterator[tuple[Request, ErrorStatus]]:
-        """Ask several harmless things over one line before the first is answered, and yield what is answered.
-
-        What is not, because the line broke off or the server closed it, is to be asked again by itself.
-        """
-        try:
-            proof = self._proof()
-            connection = self._take(proof, requests[0]) or self._fresh(proof)
-        except ApiError:
-            return
-        try:
-            for request in requests:
-                self._put(connection, request, proof)
-            for awaited, request in zip(reversed(range(len(requests))), requests, strict=True):
-                head = self._read(connection)
-                yield request, _answer(head, connection.body(head, awaited=awaited))
-                if not connection.open:
-                    return
-        except _CUT:
-            connection.close()
-            return
-        except BaseException:  # nobody wants the rest
-            connection.close()
-            raise
-        self._keep(connection, proof)
-
-    def checked(self, request: Request, answer: ErrorStatus) -> ErrorStatus:
-        """Return an answer that is one; raise ApiError for a refusal."""
-        if answer.status >= 300:
-            raise refusal(self.access, request.method, request.path, answer, sure=request.repeatable)
-        return answer
 
     def open(self, request: Request) -> Open:
         """Return the answer's beginning; the caller reads the rest and closes it."""
@@ -204,22 +179,26 @@ class Transport:
             raise ApiError(error.message, reason=NO_LOGIN, server=server, hint=error.hint) from error
 
     def _whole(self, request: Request, proof: Credential) -> ErrorStatus:
-        connection, head = self._exchange(request, proof)
+        connection, response = self._exchange(request, proof)
         try:
-            answer = _answer(head, connection.body(head))
+            answer = _answer(response)
         except _CUT as error:
             connection.close()
             raise self._cut(request, error) from error
         self._keep(connection, proof)
-        return self.checked(request, answer)
+        return self._checked(request, answer)
+
+    def _checked(self, request: Request, answer: ErrorStatus) -> ErrorStatus:
+        if answer.status >= 300:
+            raise refusal(self.access, request.method, request.path, answer, sure=request.repeatable)
+        return answer
 
     def _begun(self, request: Request, proof: Credential) -> Open:
         connection = self._fresh(proof)
-        opened = Open(connection, lambda connection: self._begin(request, connection))
+        opened = Open(connection, lambda response: self._check(request, response))
         try:
             self._put(connection, request, proof)
-            if opened.awaits(_ANSWER_SECONDS):
-                opened.head()
+            opened.begun(_ANSWER_SECONDS)
         except BaseException as error:
             connection.close()
             if isinstance(error, _CUT):
@@ -227,14 +206,12 @@ class Transport:
             raise
         return opened
 
-    def _begin(self, request: Request, connection: Connection) -> Head:
-        connection.sock.settimeout(request.seconds or _HEAD_SECONDS)
-        head = self._read(connection)
-        if head.status >= 300:
-            self.checked(request, ErrorStatus(head.status, head.headers, connection.body(head)))
-        return head
+    def _check(self, request: Request, response: Response) -> None:
+        self._dated = response.getheader("date", ""), time.time()
+        if response.status >= 300:
+            self._checked(request, _answer(response))
 
-    def _exchange(self, request: Request, proof: Credential) -> tuple[Connection, Head]:
+    def _exchange(self, request: Request, proof: Credential) -> tuple[Connection, Response]:
         """Ask over a connection that was kept, or over a new one where that turns out to be dead."""
         while kept := self._take(proof, request):
             try:
@@ -244,43 +221,39 @@ class Transport:
         connection = self._fresh(proof)
         return connection, self._ask(connection, request, proof, fresh=True)
 
-    def _ask(self, connection: Connection, request: Request, proof: Credential, *, fresh: bool) -> Head:
+    def _ask(self, connection: Connection, request: Request, proof: Credential, *, fresh: bool) -> Response:
         try:
             self._put(connection, request, proof)
-            return self._read(connection)
+            response = connection.response()
+            self._dated = response.getheader("date", ""), time.time()
+            return response
         except _CUT as error:
             connection.close()
-            hung_up = isinstance(error, ConnectionClosed | ConnectionError)
-            if not fresh and hung_up and request.repeatable:
+            if not fresh and isinstance(error, ConnectionError) and request.repeatable:
                 raise _StaleConnection from error
             raise self._cut(request, error) from error
 
     def _put(self, connection: Connection, request: Request, proof: Credential) -> None:
         connection.sock.settimeout(request.seconds or CONNECT_SECONDS)
         try:
-            connection.put(request.method, request.target, self._headers(request, proof), request.body)
+            connection.send_request(
+                request.method, request.target, self._headers(request, proof), request.body
+            )
         except InvalidRequest as error:
             connection.close()
             raise unsayable(self.access, error) from error
 
-    def _read(self, connection: Connection) -> Head:
-        head = connection.head()
-        self._dated = head.headers.get("date", ""), time.time()
-        return head
-
     def _headers(self, request: Request, proof: Credential) -> Iterator[tuple[str, str]]:
-        yield "Host", self._dialler.authority
         yield "Accept", request.accept
         yield "User-Agent", "mpijob"
         if self.access.compress and request.compressed and not self._dialler.near:
             yield "Accept-Encoding", "gzip"
         if request.body is not None:
             yield "Content-Type", request.content
-            yield "Content-Length", str(len(request.body))
         yield from identifying(self.access, proof)
 
     def _fresh(self, proof: Credential) -> Connection:
-        return Connection(self._dialler.dial(proof))
+        return self._dialler.dial(proof)
 
     def _take(self, proof: Credential, request: Request) -> Connection | None:
         limit = _KEPT_SECONDS if request.repeatable else _SURELY_ALIVE_SECONDS
@@ -290,16 +263,12 @@ class Transport:
                     return None
                 kept = self._kept.pop()
             young = time.monotonic() - kept.since < limit
-            if (
-                young
-                and kept.proof.certificate == proof.certificate
-                and not readable(kept.connection.sock, 0.0)
-            ):
+            if young and kept.proof.certificate == proof.certificate and not has_data(kept.connection.sock):
                 return kept.connection
             kept.connection.close()
 
     def _keep(self, connection: Connection, proof: Credential) -> None:
-        if not connection.open:  # the server has said that it closes
+        if connection.sock is None:  # the server has said that it closes
             return
         with self._lock:
             if not self._closed and len(self._kept) < _KEPT:
@@ -311,8 +280,9 @@ class Transport:
         what, reason = "cut the connection before it answered", CUT
         if isinstance(error, TimeoutError):
             what, reason = f"did not answer in {request.seconds or 0:g} s", TIMEOUT
-        elif isinstance(error, ProtocolError):
-            what, reason = f"does not speak HTTP as a Kubernetes API does: {error}", NO_API
+        elif not isinstance(error, OSError | http.client.IncompleteRead):
+            why = error if isinstance(error, ProtocolError) else type(error).__name__
+            what, reason = f"does not speak HTTP as a Kubernetes API does: {why}", NO_API
         return ApiError(
             f"{self.access.server} {what}",
             reason=reason,
@@ -328,16 +298,28 @@ class _StaleConnection(Exception):
     """The server had closed a kept connection before it saw the request."""
 
 
-def _answer(head: Head, body: bytes) -> ErrorStatus:
+def _answer(response: Response) -> ErrorStatus:
     """Return an answer with its body unpacked."""
-    if head.headers.get("content-encoding", "").lower() == "gzip":
-        import zlib
+    body, headers = response.whole(_MOST_BYTES), dict[str, str]()
+    for name, value in response.getheaders():
+        name = name.lower()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    if headers.get("content-encoding", "").lower() == "gzip":
+        body = _unpacked(body)
+    return ErrorStatus(response.status, headers, body)
 
-        try:
-            body = zlib.decompress(body, 31)
-        except zlib.error as error:
-            raise ProtocolError(f"the answer cannot be unpacked: {error}") from error
-    return ErrorStatus(head.status, head.headers, body)
+
+def _unpacked(body: bytes) -> bytes:
+    import zlib
+
+    unpacking = zlib.decompressobj(31)
+    try:
+        unpacked = unpacking.decompress(body, _MOST_BYTES)
+    except zlib.error as error:
+        raise ProtocolError(f"the answer cannot be unpacked: {error}") from error
+    if not unpacking.eof:
+        raise ProtocolError("the answer cannot be unpacked: it is cut, or too long")
+    return unpacked
 
 
 def unsayable(access: Access, error: InvalidRequest) -> ApiError:
@@ -368,7 +350,6 @@ def _worth_repeating(error: ApiError, request: Request) -> bool:
     return error.status == 429 or (error.status >= 500 and request.repeatable)
 
 
-_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _AGREE_SECONDS = 3.0
 
 
@@ -384,11 +365,7 @@ def ahead_seconds(date: str, received: float) -> float:
 def moment(date: str) -> float | None:
     """Return the seconds since 1970 of `Sun, 15 Nov 2026 09:51:19 GMT`; None for anything else."""
     try:
-        _, day, month, year, clock, zone = date.split()
-        hour, minute, second = map(int, clock.split(":"))
-        read = datetime(
-            int(year), _MONTHS.index(month) + 1, int(day), hour, minute, min(second, 59), tzinfo=UTC
-        )
-    except ValueError:
+        read = parsedate_to_datetime(date)
+    except (ValueError, OverflowError):
         return None
-    return read.timestamp() if zone == "GMT" else None
+    return read.timestamp() if read.tzinfo else None

@@ -1,20 +1,15 @@
-"""An answer that arrives line by line for as long as it takes: a pod's log, a watch.
-
-The body is read piece by piece from the line itself: a reader may wait a little, look around, and wait on.
-"""
+"""An answer that arrives line by line for as long as it takes: a pod's log, a watch."""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
-import ssl
 import threading
-import time
 from collections.abc import Iterator
 
 from mpijob.backends.kubernetes.client.api_errors import CUT, IDLE, ApiError
 from mpijob.backends.kubernetes.client.http import Open, Request
-from mpijob.backends.kubernetes.client.http1 import PIECE, Body, IncompleteRead
 
 
 class Stream:
@@ -28,11 +23,9 @@ class Stream:
         self._request = request
         self._server = server
         self._lines = _Lines(longest)
-        self._body: Body | None = None
         self._ready: list[bytes] = []  # in reverse
         self._over = False
         self._reading = threading.Lock()
-        self._heard = time.monotonic()
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -44,25 +37,18 @@ class Stream:
         self.close()
 
     def __next__(self) -> bytes:
-        self.wait(None)
+        while not self._ready and not self._over:
+            self._fill()
         if not self._ready:
             raise StopIteration
         return self._ready.pop()
-
-    def wait(self, seconds: float | None) -> bool:
-        """Return whether there is a line, or the end, within this time; raise ApiError for a broken stream."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while not self._ready and not self._over:
-            if not self._fill(deadline):
-                return False
-        return True
 
     def close(self) -> None:
         """End the stream; a thread that waits for a line is woken."""
         self._over = True
         with contextlib.suppress(OSError):
             # Not the line's own method: that one also takes TLS away under a reading thread.
-            socket.socket.shutdown(self._opened.connection.sock, socket.SHUT_RDWR)
+            socket.socket.shutdown(self._opened.sock, socket.SHUT_RDWR)
         if self._reading.acquire(blocking=False):
             try:
                 self._release()
@@ -71,68 +57,32 @@ class Stream:
 
     def _release(self) -> None:
         self._over = True
-        self._opened.connection.close()
+        self._opened.close()
 
-    def _fill(self, deadline: float | None) -> bool:
-        """Take in what arrives until the deadline; return whether anything did, be it the end."""
+    def _fill(self) -> None:
+        """Take in what arrives next, be it the end; raise ApiError for a broken stream."""
         with self._reading:
             if self._over:
-                return True
+                return
             try:
-                piece = self._receive(deadline)
-            except (ApiError, IncompleteRead, OSError, ValueError) as error:
+                piece = self._receive()
+            except (ApiError, http.client.HTTPException, OSError, ValueError) as error:
                 closed = self._over
                 self._release()
                 if closed:
-                    return True
+                    return
                 raise self._broken(error) from error
-            if piece is None:
-                return False
-            if self._body is None or self._body.over or self._over:
+            if not piece:
                 self._release()
-        self._heard = time.monotonic()
         self._ready = self._lines.feed(piece, last=self._over)
-        return True
 
-    def _receive(self, deadline: float | None) -> bytes | None:
-        """Return the next part of the body, or None at the deadline."""
-        line = self._opened.connection.sock
-        if self._body is None:
-            early = self._begun(deadline)
-            if early is None:
-                return None
-            if early or (self._body is not None and self._body.over):
-                return early
-        assert self._body is not None
-        limit = self._limit(deadline)
-        try:
-            line.settimeout(limit)
-            piece = line.recv(PIECE)
-        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
-            if self._silent_too_long():
-                raise TimeoutError from None
-            return None
-        return self._body.feed(piece)
-
-    def _begun(self, deadline: float | None) -> bytes | None:
-        """Wait for the answer's head; return what came along with it, or None at the deadline."""
-        if not self._opened.awaits(self._limit(deadline)):
-            if self._silent_too_long():
-                raise TimeoutError
-            return None
-        self._body = Body(self._opened.head())
-        early = self._opened.connection.taken()  # what was read together with the head
-        return self._body.feed(early) if early else b""
-
-    def _limit(self, deadline: float | None) -> float | None:
-        """Return how long to wait now: until the deadline or until the line must be taken for dead."""
-        limits = [] if deadline is None else [deadline]
-        if self._request.seconds is not None:
-            limits.append(self._heard + self._request.seconds)
-        return max(min(limits) - time.monotonic(), 0.0) if limits else None
-
-    def _silent_too_long(self) -> bool:
-        return self._request.seconds is not None and time.monotonic() >= self._heard + self._request.seconds
+    def _receive(self) -> bytes:
+        """Return the next part of the body, nothing at its end; TimeoutError when it is silent for too long."""
+        response = self._opened.begun(self._request.seconds)
+        if response is None:
+            raise TimeoutError
+        self._opened.sock.settimeout(self._request.seconds)
+        return response.piece()
 
     def _broken(self, error: Exception) -> ApiError:
         if isinstance(error, ApiError):

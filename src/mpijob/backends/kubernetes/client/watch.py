@@ -28,7 +28,6 @@ WATCH_SECONDS = 300
 IDLE_SECONDS = 75.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 4.0
 _LIVED_SECONDS = 5.0  # a stream that lasted this long was a good one
-_LOOK_SECONDS = 0.25  # how soon a stop event is seen
 _LASTING = frozenset({NO_API, NO_LOGIN, CERTIFICATE})
 _PASSING = frozenset({408, 410, 429})
 Kind = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "RESET"]
@@ -69,28 +68,23 @@ def watch(
     *,
     labels: str = "",
     fields: str = "",
-    stop: threading.Event | None = None,
     trim: Trim | None = None,
     idle_seconds: float = IDLE_SECONDS,
-    tick_seconds: float | None = None,
     trouble: Callable[[ApiError | None], None] | None = None,
 ) -> Watch:
-    """Return the changes of a collection: an iterator that ends only by `close` or `stop`.
+    """Return the changes of a collection: an iterator that ends only by `close`.
 
     It raises ApiError when the collection cannot be read at the beginning, and later only for what
     does not pass by itself: no right (403), no login (401), no such kind (404). `trouble` hears of
     what passes, and None when all is well again. `trim` makes objects smaller and keeps their name,
-    namespace, uid and resourceVersion. With `tick_seconds` an empty BOOKMARK comes at least that often
-    while nothing changes.
+    namespace, uid and resourceVersion.
     """
     return Watch(
         api,
         path,
         {"labelSelector": labels, "fieldSelector": fields},
-        stop=stop,
         trim=trim,
         idle_seconds=idle_seconds,
-        tick_seconds=tick_seconds,
         trouble=trouble,
     )
 
@@ -104,19 +98,15 @@ class Watch:
         path: str,
         selected: Mapping[str, str],
         *,
-        stop: threading.Event | None,
         trim: Trim | None,
         idle_seconds: float,
-        tick_seconds: float | None,
         trouble: Callable[[ApiError | None], None] | None,
     ) -> None:
         self._api = api
         self._path = path
         self._selected = selected
-        self._stop = stop
         self._trim = trim
         self._idle_seconds = idle_seconds
-        self._tick_seconds = tick_seconds
         self._trouble = trouble
         self._troubled = False
         self._closed = threading.Event()
@@ -129,7 +119,7 @@ class Watch:
         return self
 
     def __next__(self) -> Change:
-        if self._ended():
+        if self._closed.is_set():
             raise StopIteration
         return next(self._changes)
 
@@ -145,15 +135,10 @@ class Watch:
         if stream := self._stream:
             stream.close()
 
-    def _ended(self) -> bool:
-        if self._stop is not None and self._stop.is_set():
-            self.close()
-        return self._closed.is_set()
-
     def _run(self) -> Iterator[Change]:
         yield from self._listed(first=True)
         failures = 0
-        while not self._ended():
+        while not self._closed.is_set():
             began, heard = time.monotonic(), 0
             try:
                 for change in self._streamed():
@@ -165,18 +150,18 @@ class Watch:
                 self._bear(error)
             lived = heard > 0 or time.monotonic() - began > _LIVED_SECONDS
             failures = 0 if lived else failures + 1
-            yield from self._waited(_pause(failures))
+            self._closed.wait(_pause(failures))
 
     def _relisted(self) -> Iterator[Change]:
         """List again, however long it takes, and tell the differences."""
         failures = 0
-        while not self._ended():
+        while not self._closed.is_set():
             try:
                 changes = self._listed(first=False)
             except ApiError as error:
                 self._bear(error)
                 failures += 1
-                yield from self._waited(_pause(failures))
+                self._closed.wait(_pause(failures))
             else:
                 self._well()
                 yield from changes
@@ -184,7 +169,7 @@ class Watch:
 
     def _bear(self, error: ApiError) -> None:
         """Report what passes by itself; raise what does not."""
-        if self._ended() or error.reason == IDLE:
+        if self._closed.is_set() or error.reason == IDLE:
             return
         if error.reason in _LASTING or (400 <= error.status < 500 and error.status not in _PASSING):
             raise error
@@ -215,13 +200,7 @@ class Watch:
         stream = self._opened()
         try:
             self._well()
-            while not self._ended():
-                if not stream.wait(self._patience()):
-                    yield from self._tick()
-                    continue
-                line = next(stream, None)
-                if line is None:
-                    return
+            for line in stream:
                 yield from self._understood(line)
         finally:
             stream.close()
@@ -274,24 +253,6 @@ class Watch:
             return _Forgotten()
         message = str(status.get("message") or reason)
         return ApiError(message, status=code, reason=reason, server=self._api.access.server, path=self._path)
-
-    def _patience(self) -> float | None:
-        """Return how long to wait before looking around."""
-        limits = [
-            seconds for seconds in (self._tick_seconds, _LOOK_SECONDS if self._stop else None) if seconds
-        ]
-        return min(limits, default=None)
-
-    def _tick(self) -> Iterator[Change]:
-        if self._tick_seconds is not None and not self._ended():
-            yield Change("BOOKMARK", {})
-
-    def _waited(self, seconds: float) -> Iterator[Change]:
-        """Let the time pass, ticking."""
-        deadline = time.monotonic() + seconds
-        while not self._ended() and (left := deadline - time.monotonic()) > 0:
-            if not self._closed.wait(min(left, self._patience() or left)):
-                yield from self._tick()
 
 
 class _Forgotten(Exception):

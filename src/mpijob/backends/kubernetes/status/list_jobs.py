@@ -14,7 +14,6 @@ import msgspec
 from mpijob import codec
 from mpijob.backends import scope_filter
 from mpijob.backends.kubernetes.client import concurrent, resources
-from mpijob.backends.kubernetes.client.api import LARGE_PAGE
 from mpijob.backends.kubernetes.client.api_errors import ApiError, unseen
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.status import job_objects
@@ -103,14 +102,10 @@ def _everything(api: Api, scope: Scope, served: frozenset[str] | None) -> Everyt
     """Return every job of the scope's namespace once, by its newest attempt, newest first, and its pods."""
     first = [kind for kind in job_objects.JOB_KINDS if served is None or kind.api in served]
     calls = _listers(api, first, scope.namespace) | {"pods": lambda: _few_pods(api, scope.namespace)}
-    paths = [(kind.path(scope.namespace), {"limit": str(LARGE_PAGE)}) for kind in first]
-    paths.append((resources.POD.path(scope.namespace), _FEW_PODS))
     if served is None:
         calls["older"] = lambda: _older(api)
-        paths.append((_OLDER_PATH, {}))
     refused: list[ApiError] = []
-    with api.ahead(paths):
-        found = job_objects.side_by_side(calls, api.lanes(near=1), refused=refused)
+    found = job_objects.side_by_side(calls, api.lanes(near=1), refused=refused)
     pods, older = found.pop("pods"), found.pop("older", None)
     if served and resources.OLDER_API in served:
         older = resources.OLDER

@@ -1,0 +1,53 @@
+"""A registry's certificate, and answers of a registry that break off or do not end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.kube_support import FakeApi, Handler, replying
+from tests.unit.visitor_support import listening, tell
+
+from mpijob.backends.registry.http import Lines, Unanswered
+from mpijob.errors import InvalidImage, Unsupported
+
+
+def test_a_registry_is_trusted_by_its_authority_only(server: FakeApi, tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text(server.certificates.text("ca.crt"))
+    server.says(replying({"repositories": []}))
+    with Lines(ca_file=str(authority)).ask("GET", f"{server.url}/v2/", {}) as reply:
+        assert (reply.status, reply.whole(99)) == (200, b'{"repositories": []}')
+    with pytest.raises(Unanswered, match="a certificate that nobody here trusts"):
+        Lines().ask("GET", f"{server.url}/v2/", {"Authorization": "Bearer secret"})
+    assert len(server.requests) == 1
+    authority.write_text("no certificate")
+    with pytest.raises(Unsupported, match="cannot be used as a certificate authority"):
+        Lines(ca_file=str(authority)).ask("GET", f"{server.url}/v2/", {})
+
+
+@pytest.mark.security
+def test_a_document_that_is_longer_than_a_short_one_is_refused() -> None:
+    with listening(tell(b"x" * 100)) as server:
+        reply = Lines().ask("GET", f"{server.url}/v2/", {})
+        with pytest.raises(
+            InvalidImage, match="answers with more than 99 bytes where a short document is due"
+        ):
+            reply.whole(99)
+
+
+def test_a_layer_that_breaks_off_is_told_as_broken_off(server: FakeApi, tmp_path: Path) -> None:
+    def cut(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b"half")
+        handler.hang_up()
+
+    authority = tmp_path / "ca.crt"
+    authority.write_text(server.certificates.text("ca.crt"))
+    server.says(cut)
+    with Lines(ca_file=str(authority)).ask("GET", f"{server.url}/v2/", {}) as reply:
+        assert reply.read(1 << 18) == b"half"
+        with pytest.raises(Unanswered, match="broke off"):
+            reply.read(1 << 18)
