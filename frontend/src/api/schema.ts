@@ -318,7 +318,7 @@ export interface paths {
             cookie?: never;
         };
         /** This document. */
-        get: operations["document"];
+        get: operations["_openapi"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4172,7 +4172,7 @@ export interface operations {
             };
         };
     };
-    document: {
+    _openapi: {
         parameters: {
             query?: never;
             header?: never;
