@@ -318,7 +318,7 @@ export interface paths {
             cookie?: never;
         };
         /** This document. */
-        get: operations["_openapi"];
+        get: operations["document"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4172,7 +4172,7 @@ export interface operations {
             };
         };
     };
-    _openapi: {
+    document: {
         parameters: {
             query?: never;
             header?: never;

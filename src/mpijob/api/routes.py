@@ -49,7 +49,7 @@ def _document(path: str, handler: Handler, summary: str, answer: Any, **more: An
     return _post(path, handler, summary, answer, document=True, **more)
 
 
-async def _openapi(ask: RequestContext) -> Any:
+async def document(ask: RequestContext) -> Any:
     """Return the OpenAPI document."""
     return openapi.document(ROUTES)
 
@@ -64,7 +64,7 @@ def _of_place() -> Iterator[Route]:
     yield Route(method="DELETE", path="/session", handler=session.sign_out, summary="Sign out.", status=204)
     yield _post("/session/links", session.link, "A sign-in for another browser.", job_schemas.SignInLink)
     yield _get("/capabilities", session.capabilities, "What this place can do.", job_schemas.Capabilities)
-    yield _get("/openapi.json", _openapi, "This document.", dict[str, Any])
+    yield _get("/openapi.json", document, "This document.", dict[str, Any])
     yield _get("/facts", jobs.facts, "What there is, what is free, the quota.", job_schemas.FactsAnswer)
     yield _get(
         "/accounts", jobs.accounts, "What ran, used and cost.", AccountPage, query_schemas.AccountsQuery
