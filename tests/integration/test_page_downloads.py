@@ -88,7 +88,7 @@ def page(endpoint: str, policy: Policy | None) -> Iterator[int]:
     def opened(token: str) -> Any:
         backend = Visitors(settings, VISITOR, policy)
         backend._api = cluster(endpoint, keys=KEYS)
-        backend._eye.__dict__["served"] = SERVED
+        backend._reader.__dict__["served"] = SERVED
         return backend
 
     listening = socket.create_server(("127.0.0.1", 0))

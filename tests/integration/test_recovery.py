@@ -220,8 +220,8 @@ def submitted_to_the_dead(client: Client) -> Job:
     """Return a job that rang a bell which nobody heard: as long as a killed runner holds it, it rings."""
     home = Home(client.settings.home)
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.mkfifo(home.bell, 0o600)
-    bell = os.open(home.bell, os.O_RDWR | os.O_NONBLOCK)
+    os.mkfifo(home.wakeup_pipe, 0o600)
+    bell = os.open(home.wakeup_pipe, os.O_RDWR | os.O_NONBLOCK)
     try:
         return client.submit(a_job("unheard", "echo here"))
     finally:

@@ -43,7 +43,7 @@ def seen_by(store: Store, *more: Any) -> KubernetesBackend:
     """Return the engine as the page's server opens it for a visitor of this cluster."""
     backend = KubernetesBackend(Settings(home="/nowhere", kubeconfig="/nowhere"), VISITOR, *more)
     backend._api = store
-    backend._eye.__dict__["served"] = SERVED
+    backend._reader.__dict__["served"] = SERVED
     return backend
 
 

@@ -108,7 +108,7 @@ class KubernetesBackend(
         return self._given_outbound or (ANYWHERE if self._visitor is None else strict())
 
     @cached_property
-    def _eye(self) -> JobReader:
+    def _reader(self) -> JobReader:
         from mpijob.backends.kubernetes.status.job_reader import (
             JobReader,  # a list does without: start-up is a feature
         )
@@ -125,7 +125,7 @@ class KubernetesBackend(
     def _arrivals(self) -> Submission:
         from mpijob.backends.kubernetes.submit.submission import Submission
 
-        return Submission(self._api, self._eye, self._settings, self._access, self.name)
+        return Submission(self._api, self._reader, self._settings, self._access, self.name)
 
     @cached_property
     def _shortages(self) -> Counter:
@@ -137,13 +137,13 @@ class KubernetesBackend(
     def _worries(self) -> JobWarnings:
         from mpijob.backends.kubernetes.status.job_warnings import JobWarnings
 
-        return JobWarnings(self._api, self._eye, self._settings.warn_after_seconds)
+        return JobWarnings(self._api, self._reader, self._settings.warn_after_seconds)
 
     @cached_property
     def _tending(self) -> Reconciler:
         from mpijob.backends.kubernetes.controller.reconcile import Reconciler
 
-        return Reconciler(self._api, self._eye)
+        return Reconciler(self._api, self._reader)
 
     @cached_property
     def _attendance(self) -> JobFollower:
@@ -154,13 +154,13 @@ class KubernetesBackend(
             from mpijob.backends.kubernetes.logs import loki_client
 
             loki = loki_client.of_settings(self._settings)
-        return JobFollower(self._api, self._eye, loki, self.past)
+        return JobFollower(self._api, self._reader, loki, self.past)
 
     @cached_property
     def _wishes(self) -> LifecycleActions:
         from mpijob.backends.kubernetes.actions.lifecycle import LifecycleActions
 
-        return LifecycleActions(self._api, self._eye, self._myself.name)
+        return LifecycleActions(self._api, self._reader, self._myself.name)
 
     @property
     def api(self) -> Api:
@@ -240,11 +240,11 @@ class KubernetesBackend(
     # -- read --------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for; who asked is in the state, for nobody can ask as somebody else."""
-        return self._eye.wanted(ref).replace(owner="")
+        return self._reader.wanted(ref).replace(owner="")
 
     def planned(self, ref: JobRef) -> Plan | None:
         """Return nothing: a cluster keeps the objects that were made, not the plan."""
-        self._eye.find(ref)
+        self._reader.find(ref)
         return None
 
     def get(self, ref: JobRef) -> JobState:
@@ -254,8 +254,8 @@ class KubernetesBackend(
         """
         if (made := self._arrivals.just_made(ref)) is not None:
             return made
-        look = self._eye.look(ref)
-        return self._shortages.counted(look.state, lambda: self._eye.spec(look.found, look.seen.runtime))
+        look = self._reader.look(ref)
+        return self._shortages.counted(look.state, lambda: self._reader.spec(look.found, look.seen.runtime))
 
     def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""
@@ -272,7 +272,7 @@ class KubernetesBackend(
         from mpijob.backends.kubernetes.status import watch_cluster
 
         with telling("watch jobs"):
-            told = watch_cluster.watch_all(self._api, namespace, self._eye.served)
+            told = watch_cluster.watch_all(self._api, namespace, self._reader.served)
             try:
                 yield from told
             finally:
@@ -282,21 +282,23 @@ class KubernetesBackend(
         """Return the values of a job's secrets that this user may read in the cluster."""
         from mpijob.backends.kubernetes.logs import secret_values
 
-        return secret_values.known(self._api, ref, secrets, self._eye.find, own_machine=self._visitor is None)
+        return secret_values.known(
+            self._api, ref, secrets, self._reader.find, own_machine=self._visitor is None
+        )
 
     def projects(self) -> tuple[Option, ...]:
         """Return the namespaces that this user may list, with what people call them."""
         from mpijob.backends.kubernetes.admin import form_options
 
         with telling("list namespaces"):
-            return form_options.projects(self._api, self._eye.served)
+            return form_options.projects(self._api, self._reader.served)
 
     def form_options(self, namespace: str) -> Choices:
         """Return what a namespace offers to a form."""
         from mpijob.backends.kubernetes.admin import form_options
 
         with telling(f"look at namespace {namespace}"):
-            return form_options.look(self._api, namespace, self._eye.served)
+            return form_options.look(self._api, namespace, self._reader.served)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the merged lines of all pods."""
@@ -312,10 +314,10 @@ class KubernetesBackend(
         """Return what the metrics API measured last, where the cluster has one, and what its Prometheus knows."""
         from mpijob.backends.kubernetes.metrics import pod_usage, prometheus_query
 
-        found = self._eye.find(ref)
+        found = self._reader.find(ref)
         with telling(f"read the usage of {ref.name}"):
             prometheus = prometheus_query.of_settings(self._settings)
-            return pod_usage.samples(self._api, found, self._eye.served, prometheus)
+            return pod_usage.samples(self._api, found, self._reader.served, prometheus)
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are there; none where a recorder writes all of them down."""
@@ -329,7 +331,7 @@ class KubernetesBackend(
         """Return how far a training is in Trainer's own words; None where it says nothing."""
         from mpijob.formats.status import trainer_progress
 
-        return trainer_progress.read(self._eye.find(ref).job)
+        return trainer_progress.read(self._reader.find(ref).job)
 
     @property
     def default_image(self) -> str:
@@ -377,7 +379,7 @@ class KubernetesBackend(
         """Run a command with this terminal inside a pod of the job."""
         from mpijob.backends.kubernetes.actions import exec_in_pod
 
-        look = self._eye.look(ref)
+        look = self._reader.look(ref)
         with telling(f"run a command in {ref.name}"):
             return exec_in_pod.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
 
@@ -387,7 +389,7 @@ class KubernetesBackend(
         """Return where each rank stands now, seen from inside its worker's pod."""
         from mpijob.backends.kubernetes.actions import stacks
 
-        look = self._eye.look(ref)
+        look = self._reader.look(ref)
         with telling(f"look into the workers of {ref.name}"):
             return stacks.collect(self._api, look.state, look.seen, ranks, stacks.tool() if bring else b"")
 
@@ -395,13 +397,13 @@ class KubernetesBackend(
         """Return the files that the job left in buckets: a cluster keeps none outside a volume."""
         from mpijob.backends.kubernetes.actions import artifacts
 
-        return tuple(sorted(artifacts.left(self._api, artifacts.kept(self._eye, ref), self._outbound)))
+        return tuple(sorted(artifacts.left(self._api, artifacts.kept(self._reader, ref), self._outbound)))
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files."""
         from mpijob.backends.kubernetes.actions import artifacts
 
-        artifacts.fetch(self._api, artifacts.kept(self._eye, ref), path, target, self._outbound)
+        artifacts.fetch(self._api, artifacts.kept(self._reader, ref), path, target, self._outbound)
 
     def schedules(self) -> ClusterSchedules:
         """Return the recurring jobs of the cluster."""
@@ -413,8 +415,8 @@ class KubernetesBackend(
         """Write the model of a job down in the registry, or write it down again."""
         from mpijob.backends.kubernetes.actions import register_model
 
-        look = self._eye.look(ref)
-        job = self._eye.spec(look.found, look.seen.runtime)
+        look = self._reader.look(ref)
+        job = self._reader.spec(look.found, look.seen.runtime)
         return register_model.register(self._api, look.state, job, model, self._settings)
 
     def past(self) -> ArchiveReader | None:

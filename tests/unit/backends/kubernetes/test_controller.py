@@ -206,8 +206,8 @@ def test_a_finding_whose_numbers_change_is_not_told_again_and_again() -> None:
     path = laid_out(node, cluster)
     one, ref = a_controller(node), ref_of(cluster)
     for seconds in range(1, 5):
-        look = one._eye.look(ref)
-        status_publisher.proclaim(node, look, [Finding("WAITS", f"for {seconds} s")])
+        look = one._reader.look(ref)
+        status_publisher.publish(node, look, [Finding("WAITS", f"for {seconds} s")])
     assert [message for reason, message in node.told() if reason == "WAITS"] == ["for 1 s"]
     assert "for 1 s" in node.objects[path]["metadata"]["annotations"][FINDINGS_ANNOTATION]
 

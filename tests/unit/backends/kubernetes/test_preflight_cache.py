@@ -34,7 +34,7 @@ def backend_of(api: FakeApi, place: Path) -> KubernetesBackend:
     path.write_text(json.dumps(config))
     backend = KubernetesBackend(Settings(kubeconfig=str(path), image_check="off"))
     backend._api = api
-    backend._eye.__dict__["served"] = SERVED
+    backend._reader.__dict__["served"] = SERVED
     return backend
 
 

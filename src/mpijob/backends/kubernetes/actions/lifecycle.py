@@ -28,12 +28,12 @@ class LifecycleActions:
     """Brings about what one user wants."""
 
     def __init__(self, api: Api, eye: JobReader, by: Callable[[], str]) -> None:
-        self._api, self._eye = api, eye
+        self._api, self._reader = api, eye
         self._by = by  # whose will it is, for the note on the job
 
     def cancel(self, ref: JobRef, grace_seconds: float | None) -> JobState:
         """End the job and keep its record."""
-        found, state, seen, _ = self._eye.look(ref)
+        found, state, seen, _ = self._reader.look(ref)
         if state.phase.final:
             return state
         grace = self._grace(found.ref) if grace_seconds is None else grace_seconds
@@ -43,7 +43,7 @@ class LifecycleActions:
 
     def suspend(self, ref: JobRef) -> JobState:
         """Put the job to rest."""
-        found, state, seen, _ = self._eye.look(ref)
+        found, state, seen, _ = self._reader.look(ref)
         if state.phase is Phase.SUSPENDED:
             return state
         refuse_suspending(state)
@@ -53,26 +53,26 @@ class LifecycleActions:
 
     def resume(self, ref: JobRef) -> JobState:
         """Let a suspended job start again."""
-        found, state, seen, _ = self._eye.look(ref)
+        found, state, seen, _ = self._reader.look(ref)
         refuse_resuming(state)
         with telling(f"resume job {ref.name}"):
             patches.resume(self._api, found, seen, self._by())
-        return self._eye.look(found.ref).state
+        return self._reader.look(found.ref).state
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
         """Give an elastic job another number of workers; which of them come and go is its engine's business."""
-        found, state, seen, _ = self._eye.look(ref)
+        found, state, seen, _ = self._reader.look(ref)
         patches.refuse_scaling(found, workers)
-        refuse_scaling(state, self._eye.spec(found, seen.runtime), workers)
+        refuse_scaling(state, self._reader.spec(found, seen.runtime), workers)
         if workers == state.workers_wanted:
             return state
         with telling(f"scale job {ref.name}"):
             patches.scale(self._api, found, state.workers_wanted, workers, self._by())
-        return self._eye.look(found.ref).state
+        return self._reader.look(found.ref).state
 
     def delete(self, ref: JobRef, grace_seconds: float | None) -> None:
         """End the job if needed and remove everything of it; by name, every job of its owner that had the name."""
-        found: Found | None = self._eye.find(ref)
+        found: Found | None = self._reader.find(ref)
         owner = identity.owner_of(found.job["metadata"]) if found is not None else ""
         while found is not None and identity.owner_of(found.job["metadata"]) == owner:
             self._remove(found, grace_seconds)
@@ -80,7 +80,7 @@ class LifecycleActions:
 
     def _next(self, ref: JobRef) -> Found | None:
         try:
-            return self._eye.find(ref)
+            return self._reader.find(ref)
         except NotFound:
             return None
 
@@ -102,15 +102,15 @@ class LifecycleActions:
                 )
 
     def _grace(self, ref: JobRef) -> float:
-        return self._eye.wanted(ref).grace_seconds
+        return self._reader.wanted(ref).grace_seconds
 
     def _settled(self, ref: JobRef, phases: frozenset[Phase], grace_seconds: float) -> JobState:
         """Return the state once the job is where it was sent, or where it is when that takes too long."""
-        state = self._eye.look(ref).state
+        state = self._reader.look(ref).state
 
         def there() -> bool:
             nonlocal state
-            state = self._eye.look(ref).state
+            state = self._reader.look(ref).state
             return state.phase in phases
 
         if state.phase not in phases:

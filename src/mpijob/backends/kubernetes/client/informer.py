@@ -38,7 +38,9 @@ class Cache:
         self, api: Api, sources: Mapping[str, ListWatch], *, again_seconds: float = _AGAIN_SECONDS
     ) -> None:
         self._api = api
-        self._keepers = {name: _Keeper(self, name, source, again_seconds) for name, source in sources.items()}
+        self._handlers = {
+            name: _Keeper(self, name, source, again_seconds) for name, source in sources.items()
+        }
         self._listeners: tuple[Listener, ...] = ()
         self._lock = threading.Lock()
 
@@ -51,41 +53,41 @@ class Cache:
 
     def start(self) -> None:
         """Begin to watch, one thread for each source."""
-        for keeper in self._keepers.values():
+        for keeper in self._handlers.values():
             keeper.start()
 
     def close(self, seconds: float = 5.0) -> None:
         """End the watches and wait a while for their threads."""
-        for keeper in self._keepers.values():
+        for keeper in self._handlers.values():
             keeper.close()
-        for keeper in self._keepers.values():
+        for keeper in self._handlers.values():
             keeper.join(seconds)
 
     def settled(self, seconds: float) -> bool:
         """Return whether, within this time, each source has told all its objects or why it cannot."""
         deadline = time.monotonic() + seconds
-        keepers = self._keepers.values()
+        keepers = self._handlers.values()
         return all(keeper.settled.wait(max(deadline - time.monotonic(), 0.0)) for keeper in keepers)
 
     def knows(self, source: str) -> bool:
         """Return whether a source has told all its objects once, or never will."""
-        keeper = self._keepers[source]
+        keeper = self._handlers[source]
         return keeper.known or _lasts(keeper.error)
 
     def objects(self, source: str) -> list[Document]:
         """Return the present objects of a source; they are shared: read, do not change."""
         with self._lock:
-            return list(self._keepers[source].objects.values())
+            return list(self._handlers[source].objects.values())
 
     def find(self, source: str, namespace: str, name: str) -> Document | None:
         """Return one object by its name."""
         with self._lock:
-            return self._keepers[source].objects.get((namespace, name))
+            return self._handlers[source].objects.get((namespace, name))
 
     @property
     def errors(self) -> dict[str, ApiError]:
         """Which sources have trouble at present, and what kind."""
-        return {name: error for name, keeper in self._keepers.items() if (error := keeper.error) is not None}
+        return {name: error for name, keeper in self._handlers.items() if (error := keeper.error) is not None}
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener(source, change)` for each change from now on; return how to end that.

@@ -86,9 +86,9 @@ class Controller:
         self._api = api
         self._election = election
         self._namespace = namespace
-        self._eye = JobReader(api, events=self._events)
-        self._tending = Reconciler(api, self._eye, self._gang_seconds, Owners(api).acting_for)
-        self._crowning = ModelRegistration(api, self._eye, settings or Settings())
+        self._reader = JobReader(api, events=self._events)
+        self._tending = Reconciler(api, self._reader, self._gang_seconds, Owners(api).acting_for)
+        self._crowning = ModelRegistration(api, self._reader, settings or Settings())
         self._silence = node_heartbeat.NodeHeartbeats()
         self._told_silent: dict[JobRef, frozenset[str]] = {}
         self._samples: dict[JobRef, list[Sample]] = {}
@@ -99,7 +99,7 @@ class Controller:
         self.looks = 0
         self._rounds = WorkQueue(
             api,
-            self._eye.served,
+            self._reader.served,
             namespace,
             look=self._attend,
             gone=self._forget,
@@ -159,14 +159,14 @@ class Controller:
         self._rounds.go()
         if time.monotonic() - self._swept >= _SWEEP_SECONDS:
             self._swept = time.monotonic()
-            _carefully(lambda: garbage_collector.sweep(self._api, self._namespace, self._eye.served))
+            _carefully(lambda: garbage_collector.sweep(self._api, self._namespace, self._reader.served))
 
     # -- one job ----------------------------------------------------------------------------------
     def _attend(self, ref: JobRef) -> None:
         if not self._election.leads:
             return  # whoever leads looks at every job anew
         self.looks += 1
-        look = self._eye.look(ref)
+        look = self._reader.look(ref)
         if not job_conditions.is_ours(look.found.job):
             return
         limits = self._limits(ref.namespace)
@@ -176,11 +176,11 @@ class Controller:
         self._tending.mend(look)
         self._isolate(look, limits)
         self._note_reached(look)
-        self._crowning.crown(look)
+        self._crowning.register_winner(look)
         if self._ended_by_limit(look, limits):
             return
         if look.state.phase is not Phase.DELETING:
-            _proclaim(self._api, look, [*self._alarms(look, limits)])
+            _publish(self._api, look, [*self._alarms(look, limits)])
         self._rounds.wish(ref, self._next_look(look.state, limits))
 
     def _reconcile(self, look: JobSnapshot) -> None:
@@ -235,13 +235,13 @@ class Controller:
         """End a job that ran too long, remove one that was kept long enough; return whether it is gone."""
         state, now = look.state, self._api.now()
         if (why := limits_policy.overrun(state, limits, now)) and state.reason not in _ENDING:
-            grace = self._eye.spec(look.found, look.seen.runtime).grace_seconds
+            grace = self._reader.spec(look.found, look.seen.runtime).grace_seconds
             patches.give_up(self._api, look.found, look.seen, Reason.DEADLINE_EXCEEDED.value, why, grace)
         elif not state.phase.final and (since := _ending_since(look)) and now - since > _ENDING_SECONDS:
             patches.finish(self._api, look.found, look.seen)
         if not limits_policy.expired(state, limits, now):
             return False
-        _proclaim(self._api, look, ())
+        _publish(self._api, look, ())
         patches.delete(self._api, look.found, (*look.found.earlier, look.found.job))
         return True
 
@@ -249,7 +249,7 @@ class Controller:
         if look.state.phase is not Phase.RUNNING:
             self._samples.pop(look.state.ref, None)
             return
-        now, job = self._api.now(), self._eye.spec(look.found, look.seen.runtime)
+        now, job = self._api.now(), self._reader.spec(look.found, look.seen.runtime)
         if (near := limits_policy.deadline_alarm(look.state, job.deadline_seconds, limits, now)) is not None:
             yield near
         gpus = job.workers * job.resources.gpu
@@ -258,7 +258,7 @@ class Controller:
 
     def _idle(self, look: JobSnapshot, gpus: int, idle: Idle, now: float) -> Finding | None:
         past = self._samples.setdefault(look.state.ref, [])
-        past += pod_usage.samples(self._api, look.found, self._eye.served)
+        past += pod_usage.samples(self._api, look.found, self._reader.served)
         del past[:-_MOST_SAMPLES]
         return limits_policy.idle_alarm(look.state, gpus, past, idle, now)
 
@@ -329,7 +329,7 @@ class Controller:
         return found
 
     def _note_silence(self, ref: JobRef, lost: frozenset[str], since: str) -> None:
-        found, now = self._eye.find(ref), self._api.now()
+        found, now = self._reader.find(ref), self._api.now()
         names = ",".join(sorted(lost))
         if names:
             message = (
@@ -340,10 +340,10 @@ class Controller:
         self._rounds.wish(ref)
 
 
-def _proclaim(api: Api, look: JobSnapshot, alarms: list[Finding] | tuple[Finding, ...]) -> None:
+def _publish(api: Api, look: JobSnapshot, alarms: list[Finding] | tuple[Finding, ...]) -> None:
     """Tell what is new; a job that changed meanwhile is looked at again anyway."""
     try:
-        status_publisher.proclaim(api, look, alarms)
+        status_publisher.publish(api, look, alarms)
     except ApiError as error:
         if error.status not in (404, 409):
             raise

@@ -25,10 +25,10 @@ class ModelRegistration:
     """Writes models down, one job after the other; a registry that did not answer is left in peace for a while."""
 
     def __init__(self, api: Api, eye: JobReader, settings: Settings) -> None:
-        self._api, self._eye, self._settings = api, eye, settings
+        self._api, self._reader, self._settings = api, eye, settings
         self._not_before = 0.0
 
-    def crown(self, look: JobSnapshot) -> None:
+    def register_winner(self, look: JobSnapshot) -> None:
         """Write the job's model down, if it has one and it was not written down yet."""
         state, found = look.state, look.found
         if not self._settings.model_registry or state.phase is not Phase.SUCCEEDED:
@@ -38,7 +38,7 @@ class ModelRegistration:
             or time.monotonic() < self._not_before
         ):
             return
-        job = self._eye.spec(found, look.seen.runtime)
+        job = self._reader.spec(found, look.seen.runtime)
         if job.model is None:
             return
         try:

@@ -51,7 +51,7 @@ class Reconciler:
     ) -> None:
         self._longest = longest  # that a namespace lets its gangs take, by its name
         self._api = api
-        self._eye = eye
+        self._reader = eye
         self._as_owner = as_owner or (lambda job: nullcontext(api))
         self._patience: dict[JobRef, float] = {}
         self._others: set[JobRef] = set()
@@ -78,8 +78,8 @@ class Reconciler:
     def _try_again(self, ref: JobRef) -> None:
         from mpijob.backends.kubernetes.submit import retry
 
-        look = self._eye.attempt(ref)
-        job = self._eye.spec(look.found, look.seen.runtime)
+        look = self._reader.attempt(ref)
+        job = self._reader.spec(look.found, look.seen.runtime)
         if retry.may_follow(look.state, job) and self._api.now() >= retry.due(look.state, job):
             with telling(f"try job {job.name} again"), self._as_owner(look.found.job) as api:
                 retry.start(api, look.found, look.seen.runtime, look.seen.workload)
@@ -91,7 +91,7 @@ class Reconciler:
 
         if ref in self._others:
             return
-        look = self._eye.attempt(ref)
+        look = self._reader.attempt(ref)
         note = controller_notes.read(look.found.job)
         if note is None:
             return
@@ -112,14 +112,14 @@ class Reconciler:
         """Yield where the jobs stand that another waits for."""
         for name, uid in jobs.items():
             ref = JobRef(namespace, name, uid)
-            yield Dependency.of(ref, self._eye.state_of(ref))
+            yield Dependency.of(ref, self._reader.state_of(ref))
 
     def _overdue(self, state: JobState) -> bool:
         """Whether the workers had all the time that the job gives them, counted from when they were made."""
         if state.ref not in self._patience:
-            found = self._eye.find(state.ref)
+            found = self._reader.find(state.ref)
             ours = job_conditions.is_ours(found.job)
-            job = self._eye.spec(found, self._eye.runtime(found)) if ours else None
+            job = self._reader.spec(found, self._reader.runtime(found)) if ours else None
             self._patience[state.ref] = math.inf if job is None else job.gang_timeout_seconds
         return self._api.now() - (state.started or state.created) >= self._allowed(state.ref)
 
@@ -130,7 +130,7 @@ class Reconciler:
     def _give_up(self, state: JobState) -> None:
         from mpijob.backends.kubernetes.actions import patches
 
-        look = self._eye.attempt(state.ref)
+        look = self._reader.attempt(state.ref)
         if look.state.phase is not Phase.PENDING:
             return
         with telling(f"end job {state.ref.name}, which cannot start"):

@@ -26,7 +26,7 @@ from mpijob.observation.state.limits_policy import Progress
 _ILL = (Phase.FAILED,)
 
 
-def proclaim(api: Api, look: JobSnapshot, alarms: Sequence[Finding] = ()) -> bool:
+def publish(api: Api, look: JobSnapshot, alarms: Sequence[Finding] = ()) -> bool:
     """Tell what is new about a job; return whether anything was."""
     before, notes = progress(look.found.job), dict[str, str | None]()
     after = limits_policy.moved(before, look.state, api.now())

@@ -36,14 +36,14 @@ class JobFollower:
         loki: Loki | None = None,
         past: Callable[[], ArchiveReader | None] = lambda: None,
     ) -> None:
-        self._api, self._eye = api, eye
+        self._api, self._reader = api, eye
         self._loki, self._past = loki, past
 
     def states(self, scope: Scope) -> Generator[JobState, None, None]:
         """Yield every job's state once, then each change, until closed."""
         from mpijob.backends.kubernetes.status import watch_jobs
 
-        found = watch_jobs.changes(self._api, scope, self._eye.served, self._state)
+        found = watch_jobs.changes(self._api, scope, self._reader.served, self._state)
         with closing(found) as changes, telling("watch jobs"):
             yield from changes
 
@@ -55,7 +55,7 @@ class JobFollower:
         from mpijob.backends.kubernetes.logs import log_follower, pod_logs
 
         try:
-            found = self._eye.find(ref)
+            found = self._reader.find(ref)
         except NotFound as error:
             yield from self._kept(ref, query, error)
             return
@@ -74,7 +74,7 @@ class JobFollower:
             closing(log_follower.Following(self._api, query)) as follower,
             telling(f"read the logs of {ref.name}"),
         ):
-            yield from follower.lines(lambda: (self._eye.voices(self._eye.find(ref)), self._over(ref)))
+            yield from follower.lines(lambda: (self._reader.voices(self._reader.find(ref)), self._over(ref)))
 
     def _keeps(self) -> bool:
         """Whether somebody keeps the lines of pods that are gone."""
@@ -94,7 +94,7 @@ class JobFollower:
 
     def _voices(self, found: Found) -> tuple[Sequence[PodLogSource], Kept | None]:
         """Return the job's pods, and how those are read that are gone: from Loki, where the settings name one."""
-        voices = self._eye.voices(found)
+        voices = self._reader.voices(found)
         if self._loki is None:
             return voices, None
         from mpijob.backends.kubernetes.logs import loki_client
@@ -127,9 +127,9 @@ class JobFollower:
         from mpijob.backends.outage_tolerance import Patience
 
         told: set[tuple[float, str, str]] = set()
-        patience, (story, over) = Patience(), self._eye.story(ref)
+        patience, (timeline_of, over) = Patience(), self._reader.timeline_of(ref)
         while True:
-            for event in story:
+            for event in timeline_of:
                 key = (event.time, event.reason, event.message)
                 if key not in told:
                     told.add(key)
@@ -138,7 +138,7 @@ class JobFollower:
                 return
             pause(POLL_SECONDS)
             try:
-                story, over = self._eye.story(ref)
+                timeline_of, over = self._reader.timeline_of(ref)
             except BackendError as error:
                 pause(patience.bear(error))
             else:
@@ -151,7 +151,7 @@ class JobFollower:
             return True
 
     def _state(self, ref: JobRef) -> JobState:
-        return self._eye.look(ref).state
+        return self._reader.look(ref).state
 
 
 def pause(seconds: float) -> None:

@@ -55,11 +55,11 @@ class Recorder:
         self._archive = archive
         self._policy = policy
         self._namespace = namespace
-        self._eye = JobReader(api, rules)
-        self._scribe = SnapshotWriter(api, self._eye, archive, prometheus)
+        self._reader = JobReader(api, rules)
+        self._snapshot_writer = SnapshotWriter(api, self._reader, archive, prometheus)
         self._rounds = work_queue.WorkQueue(
             api,
-            self._eye.served,
+            self._reader.served,
             namespace,
             look=self._write,
             gone=lambda ref: self._carefully(lambda: self._write_gone(ref)),
@@ -137,11 +137,11 @@ class Recorder:
             for name in work_queue.engine_names(pod):
                 ref = self._objects.get((pod["metadata"].get("namespace", ""), name))
                 if ref is not None and self._archive.state(ref.key) is not None:
-                    self._carefully(partial(self._scribe.keep, ref.key, pod))
+                    self._carefully(partial(self._snapshot_writer.keep, ref.key, pod))
 
     # -- one job ----------------------------------------------------------------------------------
     def _write(self, ref: JobRef) -> None:
-        state, lives, names = self._scribe.write(ref)
+        state, lives, names = self._snapshot_writer.write(ref)
         for name in names:
             self._objects[ref.namespace, name] = ref
         for life in lives:
@@ -173,7 +173,7 @@ class Recorder:
     def _write_gone(self, ref: JobRef, why: str = "") -> None:
         """Write down that a job is gone, unless another of its objects is there."""
         self._final.discard(ref)
-        self._scribe.forget(ref.key)
+        self._snapshot_writer.forget(ref.key)
         self._abandon(ref.key, set())
         self._archive.mark_deleted(ref.key, time.time(), why)
 

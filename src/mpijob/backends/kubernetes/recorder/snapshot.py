@@ -46,7 +46,7 @@ class SnapshotWriter:
     ) -> None:
         self._prometheus = prometheus
         self._api = api
-        self._eye = eye
+        self._reader = eye
         self._archive = archive
         self._specs: set[tuple[JobKey, int]] = set()
         self._nodes: dict[str, Fact | None] = {}
@@ -56,7 +56,7 @@ class SnapshotWriter:
 
         Raise NotFound.
         """
-        look, now = self._eye.look(ref), time.time()
+        look, now = self._reader.look(ref), time.time()
         known = (look.found.ref.key, job_objects.attempt_of(look.found.job))
         facts = [*self._pod_facts(look, now)]
         spec = b""
@@ -89,7 +89,7 @@ class SnapshotWriter:
     def _measure(self, look: JobSnapshot) -> None:
         """Write down what the workers use now, where the cluster measures it; a record does without."""
         try:
-            found = pod_usage.samples(self._api, look.found, self._eye.served, self._prometheus)
+            found = pod_usage.samples(self._api, look.found, self._reader.served, self._prometheus)
         except ApiError as error:
             _log.debug("no usage of %s: %s", look.found.ref, error)
             return
@@ -98,7 +98,7 @@ class SnapshotWriter:
 
     def _spec(self, look: JobSnapshot) -> bytes:
         try:
-            return msgspec.json.encode(self._eye.spec(look.found, look.seen.runtime))
+            return msgspec.json.encode(self._reader.spec(look.found, look.seen.runtime))
         except MpiJobError:  # somebody else's object, in words that ours do not have; the document is kept
             return b""
 

@@ -179,7 +179,7 @@ class JobReader:
             )
         return tuple(voices)
 
-    def story(self, ref: JobRef) -> tuple[tuple[Event, ...], bool]:
+    def timeline_of(self, ref: JobRef) -> tuple[tuple[Event, ...], bool]:
         """Return what happened to the job, in order, and whether it has ended."""
         from mpijob.backends.kubernetes.status import timeline
 

@@ -30,19 +30,19 @@ class JobWarnings:
     """Judges running jobs again and again; what was measured before is kept, so that a watch sees trends."""
 
     def __init__(self, api: Api, eye: JobReader, quiet_seconds: float) -> None:
-        self._api, self._eye, self._quiet_seconds = api, eye, quiet_seconds
+        self._api, self._reader, self._quiet_seconds = api, eye, quiet_seconds
         self._measured = Recent[JobRef, list[Sample]](_MOST_JOBS)
 
     def of(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying about a job now."""
-        look = self._eye.look(ref)
+        look = self._reader.look(ref)
         if look.state.phase is not Phase.RUNNING:
             return ()
         past = self._measured.get(look.state.ref, [])
         self._measured[look.state.ref] = past
         with telling(f"read the usage of {ref.name}"):
-            past += pod_usage.samples(self._api, look.found, self._eye.served)
-            lines = last_lines(self._api, self._eye.voices(look.found), time.time())
+            past += pod_usage.samples(self._api, look.found, self._reader.served)
+            lines = last_lines(self._api, self._reader.voices(look.found), time.time())
         del past[:-_MOST_SAMPLES]
         return judged(look.state, past, lines, self._quiet_seconds, time.time())
 

@@ -42,7 +42,7 @@ class Submission:
     """Brings jobs to the cluster through one API client."""
 
     def __init__(self, api: Api, eye: JobReader, settings: Settings, access: Access, cluster: str) -> None:
-        self._api, self._eye, self._settings, self._access = api, eye, settings, access
+        self._api, self._reader, self._settings, self._access = api, eye, settings, access
         self._cluster = cluster  # its name
         self._made: Recent[JobRef, tuple[float, Document]] = Recent()
 
@@ -70,12 +70,12 @@ class Submission:
         """Add what other jobs and the fit broker say of a job."""
         if job.after:
             wanted = (JobRef(job.namespace, name) for name in job.after)
-            facts = msgspec.structs.replace(facts, dependencies=self._eye.dependencies(wanted))
+            facts = msgspec.structs.replace(facts, dependencies=self._reader.dependencies(wanted))
         if self._settings.broker:
             from mpijob.backends.kubernetes.broker import client
 
             facts = client.filled(facts, job, self._access, self._settings)
-        if facts.taken_names and self._eye.look(JobRef(job.namespace, job.name)).state.phase.final:
+        if facts.taken_names and self._reader.look(JobRef(job.namespace, job.name)).state.phase.final:
             return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
         return facts
 
@@ -88,7 +88,7 @@ class Submission:
     ) -> PreflightResult:
         from mpijob.backends.kubernetes.preflight import preflight
 
-        place, served = f"cluster {self._cluster}", self._eye.served
+        place, served = f"cluster {self._cluster}", self._reader.served
         with telling("look at the cluster"):
             return preflight.gather(
                 self._api, job, served, self._settings, place=place, lately=lately, asker=asker
@@ -125,12 +125,12 @@ class Submission:
         from mpijob.backends.kubernetes.status import derive_state
 
         with telling(f"look up job {ref.name}"):
-            known = job_objects.of_name(self._api, ref.namespace, ref.name, self._eye.served)
+            known = job_objects.of_name(self._api, ref.namespace, ref.name, self._reader.served)
         for job in known:
             other = job_objects.ref_of(job)
             if other.uid == ref.uid or derive_state.summary(job).phase.final:
                 continue
-            state = self._eye.look(other).state
+            state = self._reader.look(other).state
             if not state.phase.final:
                 raise name_in_use(ref, state.phase)
 

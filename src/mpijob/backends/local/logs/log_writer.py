@@ -36,7 +36,7 @@ class LogFile:
         self._now_ns = now_ns
         self._fd: int | None = None  # opened with the first line: most sources of a short job say nothing
         self._stampers = {name: cri.CriWriter(name) for name in _STREAMS}
-        self._blotters = _blotters(hidden) if hidden else {}
+        self._redactors = _redactors(hidden) if hidden else {}
         self.lost_bytes = 0
         self._torn = False  # the last line that is there is not whole
         self._until_look = 0
@@ -44,15 +44,15 @@ class LogFile:
     def feed(self, stream: str, data: bytes) -> None:
         """Store what a pipe said."""
         now = self._now_ns()
-        if self._blotters:
-            data = self._blotters[stream].feed(data)
+        if self._redactors:
+            data = self._redactors[stream].feed(data)
         self._write(self._stampers[stream].feed(data, now), now, len(data))
 
     def finish(self, stream: str) -> None:
         """Store the rest of a stream that has ended."""
         now, stamper = self._now_ns(), self._stampers[stream]
-        if self._blotters:
-            self._write(stamper.feed(self._blotters[stream].flush(), now), now)
+        if self._redactors:
+            self._write(stamper.feed(self._redactors[stream].flush(), now), now)
         self._write(stamper.flush(now), now)
 
     def say(self, text: str) -> None:
@@ -106,7 +106,7 @@ class LogFile:
         return spare > size
 
 
-def _blotters(hidden: tuple[str, ...]) -> dict[str, StreamRedactor]:
+def _redactors(hidden: tuple[str, ...]) -> dict[str, StreamRedactor]:
     from mpijob.observation.redaction.stream import StreamRedactor  # most jobs have no secrets
 
     return {name: StreamRedactor(hidden) for name in _STREAMS}

@@ -106,21 +106,21 @@ class Runner:
         Whoever submits writes the job first and rings then. So what is queued before the bell is hung
         up is seen by the look after that, and what comes later rings, or finds no bell.
         """
-        bell = self._hang_up_bell()
+        wakeup_pipe = self._open_wakeup_pipe()
         try:
             if scheduler.ready(store, time.time(), self._settings):
                 return True
             delayed = scheduler.next_wake(store, time.time())
             seconds = LINGER_SECONDS if delayed is None else delayed + 0.01
-            rung, _, _ = select.select([bell], [], [], seconds)
+            rung, _, _ = select.select([wakeup_pipe], [], [], seconds)
         finally:
-            os.close(bell)
+            os.close(wakeup_pipe)
         return bool(rung) or delayed is not None or scheduler.ready(store, time.time(), self._settings)
 
-    def _hang_up_bell(self) -> int:
+    def _open_wakeup_pipe(self) -> int:
         with contextlib.suppress(FileExistsError):
-            os.mkfifo(self._home.bell, 0o600)
-        return os.open(self._home.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.mkfifo(self._home.wakeup_pipe, 0o600)
+        return os.open(self._home.wakeup_pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _share(self, store: Store) -> None:
         """See to another runner when there is room for one more job beside ours."""
@@ -132,7 +132,7 @@ class Runner:
         """Run one job in a supervisor of its own, and write down what follows from its end."""
         plan = store.plan(claimed.uid)
         settings = self._settings
-        orders = AttemptSpec(
+        spec = AttemptSpec(
             self._home,
             claimed.uid,
             claimed.attempt,
@@ -142,16 +142,16 @@ class Runner:
             settings.rules,
             (settings.model_registry, settings.model_registry_token_file),
         )
-        supervisor = _fork_supervisor(self._home, orders)
+        supervisor = _fork_supervisor(self._home, spec)
         status = _wait_noted(store, claimed.uid, supervisor)
-        if orders.isolation is isolation.Isolation.GROUPS:
+        if spec.isolation is isolation.Isolation.GROUPS:
             _end_orphans()
-        _patiently(lambda: self._settle(store, orders, os.waitstatus_to_exitcode(status)))
+        _patiently(lambda: self._settle(store, spec, os.waitstatus_to_exitcode(status)))
         process_tree.reap()
 
-    def _settle(self, store: Store, orders: AttemptSpec, code: int) -> None:
+    def _settle(self, store: Store, spec: AttemptSpec, code: int) -> None:
         """After the supervisor's end: the truth if it could not write it, then what follows."""
-        for row in store.rows("uid=? AND holds=1", orders.uid):
+        for row in store.rows("uid=? AND holds=1", spec.uid):
             if code != 0:
                 recovery.declare_lost(store, row)
                 continue
@@ -219,38 +219,38 @@ def _end_orphans(seconds: float = 3.0) -> None:
         time.sleep(0.002)
 
 
-def _fork_supervisor(home: Home, orders: AttemptSpec) -> int:
+def _fork_supervisor(home: Home, spec: AttemptSpec) -> int:
     """Return the pid of a supervisor, PID 1 of its own namespaces where the plan says so."""
-    if orders.isolation is isolation.Isolation.GROUPS:
-        return process_tree.in_child(lambda: _supervise(home, orders))
+    if spec.isolation is isolation.Isolation.GROUPS:
+        return process_tree.in_child(lambda: _supervise(home, spec))
     read, write = os.pipe()
-    middle = process_tree.in_child(lambda: _middle(home, orders, write))
+    middle = process_tree.in_child(lambda: _middle(home, spec, write))
     os.close(write)
     os.waitpid(middle, 0)
     pid = os.read(read, 32)
     os.close(read)
     if pid:
         return int(pid)
-    orders.do_without_namespaces()
-    return process_tree.in_child(lambda: _supervise(home, orders, orders.refuse_what_needs_namespaces))
+    spec.do_without_namespaces()
+    return process_tree.in_child(lambda: _supervise(home, spec, spec.refuse_what_needs_namespaces))
 
 
-def _middle(home: Home, orders: AttemptSpec, write: int) -> None:
+def _middle(home: Home, spec: AttemptSpec, write: int) -> None:
     """Leave the namespaces and fork PID 1; the runner, a subreaper, becomes its parent when we go."""
     isolation.leave()
-    pid = process_tree.in_child(lambda: _settled(home, orders))
+    pid = process_tree.in_child(lambda: _settled(home, spec))
     os.write(write, b"%d" % pid)
 
 
-def _settled(home: Home, orders: AttemptSpec) -> None:
+def _settled(home: Home, spec: AttemptSpec) -> None:
     isolation.settle()
-    _supervise(home, orders, orders.furnish)
+    _supervise(home, spec, spec.mount_volumes)
 
 
-def _supervise(home: Home, orders: AttemptSpec, prepare: Callable[[], None] | None = None) -> None:
+def _supervise(home: Home, spec: AttemptSpec, prepare: Callable[[], None] | None = None) -> None:
     os.setsid()
     syscalls.name_process("mpijob-job")
     store = Store(home, begun=True)
-    row = store.rows("uid=?", orders.uid)[0]
-    Supervisor(store, orders, row.state).run(prepare)
+    row = store.rows("uid=?", spec.uid)[0]
+    Supervisor(store, spec, row.state).run(prepare)
     store.close()

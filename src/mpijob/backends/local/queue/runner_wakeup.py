@@ -40,7 +40,7 @@ class RunnerWaker:
             wake(self._home, self._settings)
             self._expected = time.monotonic()
 
-    def rouse(self, store: Store) -> None:
+    def wake(self, store: Store) -> None:
         """See to it that somebody runs what is queued, if the next job in order could start now."""
         if scheduler.ready(store, time.time(), self._settings) and not self._answered():
             wake(self._home, self._settings)
@@ -51,13 +51,13 @@ class RunnerWaker:
         started = time.monotonic() - self._expected < _START_SECONDS
         return nudge(self._home) or started
 
-    def rouse_for_the_forgotten(self, store: Store) -> None:
+    def wake_for_waiting(self, store: Store) -> None:
         """Who submitted a job, or ran the one before it, may have been killed: then nobody else would start it."""
         now = time.monotonic()
         if now - self._looked >= _FORGOTTEN_SECONDS:
             self._looked = now
             recovery.recover(store)
-            self.rouse(store)
+            self.wake(store)
 
 
 SETTINGS = "MPIJOB_RUNNER_SETTINGS"
@@ -79,13 +79,13 @@ def start_runner(home: Home, settings: Settings) -> None:
 
 def nudge(home: Home) -> bool:
     """Wake a runner that listens; return False when none does."""
-    return ring(home.bell)
+    return ring(home.wakeup_pipe)
 
 
-def ring(bell: Path) -> bool:
+def ring(wakeup_pipe: Path) -> bool:
     """Wake whoever listens on a pipe; return False when nobody does."""
     try:
-        fd = os.open(bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(wakeup_pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:  # no pipe, or nobody at its other end
         return False
     try:

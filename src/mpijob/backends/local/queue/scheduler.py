@@ -160,7 +160,7 @@ def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: 
 
 def next_wake(store: Store, now: float) -> float | None:
     """Return in how many seconds the earliest delayed attempt is due, None when nothing waits for a time."""
-    _mend_delays(store, now)
+    _repair_delays(store, now)
     rows = store.read(
         "SELECT min(not_before) FROM jobs WHERE phase='Queued' AND not_before>? AND not_before<?",
         now, NEVER,
@@ -168,7 +168,7 @@ def next_wake(store: Store, now: float) -> float | None:
     return None if rows[0][0] is None else max(0.0, rows[0][0] - now)
 
 
-def _mend_delays(store: Store, now: float) -> None:
+def _repair_delays(store: Store, now: float) -> None:
     """Shorten a wait that is longer than the job's own: then the clock was set back since it began."""
     waiting = store.read(
         "SELECT uid, attempt, not_before FROM jobs WHERE phase='Queued' AND not_before>? AND not_before<?",

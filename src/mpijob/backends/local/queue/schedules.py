@@ -121,9 +121,9 @@ class LocalSchedules:
             return
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self.root / "bell", 0o600)
-        bell = os.open(self.root / "bell", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        wakeup_pipe = os.open(self.root / "bell", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            yield bell
+            yield wakeup_pipe
         finally:
-            os.close(bell)
+            os.close(wakeup_pipe)
             os.close(lock)

@@ -52,7 +52,7 @@ class Home:
             return self.root / f"agent-{zlib.crc32(script.read()):08x}.sh"
 
     @property
-    def bell(self) -> Path:
+    def wakeup_pipe(self) -> Path:
         """The pipe on which a runner without work listens."""
         return self.root / "bell"
 

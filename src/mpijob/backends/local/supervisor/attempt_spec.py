@@ -64,7 +64,7 @@ class AttemptSpec:
         self.secrets = read_secrets(home, uid)
         self.hidden = _spelled(self.secrets) if self.secrets else ()
         self._home = home
-        self._cargo: S3Staging | None = None
+        self._s3_staging: S3Staging | None = None
 
     def do_without_namespaces(self) -> None:
         """Go on where the planned namespaces cannot be had now: /dev/shm is then everybody's, so no pipe is there."""
@@ -170,19 +170,19 @@ class AttemptSpec:
         slots = self.plan.job.slots
         return str(len(mine) // slots) if mine and len(mine) % slots == 0 else ""
 
-    def furnish(self) -> None:
+    def mount_volumes(self) -> None:
         """Inside the job's own mount namespace: its workers' names, its volumes at their places."""
         self._name_workers()
         found = tuple(codec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
         volumes.attach(found, self.directory / "root")
 
-    def cargo(self) -> S3Staging | None:
+    def s3_staging(self) -> S3Staging | None:
         """What is fetched and stored for the job's S3 volumes; None where it has none."""
-        if self._cargo is None and any(one.kind is VolumeKind.S3 for one in self.plan.job.volumes):
+        if self._s3_staging is None and any(one.kind is VolumeKind.S3 for one in self.plan.job.volumes):
             from mpijob.backends.local.storage.s3_staging import S3Staging
 
-            self._cargo = S3Staging(self.plan, self.connections())
-        return self._cargo
+            self._s3_staging = S3Staging(self.plan, self.connections())
+        return self._s3_staging
 
     def connections(self) -> dict[str, Connection]:
         """The data connections of the job's S3 volumes."""

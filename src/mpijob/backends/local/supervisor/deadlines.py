@@ -21,10 +21,10 @@ STUCK_SECONDS = 15.0
 class Deadlines:
     """The clock of one attempt, which began when this was made."""
 
-    def __init__(self, plan: Plan, ledger: AttemptState) -> None:
+    def __init__(self, plan: Plan, attempt_state: AttemptState) -> None:
         self._job = plan.job
         self._world = plan.world
-        self._ledger = ledger
+        self._attempt = attempt_state
         self._heard: dict[int, float] = {}
         self._listened = time.monotonic()
         self._done_since = 0.0
@@ -46,7 +46,7 @@ class Deadlines:
         self._look_at_end()
         limit = self._job.deadline_seconds
         if limit is not None and self.elapsed >= limit:
-            self._ledger.deadline_passed = True
+            self._attempt.deadline_passed = True
 
     def warning_due(self) -> bool:
         """Return once that the ranks must get their signal now, because the deadline is near."""
@@ -64,8 +64,8 @@ class Deadlines:
         quiet = [index for pid, index in workers.items() if self._is_silent(pid, index, now)]
         for index in quiet:
             text = f"worker {index} has been silent for {now - self._heard[index]:.0f} s"
-            self._ledger.stop(Reason.WORKER_LOST, text)
-            self._ledger.silent(index)
+            self._attempt.stop(Reason.WORKER_LOST, text)
+            self._attempt.silent(index)
         return quiet
 
     def _is_silent(self, pid: int, index: int, now: float) -> bool:
@@ -75,15 +75,17 @@ class Deadlines:
     def _look_at_start(self) -> None:
         """A world that does not come up in time never will."""
         limit = self._job.gang_timeout_seconds
-        if self.elapsed > limit and self._ledger.proved is None and self._ledger.launcher is None:
-            ranks, ready = len(self._ledger.ranks), len(self._ledger.ready)
+        if self.elapsed > limit and self._attempt.proved is None and self._attempt.launcher is None:
+            ranks, ready = len(self._attempt.ranks), len(self._attempt.ready)
             text = f"after {limit:g} s {ready} of {self._job.workers} workers"
-            self._ledger.stop(Reason.START_TIMEOUT, f"{text} and {ranks} of {self._world} ranks had reported")
+            self._attempt.stop(
+                Reason.START_TIMEOUT, f"{text} and {ranks} of {self._world} ranks had reported"
+            )
 
     def _look_at_end(self) -> None:
         """A launcher that stays when all its ranks have ended is stuck (seen with Open MPI)."""
-        done = len(self._ledger.rank_exits) == self._world and self._ledger.launcher is None
+        done = len(self._attempt.rank_exits) == self._world and self._attempt.launcher is None
         self._done_since = (self._done_since or time.monotonic()) if done else 0.0
         if done and time.monotonic() - self._done_since > STUCK_SECONDS:
             text = f"all ranks had ended, and the launcher did not end within {STUCK_SECONDS:g} s"
-            self._ledger.stop(Reason.LAUNCHER_UNACCOUNTED, text)
+            self._attempt.stop(Reason.LAUNCHER_UNACCOUNTED, text)

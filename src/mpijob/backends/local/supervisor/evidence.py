@@ -37,37 +37,37 @@ _PEER_LOST = re.compile(
 
 
 def findings_for(
-    orders: AttemptSpec,
-    ledger: AttemptState,
+    spec: AttemptSpec,
+    attempt_state: AttemptState,
     standing: phase.PhaseResult,
     started: float | None = None,
     worries: tuple[Worry, ...] = (),
 ) -> tuple[Finding, ...]:
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
-    site = site_rule_loader.known(orders.rules)
-    said = tuple(log_reader.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_FILE))
-    seen = _evidence(orders, ledger, standing, said, site)
+    site = site_rule_loader.known(spec.rules)
+    said = tuple(log_reader.tails(spec.logs, spec.attempt, attempt_state.ranks, LINES_PER_FILE))
+    seen = _evidence(spec, attempt_state, standing, said, site)
     evidence = msgspec.structs.replace(
-        seen, started=started, worries=worries, elapsed_seconds=_limit(orders, standing),
-        silent_seconds=_silence(orders, standing, started, said),
+        seen, started=started, worries=worries, elapsed_seconds=_limit(spec, standing),
+        silent_seconds=_silence(spec, standing, started, said),
     )  # fmt: skip
-    findings = explained(evidence, site, orders.secrets.values())
+    findings = explained(evidence, site, spec.secrets.values())
     cause = findings[0].rank if findings else None
-    ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
+    attempt_state.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
     return findings
 
 
-def _limit(orders: AttemptSpec, standing: phase.PhaseResult) -> float | None:
+def _limit(spec: AttemptSpec, standing: phase.PhaseResult) -> float | None:
     """Return how long the attempt ran before its deadline ended it; None where something else did."""
     late = standing.reason is phase.Reason.DEADLINE_EXCEEDED
-    return orders.plan.job.deadline_seconds if late else None
+    return spec.plan.job.deadline_seconds if late else None
 
 
 def _silence(
-    orders: AttemptSpec, standing: phase.PhaseResult, started: float | None, said: Iterable[LogLine]
+    spec: AttemptSpec, standing: phase.PhaseResult, started: float | None, said: Iterable[LogLine]
 ) -> float | None:
     """Return how long no rank had said anything when the deadline came; None where none did, or it is not known."""
-    limit = _limit(orders, standing)
+    limit = _limit(spec, standing)
     if limit is None or started is None:
         return None
     return silence(said, started + limit, begin=started, most=LINES_PER_FILE)
@@ -79,56 +79,64 @@ def _followed(exit: Exit, cause: int | None) -> bool:
 
 
 def _evidence(
-    orders: AttemptSpec,
-    ledger: AttemptState,
+    spec: AttemptSpec,
+    attempt_state: AttemptState,
     standing: phase.PhaseResult,
     said: tuple[LogLine, ...],
     site: tuple[Rule, ...] = (),
 ) -> Evidence:
-    plan = orders.plan
-    said = tuple(without_aborts(said)) if ledger.aborted else said
+    plan = spec.plan
+    said = tuple(without_aborts(said)) if attempt_state.aborted else said
     return Evidence(
         spec=plan.job,
         family=plan.family,
-        attempt=orders.attempt,
-        reason=_reason(orders, ledger, standing),
+        attempt=spec.attempt,
+        reason=_reason(spec, attempt_state, standing),
         message=standing.message,
-        worker=ledger.failed_worker(),
-        launcher=ledger.launcher,
-        workers=tuple(ledger.lost.values()),  # a daemon that ended is told by the reason
-        ranks=tuple(_consequences(ledger.ranks_ended(), _mourners(said, ledger), ledger)),
-        memory=_memory(orders, ledger, standing),
-        world=World(planned=plan.world, proved=ledger.proved),
+        worker=attempt_state.failed_worker(),
+        launcher=attempt_state.launcher,
+        workers=tuple(attempt_state.lost.values()),  # a daemon that ended is told by the reason
+        ranks=tuple(
+            _consequences(attempt_state.ranks_ended(), _mourners(said, attempt_state), attempt_state)
+        ),
+        memory=_memory(spec, attempt_state, standing),
+        world=World(planned=plan.world, proved=attempt_state.proved),
         logs=said,
-        windows=tuple(_before_the_end(orders, ledger, site)),
+        windows=tuple(_before_the_end(spec, attempt_state, site)),
         plan=plan,
-        census=ledger.rank_states(),
+        census=attempt_state.rank_states(),
     )
 
 
-def _before_the_end(orders: AttemptSpec, ledger: AttemptState, site: tuple[Rule, ...]) -> Iterator[Window]:
+def _before_the_end(
+    spec: AttemptSpec, attempt_state: AttemptState, site: tuple[Rule, ...]
+) -> Iterator[Window]:
     """Yield what was said shortly before the first failure, where much was said after it.
 
     What is older than a minute is left out: a trouble that a rank has survived is no cause.
     """
-    ends = [exit.time for exit in ledger.ranks_ended() if not exit.good and not exit.by_us]
+    ends = [exit.time for exit in attempt_state.ranks_ended() if not exit.good and not exit.by_us]
     if not ends:
         return
     sieve = Prefilter(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
-    files = log_reader.sources(orders.logs, orders.attempt, log_reader.workers_of(ledger.rank_states()))
+    files = log_reader.sources(spec.logs, spec.attempt, log_reader.workers_of(attempt_state.rank_states()))
     for window in found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9)):
-        if window.role is Role.RANK or not ledger.aborted:  # then the launcher tells of our own abort
+        if window.role is Role.RANK or not attempt_state.aborted:  # then the launcher tells of our own abort
             yield window
 
 
-def _mourners(said: Iterable[LogLine], ledger: AttemptState) -> set[int | None]:
+def _mourners(said: Iterable[LogLine], attempt_state: AttemptState) -> set[int | None]:
     """Return the ranks that said, or of which the launcher said, that they lost another."""
     lines = [line for line in said if _PEER_LOST.search(line.text)]
     hosts = {int(match[1]) for line in lines if line.rank is None and (match := _SAID_OF.search(line.text))}
-    return {line.rank for line in lines} | {r for r, state in ledger.ranks.items() if state.worker in hosts}
+    return {line.rank for line in lines} | {
+        r for r, state in attempt_state.ranks.items() if state.worker in hosts
+    }
 
 
-def _consequences(exits: tuple[Exit, ...], mourners: set[int | None], ledger: AttemptState) -> Iterator[Exit]:
+def _consequences(
+    exits: tuple[Exit, ...], mourners: set[int | None], attempt_state: AttemptState
+) -> Iterator[Exit]:
     """Yield the exits, in order, with those marked that followed from another's.
 
     MPI ends the other ranks itself when one has failed. And a rank that lost its peer may be gone before
@@ -137,10 +145,12 @@ def _consequences(exits: tuple[Exit, ...], mourners: set[int | None], ledger: At
     bad = [exit for exit in exits if not exit.good and not exit.by_us]
     together = [exit for exit in bad if exit.time - bad[0].time < TOGETHER_SECONDS]
     candidates = [exit for exit in together if exit.index not in mourners] or together
-    first = next((exit for exit in candidates if ledger.struck(exit)), candidates[0] if candidates else None)
+    first = next(
+        (exit for exit in candidates if attempt_state.struck(exit)), candidates[0] if candidates else None
+    )
     for exit in exits:
         alone = exit.good or exit is first or first is None
-        followed = not alone and (_killed(exit, mourners) or _sweeps(first, exit, ledger))
+        followed = not alone and (_killed(exit, mourners) or _sweeps(first, exit, attempt_state))
         yield msgspec.structs.replace(exit, by_us=True) if followed else exit
 
 
@@ -149,39 +159,41 @@ def _killed(exit: Exit, mourners: set[int | None]) -> bool:
     return exit.signal in _MPI_KILLS or exit.index in mourners
 
 
-def _sweeps(first: Exit | None, exit: Exit, ledger: AttemptState) -> bool:
+def _sweeps(first: Exit | None, exit: Exit, attempt_state: AttemptState) -> bool:
     """Whether whatever else ended with the first one ended because of it."""
-    if first is None or exit.index in ledger.aborted:
+    if first is None or exit.index in attempt_state.aborted:
         return False
-    return first.index in ledger.aborted or ledger.struck(first)
+    return first.index in attempt_state.aborted or attempt_state.struck(first)
 
 
-def _reason(orders: AttemptSpec, ledger: AttemptState, standing: phase.PhaseResult) -> str:
+def _reason(spec: AttemptSpec, attempt_state: AttemptState, standing: phase.PhaseResult) -> str:
     """Return the verdict; a worker that failed while its process lives has lost its MPI daemon."""
-    if _disk_is_full(orders):
+    if _disk_is_full(spec):
         return phase.Reason.DISK_FULL.value
     if standing.reason is not phase.Reason.WORKER_FAILED:
         return standing.reason.value
-    first = min((e for e in ledger.daemon_exits.values() if not e.good), key=lambda e: e.time)
+    first = min((e for e in attempt_state.daemon_exits.values() if not e.good), key=lambda e: e.time)
     return "DaemonLost" if first.signal or (first.code or 0) > 128 else standing.reason.value
 
 
-def _disk_is_full(orders: AttemptSpec) -> bool:
+def _disk_is_full(spec: AttemptSpec) -> bool:
     """Whether there is no room: then the program's own words about it could not be kept either."""
-    return shutil.disk_usage(orders.work).free < FULL_BYTES
+    return shutil.disk_usage(spec.work).free < FULL_BYTES
 
 
-def _memory(orders: AttemptSpec, ledger: AttemptState, standing: phase.PhaseResult) -> tuple[Memory, ...]:
+def _memory(
+    spec: AttemptSpec, attempt_state: AttemptState, standing: phase.PhaseResult
+) -> tuple[Memory, ...]:
     over = standing.reason is phase.Reason.MEMORY_EXCEEDED
-    return tuple(_memory_of(worker.index, orders, ledger, over) for worker in orders.plan.workers)
+    return tuple(_memory_of(worker.index, spec, attempt_state, over) for worker in spec.plan.workers)
 
 
-def _memory_of(index: int, orders: AttemptSpec, ledger: AttemptState, over: bool) -> Memory:
+def _memory_of(index: int, spec: AttemptSpec, attempt_state: AttemptState, over: bool) -> Memory:
     """Return what one worker used; where the kernel killed for its limit, it used all of it, seen or not."""
-    limit = orders.plan.job.resources.memory_bytes
-    kills = ledger.oom_kills.get(index, 0)
-    peak = max(ledger.peak_bytes.get(index, 0), limit if kills else 0)
-    return Memory(index, peak, limit, kills, exceeded=over and peak > limit, time=ledger.now)
+    limit = spec.plan.job.resources.memory_bytes
+    kills = attempt_state.oom_kills.get(index, 0)
+    peak = max(attempt_state.peak_bytes.get(index, 0), limit if kills else 0)
+    return Memory(index, peak, limit, kills, exceeded=over and peak > limit, time=attempt_state.now)
 
 
 SHORT_BYTES = 16 << 10  # a file that is no longer has said it all in its last lines

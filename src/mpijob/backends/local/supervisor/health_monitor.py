@@ -29,11 +29,11 @@ _TAIL_BYTES = 4096
 class HealthMonitor:
     """Keeps what was seen of one attempt, as long as it matters."""
 
-    def __init__(self, orders: AttemptSpec, ledger: AttemptState, retries: int) -> None:
-        self._orders = orders
-        self._ledger = ledger
+    def __init__(self, spec: AttemptSpec, attempt_state: AttemptState, retries: int) -> None:
+        self._spec = spec
+        self._attempt = attempt_state
         self._retries = retries
-        self._quiet = orders.warn_after_seconds
+        self._quiet = spec.warn_after_seconds
         self._looked = time.monotonic()
         self._sizes: dict[int, int] = {}
         self._talks: dict[int, tuple[float, float, int]] = {}
@@ -47,7 +47,7 @@ class HealthMonitor:
         interval = max(0.25, self._quiet / LOOKS)
         return (
             self._quiet > 0
-            and self._ledger.proved is not None
+            and self._attempt.proved is not None
             and time.monotonic() - self._looked >= interval
         )
 
@@ -55,18 +55,18 @@ class HealthMonitor:
         """Note what each worker uses, what each rank computes and says, and what the disk has left."""
         self._looked = time.monotonic()
         self._memory += ((now, worker, size) for worker, size in used.items())
-        disk = shutil.disk_usage(self._orders.work)
+        disk = shutil.disk_usage(self._spec.work)
         self._rooms.append((now, disk.free, disk.total))
         children = process_tree.by_parent(table)
-        for rank, state in self._ledger.ranks.items():
-            if rank not in self._ledger.rank_exits:
+        for rank, state in self._attempt.ranks.items():
+            if rank not in self._attempt.rank_exits:
                 cpu = sum(one.cpu_seconds for one in process_tree.below(state.pid, children))
                 self._cpu.setdefault(rank, deque(maxlen=_MOST)).append((now, cpu))
                 self._listen(now, rank)
 
     def _listen(self, now: float, rank: int) -> None:
         """Note that a rank has spoken since the last look, and the step that it is at."""
-        path = self._orders.logs / f"rank-{rank}.log"
+        path = self._spec.logs / f"rank-{rank}.log"
         try:
             size = os.stat(path).st_size
         except OSError:
@@ -98,12 +98,12 @@ class HealthMonitor:
             talks=tuple(health_sample.Traffic(rank, *talk) for rank, talk in self._talks.items()),
             steps=tuple(health_sample.Step(*step) for step in self._steps),
             loads=tuple(
-                health_sample.Load((rank,), self._ledger.ranks[rank].worker, cores)
+                health_sample.Load((rank,), self._attempt.ranks[rank].worker, cores)
                 for rank in self._cpu
                 if (cores := self._cores(rank, now - self._quiet)) is not None
             ),
             rooms=tuple(health_sample.FreeSpace(*room) for room in self._rooms),
-            ended=frozenset(self._ledger.rank_exits),
+            ended=frozenset(self._attempt.rank_exits),
             was_busy=any(self._was_busy(points) for points in self._cpu.values()),
             retries=self._retries,
         )

@@ -11,45 +11,47 @@ from mpijob.backends.local.worker import cgroups, process_tree
 
 
 def signal_ranks(
-    orders: AttemptSpec, workers: Iterable[int], ledger: AttemptState, *, warned: bool = False
+    spec: AttemptSpec, workers: Iterable[int], attempt_state: AttemptState, *, warned: bool = False
 ) -> None:
     """Send the job's own signal to the ranks' programs; at the deadline, those that were warned by it get SIGTERM."""
-    last = warned and ledger.deadline_passed
-    number = signal.SIGTERM if last else signal_number(orders.plan.job.signal.name)
+    last = warned and attempt_state.deadline_passed
+    number = signal.SIGTERM if last else signal_number(spec.plan.job.signal.name)
     table = process_tree.table()
-    for pid in _above_the_programs(orders, workers, ledger, table):
+    for pid in _above_the_programs(spec, workers, attempt_state, table):
         for process in process_tree.descendants(pid, table):
             process_tree.send(process.pid, number)
 
 
 def _above_the_programs(
-    orders: AttemptSpec,
+    spec: AttemptSpec,
     workers: Iterable[int],
-    ledger: AttemptState,
+    attempt_state: AttemptState,
     table: Mapping[int, process_tree.Process],
 ) -> list[int]:
     """Return what stands right above the ranks' programs: a signal to MPI's own helpers would end the world."""
-    if orders.shimmed:
-        return [state.pid for state in ledger.ranks.values()]
+    if spec.shimmed:
+        return [state.pid for state in attempt_state.ranks.values()]
     return [process.pid for pid in workers for process in table.values() if process.parent == pid]
 
 
-def kill_ranks_and_launcher(workers: Iterable[int], ledger: AttemptState) -> None:
+def kill_ranks_and_launcher(workers: Iterable[int], attempt_state: AttemptState) -> None:
     """All at once: MPI's own processes would only complain about each other's death."""
     table = process_tree.table()
     below = [process.pid for pid in workers for process in process_tree.descendants(pid, table)]
-    launcher = [ledger.launcher_pid] if ledger.launcher is None else []
+    launcher = [attempt_state.launcher_pid] if attempt_state.launcher is None else []
     for pid in (*launcher, *below):
         if pid:
             process_tree.send(pid, signal.SIGKILL)
 
 
-def end_groups(orders: AttemptSpec, ledger: AttemptState) -> None:
+def end_groups(spec: AttemptSpec, attempt_state: AttemptState) -> None:
     """Where workers have cgroups: note what the kernel killed for memory, end what is left, remove them."""
-    if orders.group is not None:
-        for worker in orders.plan.workers:
-            ledger.oom_kills[worker.index] = cgroups.oom_kills(cgroups.of_worker(orders.group, worker.index))
-        cgroups.end(orders.group)
+    if spec.group is not None:
+        for worker in spec.plan.workers:
+            attempt_state.oom_kills[worker.index] = cgroups.oom_kills(
+                cgroups.of_worker(spec.group, worker.index)
+            )
+        cgroups.end(spec.group)
 
 
 def signal_number(name: str) -> int:

@@ -21,48 +21,48 @@ from mpijob.observation.state.phase import Reason
 class Staging:
     """The errands of one attempt."""
 
-    def __init__(self, orders: AttemptSpec, ledger: AttemptState, teller: StatusWriter) -> None:
-        self._orders = orders
-        self._ledger = ledger
-        self._teller = teller
+    def __init__(self, spec: AttemptSpec, attempt_state: AttemptState, teller: StatusWriter) -> None:
+        self._spec = spec
+        self._attempt = attempt_state
+        self._status = teller
 
     def before(self, pulse: Callable[[], None]) -> None:
         """Fetch what the job's S3 volumes hold; `pulse` is called before each file and may end it."""
-        cargo = self._orders.cargo()
-        if cargo is None:
+        s3_staging = self._spec.s3_staging()
+        if s3_staging is None:
             return
         try:
-            for told in cargo.fetch(pulse):
-                self._teller.tell("DataFetched", told)
+            for told in s3_staging.fetch(pulse):
+                self._status.tell("DataFetched", told)
         except MpiJobError as error:
-            if not (self._ledger.cancelled or self._ledger.suspended):
+            if not (self._attempt.cancelled or self._attempt.suspended):
                 text = f"the job's data could not be fetched: {error.message}"
-                self._ledger.stop(Reason.DATA_NOT_FETCHED, text)
+                self._attempt.stop(Reason.DATA_NOT_FETCHED, text)
 
     def after(self) -> None:
         """Store what the job changed, however it ended; write its model down when it has succeeded."""
-        cargo = self._orders.cargo()
-        if cargo is not None and self._ledger.proved is not None:
-            for told in cargo.store():
+        s3_staging = self._spec.s3_staging()
+        if s3_staging is not None and self._attempt.proved is not None:
+            for told in s3_staging.store():
                 self._tell("DataStored", told)
-        if self._orders.plan.job.model is not None:
+        if self._spec.plan.job.model is not None:
             self._register()
 
     def _register(self) -> None:
-        if self._teller.standing(ended=True).phase is not Phase.SUCCEEDED:
+        if self._status.standing(ended=True).phase is not Phase.SUCCEEDED:
             return
         from mpijob.backends.local.supervisor import model_registry
 
-        orders, owner = self._orders, self._teller.state.owner
+        spec, owner = self._spec, self._status.state.owner
         try:
-            entry = model_registry.entry(orders.plan, orders.work, orders.connections(), owner)
+            entry = model_registry.entry(spec.plan, spec.work, spec.connections(), owner)
         except MpiJobError as error:
-            self._teller.tell("ModelNotRegistered", error.message)
+            self._status.tell("ModelNotRegistered", error.message)
             return
-        self._tell("ModelRegistered", model_registry.tried(entry, *orders.registry))
+        self._tell("ModelRegistered", model_registry.tried(entry, *spec.registry))
 
     def _tell(self, reason: str, told: str | Finding) -> None:
         if isinstance(told, str):
-            self._teller.tell(reason, told)
+            self._status.tell(reason, told)
         else:
-            self._teller.remark(told)
+            self._status.remark(told)

@@ -29,12 +29,12 @@ class StatusWriter:
     """Writes the state and the events of one attempt."""
 
     def __init__(
-        self, store: Store, orders: AttemptSpec, ledger: AttemptState, state: JobState, clock: Clock
+        self, store: Store, spec: AttemptSpec, attempt_state: AttemptState, state: JobState, clock: Clock
     ) -> None:
         self._store = store
         self._clock = clock
-        self._orders = orders
-        self._ledger = ledger
+        self._spec = spec
+        self._attempt = attempt_state
         self._untold: list[Event] = []
         self._remarks: list[Finding] = []
         self._worries: tuple[Finding, ...] = ()
@@ -43,15 +43,15 @@ class StatusWriter:
 
     def standing(self, *, ended: bool = False) -> PhaseResult:
         """Return where the attempt stands by all that is known."""
-        return derive(self._ledger.observe(ended=ended, ranks_watched=self._orders.shimmed))
+        return derive(self._attempt.observe(ended=ended, ranks_watched=self._spec.shimmed))
 
     def failure(self) -> PhaseResult | None:
         """Return the first failure known so far."""
-        return failure(self._ledger.observe(ended=False, ranks_watched=self._orders.shimmed))
+        return failure(self._attempt.observe(ended=False, ranks_watched=self._spec.shimmed))
 
     def event(self, reason: str, message: str, severity: Severity = Severity.NOTICE) -> Event:
         """Return an event of this attempt, now."""
-        return Event(self._clock.now(), reason, message, severity, self._orders.attempt)
+        return Event(self._clock.now(), reason, message, severity, self._spec.attempt)
 
     def tell(self, reason: str, message: str) -> None:
         """Tell that something has happened that changes no state."""
@@ -67,7 +67,7 @@ class StatusWriter:
         self._worries = findings
         events = [
             Event(self._clock.now(), warnings.event_reason(finding), finding.message, Severity.WARNING,
-                  self._orders.attempt, finding.worker, finding.rank)
+                  self._spec.attempt, finding.worker, finding.rank)
             for key, finding in zip(keys, findings, strict=True) if key not in self._told
         ]  # fmt: skip
         self._told = dict.fromkeys(keys, self._clock.now()) | self._told
@@ -88,7 +88,7 @@ class StatusWriter:
         standing = self.standing(ended=True)
         failed = standing.phase is Phase.FAILED
         findings = (*(self._findings(standing) if failed else ()), *self._remarks)
-        self._ledger.culprit = findings[0].worker if findings else None
+        self._attempt.culprit = findings[0].worker if findings else None
         self._stand(standing, findings, self._clock.now())
         severity = Severity.ERROR if failed else Severity.NOTICE
         self._untold.append(self.event(standing.phase.value, standing.message, severity))
@@ -100,7 +100,7 @@ class StatusWriter:
             findings_for,  # the rules are loaded only for a failure
         )
 
-        return findings_for(self._orders, self._ledger, standing, self.state.started, self._held_worries())
+        return findings_for(self._spec, self._attempt, standing, self.state.started, self._held_worries())
 
     def _held_worries(self) -> tuple[Worry, ...]:
         """Return what was still worrying when the attempt ended, with when it was told first."""
@@ -116,14 +116,14 @@ class StatusWriter:
         self, standing: PhaseResult, findings: tuple[Finding, ...] = (), finished: float | None = None
     ) -> None:
         running = standing.phase is Phase.RUNNING and self.state.running is None
-        exit = self._ledger.launcher
+        exit = self._attempt.launcher
         self.state = msgspec.structs.replace(
             self.state,
             phase=standing.phase,
             reason=standing.reason.value,
             message=findings[0].message if findings else standing.message,
-            workers=self._ledger.worker_states(standing.phase, self._orders.gpus_of),
-            ranks=self._ledger.rank_states(),
+            workers=self._attempt.worker_states(standing.phase, self._spec.gpus_of),
+            ranks=self._attempt.rank_states(),
             running=self._clock.now() if running else self.state.running,
             finished=finished,
             findings=findings or (self._worries if standing.phase is Phase.RUNNING else ()),

@@ -48,27 +48,27 @@ _WHY = {"missing": "No such file or directory", "refused": "Connection refused"}
 class Supervisor:
     """The loop over one attempt."""
 
-    def __init__(self, store: Store, orders: AttemptSpec, state: JobState) -> None:
+    def __init__(self, store: Store, spec: AttemptSpec, state: JobState) -> None:
         self._store = store
-        self._orders = orders
-        self._job = orders.plan.job
+        self._spec = spec
+        self._job = spec.plan.job
         self._clock = Clock(state.started or 0.0)
-        self._ledger = AttemptState(orders.plan, self._clock.now())
-        self._teller = StatusWriter(store, orders, self._ledger, state, self._clock)
-        self._errands = Staging(orders, self._ledger, self._teller)
+        self._attempt = AttemptState(spec.plan, self._clock.now())
+        self._status = StatusWriter(store, spec, self._attempt, state, self._clock)
+        self._staging = Staging(spec, self._attempt, self._status)
         self._reactor = EventLoop()
         self._workers: dict[int, int] = {}
         self._programs: set[int] = set()
-        self._proof = WorldProof(orders.plan)
+        self._proof = WorldProof(spec.plan)
         self._counting = False
         self._decided = False
-        self._dismissed = False
+        self._released = False
         self._log: LogFile
         self._pumps: dict[int, Pump] = {}
         limit = self._job.resources.memory_bytes
-        self._meter = Meter(store, state.ref.uid, orders.attempt, limit, self._clock.now, orders.gpus_of)
-        self._time = Deadlines(orders.plan, self._ledger)
-        self._watchman = HealthMonitor(orders, self._ledger, _retries(store, state))
+        self._meter = Meter(store, state.ref.uid, spec.attempt, limit, self._clock.now, spec.gpus_of)
+        self._time = Deadlines(spec.plan, self._attempt)
+        self._health_monitor = HealthMonitor(spec, self._attempt, _retries(store, state))
         self._faults = Faults(self._job.labels, self._time.began)
         self._asked = True  # look once at the start: a wish may be older than we are
         self._grace: float | None = None
@@ -85,16 +85,16 @@ class Supervisor:
             if prepare is not None:
                 prepare()
             self._open()
-            self._errands.before(self._end_if_wished)
+            self._staging.before(self._end_if_requested)
             self._time = Deadlines(
-                self._orders.plan, self._ledger
+                self._spec.plan, self._attempt
             )  # what is fetched takes none of the job's time
-            if not (self._ledger.stopped or self._ledger.cancelled or self._ledger.suspended):
+            if not (self._attempt.stopped or self._attempt.cancelled or self._attempt.suspended):
                 self._start_workers()
         self._watch_until_over()
         self._end_everything()
-        self._errands.after()
-        return self._teller.conclude()
+        self._staging.after()
+        return self._status.conclude()
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -103,45 +103,45 @@ class Supervisor:
             yield
         except OSError as error:
             what = f"this machine refused: {error.strerror} ({error.filename or 'fork'})"
-            self._ledger.stop(_reason_of(error), what)
+            self._attempt.stop(_reason_of(error), what)
         except UnsafePath as error:
-            self._ledger.stop(Reason.START_REFUSED, error.message)
+            self._attempt.stop(Reason.START_REFUSED, error.message)
 
-    def _end_if_wished(self) -> None:
+    def _end_if_requested(self) -> None:
         """Leave what is fetched for the job when somebody wants it ended."""
-        self._look_at_wishes()
-        if self._ledger.cancelled or self._ledger.suspended:
+        self._read_requests()
+        if self._attempt.cancelled or self._attempt.suspended:
             raise Conflict("the job was ended while its data was fetched")
 
     # -- beginning --------------------------------------------------------------------------------
     def _open(self) -> None:
         ignored = dict.fromkeys((signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
-        self._reactor.wake_on({signal.SIGUSR1: self._on_wish, **ignored})
-        self._orders.prepare()
-        place = self._orders.logs / "launcher.log"
-        self._log = LogFile(place, self._clock.now_ns, self._orders.hidden)
-        self._reports = Reports(self._orders.pipes / "report")
+        self._reactor.wake_on({signal.SIGUSR1: self._on_request, **ignored})
+        self._spec.prepare()
+        place = self._spec.logs / "launcher.log"
+        self._log = LogFile(place, self._clock.now_ns, self._spec.hidden)
+        self._reports = Reports(self._spec.pipes / "report")
         self._reactor.watch(self._reports.fd, self._read_reports)
-        self._gate = os.open(self._orders.pipes / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._gate = os.open(self._spec.pipes / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _start_workers(self) -> None:
-        for order in self._orders.workers():
+        for order in self._spec.workers():
             pid = process_tree.in_child(partial(worker.main, order, self._clock))
             self._workers[pid] = order.index
-        self._faults.strike(self._workers, self._ledger, self._orders)
+        self._faults.strike(self._workers, self._attempt, self._spec)
 
     def _start_launcher(self) -> None:
-        self._ledger.launcher_started = True
-        self._teller.tell("WorkersReady", f"Launcher discovered {len(self._ledger.ready)} workers")
-        self._counting = bool(self._orders.census_launch)
-        self._launch(self._orders.census_launch or self._orders.launch)
+        self._attempt.launcher_started = True
+        self._status.tell("WorkersReady", f"Launcher discovered {len(self._attempt.ready)} workers")
+        self._counting = bool(self._spec.census_launch)
+        self._launch(self._spec.census_launch or self._spec.launch)
 
     def _launch(self, argv: tuple[str, ...]) -> None:
-        self._orders.private.check()
+        self._spec.private.check()
         out, out_end = os.pipe2(os.O_CLOEXEC)
         err, err_end = os.pipe2(os.O_CLOEXEC)
-        stdin = os.open(self._orders.launcher_stdin, os.O_RDONLY | os.O_CLOEXEC)
-        self._ledger.launcher_pid = self._spawn(argv, (stdin, out_end, err_end))
+        stdin = os.open(self._spec.launcher_stdin, os.O_RDONLY | os.O_CLOEXEC)
+        self._attempt.launcher_pid = self._spawn(argv, (stdin, out_end, err_end))
         for fd in (stdin, out_end, err_end):
             os.close(fd)
         for fd, stream in ((out, "stdout"), (err, "stderr")):
@@ -149,8 +149,8 @@ class Supervisor:
             self._reactor.watch(fd, partial(self._pull, fd))
 
     def _spawn(self, argv: tuple[str, ...], fds: tuple[int, int, int]) -> int:
-        environ, directory = self._orders.environ(), str(self._orders.work)
-        if self._orders.isolation is Isolation.NAMESPACES:
+        environ, directory = self._spec.environ(), str(self._spec.work)
+        if self._spec.isolation is Isolation.NAMESPACES:
             os.chdir(directory)
             return process_tree.spawn_light(argv, environ, fds)
         return process_tree.spawn(argv, environ, directory, fds)
@@ -163,115 +163,115 @@ class Supervisor:
             self._turn(max(0.0, pause))
             if over_at is None:
                 over_at = self._over_at()
-            elif self._ledger.quiet():
+            elif self._attempt.quiet():
                 return
 
     def _turn(self, seconds: float) -> None:
         """Wait for something to happen, at most so long, and take note of it."""
         self._listen(min(seconds, self._proof.pause(time.monotonic()) or seconds))
         if wrong := self._proof.look(time.monotonic()):
-            self._ledger.stop(Reason.WRONG_WORLD, wrong)
+            self._attempt.stop(Reason.WRONG_WORLD, wrong)
         if self._meter.due():
             self._measure()
             self._end_the_silent()
             self._watch_programs()
-        self._faults.strike(self._workers, self._ledger, self._orders)
+        self._faults.strike(self._workers, self._attempt, self._spec)
         self._keep_time()
 
     def _over_at(self) -> float | None:
         """Return when to stop watching, or None while all is well."""
-        ledger = self._ledger
-        if ledger.cancelled or ledger.suspended:
+        attempt_state = self._attempt
+        if attempt_state.cancelled or attempt_state.suspended:
             return time.monotonic()
-        if self._teller.failure():
-            return time.monotonic() + (0 if ledger.stopped else SETTLE_SECONDS)
-        if ledger.launcher is not None and not self._counts_still():
-            return time.monotonic() + (0 if ledger.quiet() else LINGER_SECONDS)
+        if self._status.failure():
+            return time.monotonic() + (0 if attempt_state.stopped else SETTLE_SECONDS)
+        if attempt_state.launcher is not None and not self._counts_still():
+            return time.monotonic() + (0 if attempt_state.quiet() else LINGER_SECONDS)
         return None
 
     def _counts_still(self) -> bool:
         """Whether it was only the counting launch that ended, and the job itself comes next."""
-        return self._counting and (self._ledger.proved is not None or not self._ledger.quiet())
+        return self._counting and (self._attempt.proved is not None or not self._attempt.quiet())
 
     def _read_reports(self) -> None:
         for verb, words in self._reports.read():
-            getattr(self, f"_heard_{verb}")(*words)
+            getattr(self, f"_on_{verb}")(*words)
 
-    def _heard_alive(self, index: str) -> None:
+    def _on_alive(self, index: str) -> None:
         self._time.heard(int(index))
 
-    def _heard_ready(self, index: str) -> None:
-        self._heard_alive(index)
-        self._ledger.ready.add(int(index))
-        if len(self._ledger.ready) == self._job.workers:
+    def _on_ready(self, index: str) -> None:
+        self._on_alive(index)
+        self._attempt.ready.add(int(index))
+        if len(self._attempt.ready) == self._job.workers:
             with self._refusals():
                 self._start_launcher()
-            self._teller.advance()
+            self._status.advance()
 
-    def _heard_unsafe(self, _index: str) -> None:
+    def _on_unsafe(self, _index: str) -> None:
         """A worker found a private directory changed. A rank can say so too, so we look; a cleaner may remove one."""
         with self._refusals():
-            self._orders.private.check(missing_ok=True)
+            self._spec.private.check(missing_ok=True)
 
-    def _heard_daemon(self, index: str, _pid: str) -> None:
-        self._ledger.daemons[int(index)] = self._ledger.daemons.get(int(index), 0) + 1
+    def _on_daemon(self, index: str, _pid: str) -> None:
+        self._attempt.daemons[int(index)] = self._attempt.daemons.get(int(index), 0) + 1
 
-    def _heard_done(self, index: str, code: str) -> None:
-        self._ledger.daemon_done(int(index), int(code))
+    def _on_done(self, index: str, code: str) -> None:
+        self._attempt.daemon_done(int(index), int(code))
 
-    def _heard_hello(self, rank: str, size: str, index: str, slot: str, pid: str, gpus: str = "") -> None:
-        self._ledger.hello(int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node)
+    def _on_hello(self, rank: str, size: str, index: str, slot: str, pid: str, gpus: str = "") -> None:
+        self._attempt.hello(int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node)
         if not self._reactor.watch_death(int(pid), lambda: self._rank_gone(int(rank))):
             self._rank_gone(int(rank))
-        if self._ledger.take_census() and self._ledger.stopped is None:
+        if self._attempt.take_census() and self._attempt.stopped is None:
             self._open_gate()
 
-    def _heard_guest(self, index: str, pid: str) -> None:
+    def _on_guest(self, index: str, pid: str) -> None:
         """Somebody looks at the worker: what he uses is not the job's. Only a child of the worker is believed."""
         seen = process_tree.look(int(pid))
         if seen is not None and self._workers.get(seen.parent) == int(index):
             self._meter.guests.add(seen.pid)
 
-    def _heard_bye(self, rank: str, code: str) -> None:
-        self._ledger.bye(int(rank), int(code))
+    def _on_bye(self, rank: str, code: str) -> None:
+        self._attempt.bye(int(rank), int(code))
 
-    def _heard_left(self, rank: str, code: str) -> None:
-        self._ledger.left(int(rank), int(code))
+    def _on_left(self, rank: str, code: str) -> None:
+        self._attempt.left(int(rank), int(code))
 
-    def _heard_unreached(self, worker: str, why: str) -> None:
+    def _on_unreached(self, worker: str, why: str) -> None:
         """The agent cannot reach a worker; once the world is there, only somebody else would say so."""
-        if self._ledger.proved is None or self._orders.plan.own_launcher:
-            self._ledger.unreached.add(worker)
+        if self._attempt.proved is None or self._spec.plan.own_launcher:
+            self._attempt.unreached.add(worker)
             self._log.say(f"mpijob-agent: cannot reach worker {worker}: {_WHY[why]}")
 
     def _rank_gone(self, rank: int) -> None:
         self._read_reports()  # its last word, if it had one, is there by now
-        self._ledger.rank_vanished(rank)
+        self._attempt.rank_vanished(rank)
 
     def _watch_programs(self) -> None:
         """Watch the programs themselves too: a shim tells how one ended, but on a busy machine tells it late."""
-        for rank, state in self._ledger.ranks.items():
-            if rank not in self._programs and rank not in self._ledger.rank_exits:
+        for rank, state in self._attempt.ranks.items():
+            if rank not in self._programs and rank not in self._attempt.rank_exits:
                 for pid in process_tree.children(state.pid):
                     self._programs.add(rank)
-                    self._reactor.watch_death(pid, partial(self._ledger.program_gone, rank))
+                    self._reactor.watch_death(pid, partial(self._attempt.program_gone, rank))
 
     def _open_gate(self) -> None:
         if self._job.census:
-            os.write(self._gate, b"\n" * self._orders.plan.world)
-        if self._orders.shimmed and self._orders.plan.family is not Family.CUSTOM:
-            self._proof.watch({rank: one.pid for rank, one in self._ledger.ranks.items()}, time.monotonic())
+            os.write(self._gate, b"\n" * self._spec.plan.world)
+        if self._spec.shimmed and self._spec.plan.family is not Family.CUSTOM:
+            self._proof.watch({rank: one.pid for rank, one in self._attempt.ranks.items()}, time.monotonic())
         seconds = self._time.elapsed
-        self._teller.advance(
-            self._teller.event("WorldProved", self._census_sentence()),
-            self._teller.event("Running", f"MPI initialization completed after {seconds:.2f} s"),
+        self._status.advance(
+            self._status.event("WorldProved", self._census_sentence()),
+            self._status.event("Running", f"MPI initialization completed after {seconds:.2f} s"),
         )
 
     def _census_sentence(self) -> str:
         counts = [
-            len([r for r in self._ledger.ranks.values() if r.worker == w]) for w in range(self._job.workers)
+            len([r for r in self._attempt.ranks.values() if r.worker == w]) for w in range(self._job.workers)
         ]
-        return f"{ranks_on(len(self._ledger.ranks), self._job.workers)}, as planned: {counts}"
+        return f"{ranks_on(len(self._attempt.ranks), self._job.workers)}, as planned: {counts}"
 
     def _pull(self, fd: int) -> None:
         self._pumps[fd].pull()
@@ -282,29 +282,29 @@ class Supervisor:
     def _listen(self, seconds: float) -> None:
         """Wait for news, at most so long, and note it: what was killed comes before what followed from it."""
         ready = self._reactor.wait(seconds)
-        self._ledger.now = self._clock.now()
+        self._attempt.now = self._clock.now()
         ended = process_tree.reap()
         for pid in self._workers.keys() & ended.keys():
-            self._ledger.worker_lost(self._workers.pop(pid), ended[pid])
-        launcher = ended.get(self._ledger.launcher_pid)
+            self._attempt.worker_lost(self._workers.pop(pid), ended[pid])
+        launcher = ended.get(self._attempt.launcher_pid)
         if launcher is not None and launcher < 0:
-            self._ledger.launcher_ended(launcher)
+            self._attempt.launcher_ended(launcher)
         for act in ready:
             act()
         if launcher is not None and launcher >= 0:
-            self._ledger.launcher_ended(launcher)
-        if self._counting and self._ledger.quiet() and self._ledger.proved and not self._ledger.ending:
+            self._attempt.launcher_ended(launcher)
+        if self._counting and self._attempt.quiet() and self._attempt.proved and not self._attempt.ending:
             self._counted()
         if self._asked:
-            self._look_at_wishes()
+            self._read_requests()
 
     def _counted(self) -> None:
         """The counting launch went well: now the command that brings its own launcher."""
-        if self._teller.failure() is None:
+        if self._status.failure() is None:
             self._counting = False
-            self._ledger.begin_after_census()
+            self._attempt.begin_after_census()
             with self._refusals():
-                self._launch(self._orders.launch)
+                self._launch(self._spec.launch)
 
     def _end_the_silent(self) -> None:
         quiet = self._time.silent(self._workers)
@@ -312,72 +312,72 @@ class Supervisor:
             if index in quiet:
                 process_tree.send(pid, signal.SIGKILL)
 
-    def _look_at_wishes(self) -> None:
+    def _read_requests(self) -> None:
         self._asked = False
-        row = self._store.find(self._teller.state.ref)
+        row = self._store.find(self._status.state.ref)
         if self._decided:  # it has failed: a wish to end it now ends only the look at it
-            self._dismissed = row is None or bool(row.desired)
+            self._released = row is None or bool(row.desired)
             return
         if row is None or row.desired in ("cancel", "delete"):
-            self._ledger.cancelled = True
+            self._attempt.cancelled = True
         elif row.desired == "suspend":
-            self._ledger.suspended = True
+            self._attempt.suspended = True
         if row is not None and row.grace is not None:
             self._grace = row.grace
 
     def _measure(self) -> None:
         memory = self._meter.measure(self._workers)
-        if self._watchman.due():
-            self._watchman.look(self._ledger.now, memory, self._meter.table)
-            self._teller.worry(self._watchman.judge(self._teller.state, self._ledger.now))
+        if self._health_monitor.due():
+            self._health_monitor.look(self._attempt.now, memory, self._meter.table)
+            self._status.worry(self._health_monitor.judge(self._status.state, self._attempt.now))
         for index, used in memory.items():
-            self._ledger.peak_bytes[index] = max(self._ledger.peak_bytes.get(index, 0), used)
+            self._attempt.peak_bytes[index] = max(self._attempt.peak_bytes.get(index, 0), used)
             if used > self._job.resources.memory_bytes:
                 limit = self._job.resources.memory
                 text = f"worker {index} used {used >> 20} MiB, its limit is {limit}"
-                self._ledger.stop(Reason.MEMORY_EXCEEDED, text)
-                self._ledger.silent(index)
+                self._attempt.stop(Reason.MEMORY_EXCEEDED, text)
+                self._attempt.silent(index)
 
     def _keep_time(self) -> None:
         self._time.look()
         if self._time.warning_due():
-            shutdown.signal_ranks(self._orders, self._workers, self._ledger)
+            shutdown.signal_ranks(self._spec, self._workers, self._attempt)
             wish = self._job.signal
             text = f"{wish.name} sent to every rank, {wish.seconds_before:g} s before the deadline"
-            self._teller.tell("Signalled", text)
+            self._status.tell("Signalled", text)
 
     # -- the end ----------------------------------------------------------------------------------
     def _end_everything(self) -> None:
-        ledger = self._ledger
-        gentle = ledger.cancelled or ledger.suspended or ledger.deadline_passed
-        if gentle and ledger.ranks and ledger.launcher is None:
+        attempt_state = self._attempt
+        gentle = attempt_state.cancelled or attempt_state.suspended or attempt_state.deadline_passed
+        if gentle and attempt_state.ranks and attempt_state.launcher is None:
             self._end_gently()
         self._decided = not gentle
-        ledger.ending = True
+        attempt_state.ending = True
         self._keep_for_a_look()
-        shutdown.kill_ranks_and_launcher(self._workers, ledger)
+        shutdown.kill_ranks_and_launcher(self._workers, attempt_state)
         for pid in self._workers:
             process_tree.send(pid, signal.SIGTERM)
         self._until(lambda: not self._workers, 3.0)
         process_tree.end_below(os.getpid())
-        shutdown.end_groups(self._orders, ledger)
+        shutdown.end_groups(self._spec, attempt_state)
         self._drain()
 
     def _end_gently(self) -> None:
         """Send the job's signal and give the ranks the grace time to write what they must keep."""
-        self._ledger.ending = True
-        shutdown.signal_ranks(self._orders, self._workers, self._ledger, warned=self._time.warned)
+        self._attempt.ending = True
+        shutdown.signal_ranks(self._spec, self._workers, self._attempt, warned=self._time.warned)
         grace = self._job.grace_seconds if self._grace is None else self._grace
-        self._until(self._ledger.quiet, grace)
+        self._until(self._attempt.quiet, grace)
 
     def _keep_for_a_look(self) -> None:
         seconds = self._job.keep_on_failure_seconds
-        standing = self._teller.standing(ended=True)
+        standing = self._status.standing(ended=True)
         if seconds <= 0 or standing.phase is not Phase.FAILED or not self._workers:
             return
-        kept = self._teller.event("Kept", f"the workers stay {seconds:g} s for a look (exec)")
-        self._teller.advance(kept, standing=standing)
-        self._until(lambda: self._dismissed, seconds)
+        kept = self._status.event("Kept", f"the workers stay {seconds:g} s for a look (exec)")
+        self._status.advance(kept, standing=standing)
+        self._until(lambda: self._released, seconds)
 
     def _until(self, reached: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -391,7 +391,7 @@ class Supervisor:
             self._log.close()
         self._meter.flush()
 
-    def _on_wish(self) -> None:
+    def _on_request(self) -> None:
         self._asked = True
 
 

@@ -124,7 +124,7 @@ class Worker:
         self._report = os.open(f"{order.pipes}/report", os.O_WRONLY | os.O_CLOEXEC)
         self._asked = bytearray()
         self._beaten = time.monotonic()
-        self._breath = OutputBatcher()
+        self._batcher = OutputBatcher()
 
     def run(self) -> None:
         """Serve until told to end."""
@@ -132,14 +132,14 @@ class Worker:
         ask = os.open(self._directory / "ask", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._reactor.watch(ask, lambda: self._read_ask(ask))
         door = listen(self._order.door)
-        self._reactor.watch(door.fileno(), lambda: self._greet(ExecSession.at(door)))
+        self._reactor.watch(door.fileno(), lambda: self._accept(ExecSession.at(door)))
         self._tell(f"ready {self._order.index}")
         while not self._ending:
             for act in self._reactor.wait(HEARTBEAT_SECONDS):
                 act()
             self._collect()
             self._beat()
-            self._breath.take()
+            self._batcher.take()
         self._finish()
 
     def _beat(self) -> None:
@@ -196,7 +196,7 @@ class Worker:
             path = f"{self._order.pipes}/ranks/{rank}.{suffix}"
             self._pump(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), log, stream)
 
-    def _greet(self, guest: ExecSession | None) -> None:
+    def _accept(self, guest: ExecSession | None) -> None:
         if guest is not None and not self._safe():
             guest.farewell(255)
         elif guest is not None:
@@ -239,7 +239,7 @@ class Worker:
 
     def _pull(self, pump: Pump) -> None:
         pump.pull()
-        self._breath.heard(flows=pump.flows)
+        self._batcher.heard(flows=pump.flows)
         if pump.ended:
             self._reactor.drop(pump.fd)
             del self._pumps[pump.fd]
