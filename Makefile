@@ -143,7 +143,7 @@ kills: $(VENV)/.dev $(VENV)/.servers ## Kill the recorder and PostgreSQL at mome
 fuzz: $(VENV)/.dev $(VENV)/.fuzz ## Hunt for inputs that break what is promised of every reader, a minute each; what is found is kept for `make test`
 	$(BIN)/python -m tests.fuzz $(FUZZ_FLAGS)
 
-requirements: ## Print requirement → tests and measurements → result: of the last `make test` and `make test-cluster`, and as recorded by the benches
+requirements: ## Print requirement → tests and measurements → result: of the last runs here, else as kept in the tree (`python3 -m tools.requirements --record`)
 	@$(PYTHON) -m tools.requirements
 
 bench: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi

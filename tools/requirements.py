@@ -28,6 +28,8 @@ UI_RESULTS = ROOT / ".make" / "results-ui.json"  # of `make test-ui`
 CLUSTER_RESULTS = ROOT / ".make" / "results-cluster.json"  # of `make test-cluster`
 FRAMEWORK_RESULTS = ROOT / ".make" / "results-frameworks.json"  # of `make test-frameworks`
 GPU_RESULTS = ROOT / "tests/e2e/gpu" / "results.json"  # of `make test-gpu`, kept: few machines have a GPU
+RECORDED = ROOT / "tests" / "results.json"  # kept in the tree: what a clone without runs of its own prints
+RUNS = (RESULTS, ALONE_RESULTS, CLUSTER_RESULTS, UI_RESULTS, FRAMEWORK_RESULTS)
 RESULT_WORDS = ("passed", "failed", "missed", "partly", "open")
 
 
@@ -108,6 +110,42 @@ def results(path: Path = RESULTS) -> tuple[Shown, ...]:
     return tuple(Shown(test["test"], test["outcome"], tuple(test["ids"])) for test in written["tests"])
 
 
+def record(runs: Iterable[Path] = RUNS, path: Path = RECORDED) -> int:
+    """Keep the outcomes of the last runs in the tree; return how many tests.
+
+    Cases of one test are one entry: passed only if all of them did. Of a run that was not made again, what was kept
+    of it before stays.
+    """
+    kept: dict[str, Shown] = {}
+    for shown in (*results(path), *(shown for run in runs for shown in _cases(results(run)))):
+        if shown.ids:
+            kept[shown.test] = shown
+    gone = {test for test in kept if not (ROOT / test.partition("::")[0]).exists()}
+    tests = [
+        {"test": one.test, "outcome": one.outcome, "ids": list(one.ids)}
+        for one in sorted(kept.values(), key=lambda one: one.test)
+        if one.test not in gone
+    ]
+    lines = ",\n  ".join(json.dumps(one) for one in tests)
+    path.write_text(f'{{"tests": [\n  {lines}\n]}}\n', encoding="utf-8")
+    return len(tests)
+
+
+def _cases(shown: Iterable[Shown]) -> Iterable[Shown]:
+    """Return one entry for each test, with the worst outcome of its cases."""
+    worst = ("failed", "skipped", "passed")
+    found: dict[str, Shown] = {}
+    for one in shown:
+        name = one.test.partition("[")[0]
+        before = found.get(name)
+        outcome = one.outcome if one.outcome in worst else "failed"
+        if before is not None:
+            outcome = min(outcome, before.outcome, key=worst.index)
+        ids = (*before.ids, *one.ids) if before else one.ids
+        found[name] = Shown(name, outcome, tuple(dict.fromkeys(ids)))
+    return found.values()
+
+
 def rows(
     requirements: Mapping[str, Requirement], tests: Iterable[Shown], figures: Iterable[Figure] = ()
 ) -> tuple[Row, ...]:
@@ -179,21 +217,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--figures", type=Path, action="append", help="recorded measurements; likewise")
     parser.add_argument("--only", choices=["", *RESULT_WORDS], default="")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--record", action="store_true", help="keep the last runs' outcomes in tests/results.json"
+    )
     args = parser.parse_args(argv)
-    written = args.results or [
-        RESULTS,
-        ALONE_RESULTS,
-        CLUSTER_RESULTS,
-        UI_RESULTS,
-        FRAMEWORK_RESULTS,
-        GPU_RESULTS,
-    ]
-    tests = [shown for path in written for shown in results(path)]
+    if args.record:
+        sys.stdout.write(f"{record()} tests are kept in {RECORDED.relative_to(ROOT)}\n")
+        return 0
+    written = args.results or [*RUNS, GPU_RESULTS]
+    own = [shown for path in written for shown in results(path)]
+    names = {shown.test.partition("[")[0] for shown in own}
+    before = () if args.results else [one for one in results(RECORDED) if one.test not in names]
+    tests = [*own, *before]
     figures = [figure for path in args.figures or FILES.values() for figure in recorded(path)]
     table = rows(load(), tests, figures)
     sys.stdout.write((as_json(table) if args.json else render(table, only=args.only)) + "\n")
     if not any(path.exists() for path in written):
-        sys.stderr.write("no results of a run yet: `make test` writes them\n")
+        sys.stderr.write(
+            "no run here yet: these are the outcomes kept in the tree; `make test` makes its own\n"
+        )
     return 1 if counts(table)["failed"] else 0
 
 

@@ -269,3 +269,38 @@ def test_a_goal_that_was_missed_is_told_and_is_no_failure_of_the_tests(
     (row,) = (row for row in written["rows"] if row["id"] == "SC-002")
     assert (row["result"], written["counts"]["missed"]) == ("missed", 1)
     assert row["measurements"][0]["verdict"] == "missed"
+
+
+def a_run(path: Path, **outcomes: str) -> Path:
+    tests = [{"test": name, "outcome": outcome, "ids": ["FR-002"]} for name, outcome in outcomes.items()]
+    path.write_text(json.dumps({"tests": tests}))
+    return path
+
+
+def test_kept_outcomes_are_the_worst_of_a_test_s_cases_and_those_of_runs_not_made_again(
+    tmp_path: Path,
+) -> None:
+    here = "tests/unit/project/test_requirements.py"
+    kept = tmp_path / "kept.json"
+    first = a_run(
+        tmp_path / "1", **{f"{here}::a[x]": "passed", f"{here}::a[y]": "failed", f"{here}::b": "passed"}
+    )
+    assert requirements.record([first], kept) == 2
+    assert [(one.test, one.outcome) for one in requirements.results(kept)] == [
+        (f"{here}::a", "failed"),
+        (f"{here}::b", "passed"),
+    ]
+    again = a_run(tmp_path / "2", **{f"{here}::a[x]": "passed", "tests/gone.py::c": "passed"})
+    assert requirements.record([again, tmp_path / "none"], kept) == 2
+    assert {one.outcome for one in requirements.results(kept)} == {"passed"}
+
+
+def test_a_clone_without_a_run_prints_what_the_tree_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(requirements, "RUNS", (tmp_path / "none",))
+    monkeypatch.setattr(requirements, "RECORDED", a_run(tmp_path / "kept", **{"tests/x.py::a": "passed"}))
+    assert requirements.main(["--json"]) == 0
+    said = capsys.readouterr()
+    (row,) = (row for row in json.loads(said.out)["rows"] if row["id"] == "FR-002")
+    assert {"test": "tests/x.py::a", "outcome": "passed"} in row["tests"]
