@@ -71,8 +71,18 @@ def _home(settings: Settings) -> Iterator[Finding]:
 
 def _mpi(settings: Settings) -> Iterator[Finding]:
     known = mpi_installations.found(settings, Home(settings.home))
-    for one in {one.family: one for one in reversed(known)}.values():
-        yield _fine(f"MPI {one.family.value} {one.version} in {one.prefix}")
+    has_mpi4py = importlib.util.find_spec("mpi4py") is not None
+    for one in known:
+        name = f"MPI {one.family.value} {one.version} in {one.prefix}"
+        if not has_mpi4py:
+            yield _fine(f"{name}: found, not tried, for mpi4py is not installed")
+        elif wrong := mpi_installations.try_out(one):
+            hint = "programs of its own may still run with it; for Python, name another with mpi: FAMILY"
+            yield Finding(
+                "DOCTOR_MPI", f"{name} does not run mpi4py: {wrong}", hint, severity=Severity.WARNING
+            )
+        else:
+            yield _fine(f"{name} runs two ranks of mpi4py in one world")
     if not known:
         yield Finding("DOCTOR_MPI", "no MPI library was found", "run: mpijob mpi install mpich")
 

@@ -32,6 +32,7 @@ _SONAMES = {
     Family.INTEL: ("libmpi.so.12",),
 }
 _ASK_SECONDS = 20.0
+_TRY_SECONDS = 30.0
 _VERSIONS = (
     (Family.INTEL, re.compile(rb"Intel\(R\) MPI Library.*?Version ([0-9][0-9.]*)", re.S)),
     (Family.OPENMPI, re.compile(rb"\(Open MPI\) ([0-9][0-9.a-z]*)")),
@@ -178,6 +179,41 @@ def _ask(path: Path) -> list[str] | None:
         if match := pattern.search(answer.stdout + answer.stderr):
             return [family.value, match[1].decode()]
     return None
+
+
+def try_out(one: Installation) -> str:
+    """Run two ranks of mpi4py with an installation; return "" where they were one world, else what went wrong."""
+    import subprocess
+
+    program = "from mpi4py import MPI; print('world of', MPI.COMM_WORLD.allreduce(1), flush=True)"
+    crowded = ["--oversubscribe"] if one.family is Family.OPENMPI else []
+    environ = {"PATH": os.pathsep.join([*environment_bin(), os.path.dirname(one.launcher), os.defpath])}
+    environ |= {name: os.environ[name] for name in ("HOME", "TMPDIR", "LANG") if name in os.environ}
+    environ |= one.variables() | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    environ |= {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    argv = [one.launcher, *crowded, "-n", "2", sys.executable, "-c", program]
+    try:
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            timeout=_TRY_SECONDS,
+            env=environ,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return f"two ranks did not end within {_TRY_SECONDS:g} s"
+    except OSError as error:
+        return f"{one.launcher}: {error.strerror}"
+    worlds = re.findall(rb"world of (\d+)", done.stdout)
+    if done.returncode == 0 and worlds == [b"2", b"2"]:
+        return ""
+    if done.returncode == 0:
+        return f"two ranks saw {len(worlds)} worlds of {b', '.join(worlds).decode() or 'nobody'}"
+    lines = [
+        line for line in (done.stderr or done.stdout).decode(errors="replace").splitlines() if line.strip()
+    ]
+    return f"exit status {done.returncode}: {lines[-1].strip() if lines else 'it said nothing'}"
 
 
 def _read_cache(path: Path) -> dict[str, list[str]]:
