@@ -10,6 +10,7 @@ import pytest
 
 from mpijob.backends import code_upload
 from mpijob.backends.local import LocalBackend
+from mpijob.backends.local.planning import mpi_installations
 from mpijob.client import Client
 from mpijob.errors import InvalidJob, Unsupported
 from mpijob.model import Code, Launch, MPIJob, Program, Volume
@@ -145,6 +146,7 @@ def test_a_rankfile_without_open_mpi_says_what_needs_it(
     local: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(mpi_installations, "_PLACES", ())  # where the system may have one
     with pytest.raises(Unsupported, match=r"launch\.rankfile needs Open MPI") as caught:
         local.plan(MPIJob(name="j", workers=2, command=("/bin/true",), launch=Launch(rankfile="r")))
     assert caught.value.hint == "run: mpijob mpi install openmpi"
