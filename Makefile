@@ -10,6 +10,8 @@ UI_RESULTS := .make/results-ui.json
 ALONE_RESULTS := .make/results-alone.json
 UPGRADE_RESULTS := .make/results-upgrade.json
 FRAMEWORK_RESULTS := .make/results-frameworks.json
+PROGRAM_RESULTS := .make/results-programs.json
+PROGRAMS := openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran lammps quantum-espresso python3-mpi4py r-cran-rmpi ruby-mpi numactl perl
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
 # Real processes wait for a machine that others use too: what fails is tried once more, and its first try is shown.
@@ -28,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a t
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test fuzz test-gpu test-frameworks test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
+.PHONY: help run test fuzz test-gpu test-frameworks test-programs test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -61,6 +63,10 @@ test-gpu: $(VENV)/.dev ## What needs a real NVIDIA GPU and a PyTorch that knows 
 test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads (8 GB of packages); run it before a release
 	$(BIN)/python -m pytest tests/e2e/frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
+
+test-programs: $(VENV)/.dev ## Programs of the distribution's packages, with mpijob and with plain mpirun side by side (Debian, root: installs them)
+	apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PROGRAMS)
+	$(BIN)/python -m pytest tests/e2e/programs --results=$(PROGRAM_RESULTS) $(PYTEST_FLAGS)
 
 test-upgrade: $(VENV)/.dev .make/old-$(FROM)/.done ## A home with jobs of an older release (FROM=v0.1.0) that run, wait or have ended, taken over by this one
 	MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests/e2e/upgrade/test_upgrade.py --results=$(UPGRADE_RESULTS) $(PYTEST_FLAGS)
