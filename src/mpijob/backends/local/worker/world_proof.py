@@ -115,24 +115,35 @@ def _below(pid: int) -> list[int] | None:
 
 
 def _loaded(pid: int, family: Family) -> _Loaded | None:
-    maps = _read(pid, "maps")
+    maps = _read(pid, "maps") or b""
     match = _LIBRARY.search(maps)
     if match is None:
         return None
     own = Family.OPENMPI if _OPEN_MPI.search(maps) else Family.MPICH
-    environ = _read(pid, "environ")
-    return _Loaded(
-        match[1].decode(errors="replace"), own, not environ or bool(_CONTACT[family].search(environ))
-    )
+    return _Loaded(match[1].decode(errors="replace"), own, has_contact(_read(pid, "environ"), family))
+
+
+def has_contact(environ: bytes | None, family: Family) -> bool:
+    """Whether a process has the variables of its launcher; it is given credit where that cannot be read.
+
+    Programs that change their title write over their variables, and leave something that is no list of them.
+    """
+    if environ is None:
+        return True
+    variables = environ.removesuffix(b"\0").split(b"\0") if environ else []
+    if not all(b"=" in one for one in variables):
+        return True
+    return bool(_CONTACT[family].search(environ))
 
 
 def _name(pid: int) -> str:
-    return _read(pid, "comm").decode(errors="replace").strip()
+    return (_read(pid, "comm") or b"").decode(errors="replace").strip()
 
 
-def _read(pid: int, what: str) -> bytes:
+def _read(pid: int, what: str) -> bytes | None:
+    """Return what the kernel shows of a process; None of one that is gone, or another user's."""
     try:
         with open(f"/proc/{pid}/{what}", "rb") as file:
             return file.read()
     except OSError:
-        return b""  # gone, or another user's
+        return None
