@@ -98,7 +98,7 @@ class SnapshotWriter:
 
     def _spec(self, look: JobSnapshot) -> bytes:
         try:
-            return msgspec.json.encode(self._reader.spec(look.found, look.seen.runtime))
+            return msgspec.json.encode(self._reader.spec(look.found, look.seen.runtime).replace(owner=""))
         except MpiJobError:  # somebody else's object, in words that ours do not have; the document is kept
             return b""
 
