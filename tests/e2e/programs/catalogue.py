@@ -143,7 +143,7 @@ PROGRAMS = (
             "nice -n 1",
             "stdbuf -oL",
             "setsid",
-            "numactl -C 0",
+            "numactl --localalloc",
         )
     ),
     Program("a script", OPENMPI, "./run.sh"),
