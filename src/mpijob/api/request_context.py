@@ -15,10 +15,10 @@ from mpijob import codec
 from mpijob.api import errors
 from mpijob.api.auth import rate_limit
 from mpijob.api.auth.client_address import Proxies
-from mpijob.api.auth.metrics_endpoint import MetricsPage
 from mpijob.api.auth.rate_limit import Limits
 from mpijob.api.auth.sessions import CSRF_WORD, SAFE, Authenticator, Principal
 from mpijob.api.handlers.feedback import OpinionBox
+from mpijob.api.handlers.metrics import MetricsPage
 from mpijob.api.live import rows
 from mpijob.api.live.job_index import JobIndex, Scope
 from mpijob.api.parsing.pool import Parsers

@@ -21,8 +21,8 @@ from starlette.types import ASGIApp
 from mpijob.api.app import application
 from mpijob.api.auth.client_address import Proxies
 from mpijob.api.auth.cluster_token import TokenAuth
-from mpijob.api.auth.metrics_endpoint import metrics_page
 from mpijob.api.auth.sessions import CookieAuth
+from mpijob.api.handlers.metrics import metrics_page
 from mpijob.api.live import audit_stream
 from mpijob.api.request_context import AppState
 from mpijob.client import AsyncClient

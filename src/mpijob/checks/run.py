@@ -13,11 +13,11 @@ from mpijob.checks import (
     custom_launcher,
     elastic,
     environment,
-    files,
     launching,
     names,
     scheduling,
     size,
+    volumes,
 )
 from mpijob.checks.rule import Limits, Rule, rule
 from mpijob.errors import Finding, InvalidJob, Severity
@@ -45,9 +45,9 @@ RULES: tuple[Rule, ...] = (
     rule("OWN_LAUNCHER_FAMILY", "command args mpi", commands.own_family),
     rule("BAD_ENVIRONMENT", "env programs", environment.variables),
     rule("BAD_SECRET", "secrets env", environment.secrets),
-    rule("BAD_VOLUME", "volumes", files.volumes),
-    rule("BAD_MODEL", "model volumes name", files.model),
-    rule("BAD_CODE", "code", files.code),
+    rule("BAD_VOLUME", "volumes", volumes.volumes),
+    rule("BAD_MODEL", "model volumes name", volumes.model),
+    rule("BAD_CODE", "code", volumes.code),
     rule("BAD_LAYOUT", "launch mpi", launching.layout),
     rule("BAD_SETTINGS", "launch mpi", launching.settings),
     rule("BAD_FLAGS", "launch mpi", launching.flags),

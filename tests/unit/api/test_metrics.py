@@ -18,8 +18,8 @@ from tools import dashboards
 
 from mpijob import AsyncClient, Client, MPIJob, Phase
 from mpijob.api.app import application
-from mpijob.api.auth.metrics_endpoint import FILE, MetricsPage, token_in
 from mpijob.api.auth.sessions import CookieAuth
+from mpijob.api.handlers.metrics import FILE, MetricsPage, token_in
 from mpijob.api.request_context import AppState
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client.integrations import prometheus_exporter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpijob.formats.launch import command_line
+from mpijob.formats.launch import command_line, hostfile
 from mpijob.model import CustomLaunch, Family, Launch, MPIJob, PlannedWorker, Program
 
 WORKERS = (PlannedWorker(0, "j-worker-0", 2, (0, 1)), PlannedWorker(1, "j-worker-1", 2, (2, 3)))
@@ -31,7 +31,7 @@ def a_line(family: Family, job: MPIJob, *names: str) -> tuple[str, ...]:
     ],
 )
 def test_each_family_gets_the_hostfile_in_its_own_form(family: Family, text: str) -> None:
-    assert command_line.hostfile(family, WORKERS, Launch()) == text
+    assert hostfile.text(family, WORKERS, Launch()) == text
 
 
 def test_hydra_is_started_over_the_hostfile_with_the_shim_before_the_command() -> None:
@@ -81,7 +81,7 @@ def test_a_custom_library_is_started_as_the_job_says() -> None:
     job = a_job(mpi=Family.CUSTOM, launch=Launch(custom=custom, flags=("-v",)))
     expected = ("poe", "-hosts", "/hosts", "-n", "4", "-rsh", "/agent", "-v", "shim", "python", "train.py")
     assert a_line(Family.CUSTOM, job) == expected
-    assert command_line.hostfile(Family.CUSTOM, WORKERS, job.launch) == "j-worker-0*2\nj-worker-1*2\n"
+    assert hostfile.text(Family.CUSTOM, WORKERS, job.launch) == "j-worker-0*2\nj-worker-1*2\n"
 
 
 @pytest.mark.req("NFR-003")
@@ -107,7 +107,7 @@ def test_hydra_finds_hosts_and_agent_by_variables_too(family: Family, extra: set
     ],
 )
 def test_the_plan_says_which_rank_goes_where(fields: dict[str, object], ranks: list[tuple[int, ...]]) -> None:
-    placed = command_line.place(a_job(**fields), ["j-worker-0", "j-worker-1"])
+    placed = hostfile.place_ranks(a_job(**fields), ["j-worker-0", "j-worker-1"])
     assert [worker.ranks for worker in placed] == ranks
 
 

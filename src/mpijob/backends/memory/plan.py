@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mpijob.admission import needs
-from mpijob.formats.launch import command_line
+from mpijob.formats.launch import hostfile
 from mpijob.model import Amounts, Facts, Family, MPIJob, Plan
 from mpijob.model.spec.dependencies import unmet
 
@@ -15,7 +15,9 @@ _NOTHING = Facts(place="memory", capacity=Amounts(), free=Amounts())
 def make(job: MPIJob, facts: Facts, uid: str) -> Plan:
     """Return what would be played for this job."""
     family = Family.MPICH if job.mpi is Family.AUTO else job.mpi
-    workers = command_line.place(_mapped(job), [f"{job.name}-worker-{index}" for index in range(job.workers)])
+    workers = hostfile.place_ranks(
+        _mapped(job), [f"{job.name}-worker-{index}" for index in range(job.workers)]
+    )
     return Plan(
         job=job,
         uid=uid,
@@ -24,7 +26,7 @@ def make(job: MPIJob, facts: Facts, uid: str) -> Plan:
         family_version="simulated",
         workers=workers,
         world=job.world,
-        hostfile=command_line.hostfile(family, workers, job.launch),
+        hostfile=hostfile.text(family, workers, job.launch),
         launch=("mpiexec", "-n", str(job.world), *job.argv),
         env={"MPIJOB_NAME": job.name, "MPIJOB_NAMESPACE": job.namespace, **job.env},
         needs=needs(job),

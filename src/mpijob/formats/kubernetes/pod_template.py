@@ -17,7 +17,7 @@ from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import CONTAINER as CONTAINER
 from mpijob.formats.kubernetes.metadata.well_known import HOME, Document, Order, Shape, exact
 from mpijob.formats.kubernetes.metadata.well_known import container_of as container_of
-from mpijob.formats.launch import command_line, launcher_script, pod_scripts
+from mpijob.formats.launch import command_line, hostfile, launcher_script, pod_scripts
 from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.enums import FABRIC_DEVICES, MIG_PREFIX, PRIORITIES
@@ -374,4 +374,4 @@ def _planned_counts(job: MPIJob) -> list[int]:
     said = job.launch
     if said.rankfile or said.flags or any("rmaps" in key for key in said.settings):
         return [0]
-    return [len(one.ranks) for one in command_line.place(job, [str(index) for index in range(job.workers)])]
+    return [len(one.ranks) for one in hostfile.place_ranks(job, [str(index) for index in range(job.workers)])]

@@ -11,27 +11,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from mpijob.model import Family, Launch, MPIJob, PlannedWorker, Program
+from mpijob.model import Family, Launch, MPIJob, Program
 
 DISCOVER = "MPIJOB_DISCOVER_HOSTS"  # in the launcher of an elastic job: the program that prints the workers
 _HYDRA_TAG = [
     "-prepend-pattern",
     "[rank %r] ",
 ]  # its own form, `[3] `, looks like what programs print themselves
-
-
-def hostfile(family: Family, workers: Iterable[PlannedWorker], launch: Launch) -> str:
-    """Return the hostfile's text in the family's own form."""
-    if family is Family.CUSTOM and launch.custom is not None:
-        form = launch.custom.host_line
-    else:
-        form = "{worker} slots={slots}" if family is Family.OPENMPI else "{worker}:{slots}"
-    return "".join(form.format(worker=worker.name, slots=worker.slots) + "\n" for worker in workers)
-
-
-def discovery(workers: Iterable[PlannedWorker]) -> str:
-    """Return the program that prints the workers, as the MPI Operator writes it, for a place where none come or go."""
-    return "#!/bin/sh\n" + "".join(f"echo {worker.name}\n" for worker in workers)
 
 
 def line(
@@ -181,24 +167,6 @@ def uses_wandb(job: MPIJob) -> bool:
 def wandb_names(name: str) -> dict[str, str]:
     """Return how the runs of a job are called at Weights & Biases, unless the job says it otherwise."""
     return {"WANDB_NAME": name, "WANDB_RUN_GROUP": name}
-
-
-def place(job: MPIJob, names: Sequence[str]) -> tuple[PlannedWorker, ...]:
-    """Return the workers with the ranks that the family will give them.
-
-    Ranks fill one worker's slots before the next, or go round (`map_by: node`). Another mapping, or a
-    rankfile, is the library's own business: then the ranks are left open and the census only counts.
-    """
-    ranks: list[list[int]] = [[] for _ in names]
-    mapping = "rankfile" if job.launch.rankfile else job.launch.map_by or "slot"
-    if mapping in ("slot", "node"):
-        for rank in range(job.world):
-            index = rank // job.slots if mapping == "slot" else rank
-            ranks[index % len(names)].append(rank)
-    return tuple(
-        PlannedWorker(index=index, name=name, slots=job.slots, ranks=tuple(ranks[index]))
-        for index, name in enumerate(names)
-    )
 
 
 def _hosts(family: Family, hostfile: str) -> list[str]:

@@ -26,10 +26,10 @@ from tests.unit.preflight_support import (
     gathered,
 )
 
-from mpijob.admission import estimating
-from mpijob.admission.estimating import Held
+from mpijob.admission import wait_estimates
 from mpijob.admission.fit import fit
 from mpijob.admission.queue_reason import start
+from mpijob.admission.wait_estimates import Held
 from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.auth.token_access import SUBJECT_REVIEW, TOKEN_REVIEW, Tokens, Unauthenticated
 from mpijob.backends.kubernetes.broker import client
@@ -289,16 +289,18 @@ def test_only_the_jobs_shape_is_sent(cluster: Cluster) -> None:
 # -- estimates --------------------------------------------------------------------------------------
 def test_an_estimate_needs_a_few_jobs_that_ended() -> None:
     running = [Held(0.0, {GPU: 8})]
-    assert estimating.wait_range({GPU: 4}, running, [100.0, 100.0], 50.0) is None
-    assert estimating.wait_range({GPU: 4}, running, [100.0] * 3, 50.0) == (50.0, 50.0)
-    assert estimating.wait_range({}, running, [], 50.0) == (0.0, 0.0)
+    assert wait_estimates.wait_range({GPU: 4}, running, [100.0, 100.0], 50.0) is None
+    assert wait_estimates.wait_range({GPU: 4}, running, [100.0] * 3, 50.0) == (50.0, 50.0)
+    assert wait_estimates.wait_range({}, running, [], 50.0) == (0.0, 0.0)
     assert (
-        estimating.wait_range({GPU: 40}, running, [100.0] * 3, 50.0) is None
+        wait_estimates.wait_range({GPU: 40}, running, [100.0] * 3, 50.0) is None
     )  # not even when all have ended
 
 
 def test_what_is_missing_counts_those_ahead_and_only_what_the_job_wants() -> None:
-    short = estimating.missing({GPU: 8, "cpu": 1}, {GPU: 4, "memory": 9}, {GPU: 10, "cpu": 5, "memory": 1})
+    short = wait_estimates.missing(
+        {GPU: 8, "cpu": 1}, {GPU: 4, "memory": 9}, {GPU: 10, "cpu": 5, "memory": 1}
+    )
     assert short == {GPU: 2}
 
 

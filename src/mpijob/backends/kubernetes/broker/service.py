@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mpijob.admission import estimating
-from mpijob.admission.estimating import Held
+from mpijob.admission import wait_estimates
+from mpijob.admission.wait_estimates import Held
 from mpijob.backends.kubernetes.auth.token_access import Tokens
 from mpijob.backends.kubernetes.client import discovery, resources
 from mpijob.backends.kubernetes.client.api import Api
@@ -87,7 +87,7 @@ class Broker:
         assert facts.cluster is not None
         wanted = _wanted(facts, job)
         free = {share.resource: share.free for share in queue.shares or ()}
-        short = estimating.missing(wanted, before, free)
+        short = wait_estimates.missing(wanted, before, free)
         return Seen(
             place=found.place,
             capacity=found.capacity,
@@ -97,7 +97,7 @@ class Broker:
             room=found.room,
             position=len(ahead) + 1 if ahead or short else None,
             ahead=before,
-            wait_range=estimating.wait_range(short, running, durations, now),
+            wait_range=wait_estimates.wait_range(short, running, durations, now),
             basis=len(durations),
         )
 

@@ -14,7 +14,7 @@ from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import controller_notes, well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
-from mpijob.formats.launch import command_line
+from mpijob.formats.launch import hostfile
 from mpijob.formats.sizing import engine_selection
 from mpijob.formats.sizing.engine_selection import Choice, Engine
 from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind, job_uid
@@ -49,7 +49,7 @@ def plan(
         family_version="",
         workers=workers,
         world=job.world,
-        hostfile=command_line.hostfile(choice.family, workers, job.launch),
+        hostfile=hostfile.text(choice.family, workers, job.launch),
         launch=tuple(words[counted:]),
         env={},
         own_launcher=own.program if own else "",
@@ -139,7 +139,7 @@ def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, 
         hosts = [f"{name}-node-0-{index}.{name}" for index in range(job.workers)]
     else:
         hosts = [f"{name}-worker-{index}.{name}.{job.namespace}.svc" for index in range(job.workers)]
-    return command_line.place(job, hosts)
+    return hostfile.place_ranks(job, hosts)
 
 
 def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:

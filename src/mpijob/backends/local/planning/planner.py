@@ -23,7 +23,7 @@ from mpijob.backends.local.storage import private_dirs
 from mpijob.backends.local.storage.paths import SHIM, Home
 from mpijob.backends.local.worker import cgroups, isolation
 from mpijob.errors import Finding, InvalidJob, Severity
-from mpijob.formats.launch import command_line
+from mpijob.formats.launch import command_line, hostfile
 from mpijob.model import Facts, Family, MPIJob, Plan
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
@@ -44,7 +44,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     uid = os.urandom(8).hex()
     place = Path(private_dirs.planned(uid))
     own = launcher_of(job)
-    workers = command_line.place(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
+    workers = hostfile.place_ranks(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
     environ = _environ(job, found, place)
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
@@ -61,7 +61,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         family_version=found.version,
         workers=workers,
         world=job.world,
-        hostfile=command_line.hostfile(found.family, workers, job.launch),
+        hostfile=hostfile.text(found.family, workers, job.launch),
         launch=job.argv if own else _line(job, found, place),
         env=environ,
         own_launcher=own.kind if own else "",

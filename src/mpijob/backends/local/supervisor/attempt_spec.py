@@ -21,7 +21,7 @@ from mpijob.backends.local.storage.private_dirs import PrivateDirs
 from mpijob.backends.local.worker import cgroups, syscalls
 from mpijob.backends.local.worker.isolation import HOSTS, WORKER_HOSTS, Isolation
 from mpijob.backends.local.worker.worker import WorkerOrder
-from mpijob.formats.launch import command_line
+from mpijob.formats.launch import hostfile
 from mpijob.model import Family, Plan, VolumeKind
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class AttemptSpec:
         (run_dir / "hostfile").write_text(self.plan.hostfile)
         if self.plan.job.elastic is not None:
             found = run_dir / "discover_hosts.sh"
-            found.write_text(command_line.discovery(self.plan.workers))
+            found.write_text(hostfile.discovery_script(self.plan.workers))
             found.chmod(0o700)
         (run_dir / "agent").symlink_to(self._agent)
         if self.plan.launcher:
