@@ -53,6 +53,7 @@ def test_a_program_of_another_mpi_never_runs_as_worlds_of_one(
     state = ended(client, job_of("other", started, "hidden.py", "other", LIBRARIES[linked]))
     assert state.phase is Phase.FAILED
     assert state.findings[0].code == "WRONG_WORLD"
+    assert state.findings[0].fixes[0].patch == {"mpi": linked}
     assert "world of 1" not in json.dumps(said(client.get(state.ref)))
 
 

@@ -32,6 +32,7 @@ _KILLED = ("rank-killed", "rank-killed-by-system")
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
+_WANTED_MPI = re.compile(r"world of one; set mpi: (\w+)")
 _ASTRAY = re.compile(r"rank \d+ ran on (\S{1,253}), none of the job's workers")
 _TOGETHER = re.compile(rb"(?i)\brank \d+ (?:of|out of) (?:[2-9]|\d\d)")
 
@@ -55,6 +56,7 @@ def facts(seen: Evidence) -> Iterator[Fact]:
             "addresses": _addresses(seen),
             "left_well": _left_well(seen),
             "quiet": (quiet := _quiet_at_deadline(seen)),
+            "wanted_mpi": found[1] if (found := _WANTED_MPI.search(seen.message)) else None,
         }
         doubted = DOUBTED if quiet else None
         yield Fact(f"reason:{seen.reason}", worker=seen.worker, values=values, confidence=doubted)

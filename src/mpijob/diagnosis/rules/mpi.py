@@ -69,7 +69,9 @@ RULES = (
             "The program's MPI is not the one that started it: {message}.",
         ),
         remedies=(
-            _SAME,
+            Remedy("start it with the MPI that it loads: mpi: {wanted_mpi}", {"mpi": "{wanted_mpi}"}),
+            Remedy("start it with Open MPI instead of {starter}: mpi: openmpi", {"mpi": "openmpi"}),
+            Remedy("start it with MPICH ({nobody}:1 is where its MPI asked): mpi: mpich", {"mpi": "mpich"}),
             Remedy(
                 "if a script hides the program: call it by its path in the command, so that its MPI can be read"
             ),
