@@ -75,8 +75,9 @@ class Registry:
         if reply.status == 401:  # the first time, and when a token has expired meanwhile
             reply.close()
             self._authorization = self._authorize(reply.header("www-authenticate"))
-            if self._authorization:
-                reply = self._lines.ask(method, url, self._with_login(headers))
+            if not self._authorization:
+                raise self._refused(self._login())
+            reply = self._lines.ask(method, url, self._with_login(headers))
         return reply
 
     def _with_login(self, headers: Mapping[str, str]) -> dict[str, str]:
