@@ -111,9 +111,10 @@ def _prefixes() -> dict[str, str]:
 
 def families(client: Client) -> list[str]:
     """Return the MPI families that jobs can use here; MPICH must be among them."""
-    from mpijob.client.admin.mpi import available
+    from mpijob.client.admin.mpi import installations
 
-    found = [family for family in FAMILIES if family in available(client.settings)]
+    here = {one["family"] for one in installations(client.settings)}
+    found = [family for family in FAMILIES if family in here]
     if "mpich" not in found:
         raise Unmeasured("no MPICH on this machine")
     return found

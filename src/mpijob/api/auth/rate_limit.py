@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -26,6 +27,18 @@ BURST, PER_SECOND = 200.0, 50.0
 _MOST_USERS = 5000
 
 
+@contextmanager
+def counted(held: Counter[str], user: str) -> Iterator[None]:
+    """Count one more thing that a user holds, as long as it is held."""
+    held[user] += 1
+    try:
+        yield
+    finally:
+        held[user] -= 1
+        if not held[user]:
+            del held[user]
+
+
 class _Acts:
     """How many acts one user has begun, and the turns that they take."""
 
@@ -39,7 +52,7 @@ class Limits:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._buckets: dict[str, tuple[float, float]] = {}
-        self._streams: dict[str, int] = {}
+        self._streams: Counter[str] = Counter()
         self._acts: dict[str, _Acts] = {}
 
     def count(self, user: str) -> None:
@@ -60,7 +73,7 @@ class Limits:
 
     def check_stream(self, user: str) -> None:
         """Refuse one stream too many; asked before an answer begins, when it can still be a refusal."""
-        held = self._streams.get(user, 0)
+        held = self._streams[user]
         if held >= STREAMS:
             raise Refused(429, f"{held} streams are open already", "close some pages", "USAGE")
 
@@ -68,13 +81,8 @@ class Limits:
     def stream(self, user: str) -> Iterator[None]:
         """Hold one of the user's streams; refuse one too many."""
         self.check_stream(user)
-        self._streams[user] = self._streams.get(user, 0) + 1
-        try:
+        with counted(self._streams, user):
             yield
-        finally:
-            self._streams[user] -= 1
-            if not self._streams[user]:
-                del self._streams[user]
 
     @asynccontextmanager
     async def act(self, user: str) -> AsyncIterator[None]:

@@ -178,13 +178,8 @@ class Parsers:
         """Hold one of the documents that a user may send at once: each takes memory while it comes."""
         if self._uploads[user] >= rate_limit.PARSES_OF_USER:
             raise _busy(f"{self._uploads[user]} of your documents are on their way already", 429)
-        self._uploads[user] += 1
-        try:
+        with rate_limit.counted(self._uploads, user):
             yield
-        finally:
-            self._uploads[user] -= 1
-            if not self._uploads[user]:
-                del self._uploads[user]
 
     async def _read(self, order: Order) -> Result:
         await self._process.start()

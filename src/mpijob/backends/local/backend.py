@@ -89,7 +89,7 @@ class LocalBackend(
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._home = Home(settings.home)
-        self._rouser = RunnerWaker(self._home, settings)
+        self._waker = RunnerWaker(self._home, settings)
         self._of_thread = threading.local()  # a database connection belongs to one thread
 
     @property
@@ -97,7 +97,7 @@ class LocalBackend(
         store: Store | None = getattr(self._of_thread, "store", None)
         if store is None:
             self._of_thread.store = store = Store(self._home, even_full=True)
-            self._rouser.wake_for_waiting(store)
+            self._waker.wake_for_waiting(store)
         return store
 
     # -- before ------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class LocalBackend(
     # -- submit ------------------------------------------------------------------------------------
     def expect(self) -> None:
         """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
-        self._rouser.expect(self._store)
+        self._waker.expect(self._store)
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Queue the job as one transaction and see to it that somebody runs it."""
@@ -144,7 +144,7 @@ class LocalBackend(
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
         if self._store.find(ref) is None:
             submit.queue(self._store, self._home, self._settings, plan, who)
-        self._rouser.wake(self._store)
+        self._waker.wake(self._store)
         self._keep_time()
         return ref
 
@@ -166,7 +166,7 @@ class LocalBackend(
         """Return the job's present state."""
         row = self._row(ref)
         if row.phase is Phase.QUEUED:
-            self._rouser.wake_for_waiting(self._store)
+            self._waker.wake_for_waiting(self._store)
         elif row.holds:
             recovery.recover(self._store)
             row = self._row(ref)
@@ -196,7 +196,7 @@ class LocalBackend(
     def _attend(self) -> None:
         """Say what is lost, and wake somebody for what nobody starts: who looks for long may be the only one there."""
         recovery.recover(self._store)
-        self._rouser.wake_for_waiting(self._store)
+        self._waker.wake_for_waiting(self._store)
 
     def _change(self) -> None:
         """Wait until another process has written something, at most a second."""
@@ -215,7 +215,7 @@ class LocalBackend(
             return locations.places(self._store, self._home, uid, query)
 
         def followed() -> tuple[list[tuple[Path, int]], dict[int, int], bool]:
-            self._rouser.wake_for_waiting(self._store)
+            self._waker.wake_for_waiting(self._store)
             return found()[:3]
 
         places = found()
@@ -306,7 +306,7 @@ class LocalBackend(
         from mpijob.backends.local.queue import lifecycle
 
         ended = lifecycle.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
-        self._rouser.wake(self._store)  # whatever waits for this job hears of it
+        self._waker.wake(self._store)  # whatever waits for this job hears of it
         return ended
 
     def suspend(self, ref: JobRef) -> JobState:
@@ -324,7 +324,7 @@ class LocalBackend(
         from mpijob.backends.local.queue import lifecycle
 
         state = lifecycle.resumed(self._store, self._row(ref))
-        self._rouser.wake(self._store)
+        self._waker.wake(self._store)
         return state
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
@@ -341,7 +341,7 @@ class LocalBackend(
         row = self._row(ref)
         lifecycle.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
         lifecycle.remove(self._store, self._home, self._settings, row, alone=bool(ref.uid))
-        self._rouser.wake(self._store)  # whatever waits for this job hears of it
+        self._waker.wake(self._store)  # whatever waits for this job hears of it
 
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
         """Run a command inside a worker, with this terminal."""

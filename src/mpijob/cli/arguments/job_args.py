@@ -6,14 +6,10 @@ laying them over a tree in `overlay`, and over a file in `file_and_flags`.
 
 from __future__ import annotations
 
-import array
 import contextlib
-import fcntl
 import os
-import select
 import stat
 import sys
-import termios
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -179,20 +175,15 @@ def _redirected(given: Mapping[str, Any]) -> list[Change]:
     except OSError:
         return []
     if stat.S_ISREG(status.st_mode):
-        at = os.lseek(0, 0, os.SEEK_CUR)
-        data = os.pread(0, flag_values.MOST_BYTES + 1, at)
-    else:
-        data = (
-            b"\0"
-            if stat.S_ISFIFO(status.st_mode) and select.select([0], [], [], 0)[0] and _waiting()
-            else b""
-        )
-    if not data:
+        data = os.pread(0, flag_values.MOST_BYTES + 1, os.lseek(0, 0, os.SEEK_CUR))
+        if not data:
+            return []
+        if len(data) <= flag_values.MOST_BYTES and b"\0" not in data:
+            with contextlib.suppress(UnicodeDecodeError):
+                files = {_STDIN_FILE: data.decode()}
+                return [Change("code.files", files, Merge.KEYS), Change("launch.stdin", _STDIN_FILE)]
+    elif not (stat.S_ISFIFO(status.st_mode) and _waiting()):
         return []
-    if len(data) <= flag_values.MOST_BYTES and b"\0" not in data:
-        with contextlib.suppress(UnicodeDecodeError):
-            files = {_STDIN_FILE: data.decode()}
-            return [Change("code.files", files, Merge.KEYS), Change("launch.stdin", _STDIN_FILE)]
     raise click.UsageError(
         "a job does not read this command's standard input: give it a file with --stdin FILE"
     )
@@ -200,6 +191,10 @@ def _redirected(given: Mapping[str, Any]) -> list[Change]:
 
 def _waiting() -> int:
     """Return how many bytes wait in the pipe that is the standard input."""
+    import array
+    import fcntl
+    import termios
+
     count = array.array("i", [0])
     fcntl.ioctl(0, termios.FIONREAD, count)
     return count[0]

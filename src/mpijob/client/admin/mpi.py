@@ -9,16 +9,6 @@ from mpijob.model import Family
 from mpijob.settings import Settings, load
 
 
-def available(settings: Settings | None = None) -> dict[str, str]:
-    """Return family → version and place, for every family that jobs can use here."""
-    settings = load() if settings is None else settings
-    found = mpi_installations.found(settings, Home(settings.home))
-    first: dict[str, str] = {}
-    for one in found:
-        first.setdefault(one.family.value, f"{one.version} in {one.prefix}")
-    return first
-
-
 def installations(settings: Settings | None = None) -> list[dict[str, object]]:
     """Return every MPI installation that jobs can use here; of each family, the first is the default."""
     settings = load() if settings is None else settings

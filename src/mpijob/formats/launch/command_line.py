@@ -77,10 +77,10 @@ def variables(family: Family, *, hostfile: str, agent: str, slots: int) -> dict[
             return {"HYDRA_HOST_FILE": hostfile, "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": agent}
 
 
-def one_machine(family: Family, version: str = "", *, crowded: bool, as_root: bool) -> dict[str, str]:
+def one_machine(family: Family, version: str = "", *, oversubscribed: bool, as_root: bool) -> dict[str, str]:
     """Return what a family needs when all workers share one machine (see docs/decisions/0013).
 
-    `crowded` is said of a world that has more ranks than the machine has cores.
+    A world is oversubscribed when it has more ranks than the machine has cores.
     """
     match family:
         case Family.OPENMPI:
@@ -93,7 +93,7 @@ def one_machine(family: Family, version: str = "", *, crowded: bool, as_root: bo
                     "OMPI_MCA_hwloc_base_binding_policy": "none",  # ORTE would bind each worker's ranks to core 0 on
                     "PRTE_MCA_hwloc_default_binding_policy": "none",
                 }
-                | ({"OMPI_MCA_mpi_yield_when_idle": "1"} if crowded else {})
+                | ({"OMPI_MCA_mpi_yield_when_idle": "1"} if oversubscribed else {})
             )
             root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
             prte = {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

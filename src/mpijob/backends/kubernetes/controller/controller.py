@@ -88,7 +88,7 @@ class Controller:
         self._namespace = namespace
         self._reader = JobReader(api, events=self._events)
         self._tending = Reconciler(api, self._reader, self._gang_seconds, Owners(api).acting_for)
-        self._crowning = ModelRegistration(api, self._reader, settings or Settings())
+        self._model_registration = ModelRegistration(api, self._reader, settings or Settings())
         self._silence = node_heartbeat.NodeHeartbeats()
         self._told_silent: dict[JobRef, frozenset[str]] = {}
         self._samples: dict[JobRef, list[Sample]] = {}
@@ -176,7 +176,7 @@ class Controller:
         self._tending.mend(look)
         self._isolate(look, limits)
         self._note_reached(look)
-        self._crowning.register_winner(look)
+        self._model_registration.register_model_of(look)
         if self._ended_by_limit(look, limits):
             return
         if look.state.phase is not Phase.DELETING:

@@ -24,11 +24,11 @@ _AGAIN_SECONDS = 60.0
 class ModelRegistration:
     """Writes models down, one job after the other; a registry that did not answer is left in peace for a while."""
 
-    def __init__(self, api: Api, eye: JobReader, settings: Settings) -> None:
-        self._api, self._reader, self._settings = api, eye, settings
+    def __init__(self, api: Api, reader: JobReader, settings: Settings) -> None:
+        self._api, self._reader, self._settings = api, reader, settings
         self._not_before = 0.0
 
-    def register_winner(self, look: JobSnapshot) -> None:
+    def register_model_of(self, look: JobSnapshot) -> None:
         """Write the job's model down, if it has one and it was not written down yet."""
         state, found = look.state, look.found
         if not self._settings.model_registry or state.phase is not Phase.SUCCEEDED:

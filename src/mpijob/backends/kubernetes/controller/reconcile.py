@@ -45,13 +45,13 @@ class Reconciler:
     def __init__(
         self,
         api: Api,
-        eye: JobReader,
+        reader: JobReader,
         longest: Callable[[str], float] = lambda namespace: math.inf,
         as_owner: Callable[[Document], AbstractContextManager[Api]] | None = None,
     ) -> None:
         self._longest = longest  # that a namespace lets its gangs take, by its name
         self._api = api
-        self._reader = eye
+        self._reader = reader
         self._as_owner = as_owner or (lambda job: nullcontext(api))
         self._patience: dict[JobRef, float] = {}
         self._others: set[JobRef] = set()

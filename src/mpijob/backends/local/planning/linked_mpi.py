@@ -21,7 +21,7 @@ from mpijob.model.spec.command import SHELLS, is_launcher, shell_commands, shell
 _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib64/ld64.so.2", "/lib/ld64.so.1",
             "/lib/ld-linux-riscv64-lp64d.so.1")  # fmt: skip
 _LINE = re.compile(rb"^\s*(\S+) => (\S+|not found)(?: \(0x[0-9a-f]+\))?$", re.M)
-_MPI = re.compile(r"libmpi(?:ch|fort|chfort|cxx|chcxx|_mpifh|_usempi\w*|_cxx|_abi)?\.so\.(\d+)")
+_MPI = re.compile(r"libmpi(?:ch|fort|chfort|cxx|chcxx|_mpifh|_usempi\w*|_cxx|_abi)?\.so\.\d+")
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _MOST_BYTES = 1 << 16  # of a script
 _MOST_PROGRAMS = 20  # that one script is searched for
@@ -67,7 +67,7 @@ def of_file(path: str, library_path: str = "") -> LinkedMPI | None:
     libraries = _loaded(path, library_path)
     if libraries is None:
         return _static(path)
-    return _judged(path, libraries)
+    return _classify(path, libraries)
 
 
 def resolve(word: str, directory: Path, path: str) -> str:
@@ -78,19 +78,15 @@ def resolve(word: str, directory: Path, path: str) -> str:
     return shutil.which(word, path=path) or ""
 
 
-def _judged(path: str, libraries: Mapping[str, str]) -> LinkedMPI | None:
+def _classify(path: str, libraries: Mapping[str, str]) -> LinkedMPI | None:
     mpi = {name: place for name, place in libraries.items() if _MPI.fullmatch(name)}
     if not mpi:
         return None
     name = next((one for one in mpi if one.startswith(("libmpi.so", "libmpich.so", "libmpi_abi"))), min(mpi))
     library = mpi[name]
-    match = _MPI.fullmatch(name)
-    assert match is not None
-    if match[1] in ("20", "40") or any(one.startswith("libopen-pal.so") for one in libraries):
-        legacy = any(
-            one.startswith("libopen-rte.so") for one in libraries
-        )  # Open MPI 5 has PRRTE in its place
-        return LinkedMPI(path, (Family.OPENMPI,), library, ("4" if legacy else "5") if library else "")
+    if name.endswith((".20", ".40")) or any(one.startswith("libopen-pal.so") for one in libraries):
+        has_orte = any(one.startswith("libopen-rte.so") for one in libraries)  # Open MPI 5 has PRRTE instead
+        return LinkedMPI(path, (Family.OPENMPI,), library, ("4" if has_orte else "5") if library else "")
     return LinkedMPI(path, (Family.MPICH, Family.INTEL), library)
 
 

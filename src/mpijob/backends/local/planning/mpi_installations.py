@@ -91,19 +91,23 @@ def candidates(settings: Settings, home: Home, family: Family, near: str = "") -
             real = os.path.realpath(path)
             if real not in seen and os.access(path, os.X_OK):
                 seen.add(real)
-                if version := _version(path, family, home):
-                    library = next(_libraries(str(prefix), family), "")
-                    yield Installation(family, version, str(prefix), str(path), library)
+                if one := _installation(path, family, home):
+                    yield one
                     break
 
 
 def of_launcher(path: Path, home: Home) -> Installation | None:
     """Return the installation that a launcher belongs to."""
-    for family in WHEELS:
-        if version := _version(path, family, home):
-            prefix = str(path.absolute().parent.parent)
-            return Installation(family, version, prefix, str(path), next(_libraries(prefix, family), ""))
-    return None
+    return next((one for family in WHEELS if (one := _installation(path, family, home))), None)
+
+
+def _installation(path: Path, family: Family, home: Home) -> Installation | None:
+    """Return the installation of a launcher, if it is of that family."""
+    version = _version(path, family, home)
+    if not version:
+        return None
+    prefix = str(path.absolute().parent.parent)
+    return Installation(family, version, prefix, str(path), next(_libraries(prefix, family), ""))
 
 
 def environment_bin() -> list[str]:
@@ -186,12 +190,12 @@ def try_out(one: Installation) -> str:
     import subprocess
 
     program = "from mpi4py import MPI; print('world of', MPI.COMM_WORLD.allreduce(1), flush=True)"
-    crowded = ["--oversubscribe"] if one.family is Family.OPENMPI else []
+    more = ["--oversubscribe"] if one.family is Family.OPENMPI else []  # there may be one core
     environ = {"PATH": os.pathsep.join([*environment_bin(), os.path.dirname(one.launcher), os.defpath])}
     environ |= {name: os.environ[name] for name in ("HOME", "TMPDIR", "LANG") if name in os.environ}
     environ |= one.variables() | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     environ |= {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    argv = [one.launcher, *crowded, "-n", "2", sys.executable, "-c", program]
+    argv = [one.launcher, *more, "-n", "2", sys.executable, "-c", program]
     try:
         done = subprocess.run(
             argv,

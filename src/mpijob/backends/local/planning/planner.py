@@ -125,8 +125,12 @@ def _environ(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
     family = found.family
     environ = kept | {"PATH": _path(found, place, os.environ)} | _libraries(found, os.environ)
     environ |= command_line.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
-    crowded = job.world > len(os.sched_getaffinity(0))
-    environ |= command_line.one_machine(family, found.version, crowded=crowded, as_root=os.geteuid() == 0)
+    environ |= command_line.one_machine(
+        family,
+        found.version,
+        oversubscribed=job.world > len(os.sched_getaffinity(0)),
+        as_root=os.geteuid() == 0,
+    )
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
@@ -136,8 +140,8 @@ def _environ(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
 def _path(found: Installation, place: Path, environ: Mapping[str, str]) -> str:
     """The library's own programs first, then this environment's Python, then the user's.
 
-    The system's directory of programs keeps its place behind the user's Python; the attempt then has links to the
-    system's launchers alone (`Plan.launcher`).
+    The system's directory of programs keeps its place behind the user's Python; the attempt then has scripts that
+    start the system's launchers (`Plan.launcher`).
     """
     system = found.prefix in mpi_installations.SYSTEM
     ours = [str(place / "bin") if system else os.path.dirname(found.launcher)] if found.prefix else []

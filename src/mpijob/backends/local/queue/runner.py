@@ -244,7 +244,7 @@ def _middle(home: Home, spec: AttemptSpec, write: int) -> None:
 
 def _settled(home: Home, spec: AttemptSpec) -> None:
     isolation.settle()
-    _supervise(home, spec, spec.mount_volumes)
+    _supervise(home, spec, spec.prepare_mounts)
 
 
 def _supervise(home: Home, spec: AttemptSpec, prepare: Callable[[], None] | None = None) -> None:

@@ -170,7 +170,7 @@ class AttemptSpec:
         slots = self.plan.job.slots
         return str(len(mine) // slots) if mine and len(mine) % slots == 0 else ""
 
-    def mount_volumes(self) -> None:
+    def prepare_mounts(self) -> None:
         """Inside the job's own mount namespace: its workers' names, its volumes at their places."""
         self._name_workers()
         found = tuple(codec.convert(volume, volumes.Bind) for volume in self.plan.volumes)

@@ -168,7 +168,8 @@ class Supervisor:
 
     def _turn(self, seconds: float) -> None:
         """Wait for something to happen, at most so long, and take note of it."""
-        self._listen(min(seconds, self._proof.pause(time.monotonic()) or seconds))
+        pause = self._proof.pause(time.monotonic())
+        self._listen(seconds if pause is None else min(seconds, pause))
         if wrong := self._proof.look(time.monotonic()):
             self._attempt.stop(Reason.WRONG_WORLD, wrong)
         if self._meter.due():

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from mpijob.backends.local.worker import process_tree
 from mpijob.model import Family, Plan
+from mpijob.model.spec.command import is_launcher
 
 _LIBRARY = re.compile(rb"(/[^\n]*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*)$", re.M)
 _OPEN_MPI = re.compile(rb"/libopen-pal\.so|/libmpi\.so\.[24]0")
@@ -20,7 +21,6 @@ _CONTACT = {
     Family.OPENMPI: re.compile(rb"(?:^|\0)(?:PMIX_RANK|OMPI_COMM_WORLD_RANK)="),
     Family.MPICH: re.compile(rb"(?:^|\0)(?:PMI_RANK|PMI_FD|PMI_ID|PMIX_RANK)="),
 }
-_LAUNCHERS = frozenset({"mpirun", "orterun", "prterun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy"})
 _FIRST_SECONDS, _SLOWEST_SECONDS, _WHOLE_SECONDS = 0.01, 2.0, 60.0
 _RANKS_PER_LOOK = 4  # more ranks are looked at less often: a look costs some 0.1 ms a rank
 _DEEPEST = 6
@@ -42,7 +42,6 @@ class WorldProof:
         self._open: dict[int, int] = {}
         self._pause = _FIRST_SECONDS * max(1.0, plan.world / _RANKS_PER_LOOK)
         self._since = self._next = 0.0
-        self.libraries: set[str] = set()  # what was seen, of whom nothing is wrong
 
     def watch(self, ranks: dict[int, int], now: float) -> None:
         """Begin to look at these ranks (rank → pid of its wrapper); `now` is a monotonic time."""
@@ -77,7 +76,7 @@ class WorldProof:
             if loaded := _loaded(process, self._family):
                 del self._open[rank]
                 return self._judged(rank, loaded)
-        if self._world > 1 and any(_name(process) in _LAUNCHERS for process in below):
+        if self._world > 1 and any(is_launcher(_name(process)) for process in below):
             return (
                 f"rank {rank} starts an mpirun of its own: each of the {self._world} ranks would start a world of its "
                 "own; the command is to start it once, or to do without it"
@@ -96,7 +95,6 @@ class WorldProof:
                 f"rank {rank} has loaded {loaded.library} without the variables of its launcher (env -i, or a clean "
                 "login shell): it would be a world of one; hand the environment on"
             )
-        self.libraries.add(loaded.library)
         return ""
 
 
