@@ -110,6 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     gpus: int | None = None
     oversubscribe: bool = True
     isolation: str = "auto"
+    local_nodes: bool = False
     cgroups: str = "off"
     cgroup: str = ""
     mpi_directories: dict[str, str] = {}
@@ -158,6 +159,7 @@ _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memo
           "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "wandb",
           "prometheus", "prometheus_token_file", "loki", "loki_token_file")  # fmt: skip
 _NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days", "connections_per_address")
+_SWITCHES = ("local_nodes",)
 _LISTS = ("trusted_proxies",)  # with commas between
 
 
@@ -196,7 +198,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
     path = config_path(environ)
     values = _from_file(path)
-    for field in (*_TEXTS, *_NUMBERS):
+    for field in (*_TEXTS, *_NUMBERS, *_SWITCHES):
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
     for field in _LISTS:
@@ -227,6 +229,8 @@ def _needed(field: str, error: str) -> str:
     """Return in words what a setting must be: a number, or one of its choices."""
     if field in _NUMBERS:
         return "a whole number" if "`int" in error else "a number"
+    if field in _SWITCHES:
+        return "true or false"
     kinds = {one.name: one.type for one in msgspec.structs.fields(Settings)}
     return f"one of {', '.join(map(str, get_args(kinds[field])))}"
 

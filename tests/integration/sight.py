@@ -35,11 +35,15 @@ def launcher(home: Path, uid: str) -> int:
 
 def worker(home: Path, uid: str, index: int) -> int:
     """Return the pid of the process that plays one worker."""
-    return _shell(home, uid, index).parent
+    above = supervisor(home, uid)
+    found = sorted(
+        int(one) for one in os.listdir("/proc") if one.isdigit() and _plays_worker(int(one), above)
+    )
+    return found[index]
 
 
 def daemon(home: Path, uid: str, index: int) -> int:
-    """Return the pid of MPI's own helper in one worker (the shell that started it may have become it)."""
+    """Return the pid of MPI's own helper in a worker that is a node (the shell that started it may have become it)."""
     shell = _shell(home, uid, index)
     below = [p.pid for p in of_job(home, uid).values() if p.parent == shell.pid]
     return below[0] if below and Path(shell.argv[0]).name == "sh" else shell.pid
@@ -66,6 +70,13 @@ def runner(home: Path, uid: str) -> int:
 def parent(pid: int) -> int:
     """Return the parent of a process."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _plays_worker(pid: int, above: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "mpijob-worker\n" and parent(pid) == above
+    except OSError:
+        return False
 
 
 def _shell(home: Path, uid: str, index: int) -> Process:

@@ -9,10 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mpijob import Client, Job, JobState, Phase
+from mpijob.backends.local import LocalBackend
 from mpijob.model import Code, Resources
+from mpijob.settings import Settings
 
 from . import sight
 from .support import PATIENCE, a_job, check_nothing_runs, eventually, private_dirs, said
@@ -76,7 +79,6 @@ def check_no_shared_memory_is_left(before: set[str]) -> None:
     [
         pytest.param(sight.worker, signal.SIGKILL, "WORKER_LOST", 1, id="worker"),
         pytest.param(sight.worker, signal.SIGSTOP, "WORKER_LOST", 1, id="silent-worker"),
-        pytest.param(sight.daemon, signal.SIGKILL, "DAEMON_LOST", 1, id="daemon"),
         pytest.param(sight.rank, signal.SIGKILL, "RANK_KILLED", 1, id="rank"),
     ],
 )
@@ -89,6 +91,17 @@ def test_what_is_killed_is_named_soon_and_nothing_is_left(
     assert (state.phase, state.findings[0].code, state.findings[0].worker) == (Phase.FAILED, code, worker)
     assert [w.phase for w in state.workers] == [Phase.CANCELLED, Phase.FAILED]
     check_no_shared_memory_is_left(before)
+
+
+@pytest.mark.req("SC-005", "A-edge-worker", "FR-003")
+def test_a_killed_daemon_of_a_node_is_named(settings: Settings, family: str) -> None:
+    settings = msgspec.structs.replace(settings, local_nodes=True)
+    with Client(LocalBackend(settings), settings=settings) as client:
+        job = in_mpi(client, family)
+        state = strike(client, job, sight.daemon(Path(settings.home), job.ref.uid, 1))
+    first = state.findings[0]
+    assert (state.phase, first.code, first.worker) == (Phase.FAILED, "DAEMON_LOST", 1)
+    assert [w.phase for w in state.workers] == [Phase.CANCELLED, Phase.FAILED]
 
 
 @pytest.mark.req("SC-005")

@@ -17,7 +17,7 @@ import pytest
 from tests.other_user import NOBODY, SOMEBODY, give, running_as
 
 from mpijob import Client, Phase
-from mpijob.model import Retry
+from mpijob.model import Launch, Retry
 
 from .support import PATIENCE, a_job, eventually, private_dirs, running, said
 
@@ -155,8 +155,9 @@ def test_the_agent_of_a_job_is_in_the_runtime_directory_of_its_owner(
     monkeypatch.delenv("TMPDIR", raising=False)
     with tempfile.TemporaryDirectory(prefix="xdg-", dir="/tmp") as runtime:  # of mode 0700
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        nodes = Launch(map_by="core")  # mapped by the library: each worker is a node, reached by the agent
         job = client.submit(
-            a_job("victim", 'echo "${HYDRA_LAUNCHER_EXEC%/*/agent} ${TMPDIR%/*}"', mpi="mpich")
+            a_job("victim", 'echo "${HYDRA_LAUNCHER_EXEC%/*/agent} ${TMPDIR%/*}"', mpi="mpich", launch=nodes)
         )
         job.wait_for_completion(PATIENCE)
         assert set(said(job)[0]) == {f"{runtime} /tmp"}

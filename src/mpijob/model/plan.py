@@ -29,7 +29,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     plan handed in twice is one job. `cgroup` is the directory below which each worker has a group of its
     own, "" for none. `own_launcher` names the launcher that the command itself brings;
     the world is then proved by `census_launch` before it, not in the very launch that runs the job. `launcher` is
-    the program that `mpirun` means in the job, where the PATH alone would give another.
+    the program that `mpirun` means in the job, where the PATH alone would give another. `nodes`: to MPI each worker is
+    a node with a daemon of its own; otherwise one daemon starts the ranks of all workers.
     """
 
     job: MPIJob
@@ -44,6 +45,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     env: Mapping[str, str]
     own_launcher: str = ""
     launcher: str = ""
+    nodes: bool = True
     census_launch: tuple[str, ...] = ()
     needs: Amounts = Amounts()
     free: Amounts = Amounts()

@@ -39,6 +39,24 @@ def test_hydra_is_started_over_the_hostfile_with_the_shim_before_the_command() -
     assert a_line(Family.MPICH, a_job()) == expected
 
 
+@pytest.mark.parametrize("family", [Family.MPICH, Family.INTEL, Family.OPENMPI])
+def test_one_daemon_is_told_no_hosts_and_no_mapping(family: Family) -> None:
+    line = command_line.line(
+        family, a_job(launch=Launch(map_by="node", bind_to="core")), launcher="mpi", hostfile="/hosts", agent="/agent",
+        shim=("shim",), names=(), nodes=False,
+    )  # fmt: skip
+    bound = "--bind-to" if family is Family.OPENMPI else "-bind-to"
+    assert line == ("mpi", bound, "core", "-n", "4", "shim", "python", "train.py")
+
+
+def test_shared_memory_has_its_name_in_each_open_mpi() -> None:
+    names = {
+        version: command_line.one_daemon(Family.OPENMPI, version)["OMPI_MCA_btl"]
+        for version in ("4.1.4", "5.0.8")
+    }
+    assert names == {"4.1.4": "self,vader,tcp", "5.0.8": "self,sm,tcp"}
+
+
 def test_open_mpi_hands_over_variables_by_name_never_by_value() -> None:
     line = a_line(Family.OPENMPI, a_job(env={"TOKEN": "hush"}), "TOKEN")
     assert line == ("mpi", "--hostfile", "/hosts", "-x", "TOKEN", "-n", "4", "shim", "python", "train.py")

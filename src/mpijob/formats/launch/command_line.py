@@ -31,17 +31,20 @@ def line(
     names: Iterable[str],
     address: str = "",
     tagged: bool = False,
+    nodes: bool = True,
 ) -> tuple[str, ...]:
     """Return the argv that starts the job's world. `shim` stands before every rank's command.
 
     `address` is how workers reach the launcher where its name is not known to them (hydra only:
     Open MPI hands out addresses by itself). `tagged` has the launcher say before every line of output
     which rank wrote it (`formats/launch/rank_output` reads it); an engine with a stream for each rank needs no tags.
+    Without `nodes` one daemon starts all ranks on this machine, and no host is named.
     """
     if family is Family.CUSTOM:
         return _custom_line(job, hostfile=hostfile, agent=agent, shim=shim)
     exports = _exports(family, names)
-    head = [launcher, *_hosts(family, hostfile), *_layout(family, job.launch), *exports]
+    layout = _layout(family, job.launch, nodes=nodes)
+    head = [launcher, *(_hosts(family, hostfile) if nodes else []), *layout, *exports]
     head += ["-localhost", address] if address and family is not Family.OPENMPI else []
     head += (["--tag-output"] if family is Family.OPENMPI else _HYDRA_TAG) if tagged else []
     head += [*_settings(family, job.launch), *_flags(job)]
@@ -77,33 +80,57 @@ def variables(family: Family, *, hostfile: str, agent: str, slots: int) -> dict[
             return {"HYDRA_HOST_FILE": hostfile, "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": agent}
 
 
-def one_machine(family: Family, version: str = "", *, oversubscribed: bool, as_root: bool) -> dict[str, str]:
+def one_daemon(family: Family, version: str) -> dict[str, str]:
+    """Return what lets one daemon start all ranks on this machine, as many as there are, and more by MPI_Comm_spawn."""
+    match family:
+        case Family.OPENMPI:
+            return {
+                "OMPI_MCA_rmaps_base_oversubscribe": "1",
+                "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+                "OMPI_MCA_btl": _transports(version),  # to look for the others takes a second at each start
+            }
+        case Family.INTEL:
+            return {"I_MPI_HYDRA_BOOTSTRAP": "fork"}
+        case _:
+            return {"HYDRA_LAUNCHER": "fork"}
+
+
+def one_machine(family: Family, *, as_root: bool) -> dict[str, str]:
     """Return what a family needs when all workers share one machine (see docs/decisions/0013).
 
-    A world is oversubscribed when it has more ranks than the machine has cores.
+    Ranks are not bound to cores unless the job says so: no launcher knows of the jobs beside its own.
     """
     match family:
         case Family.OPENMPI:
-            shared_memory = "vader" if version.startswith(("2.", "3.", "4.")) else "sm"
-            settings = (
-                {
-                    "OMPI_MCA_coll": "^han",  # with han an 8 MB allreduce took 2.5 s instead of 0.15 s
-                    "OMPI_MCA_pml": "ob1",
-                    "OMPI_MCA_btl": f"self,{shared_memory},tcp",
-                    "OMPI_MCA_hwloc_base_binding_policy": "none",  # ORTE would bind each worker's ranks to core 0 on
-                    "PRTE_MCA_hwloc_default_binding_policy": "none",
-                }
-                | ({"OMPI_MCA_mpi_yield_when_idle": "1"} if oversubscribed else {})
-            )
-            root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-            prte = {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-            return settings | (root | prte if as_root else {})
+            root = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "PRTE_ALLOW_RUN_AS_ROOT",
+                    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM")  # fmt: skip
+            unbound = ("OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy")
+            return dict.fromkeys(unbound, "none") | (dict.fromkeys(root, "1") if as_root else {})
         case Family.INTEL:
             return {"I_MPI_HYDRA_IFACE": "lo", "FI_TCP_IFACE": "lo", "I_MPI_PIN": "0"}
         case Family.MPICH:
             return {"HYDRA_IFACE": "lo"}
         case _:
             return {}
+
+
+def workers_as_nodes(family: Family, version: str, *, oversubscribed: bool) -> dict[str, str]:
+    """Return how the ranks of workers that are nodes to MPI reach each other although they share one machine.
+
+    A world is oversubscribed when it has more ranks than the machine has cores.
+    """
+    if family is not Family.OPENMPI:
+        return {"FI_PROVIDER": "shm"} if family is Family.INTEL else {}
+    return {
+        "OMPI_MCA_coll": "^han",  # with han an 8 MB allreduce took 2.5 s instead of 0.15 s
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": _transports(version),
+    } | ({"OMPI_MCA_mpi_yield_when_idle": "1"} if oversubscribed else {})
+
+
+def _transports(version: str) -> str:
+    """Return Open MPI's transports on one machine; up to version 4 shared memory is called vader."""
+    return "self,vader,tcp" if version.startswith(("2.", "3.", "4.")) else "self,sm,tcp"
 
 
 def in_pods(family: Family) -> dict[str, str]:
@@ -173,10 +200,10 @@ def _hosts(family: Family, hostfile: str) -> list[str]:
     return ["--hostfile", hostfile] if family is Family.OPENMPI else ["-f", hostfile]
 
 
-def _layout(family: Family, launch: Launch) -> list[str]:
+def _layout(family: Family, launch: Launch, *, nodes: bool) -> list[str]:
     dash = "--" if family is Family.OPENMPI else "-"
     argv: list[str] = []
-    if launch.map_by and not (family is not Family.OPENMPI and launch.map_by == "slot"):
+    if nodes and launch.map_by and not (family is not Family.OPENMPI and launch.map_by == "slot"):
         argv += ["-ppn", "1"] if _round_robin(family, launch) else [f"{dash}map-by", launch.map_by]
     if launch.bind_to:
         argv += [f"{dash}bind-to", launch.bind_to]

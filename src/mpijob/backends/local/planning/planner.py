@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,6 +34,10 @@ _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL
          "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
          "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL")  # fmt: skip
 
+_DAEMON_FAULTS = frozenset(
+    {"fault.mpijob/kill-daemon", "fault.mpijob/refuse-start", "fault.mpijob/drop-name"}
+)
+
 
 def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: Path) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
@@ -40,12 +45,14 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     found, reason = mpi_selection.choose(job, settings, home, directory)
     chosen = isolation.choose(settings.isolation)
     group = cgroups.delegated(settings)
-    _refuse_shared_names(job, found, chosen)
     uid = os.urandom(8).hex()
     place = Path(private_dirs.planned(uid))
     own = launcher_of(job)
+    as_nodes = _as_nodes(job, settings, own is not None)
+    if as_nodes:
+        _refuse_shared_names(job, found, chosen)
     workers = hostfile.place_ranks(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
-    environ = _environ(job, found, place)
+    environ = _environ(job, found, place, nodes=bool(as_nodes))
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
     volumes.refuse(remarks)
@@ -62,10 +69,11 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         workers=workers,
         world=job.world,
         hostfile=hostfile.text(found.family, workers, job.launch),
-        launch=job.argv if own else _line(job, found, place),
+        launch=job.argv if own else _line(job, found, place, nodes=bool(as_nodes)),
         env=environ,
         own_launcher=own.kind if own else "",
         launcher=found.launcher if found.prefix in mpi_installations.SYSTEM else "",
+        nodes=bool(as_nodes),
         census_launch=_line(_census(job), found, place) if own and job.census else (),
         needs=holds,
         free=facts.free,
@@ -77,9 +85,24 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         isolation=chosen.value,
         cgroup=group,
         guarantee=f"{chosen.guarantee}; {cgroups.GUARANTEE}" if group else chosen.guarantee,
-        why=tuple(_why(job, found, reason, own is not None)),
+        why=tuple(_why(job, found, reason, as_nodes, own is not None)),
         notices=(*remarks, *_notices(job, settings)),
     )
+
+
+def _as_nodes(job: MPIJob, settings: Settings, own: bool) -> str:
+    """Return why each worker is a node of its own to MPI; "" where one daemon starts the ranks of all."""
+    reasons = {
+        "the setting local_nodes asks for it": settings.local_nodes,
+        "the command brings its own launcher": own,
+        "its launcher is a custom one": job.mpi is Family.CUSTOM,
+        "an elastic job discovers its hosts": job.elastic is not None,
+        "its ranks are mapped by the MPI library": bool(job.launch.rankfile)
+        or job.launch.map_by not in ("", "slot", "node"),
+        "a rank counts its GPUs from its worker's first": job.resources.gpu > 0 and job.workers > 1,
+        "a fault of its daemon is asked for": bool(_DAEMON_FAULTS & job.labels.keys()),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _refuse_shared_names(job: MPIJob, found: Installation, chosen: isolation.Isolation) -> None:
@@ -92,7 +115,7 @@ def _refuse_shared_names(job: MPIJob, found: Installation, chosen: isolation.Iso
     ),))  # fmt: skip
 
 
-def _line(job: MPIJob, found: Installation, place: Path) -> tuple[str, ...]:
+def _line(job: MPIJob, found: Installation, place: Path, *, nodes: bool = True) -> tuple[str, ...]:
     return command_line.line(
         found.family,
         job,
@@ -101,6 +124,7 @@ def _line(job: MPIJob, found: Installation, place: Path) -> tuple[str, ...]:
         agent=str(place / "agent"),
         shim=("/bin/sh", SHIM),
         names=sorted({*job.env, *(secret.env for secret in job.secrets), *_ours(job), "PATH"}),
+        nodes=nodes,
     )
 
 
@@ -118,23 +142,32 @@ def _ours(job: MPIJob) -> dict[str, str]:
     return command_line.told(job) | {"MPIJOB_RANK_VARIABLE": rank_variable}
 
 
-def _environ(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
+def _environ(job: MPIJob, found: Installation, place: Path, *, nodes: bool) -> dict[str, str]:
     """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
     hostfile, agent = str(place / "hostfile"), str(place / "agent")
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     family = found.family
     environ = kept | {"PATH": _path(found, place, os.environ)} | _libraries(found, os.environ)
-    environ |= command_line.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
-    environ |= command_line.one_machine(
-        family,
-        found.version,
-        oversubscribed=job.world > len(os.sched_getaffinity(0)),
-        as_root=os.geteuid() == 0,
-    )
+    environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
+    if nodes:
+        crowded = job.world > len(os.sched_getaffinity(0))
+        environ |= command_line.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
+        environ |= command_line.workers_as_nodes(family, found.version, oversubscribed=crowded)
+    else:
+        environ |= command_line.one_daemon(family, found.version)
+    for name in _own_parameters(kept.get("HOME", "")) if family is Family.OPENMPI else ():
+        environ.pop(name, None)
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
     return environ | _ours(job) | dict(job.env) | {"PYTHONPATH": _python_path(job)}
+
+
+def _own_parameters(home: str) -> Iterator[str]:
+    """Yield the variables of what the user's own file of Open MPI's parameters sets: a variable would win over it."""
+    with contextlib.suppress(OSError):
+        for line in Path(home, ".openmpi", "mca-params.conf").read_text(errors="replace").splitlines():
+            yield f"OMPI_MCA_{line.partition('=')[0].strip()}"
 
 
 def _path(found: Installation, place: Path, environ: Mapping[str, str]) -> str:
@@ -163,9 +196,13 @@ def _python_path(job: MPIJob) -> str:
     return os.pathsep.join([fail_fast.FOLDER, *([own] if own else [])])
 
 
-def _why(job: MPIJob, found: Installation, reason: str, own: bool) -> Iterator[str]:
+def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool) -> Iterator[str]:
     yield "engine local: no cluster was asked for"
     yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {reason}"
+    if not as_nodes:
+        yield "one daemon of the MPI library starts all ranks: they share memory as with plain mpirun"
+    elif not own:
+        yield f"each worker is a node to MPI, with a daemon of its own: {as_nodes}"
     if own:
         yield f"the command starts its own ranks ({job.argv[0]}): it is run as it is, over the job's workers"
 

@@ -5,6 +5,15 @@ rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}}
 size=${PMI_SIZE:-${OMPI_COMM_WORLD_SIZE:-}}
 slot=${MPI_LOCALRANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}
 if [ -n "$MPIJOB_RANK_VARIABLE" ]; then eval "rank=\$$MPIJOB_RANK_VARIABLE"; fi
+dir=$MPIJOB_PIPES
+if [ -e "$dir/placement" ]; then # one daemon has started the ranks of all workers: this one joins its own
+  . "$dir/placement"
+  if [ -n "$OMPI_COMM_WORLD_RANK" ]; then
+    export OMPI_COMM_WORLD_LOCAL_RANK="$slot" OMPI_COMM_WORLD_NODE_RANK="$slot" OMPI_COMM_WORLD_LOCAL_SIZE="$local_size"
+  else
+    export MPI_LOCALRANKID="$slot" MPI_LOCALNRANKS="$local_size"
+  fi
+fi
 export MPIJOB_RANK="$rank" MPIJOB_WORLD="${size:-$MPIJOB_WORLD}" MPIJOB_LOCAL_RANK="$slot"
 if [ -n "$MPIJOB_GPUS_PER_RANK" ]; then
   from=$((slot * MPIJOB_GPUS_PER_RANK + 1))
@@ -20,7 +29,6 @@ if [ -n "$OMPI_COMM_WORLD_RANK" ]; then
 elif [ -n "$PMI_RANK" ]; then
   export PMIX_MCA_gds=mpijob_started_this_rank_with_mpich
 fi
-dir=$MPIJOB_PIPES
 if [ -z "$rank" ]; then
   echo "mpijob: the launcher gave this process no rank" >&2
   exit 255

@@ -73,7 +73,7 @@ class AttemptSpec:
 
     def refuse_what_needs_namespaces(self) -> None:
         """Raise for an attempt that would be another one without its namespaces."""
-        names = self.plan.family is Family.OPENMPI and self.plan.job.workers > 1
+        names = self.plan.nodes and self.plan.family is Family.OPENMPI and self.plan.job.workers > 1
         if self.plan.volumes or names:
             what = "volumes" if self.plan.volumes else "workers' names"
             why = f"the job's {what} need namespaces, which cannot be had now"
@@ -144,17 +144,21 @@ class AttemptSpec:
         """What each worker is told."""
         return tuple(self._worker(worker.index, worker.name) for worker in self.plan.workers)
 
-    def _worker(self, index: int, name: str) -> WorkerOrder:
+    def _variables_of(self, index: int, name: str) -> dict[str, str]:
+        """What the ranks of one worker are told beyond the launcher's environment."""
         mine = self.gpus_of(index)
-        environ = self.environ() | {
+        return {
             "MPIJOB_WORKER": str(index),
             "MPIJOB_WORKER_DIR": str(self.pipes / "workers" / name),
             "CUDA_VISIBLE_DEVICES": ",".join(mine),
             "MPIJOB_GPUS": ",".join(mine),
             "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(mine),
         }
+
+    def _worker(self, index: int, name: str) -> WorkerOrder:
+        environ = self.environ() | self._variables_of(index, name)
         contained = self.isolation is Isolation.NAMESPACES
-        own_name = contained and self.plan.family is Family.OPENMPI
+        own_name = contained and self.plan.nodes and self.plan.family is Family.OPENMPI
         places = (str(self.directory), str(self.pipes), str(self.work))
         group = str(cgroups.of_worker(self.group, index)) if self.group else ""
         return WorkerOrder(
@@ -191,16 +195,16 @@ class AttemptSpec:
     def _name_workers(self) -> None:
         """Let the workers' names be found at once: a launcher that asks a name server for them may wait seconds.
 
-        The addresses are from a range that no machine has (240.0.0.0/4): nobody connects to them, and no
-        launcher takes a worker for its own machine. Workers with host names of their own get loopback instead.
+        A launcher for which workers are nodes reads addresses from a range that no machine has (240.0.0.0/4): nobody
+        connects to them, and it takes no worker for its own machine. Everybody else finds workers on loopback.
         """
         own = f"127.0.1.1 {machine.node_name()}"
-        lines = [f"240.0.{w.index // 250}.{w.index % 250 + 1} {w.name}" for w in self.plan.workers]
         inside = [f"127.0.0.1 {w.name}" for w in self.plan.workers]
+        apart = [f"240.0.{w.index // 250}.{w.index % 250 + 1} {w.name}" for w in self.plan.workers]
         self.pipes.mkdir(mode=0o700, parents=True, exist_ok=True)
         hosts = Path(HOSTS)
         before = hosts.read_text() if hosts.exists() else "127.0.0.1 localhost\n"
-        for name, those in (("hosts", lines), (WORKER_HOSTS, inside)):
+        for name, those in (("hosts", apart if self.plan.nodes else inside), (WORKER_HOSTS, inside)):
             file = self.pipes / name
             file.write_text("\n".join([before.rstrip("\n"), own, *those, ""]))
             file.chmod(0o644)
@@ -221,6 +225,8 @@ class AttemptSpec:
         for rank in range(self.plan.world):
             _pipe(self.pipes / "ranks" / f"{rank}.out")
             _pipe(self.pipes / "ranks" / f"{rank}.err")
+        if not self.plan.nodes:
+            (self.pipes / "placement").write_text(self._placement())
         _pipe(self.pipes / "report")
         _pipe(self.pipes / "gate")
         if self.group:
@@ -235,6 +241,23 @@ class AttemptSpec:
         (run_dir / "agent").symlink_to(self._agent)
         if self.plan.launcher:
             self._link_launchers(run_dir / "bin")
+
+    def _placement(self) -> str:
+        """Return what the wrapper of a rank reads where one daemon starts all: its worker, as a shell says it."""
+        lines = ["case $rank in"]
+        for worker in self.plan.workers:
+            if worker.ranks:
+                variables = self._variables_of(worker.index, worker.name)
+                words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+                group = shlex.quote(str(cgroups.of_worker(self.group, worker.index))) if self.group else ""
+                enter = f"printf 0 > {group}/cgroup.procs" if group else ":"
+                lines.append(
+                    f"{'|'.join(map(str, worker.ranks))}) export {words}; local_size={len(worker.ranks)}; {enter} ;;"
+                )
+        lines += ["esac", "case $rank in"]
+        for worker in self.plan.workers:
+            lines += [f"{rank}) slot={slot} ;;" for slot, rank in enumerate(worker.ranks)]
+        return "\n".join([*lines, "esac", ""])
 
     def _link_launchers(self, directory: Path) -> None:
         """Let `mpirun` and `mpiexec` in the job mean the launcher of its MPI, whatever else is on the PATH."""

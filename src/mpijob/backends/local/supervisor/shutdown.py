@@ -37,11 +37,11 @@ def _above_the_programs(
 def kill_ranks_and_launcher(workers: Iterable[int], attempt_state: AttemptState) -> None:
     """All at once: MPI's own processes would only complain about each other's death."""
     table = process_tree.table()
-    below = [process.pid for pid in workers for process in process_tree.descendants(pid, table)]
-    launcher = [attempt_state.launcher_pid] if attempt_state.launcher is None else []
-    for pid in (*launcher, *below):
-        if pid:
-            process_tree.send(pid, signal.SIGKILL)
+    launcher = attempt_state.launcher_pid if attempt_state.launcher is None else 0
+    roots = (launcher, *workers) if launcher else tuple(workers)
+    below = [process.pid for pid in roots for process in process_tree.descendants(pid, table)]
+    for pid in (launcher, *below) if launcher else below:
+        process_tree.send(pid, signal.SIGKILL)
 
 
 def end_groups(spec: AttemptSpec, attempt_state: AttemptState) -> None:

@@ -61,6 +61,7 @@ class Supervisor:
         self._programs: set[int] = set()
         self._proof = WorldProof(spec.plan)
         self._counting = False
+        self._mpi_ready = False
         self._decided = False
         self._released = False
         self._log: LogFile
@@ -92,6 +93,10 @@ class Supervisor:
             if not (self._attempt.stopped or self._attempt.cancelled or self._attempt.suspended):
                 self._start_workers()
         self._watch_until_over()
+        if self._proof.without_mpi(time.monotonic()):
+            self._status.tell(
+                "NoMPI", "no rank has loaded an MPI library: the ranks did not know of each other"
+            )
         self._end_everything()
         self._staging.after()
         return self._status.conclude()
@@ -172,6 +177,9 @@ class Supervisor:
         self._listen(seconds if pause is None else min(seconds, pause))
         if wrong := self._proof.look(time.monotonic()):
             self._attempt.stop(Reason.WRONG_WORLD, wrong)
+        if self._proof.up and not self._mpi_ready:
+            self._mpi_ready = True
+            self._status.tell("MPIReady", f"MPI initialization completed after {self._time.elapsed:.2f} s")
         if self._meter.due():
             self._measure()
             self._end_the_silent()
@@ -262,10 +270,9 @@ class Supervisor:
             os.write(self._gate, b"\n" * self._spec.plan.world)
         if self._spec.shimmed and self._spec.plan.family is not Family.CUSTOM:
             self._proof.watch({rank: one.pid for rank, one in self._attempt.ranks.items()}, time.monotonic())
-        seconds = self._time.elapsed
         self._status.advance(
             self._status.event("WorldProved", self._census_sentence()),
-            self._status.event("Running", f"MPI initialization completed after {seconds:.2f} s"),
+            self._status.event("Running", f"the ranks run their program after {self._time.elapsed:.2f} s"),
         )
 
     def _census_sentence(self) -> str:
@@ -327,7 +334,8 @@ class Supervisor:
             self._grace = row.grace
 
     def _measure(self) -> None:
-        memory = self._meter.measure(self._workers)
+        apart = () if self._spec.plan.nodes else self._attempt.ranks.values()
+        memory = self._meter.measure(self._workers, apart)
         if self._health_monitor.due():
             self._health_monitor.look(self._attempt.now, memory, self._meter.table)
             self._status.worry(self._health_monitor.judge(self._status.state, self._attempt.now))

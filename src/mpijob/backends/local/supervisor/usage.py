@@ -7,6 +7,7 @@ exact share (PSS) asked for, because that is slow.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.supervisor.network_usage import Traffic
 from mpijob.backends.local.worker import process_tree
 from mpijob.errors import BackendError
-from mpijob.model import Sample
+from mpijob.model import RankState, Sample
 
 LOOK_SECONDS = 0.25
 KEEP_SECONDS = 1.0
@@ -48,24 +49,50 @@ class Meter:
         self._traffic = Traffic()
         self._samples: list[Sample] = []
         self.table: dict[int, process_tree.Process] = {}  # as it was seen last
+        self._members: dict[int, int] = {}  # processes of ranks that were seen: pid → worker
         self.guests: set[int] = set()  # those who only look at a worker are not measured with it
 
     def due(self) -> bool:
         """Return whether it is time to look again."""
         return time.monotonic() - self._looked >= LOOK_SECONDS
 
-    def measure(self, workers: Mapping[int, int]) -> dict[int, int]:
-        """Return the bytes that each worker uses now (pid → index given), keeping samples by the way."""
+    def measure(self, workers: Mapping[int, int], ranks: Iterable[RankState] = ()) -> dict[int, int]:
+        """Return the bytes that each worker uses now (pid → index given), keeping samples by the way.
+
+        `ranks` are those that a daemon outside the workers has started.
+        """
         self._looked = now = time.monotonic()
         self.table = table = process_tree.table()
         self.guests &= table.keys()
-        below = {index: process_tree.descendants(pid, table, self.guests) for pid, index in workers.items()}
+        children = process_tree.by_parent(table, self.guests)
+        below = {index: process_tree.below(pid, children) for pid, index in workers.items()}
+        for index, found in self._of_ranks(ranks, children).items():
+            below.get(index, []).extend(found)
         memory = {index: self._memory(found) for index, found in below.items()}
         for index, found in below.items():
             self._waits.setdefault(index, []).append(sum(process.state == "D" for process in found))
         if now - self._kept >= KEEP_SECONDS:
             self._keep(now, below, memory)
         return memory
+
+    def _of_ranks(
+        self, ranks: Iterable[RankState], children: Mapping[int, list[process_tree.Process]]
+    ) -> dict[int, list[process_tree.Process]]:
+        """Return the processes of ranks by worker, also those that outlived their parents and are ours now."""
+        roots = {rank.pid: rank.worker for rank in ranks}
+        if not roots:
+            return {}
+        left = {
+            one.pid: self._members[one.pid]
+            for one in children.get(os.getpid(), ())
+            if one.pid in self._members
+        }
+        found: dict[int, list[process_tree.Process]] = {}
+        for pid, worker in (roots | left).items():
+            if pid in self.table:
+                found.setdefault(worker, []).extend([self.table[pid], *process_tree.below(pid, children)])
+        self._members = {one.pid: worker for worker, those in found.items() for one in those}
+        return found
 
     def _memory(self, found: list[process_tree.Process]) -> int:
         resident = sum(process.memory_bytes for process in found)

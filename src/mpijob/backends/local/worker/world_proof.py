@@ -3,7 +3,8 @@
 Counting wrappers proves nothing about MPI: a program of another MPI, or one that has lost the variables of its
 launcher, becomes a world of its own and succeeds. So the processes below each rank are looked at until one of them
 has loaded an MPI library: which one it is (`/proc/PID/maps`), and whether that process knows its launcher
-(`/proc/PID/environ`). Looking ends there; a program that never loads MPI is looked at for a minute, ever less often.
+(`/proc/PID/environ`). Then until it has mapped the memory that it shares with the other ranks: its MPI has come up.
+A program that never loads MPI is looked at for a minute, ever less often.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _CONTACT = {
     Family.OPENMPI: re.compile(rb"(?:^|\0)(?:PMIX_RANK|OMPI_COMM_WORLD_RANK)="),
     Family.MPICH: re.compile(rb"(?:^|\0)(?:PMI_RANK|PMI_FD|PMI_ID|PMIX_RANK)="),
 }
+_SHARED = re.compile(rb" /dev/shm/(?!mpijob/)")
 _FIRST_SECONDS, _SLOWEST_SECONDS, _WHOLE_SECONDS = 0.01, 2.0, 60.0
+_LEAST_SECONDS = 1.0  # of looking, before a program is said to be without MPI
 _RANKS_PER_LOOK = 4  # more ranks are looked at less often: a look costs some 0.1 ms a rank
 _DEEPEST = 6
 
@@ -30,6 +33,7 @@ class _Loaded(NamedTuple):
     library: str
     family: Family
     contact: bool
+    up: bool
 
 
 class WorldProof:
@@ -40,12 +44,15 @@ class WorldProof:
         self._launcher = f"{plan.family.value} {plan.family_version}".strip()
         self._world = plan.world
         self._open: dict[int, int] = {}
+        self._up: set[int] = set()
+        self._loaded = False
         self._pause = _FIRST_SECONDS * max(1.0, plan.world / _RANKS_PER_LOOK)
         self._since = self._next = 0.0
 
     def watch(self, ranks: dict[int, int], now: float) -> None:
         """Begin to look at these ranks (rank → pid of its wrapper); `now` is a monotonic time."""
         self._open = dict(ranks)
+        self._up.clear()
         self._since, self._next = now, now + self._pause
 
     def pause(self, now: float) -> float | None:
@@ -67,6 +74,15 @@ class WorldProof:
         self._next = now + self._pause
         return ""
 
+    @property
+    def up(self) -> bool:
+        """Whether MPI was seen to have come up in every rank."""
+        return len(self._up) == self._world
+
+    def without_mpi(self, now: float) -> bool:
+        """Whether the ranks were looked at for a while, and none had loaded an MPI library."""
+        return self._since > 0 and not self._loaded and now - self._since >= _LEAST_SECONDS
+
     def _look_at(self, rank: int, pid: int) -> str:
         below = _below(pid)
         if below is None:
@@ -74,8 +90,13 @@ class WorldProof:
             return ""
         for process in below:
             if loaded := _loaded(process, self._family):
-                del self._open[rank]
-                return self._judged(rank, loaded)
+                self._loaded = True
+                if wrong := self._judged(rank, loaded):
+                    return wrong
+                if loaded.up or self._world == 1:
+                    self._up.add(rank)
+                    del self._open[rank]
+                return ""
         if self._world > 1 and any(is_launcher(_name(process)) for process in below):
             return (
                 f"rank {rank} starts an mpirun of its own: each of the {self._world} ranks would start a world of its "
@@ -118,7 +139,8 @@ def _loaded(pid: int, family: Family) -> _Loaded | None:
     if match is None:
         return None
     own = Family.OPENMPI if _OPEN_MPI.search(maps) else Family.MPICH
-    return _Loaded(match[1].decode(errors="replace"), own, has_contact(_read(pid, "environ"), family))
+    contact = has_contact(_read(pid, "environ"), family)
+    return _Loaded(match[1].decode(errors="replace"), own, contact, _SHARED.search(maps) is not None)
 
 
 def has_contact(environ: bytes | None, family: Family) -> bool:
