@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from mpijob import Client, MPIJob, Phase
 from mpijob.model import Code, Resources
+from mpijob.settings import Settings
 
 from .support import a_job, ended, said, succeeded
 
@@ -57,6 +59,24 @@ def test_a_program_of_another_mpi_never_runs_as_worlds_of_one(
     assert "world of 1" not in json.dumps(said(client.get(state.ref)))
 
 
+def test_where_the_mpi_is_left_to_us_the_job_is_started_once_more_with_the_right_one(client: Client) -> None:
+    job = succeeded(client, job_of("again", "auto", "hidden.py", "other", LIBRARIES["openmpi"]))
+    assert said(job) == {0: ["world of 2"], 1: ["world of 2"]}
+    state = job.state()
+    assert (state.attempt, state.mpi.split()[0]) == (2, "openmpi")
+    (told,) = (event.message for event in job.events() if event.reason == "OtherMPI")
+    assert "started once more with openmpi" in told
+
+
+def test_a_job_that_has_printed_is_not_started_again(client: Client) -> None:
+    hidden = HIDDEN.replace("argv = [", "print('begun', flush=True)\nargv = [", 1)
+    files = FILES | {"hidden.py": hidden}
+    argv = ("python", "hidden.py", "other", LIBRARIES["openmpi"])
+    job = a_job("printed", mpi="auto", command=argv, resources=ROOMY, code=Code(files=files))
+    state = ended(client, job)
+    assert (state.phase, state.attempt, state.findings[0].code) == (Phase.FAILED, 1, "WRONG_WORLD")
+
+
 @pytest.mark.parametrize("family", ["mpich", "openmpi"])
 def test_a_rank_without_its_launcher_s_variables_ends_the_job(client: Client, family: str) -> None:
     state = ended(client, job_of("cut", family, "hidden.py", "cut off", LIBRARIES[family]))
@@ -75,3 +95,23 @@ def test_an_mpirun_in_every_rank_ends_the_job(client: Client) -> None:
 def test_a_program_that_a_wrapper_starts_keeps_its_world(client: Client, family: str) -> None:
     job = succeeded(client, job_of("same", family, "hidden.py", "same", LIBRARIES[family]))
     assert said(job) == {0: ["world of 2"], 1: ["world of 2"]}
+
+
+def test_an_installation_is_chosen_by_its_prefix(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prefix = tmp_path / "opt" / "ompi-5"
+    prefix.parent.mkdir()
+    prefix.symlink_to(Path(LIBRARIES["openmpi"]).parent.parent)
+    monkeypatch.setenv("MPIJOB_HOME", settings.home)
+    monkeypatch.setenv("MPIJOB_SETTINGS", str(tmp_path / "none.toml"))
+    shown = _mpijob("plan", "x", "--workers", "2", "--mpi", f"openmpi@{prefix}", "-o", "json", "--", "true")
+    assert json.loads(shown.stdout)["launch"][0] == f"{prefix}/bin/mpirun"
+    refused = _mpijob("plan", "x", "--workers", "2", "--mpi", f"openmpi@{tmp_path}", "--", "true")
+    assert (refused.returncode, "no MPI installation" in refused.stderr) == (2, True)
+
+
+def _mpijob(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mpijob", *words], capture_output=True, text=True, timeout=60
+    )

@@ -49,6 +49,7 @@ class App:
         self.program = "mpijob"
         self.namespace = namespace
         self.place = place
+        self.mpi_directories: dict[str, str] = {}
         self.out = Output()
         self.now = now
 
@@ -61,6 +62,10 @@ class App:
     @cached_property
     def client(self) -> Client:
         """The client of the place and namespace that were asked for."""
+        if self.mpi_directories:
+            from mpijob.client import Client
+
+            return Client(namespace=self.namespace, settings=self.settings())
         return self.connect(self.namespace) if self.place is None else _connect_to(self.place, self.namespace)
 
     def settings(self) -> Settings:
@@ -68,6 +73,9 @@ class App:
         from mpijob.settings import at, load
 
         found = load() if self.place is None else at(load(), self.place)
+        if self.mpi_directories:
+            directories = found.mpi_directories | self.mpi_directories
+            found = msgspec.structs.replace(found, mpi_directories=directories)
         return found if self.namespace is None else msgspec.structs.replace(found, namespace=self.namespace)
 
     def words(self, ref: JobRef, verb: str) -> str:

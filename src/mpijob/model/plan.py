@@ -60,3 +60,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     why: tuple[str, ...] = ()
     notices: tuple[Finding, ...] = ()
     documents: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def mpi(self) -> str:
+        """The MPI library with its version, as people read it."""
+        return f"{self.family.value} {self.family_version}".strip()

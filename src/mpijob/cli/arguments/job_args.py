@@ -77,7 +77,7 @@ class JobArguments(NamedTuple):
         if len(files) > 1:
             names = " ".join(f"-f {file}" for file in files)
             raise click.UsageError(f"this command takes one job, and so one file: {names}")
-        changes = changes_of(given)
+        changes = changes_of(_with_installation(app, given))
         if app.namespace is not None:
             changes.append(Change("namespace", app.namespace))
         file = files[0] if files else None
@@ -134,6 +134,19 @@ def from_tree(tree: Tree) -> MPIJob:
         sketch = MPIJob(**{"name": "job", **tree})  # of any type: what is judged is only the rest
         raise InvalidJob.of((*findings, *contradictions(findings, sketch)), "the command line")
     return codec.convert(tree, MPIJob)
+
+
+def _with_installation(app: App, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the flags with `--mpi FAMILY@PREFIX` as the family alone; the prefix is a setting of this one command."""
+    family, at, prefix = (given.get("flag_mpi") or "").partition("@")
+    if not at:
+        return given
+    if not os.path.isdir(os.path.join(prefix, "bin")):
+        raise click.BadParameter(
+            f"{prefix!r} has no directory bin: it is no MPI installation", param_hint="--mpi"
+        )
+    app.mpi_directories[family] = os.path.abspath(prefix)
+    return {**given, "flag_mpi": family}
 
 
 def _name(words: tuple[str, ...], file: str | None) -> str:

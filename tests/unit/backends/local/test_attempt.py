@@ -337,7 +337,7 @@ def test_a_watchman_looks_only_where_warnings_are_wanted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, looks: bool
 ) -> None:
     orders, ledger = an_attempt(tmp_path)
-    orders.warn_after_seconds = seconds
+    orders.settings = Settings(warn_after_seconds=seconds)
     watchman = HealthMonitor(orders, ledger, 0)
     assert not watchman.due()
     later = time.monotonic() + HOUR

@@ -274,8 +274,8 @@ def test_the_name_in_a_plan_is_never_used(tmp_path: Path) -> None:
     private_dirs.remove(orders.directory)
 
 
-def test_only_an_attempts_orders_read_the_line_and_the_variables_of_a_plan() -> None:
-    """They alone put the run directory in the place of its name."""
+def test_only_the_planner_and_an_attempts_orders_read_the_line_and_the_variables_of_a_plan() -> None:
+    """The orders alone put the run directory in the place of its name; the planner keeps that name."""
     source = Path(private_dirs.__file__).parents[1]
     readers = {
         path.name
@@ -285,7 +285,7 @@ def test_only_an_attempts_orders_read_the_line_and_the_variables_of_a_plan() -> 
         and node.attr in ("launch", "census_launch", "env")
         and ast.unparse(node.value).endswith("plan")
     }
-    assert readers == {"attempt_spec.py"}
+    assert readers == {"attempt_spec.py", "planner.py"}
 
 
 # -- the engine's home ------------------------------------------------------------------------------

@@ -35,8 +35,13 @@ def choose(job: MPIJob, settings: Settings, home: Home, directory: Path) -> Choi
         assert job.launch.custom is not None
         found = Installation(Family.CUSTOM, "", "", job.launch.custom.command[0])
         return Choice(found, "the job asks for it")
-    linked = linked_mpi.of_commands(_commands(job), directory, _environ(job))
     wanted = Family.OPENMPI if job.launch.rankfile and job.mpi is Family.AUTO else job.mpi
+    environ = _environ(job)
+    if prefix := settings.mpi_directories.get(
+        wanted.value
+    ):  # its libraries will stand first, so they are asked first
+        environ["LD_LIBRARY_PATH"] = f"{prefix}/lib{os.pathsep}{environ.get('LD_LIBRARY_PATH', '')}"
+    linked = linked_mpi.of_commands(_commands(job), directory, environ)
     if linked is not None:
         if wanted is not Family.AUTO and wanted not in linked.families:
             raise InvalidJob.of((_mismatch(job, linked, wanted),))

@@ -52,7 +52,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     if as_nodes:
         _refuse_shared_names(job, found, chosen)
     workers = hostfile.place_ranks(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
-    environ = _environ(job, found, place, nodes=bool(as_nodes))
+    environ = _environ(job, found, place, os.environ, nodes=bool(as_nodes))
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
     volumes.refuse(remarks)
@@ -88,6 +88,41 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         why=tuple(_why(job, found, reason, as_nodes, own is not None)),
         notices=(*remarks, *_notices(job, settings)),
     )
+
+
+def with_other_mpi(plan: Plan, family: Family, library: str, settings: Settings, home: Home) -> Plan:
+    """Return the plan with another MPI: the program was seen to load `library` only when it ran."""
+    every = list(mpi_installations.candidates(settings, home, family, near=library))
+    found = next((one for one in every if one.owns(library)), None) or mpi_installations.find(
+        settings, home, family
+    )
+    place, job = Path(private_dirs.planned(plan.uid)), plan.job
+    users = _users(plan.env, mpi_installations.of_launcher(Path(plan.launch[0]), home), place)
+    return msgspec.structs.replace(
+        plan,
+        family=found.family,
+        family_version=found.version,
+        hostfile=hostfile.text(found.family, plan.workers, job.launch),
+        launch=_line(job, found, place, nodes=plan.nodes),
+        env=_environ(job, found, place, users, nodes=plan.nodes),
+        launcher=found.launcher if found.prefix in mpi_installations.SYSTEM else "",
+        why=(
+            *plan.why,
+            f"mpi {found.family.value} {found.version}: the program loads it, as was seen when it ran",
+        ),
+    )
+
+
+def _users(env: Mapping[str, str], before: Installation | None, place: Path) -> dict[str, str]:
+    """Return the user's own variables of a plan: without what was added for the library that it was made for."""
+    added = {str(place / "bin"), *(before.variables().values() if before else ())}
+    if before is not None and before.prefix not in mpi_installations.SYSTEM:
+        added.add(os.path.dirname(before.launcher))
+    paths = {name: env.get(name, "").split(os.pathsep) for name in ("PATH", "LD_LIBRARY_PATH")}
+    kept = {
+        name: os.pathsep.join(one for one in places if one not in added) for name, places in paths.items()
+    }
+    return {name: value for name, value in (dict(env) | kept).items() if value}
 
 
 def _as_nodes(job: MPIJob, settings: Settings, own: bool) -> str:
@@ -142,12 +177,14 @@ def _ours(job: MPIJob) -> dict[str, str]:
     return command_line.told(job) | {"MPIJOB_RANK_VARIABLE": rank_variable}
 
 
-def _environ(job: MPIJob, found: Installation, place: Path, *, nodes: bool) -> dict[str, str]:
+def _environ(
+    job: MPIJob, found: Installation, place: Path, users: Mapping[str, str], *, nodes: bool
+) -> dict[str, str]:
     """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
     hostfile, agent = str(place / "hostfile"), str(place / "agent")
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    kept = {name: users[name] for name in _KEPT if name in users}
     family = found.family
-    environ = kept | {"PATH": _path(found, place, os.environ)} | _libraries(found, os.environ)
+    environ = kept | {"PATH": _path(found, place, users)} | _libraries(found, users)
     environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
     if nodes:
         crowded = job.world > len(os.sched_getaffinity(0))
@@ -160,7 +197,7 @@ def _environ(job: MPIJob, found: Installation, place: Path, *, nodes: bool) -> d
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
-    return environ | _ours(job) | dict(job.env) | {"PYTHONPATH": _python_path(job)}
+    return environ | _ours(job) | dict(job.env) | {"PYTHONPATH": _python_path(job, users)}
 
 
 def _own_parameters(home: str) -> Iterator[str]:
@@ -190,10 +227,10 @@ def _libraries(found: Installation, environ: Mapping[str, str]) -> dict[str, str
     return variables | ({"LD_LIBRARY_PATH": every} if every else {})
 
 
-def _python_path(job: MPIJob) -> str:
+def _python_path(job: MPIJob, users: Mapping[str, str]) -> str:
     """The job's own, behind what makes an exception in one rank end them all (see sitecustomize there)."""
-    own = job.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    return os.pathsep.join([fail_fast.FOLDER, *([own] if own else [])])
+    own = job.env.get("PYTHONPATH", users.get("PYTHONPATH", ""))
+    return os.pathsep.join(dict.fromkeys([fail_fast.FOLDER, *filter(None, own.split(os.pathsep))]))
 
 
 def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool) -> Iterator[str]:

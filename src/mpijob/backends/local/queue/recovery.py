@@ -71,9 +71,14 @@ def settle(store: Store, state: JobState) -> None:
     from mpijob.backends.local.storage import private_dirs  # rarely needed: start-up is a feature
 
     private_dirs.remove(store.home.attempt(state.ref.uid, state.attempt))
-    job = store.plan(state.ref.uid).job
+    plan = store.plan(state.ref.uid)
+    job = plan.job
     if state.phase is Phase.FAILED and tried_again(state, job):
-        _queue_again(store, state, job.retry.delay_seconds(state.attempt))
+        at_once = not state.mpi.startswith(
+            plan.family.value
+        )  # the supervisor has planned it with another MPI
+        state = msgspec.structs.replace(state, mpi=plan.mpi)
+        _queue_again(store, state, 0.0 if at_once else job.retry.delay_seconds(state.attempt))
         _tell_audit(store, state, job)
         return
     store.put(state, holds=0, gpu_ids="", runner="", supervisor="", desired="")

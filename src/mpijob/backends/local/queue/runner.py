@@ -131,17 +131,7 @@ class Runner:
     def _supervise(self, store: Store, claimed: Claimed) -> None:
         """Run one job in a supervisor of its own, and write down what follows from its end."""
         plan = store.plan(claimed.uid)
-        settings = self._settings
-        spec = AttemptSpec(
-            self._home,
-            claimed.uid,
-            claimed.attempt,
-            plan,
-            claimed.gpu_ids,
-            settings.warn_after_seconds,
-            settings.rules,
-            (settings.model_registry, settings.model_registry_token_file),
-        )
+        spec = AttemptSpec(self._home, claimed.uid, claimed.attempt, plan, claimed.gpu_ids, self._settings)
         supervisor = _fork_supervisor(self._home, spec)
         status = _wait_noted(store, claimed.uid, supervisor)
         if spec.isolation is isolation.Isolation.GROUPS:
@@ -154,8 +144,8 @@ class Runner:
         for row in store.rows("uid=? AND holds=1", spec.uid):
             if code != 0:
                 recovery.declare_lost(store, row)
-                continue
-            recovery.settle(store, row.state)
+            else:
+                recovery.settle(store, row.state)
 
 
 def _release() -> tuple[int, int] | None:

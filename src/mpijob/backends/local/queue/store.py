@@ -274,6 +274,11 @@ class Store:
             raise NotFound(f"the plan of job {uid} is gone")
         return codec.decode(rows[0][0], Plan)
 
+    def replace_plan(self, uid: str, plan: Plan) -> None:
+        """Let a job run by another plan from its next attempt on."""
+        with self.transaction() as db:
+            db.execute("UPDATE plans SET plan=? WHERE uid=?", (_encode(plan), uid))
+
     def put(self, state: JobState, *events: Event, only_if: str = "1", **columns: Any) -> None:
         """Write a job's state, its other columns and the events that go with it, together.
 

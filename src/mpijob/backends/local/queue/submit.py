@@ -79,7 +79,7 @@ def first_state(plan: Plan, who: Identity) -> JobState:
         ref=JobRef(job.namespace, job.name, plan.uid),
         phase=Phase.QUEUED,
         engine=plan.engine,
-        mpi=f"{plan.family.value} {plan.family_version}".strip(),
+        mpi=plan.mpi,
         owner=job.owner or who.user,
         labels=dict(job.labels),
         description=job.description,

@@ -23,6 +23,7 @@ from mpijob.backends.local.worker.isolation import HOSTS, WORKER_HOSTS, Isolatio
 from mpijob.backends.local.worker.worker import WorkerOrder
 from mpijob.formats.launch import hostfile
 from mpijob.model import Family, Plan, VolumeKind
+from mpijob.settings import Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.local.storage.s3_staging import S3Staging
@@ -41,14 +42,10 @@ class AttemptSpec:
         attempt: int,
         plan: Plan,
         gpu_ids: tuple[str, ...],
-        warn_after_seconds: float = 0.0,
-        rules: str = "",
-        registry: tuple[str, str] = ("", ""),
+        settings: Settings | None = None,
     ) -> None:
         self.plan = plan
-        self.warn_after_seconds = warn_after_seconds
-        self.rules = rules  # the file of the site's own
-        self.registry = registry  # address of the model registry, file of its token
+        self.settings = settings or Settings(warn_after_seconds=0.0)
         self.uid = uid
         self.attempt = attempt
         self.directory = home.attempt(uid, attempt)
@@ -63,7 +60,7 @@ class AttemptSpec:
         self._gpus = gpu_ids
         self.secrets = read_secrets(home, uid)
         self.hidden = _spelled(self.secrets) if self.secrets else ()
-        self._home = home
+        self.home = home
         self._s3_staging: S3Staging | None = None
 
     def do_without_namespaces(self) -> None:
@@ -190,7 +187,7 @@ class AttemptSpec:
 
     def connections(self) -> dict[str, Connection]:
         """The data connections of the job's S3 volumes."""
-        return read_connections(self._home, self.uid)
+        return read_connections(self.home, self.uid)
 
     def _name_workers(self) -> None:
         """Let the workers' names be found at once: a launcher that asks a name server for them may wait seconds.

@@ -44,7 +44,7 @@ def findings_for(
     worries: tuple[Worry, ...] = (),
 ) -> tuple[Finding, ...]:
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
-    site = site_rule_loader.known(spec.rules)
+    site = site_rule_loader.known(spec.settings.rules)
     said = tuple(log_reader.tails(spec.logs, spec.attempt, attempt_state.ranks, LINES_PER_FILE))
     seen = _evidence(spec, attempt_state, standing, said, site)
     evidence = msgspec.structs.replace(

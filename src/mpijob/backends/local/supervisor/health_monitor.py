@@ -33,7 +33,7 @@ class HealthMonitor:
         self._spec = spec
         self._attempt = attempt_state
         self._retries = retries
-        self._quiet = spec.warn_after_seconds
+        self._quiet = spec.settings.warn_after_seconds
         self._looked = time.monotonic()
         self._sizes: dict[int, int] = {}
         self._talks: dict[int, tuple[float, float, int]] = {}

@@ -59,7 +59,12 @@ class Staging:
         except MpiJobError as error:
             self._status.tell("ModelNotRegistered", error.message)
             return
-        self._tell("ModelRegistered", model_registry.tried(entry, *spec.registry))
+        self._tell(
+            "ModelRegistered",
+            model_registry.tried(
+                entry, spec.settings.model_registry, spec.settings.model_registry_token_file
+            ),
+        )
 
     def _tell(self, reason: str, told: str | Finding) -> None:
         if isinstance(told, str):

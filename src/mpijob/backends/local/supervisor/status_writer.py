@@ -6,6 +6,7 @@ kept and told with the next change.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,14 @@ from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
 from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.supervisor.clock import Clock
-from mpijob.errors import BackendError, Finding, Severity
-from mpijob.model import Event, JobState, Phase
+from mpijob.errors import BackendError, Finding, Severity, Unsupported
+from mpijob.model import Event, Family, JobState, Phase
 from mpijob.observation.state.phase import PhaseResult, derive, failure
 
 if TYPE_CHECKING:
     from mpijob.diagnosis.evidence import Worry
 
+OTHER_MPI = "OtherMPI"
 _PATIENCE_SECONDS = 60.0
 
 
@@ -89,11 +91,48 @@ class StatusWriter:
         failed = standing.phase is Phase.FAILED
         findings = (*(self._findings(standing) if failed else ()), *self._remarks)
         self._attempt.culprit = findings[0].worker if findings else None
+        if failed and findings:
+            self._plan_other_mpi(findings[0])
         self._stand(standing, findings, self._clock.now())
         severity = Severity.ERROR if failed else Severity.NOTICE
         self._untold.append(self.event(standing.phase.value, standing.message, severity))
         self._insist()
         return self.state
+
+    def _plan_other_mpi(self, cause: Finding) -> None:
+        """Let the job be started once more with the MPI that it was seen to load, where the choice is ours.
+
+        That costs none of the attempts that the spec allows; one that has printed something is not repeated.
+        """
+        plan = self._spec.plan
+        wanted = next((fix.patch["mpi"] for fix in cause.fixes if "mpi" in fix.patch), "")
+        if (
+            cause.code != "WRONG_WORLD"
+            or not wanted
+            or plan.job.mpi is not Family.AUTO
+            or self._has_printed()
+        ):
+            return
+        if any(event.reason == OTHER_MPI for event in self._store.events(self.state.ref.uid)):
+            return
+        from mpijob.backends.local.planning import planner  # rarely needed: start-up is a feature
+
+        seen = re.search(r"has loaded (/\S+?),? ", self._attempt.stopped_message)
+        try:
+            other = planner.with_other_mpi(
+                plan, Family(wanted), seen[1] if seen else "", self._spec.settings, self._spec.home
+            )
+        except Unsupported:
+            return  # this machine has no launcher of it
+        self._store.replace_plan(self.state.ref.uid, other)
+        self.state = msgspec.structs.replace(self.state, attempts_allowed=self.state.attempts_allowed + 1)
+        text = f"{cause.message} It had printed nothing yet, so it is started once more with {other.mpi}."
+        self._untold.append(self.event(OTHER_MPI, text, Severity.WARNING))
+
+    def _has_printed(self) -> bool:
+        """Whether a rank has said something on its standard output."""
+        heads = (path.read_bytes()[: 1 << 16] for path in self._spec.logs.glob("rank-*.log"))
+        return any(b" stdout " in head for head in heads)
 
     def _findings(self, standing: PhaseResult) -> tuple[Finding, ...]:
         from mpijob.backends.local.supervisor.evidence import (

@@ -41,7 +41,7 @@ class WorldProof:
 
     def __init__(self, plan: Plan) -> None:
         self._family = Family.OPENMPI if plan.family is Family.OPENMPI else Family.MPICH
-        self._launcher = f"{plan.family.value} {plan.family_version}".strip()
+        self._launcher = plan.mpi
         self._world = plan.world
         self._open: dict[int, int] = {}
         self._up: set[int] = set()
