@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mpijob import Client, MPIJob, Phase
+from mpijob.formats.launch import pod_scripts
 from mpijob.model import Code, Resources
 from mpijob.settings import Settings
 
@@ -115,3 +116,25 @@ def _mpijob(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mpijob", *words], capture_output=True, text=True, timeout=60
     )
+
+
+@pytest.mark.parametrize(("started", "linked"), [("mpich", "openmpi"), ("openmpi", "mpich")])
+def test_the_wrapper_of_pods_lets_no_program_of_another_mpi_run(
+    tmp_path: Path, started: str, linked: str
+) -> None:
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "rank.sh").write_text(pod_scripts.RANK)
+    (tmp_path / "world.py").write_text(WORLD)
+    bin_of = {family: Path(library).parent.parent / "bin" for family, library in LIBRARIES.items()}
+    library = LIBRARIES[linked]
+    environ = {"HOME": str(tmp_path), "MPIJOB_HOME": str(tmp_path), "MPI4PY_LIBMPI": library}
+    environ |= {"PATH": f"{bin_of[started]}:{os.environ['PATH']}"}
+    environ |= dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
+    environ |= dict.fromkeys(("PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
+    launcher = str(bin_of[started] / ("mpirun" if started == "openmpi" else "mpiexec"))
+    exports = [word for name in environ for word in ("-x", name)] if started == "openmpi" else []
+    line = [launcher, *exports, "-n", "2", "sh", "rank.sh", sys.executable, "world.py"]
+    done = subprocess.run(line, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "world of" not in done.stdout
+    assert "MPI_Init" in done.stderr

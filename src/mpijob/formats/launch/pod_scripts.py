@@ -179,6 +179,11 @@ if [ "${MPIJOB_CENSUS:-0}" = 1 ]; then
   exit 0
 fi
 export MPIJOB_RANK="$rank" MPIJOB_LOCAL_RANK="$slot"
+if [ -n "${OMPI_COMM_WORLD_RANK:-}" ]; then # a program of another MPI would be a world of its own, and succeed
+  export PMI_PORT=127.0.0.1:1 PMI_ID=0
+elif [ -n "${PMI_RANK:-}" ]; then
+  export PMIX_MCA_gds=mpijob_started_this_rank_with_mpich
+fi
 if [ -e "$home/python" ]; then export PYTHONPATH="$home/python${PYTHONPATH:+:$PYTHONPATH}"; fi
 if [ "${MPIJOB_GPUS:-0}" -gt 0 ] && [ "${MPIJOB_SLOTS:-0}" -gt 0 ]; then
   each=$((MPIJOB_GPUS / MPIJOB_SLOTS))
