@@ -12,13 +12,17 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from bench import processes
 from bench.line import Line, Unmeasured, at_least, at_most, compared
-from bench.places import PROGRAMS, Options, Place, families, place, small_job
+from bench.places import PROGRAMS, Options, Place, installed, place, small_job
 from bench.timing import median, p95
-from mpijob import Job, Phase, Resources
+from mpijob import Client, Job, Phase, Resources
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
 
@@ -44,8 +48,12 @@ class Seen(NamedTuple):
 def measure(options: Options) -> Iterator[Line]:
     """Yield median and worst for each victim and family."""
     with place() as there:
-        for family, victim in itertools.product(families(there.client), CAUSES):
-            seen = [_once(there, family, victim) for _ in range(5 if options.quick else options.kills)]
+        families = dict.fromkeys(family for _, family, _ in installed(there))
+        settings = msgspec.structs.replace(there.client.settings, local_nodes=True)
+        nodes = replace(there, client=Client(settings=settings))  # only nodes have daemons of their own
+        for family, victim in itertools.product(families, CAUSES):
+            where = nodes if victim == "daemon" else there
+            seen = [_once(where, family, victim) for _ in range(5 if options.quick else options.kills)]
             yield from _lines(family, victim, seen)
 
 
@@ -98,7 +106,9 @@ def _find(there: Place, handle: Job, victim: str) -> int:
         return workers[VICTIM]
     if victim == "launcher":
         return next(pid for pid in children if pid not in workers)
-    return _below(workers[VICTIM], victim, parents)
+    if victim == "daemon":
+        return _daemon(workers[VICTIM], parents)
+    return _rank(supervisor, parents)
 
 
 def _supervisor(there: Place, handle: Job) -> int:
@@ -108,11 +118,21 @@ def _supervisor(there: Place, handle: Job) -> int:
     return int(supervisor.partition(":")[0])
 
 
-def _below(worker: int, victim: str, parents: dict[int, int]) -> int:
-    """Return the rank's own program, or the MPI daemon (not a shell around either)."""
+def _daemon(worker: int, parents: dict[int, int]) -> int:
+    """Return the MPI daemon of a worker that is a node (not a shell around it)."""
     for pid in processes.below(worker, parents):
         words = processes.command_line(pid).split()
-        shell = words[:1] and os.path.basename(words[0]) in processes.SHELLS
-        if not shell and (TOGETHER in words) == (victim == "rank"):
+        if words and os.path.basename(words[0]) not in processes.SHELLS and TOGETHER not in words:
             return pid
-    raise Unmeasured(f"no {victim} found below process {worker}")
+    raise Unmeasured(f"no daemon found below process {worker}")
+
+
+def _rank(supervisor: int, parents: dict[int, int]) -> int:
+    """Return the program of the victim's rank, wherever its launcher has started it."""
+    mark = f"MPIJOB_RANK={VICTIM}".encode()
+    for pid in processes.below(supervisor, parents):
+        words = processes.command_line(pid).split()
+        program = TOGETHER in words and os.path.basename(words[0]) not in processes.SHELLS
+        if program and mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            return pid
+    raise Unmeasured(f"no rank {VICTIM} found below process {supervisor}")

@@ -9,15 +9,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from bench import processes
 from bench.line import Unmeasured
 from mpijob import Client, MPIJob, Resources
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
+from mpijob.client.admin.mpi import installations
 from mpijob.settings import load
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -109,15 +112,13 @@ def _prefixes() -> dict[str, str]:
     return found
 
 
-def families(client: Client) -> list[str]:
-    """Return the MPI families that jobs can use here; MPICH must be among them."""
-    from mpijob.client.admin.mpi import installations
-
-    here = {one["family"] for one in installations(client.settings)}
-    found = [family for family in FAMILIES if family in here]
-    if "mpich" not in found:
-        raise Unmeasured("no MPICH on this machine")
-    return found
+def installed(there: Place) -> Iterator[tuple[str, str, Place]]:
+    """Yield every MPI that jobs can use here: its name, its family, and the place with it chosen."""
+    for one in installations(there.client.settings):
+        family, prefix = str(one["family"]), str(one["prefix"])
+        directories = there.client.settings.mpi_directories | {family: prefix}
+        settings = msgspec.structs.replace(there.client.settings, mpi_directories=directories)
+        yield f"{family} {one['version']}", family, replace(there, client=Client(settings=settings))
 
 
 def small_job(name: str, workers: int, *command: str, **fields: Any) -> MPIJob:
