@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -118,3 +119,31 @@ def test_a_program_without_mpi_is_told_as_such(client: Client) -> None:
     reasons = {event.reason: event.message for event in job.events()}
     assert "MPIReady" not in reasons
     assert "no rank has loaded an MPI library" in reasons["NoMPI"]
+
+
+def test_what_the_users_shell_tunes_reaches_the_ranks(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMPI_MCA_btl", "self,tcp")
+    monkeypatch.setenv("OMPI_MCA_plm_rsh_agent", "nobody")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("WM_PROJECT_DIR", "/opt/foam")
+    monkeypatch.setenv("SOME_TOKEN", "hush")
+    env = client.plan(a_job("tuned", mpi="openmpi", env={"OMP_PROC_BIND": "true"})).env
+    tuned = {
+        "OMPI_MCA_btl": "self,tcp",
+        "OMP_NUM_THREADS": "3",
+        "WM_PROJECT_DIR": "/opt/foam",
+        "OMP_PROC_BIND": "true",
+    }
+    assert {name: env.get(name) for name in tuned} == tuned
+    assert not {"OMPI_MCA_plm_rsh_agent", "SOME_TOKEN"} & env.keys()
+
+
+def test_the_users_own_file_of_parameters_is_respected(
+    client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".openmpi").mkdir()
+    (tmp_path / ".openmpi" / "mca-params.conf").write_text("# mine\nbtl = self,tcp\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "OMPI_MCA_btl" not in client.plan(a_job("filed", mpi="openmpi")).env

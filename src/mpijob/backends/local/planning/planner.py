@@ -34,6 +34,9 @@ _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL
          "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
          "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL")  # fmt: skip
 
+_TUNING = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "ROMIO_", "OMP_", "GOMP_", "KMP_",
+           "MKL_", "OPENBLAS_", "WM_", "FOAM_", "LOADEDMODULES", "_LMFILES_", "MODULEPATH", "MODULESHOME")  # fmt: skip
+_STARTING = ("OMPI_MCA_plm", "OMPI_MCA_orte", "PRTE_MCA_plm", "PRTE_MCA_prte", "I_MPI_HYDRA", "I_MPI_PERHOST")
 _DAEMON_FAULTS = frozenset(
     {"fault.mpijob/kill-daemon", "fault.mpijob/refuse-start", "fault.mpijob/drop-name"}
 )
@@ -194,10 +197,21 @@ def _environ(
         environ |= command_line.one_daemon(family, found.version)
     for name in _own_parameters(kept.get("HOME", "")) if family is Family.OPENMPI else ():
         environ.pop(name, None)
+    tuning = _tuning(users)
+    environ |= tuning
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
-    return environ | _ours(job) | dict(job.env) | {"PYTHONPATH": _python_path(job, users)}
+    return environ | _ours(job) | tuning | dict(job.env) | {"PYTHONPATH": _python_path(job, users)}
+
+
+def _tuning(users: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which a user's shell tunes MPI, threads and modules; how ranks are started is ours."""
+    return {
+        name: value
+        for name, value in users.items()
+        if name.startswith(_TUNING) and not name.startswith(_STARTING)
+    }
 
 
 def _own_parameters(home: str) -> Iterator[str]:
