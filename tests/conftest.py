@@ -20,8 +20,11 @@ hypothesis.settings.register_profile("searching", deadline=None, suppress_health
 hypothesis.settings.register_profile("same", deadline=None, suppress_health_check=_SLOW, derandomize=True)
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("same"), max_examples=20)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+# A shell without job control starts what runs in the background with Ctrl-C ignored, and all its children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 _LONG_NAME = 80
-pytest_plugins = ["tools.requirement_marks"]
+pytest_plugins = ["tools.requirement_marks", "tools.second_tries"]
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook

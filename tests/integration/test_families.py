@@ -113,8 +113,6 @@ def test_no_word_of_a_command_is_interpreted_by_a_shell(client: Client, family: 
     assert not list(Path(client.settings.home).rglob("pwned"))
 
 
-# Once in some hundred runs a rank under Intel's mpiexec was killed that is no MPI program; by whom is not known.
-@pytest.mark.flaky(reruns=1)
 @pytest.mark.req("UC2-cmd")
 @pytest.mark.parametrize("words", [("mpirun", "-np", "4"), ("mpiexec", "-n", "4")])
 def test_a_command_that_is_mpirun_runs_over_the_workers_and_is_not_wrapped(

@@ -111,8 +111,13 @@ def test_a_library_that_the_operator_does_not_know_is_refused() -> None:
 @pytest.mark.thorough
 @pytest.mark.req("FR-007", "FR-CLI-005")
 @SETTINGS
-@given(whole_jobs.filter(lambda job: len(job.name) < 50), st.sampled_from(FAMILIES))
-def test_what_is_written_reads_back_as_the_same_job(job: MPIJob, family: Family) -> None:
+@given(
+    whole_jobs.filter(lambda job: len(job.name) < 50),
+    st.sampled_from(FAMILIES),
+    st.booleans(),
+)
+def test_what_is_written_reads_back_as_the_same_job(job: MPIJob, family: Family, named: bool) -> None:
+    job = job.replace(mpi=family if named else Family.AUTO)
     reading = mpijob.read(mpijob.write(job, Shape(family=family)))
     assert reading.job == job
     assert reading.foreign == Foreign()

@@ -39,6 +39,12 @@ def test_make_run_says_what_it_does_before_what_takes_long() -> None:
     assert rehearsed("run").index("about half a minute") < rehearsed("run").index("-m venv")
 
 
+def test_a_failure_in_make_test_ends_it_without_a_second_try_for_all() -> None:
+    assert "pytest" in recipe("test")
+    assert "--reruns" not in rehearsed("test")
+    assert "--reruns 1" in rehearsed("test-cluster")
+
+
 @pytest.mark.req("E-coverage")
 def test_fewer_lines_and_branches_of_python_than_the_gate_wants_end_make_test() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["coverage"]

@@ -173,7 +173,7 @@ def test_each_outcome_is_recorded_with_its_ids(tmp_path: Path, flags: tuple[str,
 
 
 @pytest.mark.thorough
-def test_a_test_that_is_run_once_more_counts_as_it_ended(tmp_path: Path) -> None:
+def test_a_quarantined_test_is_run_once_more_and_counts_as_it_ended(tmp_path: Path) -> None:
     source = """
 import pathlib
 
@@ -183,8 +183,13 @@ def test_wavers():
 
 def test_fails(): assert False
 """
-    _, output, tests = run_pytest(tmp_path, source, "--reruns", "1")
-    assert "2 rerun" in output
+    (tmp_path / "tests").mkdir()
+    listed = '"test_sample.py::test_wavers" = "it fails at first"'
+    (tmp_path / "tests" / "quarantine.toml").write_text(f"[tests]\n{listed}\n")
+    _, output, tests = run_pytest(tmp_path, source, "-p", "tools.second_tries")
+    assert "1 rerun" in output
+    assert "first try of test_sample.py::test_wavers" in output
+    assert "test_sample.py::test_wavers: 1 tried again; it fails at first" in output
     assert [(test["test"], test["outcome"]) for test in tests] == [
         ("test_sample.py::test_fails", "failed"),
         ("test_sample.py::test_wavers", "passed"),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools import second_tries
 
 TESTS = Path(__file__).resolve().parents[2]
 FILES = sorted(TESTS.rglob("test_*.py"))
@@ -97,6 +98,18 @@ def test_every_test_can_fail() -> None:
 
 def test_no_test_is_skipped_by_a_mark() -> None:
     assert {str(path): names for path in FILES if (names := marked(parse(path), "skip"))} == {}
+
+
+def test_only_quarantined_tests_have_a_second_try_and_each_of_them_exists_with_a_reason() -> None:
+    assert {str(path): names for path in FILES if (names := marked(parse(path), "flaky"))} == {}
+    known = {
+        f"{path.relative_to(TESTS.parent)}::{function.name}"
+        for path in FILES
+        for function in functions(parse(path))
+    }
+    listed = second_tries.quarantined(TESTS.parent)
+    assert listed.keys() <= known
+    assert all(len(reason.split()) > 4 for reason in listed.values())
 
 
 @pytest.mark.req("D-tests")
