@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a t
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test fuzz test-gpu test-frameworks test-programs test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
+.PHONY: help run test test-thorough coverage fuzz test-gpu test-frameworks test-programs test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -40,14 +40,25 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 	@echo "To use mpijob yourself: . $(BIN)/activate"
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test: export MPIJOB_PAGE_COVERAGE := $(CURDIR)/.make/page-coverage
-test: ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
+test: export HYPOTHESIS_PROFILE ?= quick
+test: ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser
 	$(MAKE) --no-print-directory ready
 	cd frontend && npm run --silent types-check
+	$(BIN)/python -m pytest $(SPREAD) --durations=40 --durations-min=2 -m "not alone" --results=$(RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -m alone --results=$(ALONE_RESULTS) $(PYTEST_FLAGS) tests/unit
+
+test-thorough: $(VENV)/.dev ## The tests with generated examples, with all examples: `make test` tries a fifth of them
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-same} $(BIN)/python -m pytest $(SPREAD) tests/unit -m "property and not alone" $(PYTEST_FLAGS)
+
+# Counting takes twice to five times as long as the tests themselves: only here, and without the tests of the docs.
+coverage: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
+coverage: export MPIJOB_PAGE_COVERAGE := $(CURDIR)/.make/page-coverage
+coverage: export HYPOTHESIS_PROFILE ?= quick
+coverage: ## The gates of coverage, 80 % of Python's lines and branches and of the page's lines, over unit, conformance and page tests
+	$(MAKE) --no-print-directory ready
 	$(BIN)/coverage erase
 	rm -rf $(MPIJOB_PAGE_COVERAGE)
-	$(BIN)/coverage run -m pytest $(SPREAD) --durations=40 --durations-min=2 -m "not alone" --results=$(RESULTS) $(PYTEST_FLAGS)
-	$(BIN)/coverage run -m pytest -m alone --results=$(ALONE_RESULTS) $(PYTEST_FLAGS) tests/unit
+	$(BIN)/coverage run -m pytest $(SPREAD) -m "not alone" $(PYTEST_FLAGS) tests/unit tests/conformance tests/e2e/ui
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 	cd frontend && node coverage.mjs $(MPIJOB_PAGE_COVERAGE) 80

@@ -29,10 +29,12 @@ pytest_plugins = ["tools.requirement_marks", "tools.second_tries"]
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests with real jobs in one process, one after the other; the others run beside them."""
+    """Keep the tests of a file with real jobs in one process, one after the other: they share servers."""
     for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.property)
         if item.get_closest_marker("engine"):
-            item.add_marker(pytest.mark.xdist_group("engine"))
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,6 +66,12 @@ def supervisor(home: Path, uid: str) -> int:
 def runner(home: Path, uid: str) -> int:
     """Return the pid of the process that claimed the job: the parent of its supervisor."""
     return parent(supervisor(home, uid))
+
+
+def shared_memory(home: Path, uid: str) -> set[str]:
+    """Return the files in /dev/shm that processes of a job have mapped, by their names there."""
+    maps = (Path(f"/proc/{pid}/maps").read_text() for pid in of_job(home, uid))
+    return {name for text in maps for name in re.findall(r" /dev/shm/(\S+)$", text, re.MULTILINE)}
 
 
 def parent(pid: int) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -193,6 +194,11 @@ def test_a_large_file_goes_over_in_parts_and_many_names_in_pages(
     assert (back / "large").read_bytes() == (tmp_path / "large").read_bytes()
     assert (back / "odd näme +&=").read_text() == "x"
     assert s3_volumes.store(bucket, tmp_path, known)[0].files == 0
-    for number in range(1100):
+    pages: list[dict[str, Any]] = []
+    events = bucket._api().meta.events
+    events.register("provide-client-params.s3.ListObjectsV2", lambda params, **_: params | {"MaxKeys": 10})
+    events.register("after-call.s3.ListObjectsV2", lambda parsed, **_: pages.append(parsed))
+    for number in range(25):
         bucket.put(f"many/{number}", b"")
-    assert sum(1 for _ in bucket.names()) == 1102
+    assert sum(1 for _ in bucket.names()) == 27
+    assert [page["KeyCount"] for page in pages] == [10, 10, 7]

@@ -1,6 +1,6 @@
 """What of the page's program a test ran: Chromium counts it, `frontend/coverage.mjs` adds all of it up.
 
-With MPIJOB_PAGE_COVERAGE every visitor's counts are written into that directory; `make test` sets it.
+With MPIJOB_PAGE_COVERAGE every visitor's counts are written into that directory; `make coverage` sets it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gates of `make test`: coverage of at least 80 % in Python and of the page, and each gate can close."""
+"""The gates: coverage of at least 80 % in Python and of the page, one try in `make test`, and each gate can close."""
 
 from __future__ import annotations
 
@@ -46,13 +46,20 @@ def test_a_failure_in_make_test_ends_it_without_a_second_try_for_all() -> None:
 
 
 @pytest.mark.req("E-coverage")
-def test_fewer_lines_and_branches_of_python_than_the_gate_wants_end_make_test() -> None:
+def test_fewer_lines_and_branches_of_python_than_the_gate_wants_end_make_coverage() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["coverage"]
     assert project["report"]["fail_under"] >= LEAST
     assert project["run"]["branch"]
     assert project["run"]["source"] == ["mpijob"]
     assert "omit" not in project["run"] | project["report"]
-    assert "\t$(BIN)/coverage report\n" in recipe("test")
+    assert "\t$(BIN)/coverage report\n" in recipe("coverage")
+    assert "\nmake coverage\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_what_generated_examples_make_test_leaves_out_make_test_thorough_tries() -> None:
+    assert "HYPOTHESIS_PROFILE ?= quick" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "HYPOTHESIS_PROFILE:-same" in recipe("test-thorough")
+    assert '-m "property and not alone"' in recipe("test-thorough")
 
 
 @pytest.mark.req("E-coverage")
@@ -67,8 +74,8 @@ def test_the_gate_of_python_closes(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("E-coverage")
-def test_fewer_lines_of_the_page_than_the_gate_wants_end_make_test() -> None:
-    commands = recipe("test")
+def test_fewer_lines_of_the_page_than_the_gate_wants_end_make_coverage() -> None:
+    commands = recipe("coverage")
     gate = re.search(r"node coverage\.mjs \$\(MPIJOB_PAGE_COVERAGE\) (\d+)\n", commands)
     assert gate is not None
     assert int(gate[1]) >= LEAST

@@ -17,6 +17,7 @@ from tools import second_tries
 TESTS = Path(__file__).resolve().parents[2]
 FILES = sorted(TESTS.rglob("test_*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+pytestmark = pytest.mark.xdist_group("tests of the tests")  # every file is parsed once
 
 
 @functools.cache
@@ -24,10 +25,12 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def functions(tree: ast.AST) -> Iterator[Function]:
-    for node in ast.walk(tree):
+def functions(scope: ast.Module | ast.ClassDef) -> Iterator[Function]:
+    for node in scope.body:
         if isinstance(node, Function) and node.name.startswith("test_"):
             yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from functions(node)
 
 
 _JUDGES = ("raises", "warns", "fail", "expect", "eventually")  # `expect` is Playwright's
