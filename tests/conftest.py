@@ -29,12 +29,12 @@ pytest_plugins = ["tools.requirement_marks", "tools.second_tries"]
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file with real jobs in one process, one after the other: they share servers."""
+    """Keep the tests of a file in one process: they share servers, and xdist is slow with thousands of groups."""
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.property)
-        if item.get_closest_marker("engine"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.api_support import Browser, served
+from tests.unit.api_support import Browser, served, settled
 
 from mpijob.api import openapi, routes
 from mpijob.api.handlers import feedback
@@ -148,8 +148,9 @@ def test_a_configuration_hides_secrets_and_a_copy_to_begin_with_has_them(browser
 @pytest.mark.req("B-retry")
 def test_a_job_is_run_again_and_its_attempts_are_told(browser: Browser) -> None:
     browser.create("bad-one")
-    assert browser.post("/trainjobs/default/bad-one/retry").status_code == 200
+    settled(browser, {"Failed": 1})
     assert browser.post("/trainjobs/default/bad-one/retry", {"with_fix": 99}).status_code in (400, 404)
+    assert browser.post("/trainjobs/default/bad-one/retry").status_code == 200
     told = browser.get("/trainjobs/default/bad-one/attempts").json()["items"]
     assert {one["name"] for one in told} == {"bad-one"}
 
