@@ -33,6 +33,7 @@ def test_a_submitted_job_is_found_by_its_name_and_succeeds(client: Client) -> No
     assert state.phase is Phase.SUCCEEDED
     assert (state.world, state.workers_wanted, len(state.workers)) == (2, 2, 2)
     assert [rank.exit_code for rank in state.ranks] == [0, 0]
+    assert client.list().items[0].ranks == (), "a list shows no single ranks"
 
 
 def test_the_spec_comes_back_as_it_was_given(client: Client) -> None:

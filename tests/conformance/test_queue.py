@@ -30,21 +30,16 @@ def test_a_job_larger_than_the_place_is_refused_with_numbers(client: Client) -> 
     assert client.list().total == 0
 
 
-@pytest.mark.req("FR-RES-005")
+@pytest.mark.req("FR-RES-005", "FR-028", "E-gang")
 def test_a_job_that_finds_no_room_waits_and_knows_its_place(client: Client) -> None:
     running(client, fills_the_place("first"))
     client.submit(fills_the_place("second"))
     client.submit(fills_the_place("third"))
     third = placed(client, "third")
     assert (third.phase, third.queue_position) == (Phase.QUEUED, 2)
-    assert placed(client, "second").queue_position == 1
-
-
-@pytest.mark.req("FR-028", "E-gang")
-def test_a_job_starts_wholly_or_not_at_all(client: Client) -> None:
-    running(client, fills_the_place("first"))
-    waiting = client.submit(fills_the_place("second")).state()
-    assert not any(worker.phase.active for worker in waiting.workers)
+    second = placed(client, "second")
+    assert second.queue_position == 1
+    assert not any(worker.phase.active for worker in second.workers), "a job starts wholly or not at all"
 
 
 def test_waiting_jobs_start_in_the_order_of_their_submission(client: Client) -> None:

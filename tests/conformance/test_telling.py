@@ -33,11 +33,6 @@ def test_what_is_no_place_in_a_list_is_refused(client: Client, after: str) -> No
         client.list(after=after, selector="team=cv")
 
 
-def test_the_list_shows_no_single_ranks(client: Client) -> None:
-    finished(client, says_hello())
-    assert client.list().items[0].ranks == ()
-
-
 def test_selectors_choose_by_labels(client: Client) -> None:
     client.submit(a_job("a", labels={"team": "cv", "tier": "test"}))
     client.submit(a_job("b", labels={"team": "cv"}))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.conformance import builders
+from tests.e2e.cluster.support import delete_together
 
 from mpijob import Client
 from mpijob.backends.kubernetes.auth.kubeconfig import load
@@ -20,6 +21,7 @@ from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.model import JobRef
 from mpijob.settings import Settings
 
 # Promises that the quick round leaves out: what is particular to a cluster in them, a neighbour shows too.
@@ -135,6 +137,7 @@ def backend(settings: Settings) -> KubernetesBackend:
 def client(backend: KubernetesBackend, settings: Settings, quarters: Quarters) -> Iterator[Client]:
     with Client(backend, settings=settings) as client:
         yield client
-        for namespace in quarters.namespaces:
-            for state in [*client.jobs(namespace=namespace)]:
-                client.delete(state.ref.name, namespace=namespace, grace_period=0)
+        found = [state.ref for namespace in quarters.namespaces for state in client.jobs(namespace=namespace)]
+        delete_together(
+            client, {JobRef(ref.namespace, ref.name) for ref in found}
+        )  # with earlier ones of the name

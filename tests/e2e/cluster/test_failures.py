@@ -329,6 +329,7 @@ def test_a_job_that_somebody_pauses_with_kubectl_is_suspended_here_and_resumed_f
     job.delete(0)
 
 
+@pytest.mark.long  # the fault `namespace deleted` shows it with a controller
 @pytest.mark.req("B-edge-ns", "FR-RES-004")
 def test_a_namespace_that_is_deleted_takes_its_jobs_along(kubeconfig: Path) -> None:
     with own_place(kubeconfig, "doomed") as place:

@@ -285,19 +285,23 @@ def a_run(path: Path, **outcomes: str) -> Path:
 def test_kept_outcomes_are_the_worst_of_a_test_s_cases_and_those_of_runs_not_made_again(
     tmp_path: Path,
 ) -> None:
-    here = "tests/unit/project/test_requirements.py"
+    one, other = (
+        f"tests/unit/project/test_requirements.py::{test.__name__}"
+        for test in (test_every_requirement_is_one_sentence, test_the_list_holds_every_id_once)
+    )
     kept = tmp_path / "kept.json"
     first = a_run(
-        tmp_path / "1", **{f"{here}::a[x]": "passed", f"{here}::a[y]": "failed", f"{here}::b": "passed"}
+        tmp_path / "1",
+        **{f"{one}[x]": "passed", f"{one}[y]": "failed", other: "passed", f"{other}_and_more": "passed"},
     )
-    assert requirements.record([first], kept) == 2
-    assert [(one.test, one.outcome) for one in requirements.results(kept)] == [
-        (f"{here}::a", "failed"),
-        (f"{here}::b", "passed"),
+    assert requirements.record([first], kept) == 2, "what is no longer a test is not kept"
+    assert [(test.test, test.outcome) for test in requirements.results(kept)] == [
+        (one, "failed"),
+        (other, "passed"),
     ]
-    again = a_run(tmp_path / "2", **{f"{here}::a[x]": "passed", "tests/gone.py::c": "passed"})
+    again = a_run(tmp_path / "2", **{f"{one}[x]": "passed", "tests/gone.py::test_c": "passed"})
     assert requirements.record([again, tmp_path / "none"], kept) == 2
-    assert {one.outcome for one in requirements.results(kept)} == {"passed"}
+    assert {test.outcome for test in requirements.results(kept)} == {"passed"}
 
 
 def test_a_clone_without_a_run_prints_what_the_tree_keeps(
