@@ -176,6 +176,7 @@ def test_whoever_says_a_byte_now_and_then_has_no_more_time(hasty: Server, kind: 
     flood.close()
 
 
+@pytest.mark.thorough
 def test_a_connection_is_used_for_many_requests_for_longer_than_one_may_take(hasty: Server) -> None:
     flood = Flood(hasty)
     flood.open(text="", after_an_answer=True)
@@ -188,6 +189,7 @@ def test_a_connection_is_used_for_many_requests_for_longer_than_one_may_take(has
     flood.close()
 
 
+@pytest.mark.thorough
 def test_a_websocket_is_open_for_longer_than_a_request_may_take(
     hasty: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +311,7 @@ def secured(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
         process.wait(20)
 
 
+@pytest.mark.thorough
 def test_who_never_begins_with_tls_is_hung_up_on_and_others_are_answered(
     secured: tuple[int, ssl.SSLContext],
 ) -> None:

@@ -243,6 +243,7 @@ def drive_once(backend: KubernetesBackend) -> None:
     failure(seen_by(cluster("http://127.0.0.1:1"), allowing("127.0.0.1")))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "document",
     [
@@ -308,6 +309,7 @@ STAGES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_an_answer_that_dribbles_on_ends_in_time(stage: str, scheme: str, tmp_path: Path) -> None:

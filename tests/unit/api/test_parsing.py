@@ -346,6 +346,7 @@ def test_one_user_sends_only_so_many_documents_at_once() -> None:
     assert not parsers._uploads
 
 
+@pytest.mark.thorough
 def test_a_document_that_takes_too_much_memory_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process of one document has little memory: a list of lists costs far more than its text."""
     many = b'{"job": {"env": [' + b"[]," * 2_900_000 + b"[]]}}"

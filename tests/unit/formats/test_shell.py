@@ -163,6 +163,7 @@ def test_a_missing_key_or_hostfile_is_named(pod: Pod) -> None:
     assert pod.launch("mpirun").returncode == Ending.NO_KEY
 
 
+@pytest.mark.thorough
 def test_a_worker_without_an_address_is_waited_for_and_then_named(pod: Pod) -> None:
     Path(pod.env["MPIJOB_HOSTFILE"]).write_text("nobody.invalid slots=2\n")
     done = pod.launch("mpirun")
@@ -170,6 +171,7 @@ def test_a_worker_without_an_address_is_waited_for_and_then_named(pod: Pod) -> N
     assert "no address for nobody.invalid after 1 s" in done.stderr
 
 
+@pytest.mark.thorough
 def test_in_open_order_a_silent_worker_is_waited_for_and_then_named(pod: Pod) -> None:
     agent = pod.home / "ssh"
     agent.write_text('#!/bin/sh\nfor w in "$@"; do [ "$w" = localhost ] && exit 0; done\nexit 255\n')
@@ -179,6 +181,7 @@ def test_in_open_order_a_silent_worker_is_waited_for_and_then_named(pod: Pod) ->
     assert "worker 127.0.0.1 did not answer on its ssh port within 1 s\n" in done.stderr
 
 
+@pytest.mark.thorough
 def test_in_open_order_the_last_words_of_ssh_are_told(pod: Pod) -> None:
     agent = pod.home / "ssh"
     said = "mpijob@127.0.0.1: Permission denied (publickey)."
@@ -219,6 +222,7 @@ def test_a_launcher_of_the_users_own_reads_the_jobs_file_and_ours_leaves_it_to_r
     assert f"input {nowhere} cannot be read" in refused.stderr
 
 
+@pytest.mark.thorough
 def test_the_workers_of_a_failed_command_stay_as_long_as_asked(pod: Pod) -> None:
     began = time.monotonic()
     done = pod.launch("mpirun", "program", COMMAND_EXIT="3", MPIJOB_KEEP="1")

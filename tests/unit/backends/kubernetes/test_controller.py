@@ -276,6 +276,7 @@ def elector(api: Store, name: str) -> Election:
     return Election(api, TEAM, "lease", name, lease_seconds=0.6, renew_seconds=0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-ha")
 def test_one_of_two_leads_and_the_other_takes_over_from_a_killed_one() -> None:
     api = Versioned()

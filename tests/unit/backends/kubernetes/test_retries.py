@@ -72,6 +72,7 @@ def test_repeating_ends(server: FakeApi, api: Api) -> None:
     assert methods(server) == ["GET"] * 5
 
 
+@pytest.mark.thorough
 def test_retry_after_is_honoured(server: FakeApi, api: Api) -> None:
     server.maps.put("m")
     server.says(refusing(429, "TooManyRequests", "busy", Retry_After="1"))

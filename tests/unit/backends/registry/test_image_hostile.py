@@ -112,6 +112,7 @@ def test_an_image_of_hundreds_of_layers_is_refused_in_each_form(tmp_path: Path) 
         assert "layers" in refusal(partial(inspect_image, str(path)))
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_texts_without_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "_MOST_KEPT_BYTES", 1 << 20)

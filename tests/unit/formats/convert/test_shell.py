@@ -139,6 +139,7 @@ def test_every_letter_of_a_script_is_in_a_statement_a_comment_or_between(text: s
     assert all(letter in rest for letter in kept), "statements hold the script's letters in their order"
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize(
     "text",
