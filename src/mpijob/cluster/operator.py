@@ -1,31 +1,31 @@
 """The operator: a process that keeps the platform as the `MPIJobPlatform` says.
 
-kopf watches the resource and keeps the process; its events only wake the loop here, which looks at everything
-and takes one step (`reconcile`). So nothing is stored in the resource but its status, nothing holds its removal,
-and a lost event costs a minute at most. Of several operators the holder of a Lease acts.
+Changes of the resource only wake the loop here, which looks at everything and takes one step (`reconcile`). So
+nothing is stored in the resource but its status, nothing holds its removal, and a lost event costs a minute at
+most. Of several operators the holder of a Lease acts.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import logging
 import os
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import kopf
 import msgspec
 
 from mpijob import codec
 from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.informer import Cache, ListWatch
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.controller.leader_election import Election
+from mpijob.client.services.shutdown import until_ended
 from mpijob.cluster import crds
 from mpijob.cluster.apply import Objects, marked
 from mpijob.cluster.reconcile import WELL, PlatformReconciler
@@ -128,6 +128,7 @@ def _status_of(platform: Document) -> PlatformStatus:
 
 def serve(namespace: str, deploy: Path, *, health_port: int | None = None) -> None:
     """Run the operator of the cluster that the kubeconfig, or this pod, means, until it is ended."""
+    stop = until_ended()
     access = kubeconfig.load()
     api = Api(access)
     where = namespace or access.namespace or "default"
@@ -136,24 +137,31 @@ def serve(namespace: str, deploy: Path, *, health_port: int | None = None) -> No
     operator = Operator(api, Election(Api(access, timeout=4.0), where, LEASE, who), where, deploy)
     loop = threading.Thread(target=operator.run, daemon=True, name="platform")
     loop.start()
+    health = contextlib.nullcontext() if health_port is None else _health(operator, health_port)
     try:
-        if health_port is None:
-            _watch(operator, who)
-        else:
-            with Health(
-                health_port,
-                alive=lambda: time.monotonic() - operator.beat < _STUCK_SECONDS,
-                ready=lambda: True,
-                numbers={
-                    "mpijob_operator_looks_total": Number(
-                        "Looks at the platform.", lambda: operator.looks, counter=True
-                    )
-                },
-            ):
-                _watch(operator, who)
+        with health, watching(api, PLATFORM.path(), operator.wake):
+            stop.wait()
     finally:
         operator.stop()
         loop.join(5.0)
+
+
+@contextlib.contextmanager
+def watching(api: Api, path: str, wake: Callable[[], None]) -> Iterator[None]:
+    """Call `wake` at each change of a collection."""
+    with Cache(api, {"platform": ListWatch(path)}) as platforms:
+        platforms.subscribe(lambda *_: wake())
+        yield
+
+
+def _health(operator: Operator, port: int) -> Health:
+    looks = Number("Looks at the platform.", lambda: operator.looks, counter=True)
+    return Health(
+        port,
+        alive=lambda: time.monotonic() - operator.beat < _STUCK_SECONDS,
+        ready=lambda: True,
+        numbers={"mpijob_operator_looks_total": looks},
+    )
 
 
 def _define(api: Api) -> None:
@@ -163,29 +171,4 @@ def _define(api: Api) -> None:
         objects.apply(marked(document, "crds"))
 
 
-def _watch(operator: Operator, identity: Any) -> None:
-    """Let kopf watch the platform until this process is ended.
-
-    It is told who it is: it would look for a user's name, and a pod's user may have none.
-    """
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.event(GROUP, VERSION, PLATFORM.plural, registry=registry)
-    async def wake(**_: Any) -> None:
-        operator.wake()
-
-    @kopf.on.login(registry=registry)
-    def login(**words: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**words) or kopf.login_with_kubeconfig(**words)
-
-    @kopf.on.startup(registry=registry)
-    async def quietly(settings: kopf.OperatorSettings, **_: Any) -> None:
-        settings.posting.enabled = False  # what is to be told is in the status
-        settings.peering.standalone = True
-        settings.networking.request_timeout = 30.0
-
-    kopf.configure(verbose=False, quiet=True)
-    asyncio.run(kopf.operator(registry=registry, identity=identity, clusterwide=True, standalone=True))
-
-
-__all__ = ["Operator", "serve"]
+__all__ = ["Operator", "serve", "watching"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import queue
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.unit.cluster.test_platform import Server, a_platform
+from tests.unit.kube_support import MAPS, FakeApi
 
-from mpijob.cluster import manifests
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.cluster import manifests, operator
 from mpijob.cluster.apply import COMPONENT_LABEL
 from mpijob.cluster.reconcile import PlatformReconciler
 from mpijob.cluster.service_certs import ANNOTATION
@@ -219,3 +222,16 @@ def test_on_openshift_the_page_stands_behind_the_clusters_login_under_its_routes
     for _ in range(3):
         told = with_page(server, Management.REMOVED)
     assert (told.state, LOGIN in server.objects, PAGE in server.objects) == ("Absent", False, False)
+
+
+def test_each_change_of_what_is_watched_wakes_the_operator(server: FakeApi, api: Api) -> None:
+    woken: queue.SimpleQueue[None] = queue.SimpleQueue()
+    with operator.watching(api, MAPS, lambda: woken.put(None)):
+        server.maps.wait_for_watches()
+        assert woken.empty()
+        server.maps.put("default")
+        woken.get(timeout=10)
+        server.maps.remove("default")
+        woken.get(timeout=10)
+    server.maps.put("default")
+    assert woken.empty(), "nobody watches any more"

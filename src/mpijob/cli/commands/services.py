@@ -185,8 +185,8 @@ def operator(app: App, deploy: str, health_port: int | None) -> None:
     alone. It goes on until it is ended; killed and started again, it comes to the same end. Several may run: one
     of them acts.
     """
-    if find_spec("kopf") is None:
-        raise Unsupported("the operator needs its framework", hint="run: pip install 'mpijob[cluster]'")
+    if find_spec("starlette") is None:
+        raise Unsupported("the operator needs its server", hint="run: pip install 'mpijob[cluster]'")
     words = [f"--namespace={app.namespace}"] if app.namespace else []
     words += [f"--deploy={deploy}"] if deploy else []
     words += [f"--health-port={health_port}"] if health_port is not None else []
