@@ -18,7 +18,7 @@ from mpijob.history.archive import Archive, decoded
 from mpijob.history.archive_reader import ArchiveReader, past
 from mpijob.history.records import Fact
 from mpijob.history.retention import Policy, RetentionPolicy
-from mpijob.history.storage import schema
+from mpijob.history.storage import postgres, schema
 from mpijob.model import Event, JobKey, JobRef, Phase, Sample, Scope
 from mpijob.model.spec.job import Retention
 from mpijob.model.status.accounts import AccountQuery
@@ -322,3 +322,9 @@ def _rows(archive: Archive) -> int:
 
 def _bytes(archive: Archive) -> bytes:
     return b"".join(path.read_bytes() for path in Path(archive.directory).rglob("*") if path.is_file())
+
+
+def test_a_question_mark_in_a_literal_is_never_taken_for_a_placeholder() -> None:
+    assert postgres.translated("SELECT a FROM t WHERE b=? AND c='it''s'").endswith("b=%s AND c='it''s'")
+    with pytest.raises(ValueError, match="pass it as a parameter"):
+        postgres.translated("SELECT a FROM t WHERE b='why?' AND c=?")

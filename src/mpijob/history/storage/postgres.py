@@ -31,13 +31,16 @@ _WORDS = (
     (re.compile(r"%"), "%%"),
     (re.compile(r"\?"), "%s"),
 )
+_LITERAL = re.compile(r"'(?:[^']|'')*'")
 _NUMBERED = {"jobs": "seq", "voices": "id", "chunks": "id", "sessions": "id"}
 _TIDY = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 
 @functools.lru_cache(maxsize=512)
 def translated(sql: str) -> str:
-    """Return a statement in PostgreSQL's words."""
+    """Return a statement in PostgreSQL's words; raise ValueError where a `?` is no placeholder."""
+    if any("?" in text for text in _LITERAL.findall(sql)):
+        raise ValueError(f"a literal holds a question mark, pass it as a parameter: {sql}")
     for found, word in _WORDS:
         sql = found.sub(word, sql)
     return sql + " RETURNING id" if _HAS_NUMBER.match(sql) else sql
