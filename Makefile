@@ -14,6 +14,8 @@ PROGRAM_RESULTS := .make/results-programs.json
 PROGRAMS := openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran lammps quantum-espresso python3-mpi4py r-cran-rmpi ruby-mpi numactl perl
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
+# Tests with real jobs and with a browser wait for more than half of their time.
+WAITING_SPREAD := --numprocesses 3 --dist loadgroup
 # Two cores with a whole Kubernetes on them stall now and then: a cluster test is tried once more, and its first try is
 # shown. Elsewhere only the tests of tests/quarantine.toml have a second try.
 CLUSTER_SPREAD := --numprocesses 3 --dist loadgroup --reruns 1 -rR
@@ -44,13 +46,13 @@ test: export HYPOTHESIS_PROFILE ?= quick
 test: ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser
 	$(MAKE) --no-print-directory ready
 	cd frontend && npm run --silent types-check
-	$(BIN)/python -m pytest $(SPREAD) --durations=40 --durations-min=2 -m "not alone" --results=$(RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest $(WAITING_SPREAD) --durations=40 --durations-min=2 -m "not alone" --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/python -m pytest -m alone --results=$(ALONE_RESULTS) $(PYTEST_FLAGS) tests/unit
 
 test-thorough: $(VENV)/.dev ## The tests with generated examples, with all examples: `make test` tries a fifth of them
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-same} $(BIN)/python -m pytest $(SPREAD) tests/unit -m "property and not alone" $(PYTEST_FLAGS)
 
-# Counting takes twice to five times as long as the tests themselves: only here, and without the tests of the docs.
+# Counting takes two to five times as long as the tests themselves: only here, and without what takes long by itself.
 coverage: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 coverage: export MPIJOB_PAGE_COVERAGE := $(CURDIR)/.make/page-coverage
 coverage: export HYPOTHESIS_PROFILE ?= quick
@@ -58,7 +60,7 @@ coverage: ## The gates of coverage, 80 % of Python's lines and branches and of t
 	$(MAKE) --no-print-directory ready
 	$(BIN)/coverage erase
 	rm -rf $(MPIJOB_PAGE_COVERAGE)
-	$(BIN)/coverage run -m pytest $(SPREAD) -m "not alone" $(PYTEST_FLAGS) tests/unit tests/conformance tests/e2e/ui
+	$(BIN)/coverage run -m pytest $(SPREAD) -m "not thorough and not alone" $(PYTEST_FLAGS) tests/unit tests/conformance tests/e2e/ui
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 	cd frontend && node coverage.mjs $(MPIJOB_PAGE_COVERAGE) 80
