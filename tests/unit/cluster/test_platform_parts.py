@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import queue
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from tests.unit.cluster.test_platform import Server, a_platform
 from tests.unit.kube_support import MAPS, FakeApi
 
+from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.cluster import manifests, operator
 from mpijob.cluster.apply import COMPONENT_LABEL
@@ -235,3 +238,21 @@ def test_each_change_of_what_is_watched_wakes_the_operator(server: FakeApi, api:
         woken.get(timeout=10)
     server.maps.put("default")
     assert woken.empty(), "nobody watches any more"
+
+
+def test_the_operator_watches_the_platform_until_it_is_ended(
+    server: FakeApi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(operator, "until_ended", lambda: ended)
+    monkeypatch.setattr(operator, "_define", lambda api: None)
+    monkeypatch.setattr(kubeconfig, "load", server.access)
+    process = threading.Thread(target=operator.serve, args=("default", tmp_path))
+    process.start()
+    deadline = time.monotonic() + 10
+    while operator.PLATFORM.path() not in {seen.path for seen in server.requests}:
+        assert time.monotonic() < deadline, server.requests
+        time.sleep(0.01)
+    ended.set()
+    process.join(10)
+    assert not process.is_alive()
