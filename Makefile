@@ -14,8 +14,9 @@ PROGRAM_RESULTS := .make/results-programs.json
 PROGRAMS := openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran lammps quantum-espresso python3-mpi4py r-cran-rmpi ruby-mpi numactl perl
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
-# Tests with real jobs and with a browser wait for more than half of their time.
-WAITING_SPREAD := --numprocesses 3 --dist loadgroup
+# Tests with real jobs and with a browser wait for more than half of their time. They come first, in the order of
+# `testpaths`: else a file with one long test would be the last.
+WAITING_SPREAD := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 # Two cores with a whole Kubernetes on them stall now and then: a cluster test is tried once more, and its first try is
 # shown. Elsewhere only the tests of tests/quarantine.toml have a second try.
 CLUSTER_SPREAD := --numprocesses 3 --dist loadgroup --reruns 1 -rR
