@@ -53,7 +53,6 @@ def test_fewer_lines_and_branches_of_python_than_the_gate_wants_end_make_coverag
     assert project["run"]["source"] == ["mpijob"]
     assert "omit" not in project["run"] | project["report"]
     assert "\t$(BIN)/coverage report\n" in recipe("coverage")
-    assert "\nmake coverage\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_what_generated_examples_make_test_leaves_out_make_test_thorough_tries() -> None:

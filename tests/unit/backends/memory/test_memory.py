@@ -33,7 +33,7 @@ def test_waiting_takes_no_real_time() -> None:
     begun = time.monotonic()
     state = client.run(a_job()).last
     assert (state.finished or 0) - (state.started or 0) > 3_600
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 20
 
 
 def test_a_script_decides_by_name_how_a_job_ends() -> None:
