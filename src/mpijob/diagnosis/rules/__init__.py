@@ -1,22 +1,10 @@
 """All rules, by theme; within one level of trust and one moment, the earlier entry wins."""
 
 from mpijob.diagnosis.rule import Rule
-from mpijob.diagnosis.rules import (
-    cluster,
-    connectivity,
-    fabric,
-    frameworks,
-    gpus,
-    images,
-    limits,
-    memory,
-    mpi,
-    pods,
-    program_exit,
-    program_start,
-    supervisor,
-    waiting,
-)
+from mpijob.diagnosis.rules import connectivity, fabric, frameworks, gpus, limits, memory, mpi
+from mpijob.diagnosis.rules.platform import cluster, images, pods, supervisor, waiting
+from mpijob.diagnosis.rules.program import exit as program_exit
+from mpijob.diagnosis.rules.program import start as program_start
 
 RULES: tuple[Rule, ...] = (
     *supervisor.RULES,

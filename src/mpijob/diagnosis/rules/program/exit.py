@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
-from mpijob.diagnosis.rules.program_start import SAID_BY_PYTHON, WITH_MPI4PY
+from mpijob.diagnosis.rules.program.start import SAID_BY_PYTHON, WITH_MPI4PY
 
 RULES = (
     Rule(

@@ -1,0 +1,1 @@
+"""Causes that whoever runs the job knows: this machine's supervisor, a cluster, a queue."""
