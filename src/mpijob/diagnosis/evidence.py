@@ -104,11 +104,13 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `worries` what had been told as worrying and had not changed when the job ended. `veiled` says that lines may hold
     secrets whose values are not known here, so that none is quoted which proves nothing.
     `ready` are the workers whose server answered on their own machine. `bare` is set where there is only a
-    log: then the spec is a stand-in, and nothing of it is quoted.
+    log: then the spec is a stand-in, and nothing of it is quoted; `shown_end` is what its own end shows, well (True)
+    or ill.
     """
 
     spec: MPIJob
     bare: bool = False
+    shown_end: bool | None = None
     family: Family = Family.AUTO
     attempt: int = 1
     phase: Phase | None = None
@@ -144,7 +146,13 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def succeeded(self) -> bool:
         """Whether nothing known speaks against success."""
         exits = (*self.workers, *self.ranks, *((self.launcher,) if self.launcher else ()))
-        return self.reason in ("", "Completed") and bool(exits) and all(exit.good for exit in exits)
+        known = bool(exits) or self.shown_end is True
+        return self.reason in ("", "Completed") and known and all(exit.good for exit in exits)
+
+    @property
+    def outcome_unseen(self) -> bool:
+        """Whether there is only a log, and nothing says how the run ended."""
+        return self.bare and self.launcher is None and not self.ranks and self.shown_end is None
 
     @property
     def world_proved(self) -> bool:

@@ -22,10 +22,11 @@ from mpijob.errors import Place
 from mpijob.model import Role
 
 AFTERWORD_LINES = 12  # the banner of an abort alone has ten
+SAID_AT_MOST = 0.85  # of a line alone: likely, at best
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A rule that holds, with where and when its sign was seen."""
+    """A rule that holds, with where and when its sign was seen; `fact` when an engine knows it, not a line alone."""
 
     rule: Rule
     place: int
@@ -36,11 +37,19 @@ class Hit(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     confidence: float | None = None
     where: Place | None = None
+    fact: bool = False
 
     @property
     def trust(self) -> Trust:
-        """How far it is believed: a line perhaps less than a fact."""
-        return self.rule.trust if self.where is None or self.rule.said is None else self.rule.said
+        """How far it is believed: a line never as far as a decision or a fact."""
+        return self.rule.trust if self.fact else max(self.rule.trust, Trust.CAUSE)
+
+    @property
+    def sure(self) -> float:
+        """How sure it is: a line alone is never certain."""
+        known = self.rule.confidence if self.confidence is None else self.confidence
+        told = self.fact or (self.where is not None and self.where.stream == "event")  # an engine says events
+        return known if told else min(known, SAID_AT_MOST)
 
 
 def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
@@ -51,7 +60,17 @@ def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
     for place, rule in enumerate(rules):
         for fact in known:
             if fact.name in rule.facts:
-                yield Hit(rule, place, fact.time, fact.worker, fact.rank, fact.values, (), fact.confidence)
+                yield Hit(
+                    rule,
+                    place,
+                    fact.time,
+                    fact.worker,
+                    fact.rank,
+                    fact.values,
+                    (),
+                    fact.confidence,
+                    fact=True,
+                )
         for stream in said if rule.while_running or not seen.going else ():
             if (hit := _in_stream(seen, rule, place, stream)) is not None:
                 yield hit
@@ -63,11 +82,15 @@ def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | 
     if not matches:
         return None
     best = max(matches, key=lambda match: (len(_named(match)), -match.start()))
-    named, (first, last) = _named(best), _lines(stream, best)
+    begin = min(matches, key=lambda match: match.start())
+    named = {name: value for match in (*matches, begin, best) for name, value in _named(match).items()}
     rank, worker = _speaker(seen, stream, named)
-    time = min(stream.time(stream.at(match.start())) for match in matches)
+    (first, last), where = _lines(stream, best), _lines(stream, begin)[0]
+    quoted = _quote(stream, first, last)
+    if where < first:
+        quoted = (*_quote(stream, *_lines(stream, begin))[:3], *quoted)
     return Hit(
-        rule, place, time, worker, rank, dict(named), _quote(stream, first, last), where=stream.place(first)
+        rule, place, stream.time(where), worker, rank, named, quoted, where=stream.place(min(first, where))
     )
 
 

@@ -1,8 +1,8 @@
 """Apply the rules to the evidence, and say the first cause first.
 
 The order of trust: decisions, then measured facts, then by time the first exit or specific line, then
-time limits, then generic banners. When nothing is recognised, the answer says so and shows the first
-lines that look like an error; it never invents a cause.
+time limits, then generic banners. Where only the way of an end is known, the program's own words before it are
+told. When nothing is recognised, the answer says so and leads with the most telling line; it never invents a cause.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ import msgspec
 
 from mpijob import codec
 from mpijob.diagnosis.evidence import Evidence
+from mpijob.diagnosis.logs import telling_line
 from mpijob.diagnosis.logs.log_index import streams
 from mpijob.diagnosis.matcher import Hit, find
 from mpijob.diagnosis.rule import Rule, Trust
-from mpijob.diagnosis.rules import RULES, UNKNOWN
+from mpijob.diagnosis.rules import PROGRAM_ERROR, RULES, UNKNOWN
 from mpijob.diagnosis.signals import TOGETHER_SECONDS
 from mpijob.diagnosis.template_fields import fill, fill_patch, lasting, words
 from mpijob.errors import Finding, Fix, Severity
-from mpijob.model import MPIJob
+from mpijob.model import Exit, MPIJob
 
 MOST_FINDINGS = 4
 _JOB = re.compile(r"\bJOB\b")
 _OF_A_JOB = re.compile(r"(?:: |, then |; )mpijob \w+ JOB\b.*$")
 _COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod) [^;]+)$")
-_ERRORS = re.compile(rb"(?i)\b(?:error|fatal|failed|failure|abort|traceback|cannot|killed|panic|denied)\b")
+OWN_WORDS = 0.6  # how sure it is that a program's own words name the cause
 
 
 def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
@@ -39,10 +40,36 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
     rules = [rule for rule in (*site, *RULES) if _may(rule, seen)]
     own = sum(_may(rule, seen) for rule in site)  # a site knows its own lines best
     hits = sorted(find(seen, rules), key=lambda hit: (hit.trust, hit.place >= own, hit.time, hit.place))
-    kept = _kept(hits)
-    if kept:
-        return tuple(_named(_finding(seen, hit), seen) for hit in kept[:MOST_FINDINGS])
-    return () if seen.succeeded or seen.going else (_named(_unknown(seen), seen),)
+    warnings, kept = _apart(_kept(hits))
+    if seen.succeeded or seen.going:
+        return tuple(_named(_finding(seen, hit), seen) for hit in (*kept, *warnings)[:MOST_FINDINGS])
+    if not kept or kept[0].rule.only_how or kept[0].trust is Trust.GENERIC:
+        kept = _in_own_words(seen, kept)
+    found = [_finding(seen, hit) for hit in kept]
+    if not found and (unknown := _unknown(seen)) is not None:
+        found.append(unknown)
+    found += [_warned(_finding(seen, hit)) for hit in warnings if found]
+    return tuple(_named(finding, seen) for finding in found[:MOST_FINDINGS])
+
+
+def _apart(hits: list[Hit]) -> tuple[list[Hit], list[Hit]]:
+    """Return warnings apart from causes: what is said in runs that end well, too, causes nothing by itself."""
+    return [hit for hit in hits if hit.rule.warning], [hit for hit in hits if not hit.rule.warning]
+
+
+def _warned(finding: Finding) -> Finding:
+    return msgspec.structs.replace(finding, severity=Severity.WARNING)
+
+
+def _in_own_words(seen: Evidence, kept: list[Hit]) -> list[Hit]:
+    """Return the hits with the program's own last words first, where nothing else is known but how it ended."""
+    told = None if not kept or seen.veiled else telling_line.find(seen)
+    if told is None or told.points < telling_line.STRONG or told.evidence[0] in kept[0].evidence:
+        return kept
+    how, values = kept[0], {"error": told.text, "code": kept[0].values.get("code")}
+    rank, worker = (told.rank, told.worker) if told.rank is not None else (how.rank, how.worker)
+    own = Hit(PROGRAM_ERROR, -1, told.time, worker, rank, values, told.evidence, OWN_WORDS, told.place)
+    return [own, *(hit for hit in kept if not hit.rule.only_how and hit.trust < Trust.GENERIC)]
 
 
 def _may(rule: Rule, seen: Evidence) -> bool:
@@ -88,8 +115,9 @@ def _kept(hits: list[Hit]) -> list[Hit]:
         first[hit.rule.id] = _joined(first[hit.rule.id], hit) if hit.rule.id in first else hit
     idle = [hit for hit in first.values() if any(_better(other, hit) for other in first.values())]
     rest = [_placed(hit, idle) for hit in first.values() if hit not in idle]
-    specific = [hit for hit in rest if hit.trust < Trust.GENERIC]
-    return specific or rest[:1]
+    specific = [hit for hit in rest if hit.trust < Trust.GENERIC and not hit.rule.warning]
+    warnings = [hit for hit in rest if hit.rule.warning]
+    return [*(specific or [hit for hit in rest if hit not in warnings][:1]), *warnings]
 
 
 def _joined(first: Hit, later: Hit) -> Hit:
@@ -103,6 +131,7 @@ def _joined(first: Hit, later: Hit) -> Hit:
         values={**later.values, **{name: value for name, value in first.values.items() if value is not None}},
         evidence=first.evidence or later.evidence,
         where=first.where or later.where,
+        fact=first.fact or later.fact,
     )
 
 
@@ -143,7 +172,7 @@ def _finding(seen: Evidence, hit: Hit) -> Finding:
         severity=Severity.WARNING if seen.succeeded or seen.going else Severity.ERROR,
         evidence=(*(hit.evidence or _facts_as_evidence(seen, hit, values)), *([said] if said else [])),
         fixes=fixes,
-        confidence=rule.confidence if hit.confidence is None else hit.confidence,
+        confidence=hit.sure,
         place=hit.where,
     )
 
@@ -180,37 +209,38 @@ def _facts_as_evidence(seen: Evidence, hit: Hit, values: Mapping[str, Any]) -> t
     return (*told, *((about,) if about and told else ()))
 
 
-def _unknown(seen: Evidence) -> Finding:
-    launcher = seen.launcher
-    how = None
-    if launcher is not None:
-        how = f"signal {launcher.signal}" if launcher.signal else f"exit code {launcher.code}"
-    values = {"how": how, "message": seen.message or None}
-    message = next(text for cause in UNKNOWN.causes if (text := fill(cause, values)))
+def _unknown(seen: Evidence) -> Finding | None:
+    """Return that the cause is not recognised, with the most telling line; nothing where no failure can be seen."""
+    told = telling_line.find(seen)
+    if told is None and seen.outcome_unseen:
+        return None
+    values = {"how": _how(seen.launcher), "message": seen.message or None, "line": None if told is None else told.text,
+              "unseen": "" if seen.outcome_unseen else None}  # fmt: skip
+    message = next(text for cause in UNKNOWN.causes if (text := fill(cause, values)) is not None)
+    fixes = tuple(Fix(text) for remedy in UNKNOWN.remedies if (text := fill(remedy.text, values)))
     return Finding(
         code=UNKNOWN.id,
         message=message,
-        hint=UNKNOWN.remedies[0].text,
+        hint=fixes[0].text,
         severity=Severity.ERROR,
-        evidence=_first_error(seen),
-        fixes=tuple(Fix(remedy.text) for remedy in UNKNOWN.remedies),
+        evidence=_last_lines(seen) if told is None else told.evidence,
+        fixes=fixes,
         confidence=0.0,
+        place=None if told is None else told.place,
+        rank=None if told is None else told.rank,
+        worker=None if told is None else told.worker,
     )
 
 
-def _first_error(seen: Evidence) -> tuple[str, ...]:
-    """Return the window around the first line that looks like an error, else the last lines."""
-    best: tuple[float, tuple[str, ...]] | None = None
-    last: tuple[str, ...] = ()
-    for stream in streams(seen):
-        match = _ERRORS.search(stream.text)
-        if match is None:
-            last = last or stream.quote(stream.count - 5, stream.count)
-            continue
-        at = stream.at(match.start())
-        if best is None or stream.time(at) < best[0]:
-            best = stream.time(at), stream.quote(at - 1, at + 4)
-    return best[1] if best is not None else last
+def _how(launcher: Exit | None) -> str | None:
+    if launcher is None:
+        return None
+    return f"signal {launcher.signal}" if launcher.signal else f"exit code {launcher.code}"
+
+
+def _last_lines(seen: Evidence) -> tuple[str, ...]:
+    """Return the last lines of the first stream that has any."""
+    return next((quotes for one in streams(seen) if (quotes := one.quote(one.count - 5, one.count))), ())
 
 
 def merged(spec: Any, patch: Any) -> Any:

@@ -87,7 +87,12 @@ def of_job(
 def of_log(seen: Evidence, findings: tuple[Finding, ...]) -> Diagnosis:
     """Return what is told about a bare log."""
     first = findings[0] if findings else None
-    summary = first.message if first else "Nothing in this log looks like a failure that we know."
+    if first is not None:
+        summary = first.message
+    elif seen.outcome_unseen:
+        summary = "Nothing in this log looks like a failure; it does not show how the run ended."
+    else:
+        summary = "The run ended well."
     return Diagnosis(
         summary=summary,
         findings=findings,

@@ -18,8 +18,8 @@ import msgspec
 class Trust(IntEnum):
     """How far a sign is believed, the most first; within one level the earlier sign wins.
 
-    DECISION: somebody wanted it. FACT: measured. CAUSE: a first exit or a specific line. LIMIT: a
-    time limit that ended something else's fault. GENERIC: banners that follow any failure.
+    DECISION: somebody wanted it. FACT: measured. CAUSE: a first exit or a specific line; no line is believed
+    more. LIMIT: a time limit that ended something else's fault. GENERIC: banners that follow any failure.
     """
 
     DECISION = 0
@@ -58,8 +58,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     `uncaught` wants the sign to be among the last things that its rank said. `yields_to` names rules
     that say it better when both hold. `even_on_success` may fire although everything ended with 0,
-    `while_running` although the job goes on. `of_launcher` happened to no rank. `said` is how far a line is
-    believed, where facts are believed more. `example` is for its page, where the sentence is the engine's own.
+    `while_running` although the job goes on. `warning` is said in runs that end well, too: it is never a cause
+    by itself. `only_how` tells how a rank ended and not why: its own words tell more. `of_launcher` happened to no
+    rank. `example` is for its page, where the sentence is the engine's own.
     """
 
     id: str
@@ -74,8 +75,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     uncaught: bool = False
     even_on_success: bool = False
     while_running: bool = False
+    warning: bool = False
+    only_how: bool = False
     of_launcher: bool = False
-    said: Trust | None = None
     yields_to: tuple[str, ...] = ()
     field: str = ""
     example: str = ""

@@ -34,6 +34,7 @@ _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection 
 _CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
 _WANTED_MPI = re.compile(r"world of one; set mpi: (\w+)")
 _ASTRAY = re.compile(r"rank \d+ ran on (\S{1,253}), none of the job's workers")
+_ONE_MACHINE = re.compile(rb"Unable to find hostfile, will proceed with training with local")
 _TOGETHER = re.compile(rb"(?i)\brank \d+ (?:of|out of) (?:[2-9]|\d\d)")
 
 
@@ -71,6 +72,7 @@ def facts(seen: Evidence) -> Iterator[Fact]:
     yield from _astray(seen)
     yield from _sidecars(seen, said)
     yield from _lost_nodes(seen)
+    yield from _one_machine(seen, said)
 
 
 def _addresses(seen: Evidence) -> str | None:
@@ -129,7 +131,7 @@ def _exits(seen: Evidence) -> Iterator[Fact]:
 
 def _rank_ended(exit: Exit, memory: Memory | None) -> str:
     if exit.killer in CRASHES:
-        return "rank-aborted" if exit.killer == signal.SIGABRT else "rank-crashed"
+        return f"rank-signal:{int(exit.killer)}"
     if exit.killer == signal.SIGKILL:
         far = memory is not None and (memory.enough or _far_below(memory))
         return "rank-killed" if far else "rank-killed-by-system"
@@ -196,6 +198,14 @@ def _sidecars(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
             worker = next(iter(proxied))
             values = {"sidecar": proxied[worker], "host": seen.spec.name}
             yield Fact("cut-by-sidecar", stream.time(stream.at(match.start())), worker, values=values)
+            return
+
+
+def _one_machine(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+    """DeepSpeed found no hostfile: every run on one machine says so, only a job of several workers loses by it."""
+    for stream in said if seen.spec.workers > 1 and not seen.bare else ():
+        if match := _ONE_MACHINE.search(stream.text):
+            yield Fact("deepspeed-alone", stream.time(stream.at(match.start())), stream.worker, stream.rank)
             return
 
 

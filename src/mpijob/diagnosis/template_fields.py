@@ -22,6 +22,7 @@ from mpijob.model.status.records import spans
 
 GIB, MIB = 1 << 30, 1 << 20
 _HOST = re.compile(r"(?:worker|-node-\d{1,6})-(\d{1,6})(?:\.|$)")
+_TITLES = {Family.OPENMPI: "Open MPI", Family.MPICH: "MPICH", Family.INTEL: "Intel MPI"}
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
 _NAMES_PYTHON = re.compile(r"(?:^|[\s/;&|])(?:python[0-9.]{0,8}|[\w.-]{1,80}\.py)(?=\s|$)")
 _SAYS_PYTHON = re.compile(rb"python\d|\.py\b|Traceback \(most recent|Fatal Python error")
@@ -40,6 +41,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "who": who(worker, rank),
         "whom": lowered(who(worker, rank)),
         "family": None if seen.family is Family.AUTO else seen.family.value,
+        **{family.value: name for family, name in _TITLES.items() if seen.family in (family, Family.AUTO)},
         "ranks_there": spans(seen.ranks_of(worker)) or None,
         "node": _node(seen, worker),
         "peak": quantity.as_bytes(peak) if peak else None,

@@ -171,7 +171,10 @@ def test_every_finding_quotes_what_it_rests_on_and_offers_a_remedy(case: str) ->
 
 def test_the_rank_that_crashed_is_named_although_another_is_reported_first() -> None:
     first = explain(evidence("intel/segfault"))[0]
-    assert (first.rank, first.message) == (1, "Rank 1 on worker 0 crashed (segmentation fault).")
+    assert (first.rank, first.message) == (
+        1,
+        "Rank 1 on worker 0 crashed with a segmentation fault (signal 11, SIGSEGV).",
+    )
 
 
 def test_an_exception_that_mpi4py_turned_into_an_abort_names_the_rank_that_aborted() -> None:

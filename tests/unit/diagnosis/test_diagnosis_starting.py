@@ -44,8 +44,8 @@ def test_a_program_that_a_shell_does_not_find_is_named(text: str) -> None:
         ("run.sh: line 1: module: command not found" + TRACEBACK, 1, "PYTHON_EXCEPTION"),
         ("run.sh: line 1: module: command not found" + TRACEBACK, 127, "PYTHON_EXCEPTION"),
         ("bash: line 1: orted: command not found", 127, "MPI_NOT_ON_WORKER"),
-        ("the answer: 42: not found", 1, "RANK_EXIT"),
-        ("rank.sh: line 3: in/mesh.dat: No such file or directory", 1, "RANK_EXIT"),
+        ("the answer: 42: not found", 1, "PROGRAM_ERROR"),
+        ("rank.sh: line 3: in/mesh.dat: No such file or directory", 1, "PROGRAM_ERROR"),
     ],
 )
 def test_a_shell_that_went_on_without_a_program_did_not_fail_of_it(text: str, code: int, cause: str) -> None:

@@ -133,6 +133,6 @@ def test_on_a_cluster_the_rules_of_the_site_are_part_of_a_jobs_state(tmp_path: P
     plain = derive_state.derive(seen, now=told["now"], launcher_log=log)
     known = derive_state.derive(seen, now=told["now"], launcher_log=log, rules=a_file(tmp_path))
     broken = derive_state.derive(seen, now=told["now"], launcher_log=log, rules=str(tmp_path / "none.yaml"))
-    assert plain.findings[0].code == broken.findings[0].code == "RANK_EXIT"
+    assert plain.findings[0].code == broken.findings[0].code == "PROGRAM_ERROR"
     assert known.findings[0].code == "SITE_LICENCE"
     assert known.message == known.findings[0].message

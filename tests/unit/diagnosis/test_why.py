@@ -317,8 +317,10 @@ def test_a_job_that_waits_for_room_says_for_what() -> None:
 
 def test_why_prints_summary_causes_timeline_checklist_and_fixes() -> None:
     text = Cli().ok("why", "--log", LOG, "--exit-code", "139")
-    assert text.splitlines()[0] == "Rank 1 on worker 0 crashed (segmentation fault)."
-    assert "first cause, certain: Rank 1 on worker 0 crashed" in text
+    assert (
+        text.splitlines()[0] == "Rank 1 on worker 0 crashed with a segmentation fault (signal 11, SIGSEGV)."
+    )
+    assert "first cause, likely: Rank 1 on worker 0 crashed" in text
     assert f"see it there: {LOG}:" in text
     assert "1. see the Python line of the crash" in text
     assert 'in the spec: {"env":{"PYTHONFAULTHANDLER":"1"}}' in text

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.failures import a_job, said
 
+import mpijob
 from mpijob.diagnosis import Evidence, Memory, World, explain
 from mpijob.diagnosis.evidence import Node, Pod
 from mpijob.diagnosis.rules import IDS
@@ -132,10 +133,9 @@ CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     ],
     "mpi-unreachable": [
         ("MPI_UNREACHABLE", "At least one pair of MPI processes are unable to reach each other for\nMPI", {}),
-        ("NO_INFINIBAND", "MPIDI_OFI_mpi_init_hook(1061): OFI addrinfo() failed (No data available)", {}),
-        ("NO_INFINIBAND", "j-worker-0.81PSM2 can't open hfi unit: -1 (err=23)", {}),
+        ("FABRIC_FAILED", "MPIDI_OFI_mpi_init_hook(1061): OFI addrinfo() failed (No data available)", {}),
+        ("FABRIC_FAILED", "j-worker-0.81PSM2 can't open hfi unit: -1 (err=23)", {}),
     ],
-    "cma-ptrace": [("COPY_FORBIDDEN", "Read -1, expected 8192, errno = 1", {})],
     "nccl": [
         ("NCCL_TIMEOUT", "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, "
          "NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600013 milliseconds before timing out.", {}),
@@ -188,11 +188,18 @@ CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("ENGINE_REPORT", "BackoffLimitExceeded: Job has reached the specified backoff limit", {}),
     ],
 }  # fmt: skip
+WARNINGS = {  # entry of the catalogue → (rule, what was said, in runs that end well, too)
+    "cma-ptrace": ("COPY_FORBIDDEN", "Read -1, expected 8192, errno = 1"),
+    "no-infiniband": (
+        "NO_INFINIBAND",
+        "WARNING: There was an error initializing an OpenFabrics device.\n  Local host: j-worker-0",
+    ),
+}
 CASES = [(entry, *case) for entry, cases in CATALOGUE.items() for case in cases]
 
 
 def test_the_catalogue_is_whole() -> None:
-    assert len(CATALOGUE) == 39
+    assert len(CATALOGUE) + len(WARNINGS) == 40
     assert {rule for _, rule, _, _ in CASES} <= IDS
 
 
@@ -218,10 +225,21 @@ def test_the_same_line_in_a_rank_is_told_of_that_rank(
     assert (first.code, first.rank, entry) == (rule, 2, entry)
 
 
+@pytest.mark.parametrize(("rule", "text"), WARNINGS.values())
+def test_a_warning_of_good_runs_is_no_cause_by_itself(rule: str, text: str) -> None:
+    logs = said(text, rank=2, worker=1)
+    unknown, warning = explain(Evidence(spec=a_job(), logs=logs, launcher=Exit(code=1)))
+    assert (unknown.code, warning.code, warning.severity.value) == ("UNKNOWN", rule, "warning")
+    assert warning.fixes
+    assert explain(Evidence(spec=a_job(), logs=logs, launcher=Exit(code=0))) == ()
+    bare = mpijob.diagnose(text)
+    assert rule not in [finding.code for finding in bare.findings[:1]]
+
+
 @pytest.mark.req("UC1-AF3", "UC2-AF1")
 def test_a_missing_infiniband_is_told_with_the_setting_that_falls_back_to_tcp() -> None:
-    text = "WARNING: There was an error initializing an OpenFabrics device.\n  Local host: j-worker-0"
-    first = explain(Evidence(spec=a_job(), logs=said(text), launcher=Exit(code=1)))[0]
+    _, text = WARNINGS["no-infiniband"]
+    _, first = explain(Evidence(spec=a_job(), logs=said(text), launcher=Exit(code=1)))
     assert first.message.startswith("RDMA network not detected. Performance may be degraded.")
     assert first.fixes[0].text == (
         "Check if InfiniBand network is available. Fall back to TCP communication by setting "

@@ -10,9 +10,10 @@ from mpijob.cli.render import text
 from mpijob.cli.render.job_table import iso
 from mpijob.diagnosis.checklist import Check, Mark
 from mpijob.diagnosis.report import Diagnosis, Numbered, Step
-from mpijob.errors import Finding, Place
+from mpijob.errors import Finding, Place, Severity
 
 _SURE = ((0.9, "certain"), (0.7, "likely"), (0.4, "possible"), (0.0, "a guess"))
+_UNKNOWN = "UNKNOWN"  # names no cause, so nothing is said of how sure it is
 _AROUND_SECONDS = 5.0
 
 
@@ -36,13 +37,16 @@ def _section(title: str, body: Iterator[str]) -> Iterator[str]:
 def _causes(diagnosis: Diagnosis, job_words: str) -> Iterator[str]:
     for at, finding in enumerate(diagnosis.findings):
         kind = "first cause" if at == 0 else "also seen"
-        yield f"{kind}, {_sure(finding)}: {text.one_line(finding.message)} [{finding.code}]"
+        how = "" if finding.code == _UNKNOWN else f"{kind}, {_sure(finding)}: "
+        yield f"{how}{text.one_line(finding.message)} [{finding.code}]"
         yield from (f"    {text.one_line(quote)}" for quote in finding.evidence)
         if (where := _where(finding.place, job_words)) and finding.evidence:
             yield f"    see it there: {where}"
 
 
 def _sure(finding: Finding) -> str:
+    if finding.severity is Severity.WARNING and finding.confidence < _SURE[0][0]:
+        return "a warning"
     return next(word for least, word in _SURE if finding.confidence >= least)
 
 

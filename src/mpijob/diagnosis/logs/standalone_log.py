@@ -14,8 +14,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence, Window
+from mpijob.diagnosis.logs import outcome
 from mpijob.diagnosis.logs.log_windows import Piece, cut
 from mpijob.diagnosis.logs.prefilter import Prefilter
+from mpijob.diagnosis.logs.telling_line import LITERALS
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.template_fields import worker_of_host
@@ -56,7 +58,7 @@ def read(
     site: tuple[Rule, ...] = (),
 ) -> Evidence:
     """Return what logs tell, each given by name in blocks of bytes; `exit_code` is the launcher's."""
-    sieve = Prefilter(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
+    sieve = Prefilter((*LITERALS, *(sign.literal for rule in (*site, *RULES) for sign in rule.signs)))
     pieces = {name: cut(blocks, sieve) for name, blocks in logs.items()}
     windows = [
         window for name, found in pieces.items() for window in _windows(name, found, alone=len(pieces) == 1)
@@ -69,8 +71,17 @@ def read(
         bare=spec is None,
         family=_family(pieces) if family is Family.AUTO else family,
         launcher=launcher,
+        shown_end=None if launcher is not None else _shown_end(pieces),
         windows=tuple(windows),
     )
+
+
+def _shown_end(pieces: Mapping[str, list[Piece]]) -> bool | None:
+    """Return whether the ends of all logs show a run that ended well, or any of them one that failed."""
+    ends = [outcome.shown(found[-1].lines) for found in pieces.values() if found]
+    if False in ends:
+        return False
+    return True if ends and all(ends) else None
 
 
 def _family(pieces: Mapping[str, list[Piece]]) -> Family:

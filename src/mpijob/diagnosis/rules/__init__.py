@@ -1,8 +1,9 @@
 """All rules, by theme; within one level of trust and one moment, the earlier entry wins."""
 
 from mpijob.diagnosis.rule import Rule
-from mpijob.diagnosis.rules import connectivity, fabric, frameworks, gpus, limits, memory, mpi
-from mpijob.diagnosis.rules.platform import cluster, images, pods, supervisor, waiting
+from mpijob.diagnosis.rules import connectivity, fabric, frameworks, gpus, launch, limits, memory, mpi
+from mpijob.diagnosis.rules.platform import api_server, cluster, images, pods, slurm, supervisor, waiting
+from mpijob.diagnosis.rules.program import crashes, own_words
 from mpijob.diagnosis.rules.program import exit as program_exit
 from mpijob.diagnosis.rules.program import start as program_start
 
@@ -12,17 +13,22 @@ RULES: tuple[Rule, ...] = (
     *images.RULES,
     *cluster.RULES,
     *pods.RULES,
+    *api_server.RULES,
+    *slurm.RULES,
     *memory.RULES,
     *gpus.RULES,
     *frameworks.RULES,
     *program_start.RULES,
     *program_exit.RULES,
+    *own_words.RULES,
+    *crashes.RULES,
     *limits.RULES,
+    *launch.RULES,
     *mpi.RULES,
     *fabric.RULES,
     *connectivity.RULES,
 )
-UNKNOWN = supervisor.UNKNOWN
+UNKNOWN, PROGRAM_ERROR = supervisor.UNKNOWN, own_words.PROGRAM_ERROR
 IDS = frozenset(rule.id for rule in (*RULES, UNKNOWN))
 
-__all__ = ["IDS", "RULES", "UNKNOWN"]
+__all__ = ["IDS", "PROGRAM_ERROR", "RULES", "UNKNOWN"]

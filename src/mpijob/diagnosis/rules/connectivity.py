@@ -18,6 +18,11 @@ RULES = (
             ),
             Sign("Couldn't resolve", r"Couldn't resolve (?P<host>\S+)"),
             Sign("cannot reach worker", r"cannot reach worker (?P<host>\S+): No such file or directory"),
+            Sign("get host address for", r"unable to get host address for (?P<host>\S+)"),
+            Sign(
+                "getaddrinfo",
+                r"getaddrinfo[^\n]{0,60} (?P<host>[\w.-]+)[^\n]{0,20}(?:Name or service not known|Temporary failure)",
+            ),
             Sign("unknown worker", r"unknown worker (?P<host>\S+)"),
             Sign("DNS has no address", r"DNS has no address for (?P<host>\S+) after"),
         ),
@@ -85,12 +90,20 @@ RULES = (
                 "unable to reach each other",
                 r"At least one pair of MPI processes are unable to reach each other",
             ),
+            Sign(
+                "complete a TCP connection",
+                r"was unable to complete a TCP connection to another process:"
+                r"(?: Local host: \S+ Remote host: (?P<host>\S+))?",
+            ),
             Sign("TCP connect to a peer", r"failed to TCP connect to a peer MPI process"),
             Sign(
                 "inbound MPI TCP", r"inbound MPI TCP connection request from a peer [\s\S]{0,200}?unexpected"
             ),
         ),
-        causes=("MPI communication failure - check NetworkPolicies",),
+        causes=(
+            "MPI communication failure - check NetworkPolicies: {host} cannot be reached by TCP.",
+            "MPI communication failure - check NetworkPolicies",
+        ),
         remedies=(
             Remedy("allow all TCP ports between the workers"),
             Remedy(
@@ -242,8 +255,8 @@ RULES = (
         trust=Trust.CAUSE,
         signs=(
             Sign(
-                "Unable to run bstrap_proxy",
-                r"Unable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code 65280\)",
+                "nable to run",
+                r"[Uu]nable to run (?:bstrap_proxy|proxy) on (?P<host>\S+) \(pid \d+, exit code 65280\)",
             ),
         ),
         causes=("ssh from the launcher to {host} failed; Intel MPI does not pass on why.",),
@@ -267,8 +280,8 @@ RULES = (
         trust=Trust.GENERIC,
         signs=(
             Sign(
-                "Unable to run bstrap_proxy",
-                r"Unable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code \d+\)",
+                "nable to run",
+                r"[Uu]nable to run (?:bstrap_proxy|proxy) on (?P<host>\S+)",
             ),
             Sign(
                 "daemon failed to report back",

@@ -4,6 +4,23 @@ from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 
+_TCP = (  # in the words of the MPI that is in use; all of them where it is not known
+    Remedy(
+        "Check if InfiniBand network is available. Fall back to TCP communication by setting "
+        "`MPI_FLAGS=--mca btl tcp,self`{openmpi:.0}",
+        {"launch": {"settings": {"btl": "tcp,self", "pml": "ob1"}}},
+    ),
+    Remedy("{intel}: use TCP: FI_PROVIDER=tcp", {"env": {"FI_PROVIDER": "tcp"}}),
+    Remedy(
+        "{mpich}: use TCP: FI_PROVIDER=tcp, with UCX UCX_TLS=tcp,self,sm",
+        {"env": {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp,self,sm"}},
+    ),
+    Remedy(
+        "use TCP and shared memory only: UCX_TLS=tcp,self,sm FI_PROVIDER=tcp",
+        {"env": {"UCX_TLS": "tcp,self,sm", "FI_PROVIDER": "tcp"}},
+    ),
+)
+
 RULES = (
     Rule(
         id="RAN_ON_LAUNCHER",
@@ -24,59 +41,91 @@ RULES = (
         field="command",
     ),
     Rule(
-        id="NO_INFINIBAND",
-        title="The fast network that MPI was told to use is not there",
-        why="MPI, UCX or libfabric was told to use InfiniBand, RoCE or EFA and found no device that works: the worker "
-        "has none, asks for none, or may not lock memory for it.",
+        id="FABRIC_FAILED",
+        title="MPI could not start over the network that it was told to use",
+        why="MPI, UCX or libfabric was told to use a network (InfiniBand, RoCE, EFA, Omni-Path, or a named interface) "
+        "and found no device or provider that works, so MPI_Init failed.",
         signs=(
-            Sign(
-                "initializing an OpenFabrics device", r"(?P<detail>error initializing an OpenFabrics device)"
-            ),
-            Sign("no active ports", r"(?P<detail>no active ports detected)"),
             Sign("no usable transports", r"(?P<detail>no usable transports/devices[^\n]{0,80})"),
             Sign(
                 "is not available on", r"UCX ERROR (?P<detail>network device '[^']{1,60}' is not available)"
             ),
             Sign(
-                "no auxiliary transport",
-                r"UCX ERROR (?P<detail>no (?:active messages|auxiliary) transport to [^\n]{1,80})",
+                "transport to",
+                r"UCX ERROR (?P<detail>no (?:active messages|auxiliary|remote registered memory access"
+                r"|\w+) transport to "
+                r"[^\n]{1,80})",
             ),
             Sign(
                 "OFI ",
-                r"(?P<detail>OFI (?:addrinfo\(\)|fi_\w+(?:\(\))?|endpoint open|domain open) fail(?:ed|ure)"
+                r"(?P<detail>OFI (?:addrinfo\(\)|fi_\w+(?:\(\))?|endpoint open|domain open|\w+) fail(?:ed|ure)"
                 r"[^\n]{0,80})",
             ),
+            Sign("fi_getinfo", r"(?P<detail>[^\n]{0,60}fi_getinfo[^\n]{0,40}fail[^\n]{0,80})"),
+            Sign("No provider found", r"(?P<detail>(?:OFI )?[Nn]o provider found[^\n]{0,80})"),
             Sign("can't open", r"(?P<detail>PSM[23] can't open (?:hfi|nic) unit[^\n]{0,40})"),
+            Sign("unable to find any HCAs", r"(?P<detail>unable to find any HCAs)"),
+        ),
+        causes=("MPI could not start over the network that it was told to use: {detail}.",),
+        example="MPI could not start over the network that it was told to use: OFI addrinfo() failed.",
+        remedies=(
+            *_TCP,
+            Remedy("ask for the device in the job's resources: resources.others, as `rdma/hca: 1`"),
+        ),
+        confidence=0.85,
+        yields_to=("LOCKED_MEMORY", "SHM_FULL", "TOO_MANY_FILES", "DISK_FULL"),
+    ),
+    Rule(
+        id="LOCKED_MEMORY",
+        title="A rank may not lock enough memory for the fast network",
+        why="RDMA needs memory that stays in place. The limit on locked memory (ulimit -l) is too small, so a buffer "
+        "could not be registered with the network card.",
+        signs=(
+            Sign("max locked memory", r"(?P<detail>Please check max locked memory[^\n]{0,60})"),
+            Sign(
+                "ibv_", r"(?P<detail>ibv_\w+(?:\([^\n)]{0,80}\))? failed[^\n]{0,60}: Cannot allocate memory)"
+            ),
+            Sign("ibv_", r"(?P<detail>ibv_\w+ failed with error Cannot allocate memory)"),
+            Sign("nable to register memory", r"(?P<detail>[Uu]nable to register memory[^\n]{0,60})"),
+            Sign(
+                "locked memory",
+                r"(?P<detail>failed to initialize while trying to allocate some locked memory)",
+            ),
+        ),
+        causes=("{who} may not lock enough memory for the fast network: {detail}.",),
+        example="Rank 3 may not lock enough memory for the fast network: Please check max locked memory (ulimit -l).",
+        remedies=(
+            Remedy(
+                "raise the limit before the program starts: ulimit -l unlimited; in a container: --ulimit memlock=-1"
+            ),
+            Remedy(
+                "under Slurm: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf, and no limit for slurmd"
+            ),
+            *_TCP,
+        ),
+        confidence=0.85,
+    ),
+    Rule(
+        id="NO_INFINIBAND",
+        title="MPI found no fast network",
+        why="MPI looked for InfiniBand, RoCE or EFA and found no device that works. It goes on over TCP, which is "
+        "slower; a run that fails all the same fails for another reason.",
+        signs=(
+            Sign(
+                "initializing an OpenFabrics device", r"(?P<detail>error initializing an OpenFabrics device)"
+            ),
+            Sign("no active ports", r"(?P<detail>no active ports detected)"),
             Sign("ibv_", r"(?P<detail>ibv_\w+(?:\(\))? failed[^\n]{0,60})"),
             Sign("RLIMIT_MEMLOCK", r"(?P<detail>RLIMIT_MEMLOCK[^\n]{0,80})"),
-            Sign("max locked memory", r"(?P<detail>Please check max locked memory[^\n]{0,60})"),
-            Sign("unable to find any HCAs", r"(?P<detail>unable to find any HCAs)"),
         ),
         causes=("RDMA network not detected. Performance may be degraded. ({detail})",),
         example="RDMA network not detected. Performance may be degraded. (no active ports detected)",
         remedies=(
-            Remedy(
-                "Check if InfiniBand network is available. Fall back to TCP communication by setting "
-                "`MPI_FLAGS=--mca btl tcp,self`",
-                {"launch": {"settings": {"btl": "tcp,self", "pml": "ob1"}}},
-            ),
-            Remedy("with UCX: use TCP and shared memory", {"env": {"UCX_TLS": "tcp,self,sm"}}),
-            Remedy("with libfabric (Intel MPI, MPICH): use TCP", {"env": {"FI_PROVIDER": "tcp"}}),
+            *_TCP,
             Remedy("ask for the device in the job's resources: resources.others, as `rdma/hca: 1`"),
         ),
-        confidence=0.8,
-        yields_to=(
-            *("PYTHON_EXCEPTION", "SEGFAULT", "OOM_KILLED", "MEMORY_LIMIT", "IMPORT_ERROR", "MPI_ABORT"),
-            *(
-                "RANK_EXIT",
-                "RANK_SIGNAL",
-                "NCCL_TIMEOUT",
-                "CUDA_OOM",
-                "CUDA_ERROR",
-                "MEMORY_ERROR",
-                "RANK_KILLED",
-            ),
-        ),
+        confidence=0.7,
+        warning=True,
     ),
     Rule(
         id="COPY_FORBIDDEN",
@@ -100,7 +149,7 @@ RULES = (
                 },
             ),
         ),
-        confidence=0.8,
-        yields_to=("*",),
+        confidence=0.7,
+        warning=True,
     ),
 )

@@ -85,12 +85,8 @@ RULES = (
         title="DeepSpeed used one machine only",
         why="DeepSpeed's launcher looks for a hostfile, found none, and went on with the machine that it runs on. The "
         "other workers were idle, and the job even reports success.",
-        trust=Trust.FACT,
-        signs=(
-            Sign(
-                "Unable to find hostfile", r"Unable to find hostfile, will proceed with training with local"
-            ),
-        ),
+        trust=Trust.GENERIC,
+        facts=("deepspeed-alone",),
         causes=("DeepSpeed found no hostfile and trained on one machine only; the other workers were idle.",),
         remedies=(
             Remedy("give it the job's hostfile: deepspeed --hostfile /etc/mpi/hostfile …"),
@@ -108,7 +104,8 @@ RULES = (
         signs=(
             Sign(
                 "ddress already in use",
-                r"(?:port[: ]+(?P<port>\d{2,5})[^\n]{0,160}?)?[Aa]ddress already in use",
+                r"(?:(?:port[: ]+|\[::\]:|\b(?:\d{1,3}\.){3}\d{1,3}:|localhost:)(?P<port>\d{2,5})[\s\S]{0,400}?)?"
+                r"[Aa]ddress already in use",
             ),
             Sign("EADDRINUSE", r"(?:port[: ]+(?P<port>\d{2,5})[^\n]{0,160}?)?EADDRINUSE"),
         ),
@@ -123,6 +120,7 @@ RULES = (
         ),
         confidence=0.9,
         uncaught=True,
+        yields_to=("TOO_MANY_FILES",),
     ),
     Rule(
         id="RENDEZVOUS",
@@ -148,6 +146,14 @@ RULES = (
                 "server socket has failed to listen",
                 r"(?P<detail>The server socket has failed to listen[^\n]{0,160})",
             ),
+            Sign("Unable to find address for", r"(?P<detail>[Uu]nable to find address for: [^\n]{1,80})"),
+            Sign("host not found", r"(?P<detail>[^\n]{0,60}host not found[^\n]{0,80})"),
+            Sign(
+                "IPv",
+                r"(?P<detail>The IPv[46] network addresses of \([^)\n]{1,120}\) cannot be retrieved[^\n]{0,80})",
+            ),
+            Sign("shutdown barrier", r"(?P<detail>[^\n]{0,80}coordination service[^\n]{0,120})"),
+            Sign("DEADLINE_EXCEEDED:", r"(?P<detail>DEADLINE_EXCEEDED: [^\n]{1,160})"),
             Sign("Gloo connectFullMesh failed", r"(?P<detail>Gloo connectFullMesh failed with [^\n]{1,160})"),
         ),
         causes=("{who} did not meet the other ranks: {detail}",),

@@ -83,6 +83,28 @@ RULES = (
         yields_to=("SHM_FULL", "CUDA_OOM"),
     ),
     Rule(
+        id="COLLECTIVE_MISMATCH",
+        title="The ranks made different collective calls",
+        why="Every rank must make the same collective calls in the same order, with tensors that fit. One rank made "
+        "another call, or gave another shape: an if that only some ranks enter, or a model that differs.",
+        signs=(
+            Sign("ollective", r"(?P<detail>Detected mismatch between collectives on ranks\.[^\n]{0,240})"),
+            Sign("ollective mismatch", r"(?P<detail>[Cc]ollective mismatch[^\n]{0,160})"),
+            Sign("op mismatch", r"(?P<detail>[^\n]{0,60}(?:op|size|type|root) mismatch[^\n]{0,120})"),
+            Sign("op.preamble.length", r"(?P<detail>op\.preamble\.length <= op\.nbytes[^\n]{0,80})"),
+        ),
+        causes=("The ranks made different collective calls: {detail}",),
+        example="The ranks made different collective calls: Detected mismatch between collectives on ranks.",
+        remedies=(
+            Remedy(
+                "see which call differs: TORCH_DISTRIBUTED_DEBUG=DETAIL",
+                {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}},
+            ),
+            Remedy("look for collective calls inside an if, and for a last batch of another size"),
+        ),
+        confidence=0.85,
+    ),
+    Rule(
         id="GPU_SHARED",
         title="Two ranks use the same GPU",
         why="NCCL needs a GPU for each rank. The program took the same device in several ranks, usually because it "
@@ -112,6 +134,12 @@ RULES = (
                 r"NCCL error in: [^\n]{0,200}?, (?P<detail>[^\n]{1,160})$",
             ),
             Sign("NCCL error", r"NCCL error(?: in)?: ?(?P<detail>[^\n]{0,200})"),
+            Sign(
+                "Got completion",
+                r"(?P<detail>Got completion from peer [^\n]{1,60} with (?:error|status)=?\d*[^\n]{0,120})",
+            ),
+            Sign("Got completion", r"(?P<detail>Got completion[^\n]{0,200})"),
+            Sign("Last error:", r"Last error:\s*\n?(?P<detail>[^\n]{4,200})"),
             Sign("NCCL WARN Bootstrap", r"NCCL WARN (?P<detail>Bootstrap Root[^\n]{1,120})"),
             Sign("ncclInternalError", r"(?P<detail>ncclInternalError[^\n]{0,160})"),
             Sign("ncclInvalidUsage", r"(?P<detail>ncclInvalidUsage[^\n]{0,160})"),
@@ -148,6 +176,10 @@ RULES = (
             Sign("not compiled with CUDA", r"(?P<detail>Torch not compiled with CUDA enabled)"),
             Sign("invalid device ordinal", r"(?P<detail>CUDA error: invalid device ordinal)"),
             Sign("Failed to initialize NVML", r"(?P<detail>Failed to initialize NVML: [^\n]{1,80})"),
+            Sign(
+                "no GPUs found",
+                r"(?P<detail>ProcessGroupNCCL is only supported with GPUs, no GPUs found[^\n]{0,20})",
+            ),
             Sign("no ROCm-capable device", r"(?P<detail>no ROCm-capable device is detected)"),
         ),
         causes=("{who} finds no GPU that it can use: {detail}.",),

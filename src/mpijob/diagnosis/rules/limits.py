@@ -10,13 +10,38 @@ RULES = (
         title="A process has too many files open",
         why="Every process may hold so many files and connections (ulimit -n). A rank reached the limit: data loaders "
         "that keep files open, or a world so large that the connections alone are too many.",
-        signs=(Sign("Too many open files", r"Too many open files"),),
-        causes=("{who} has too many files open.",),
+        signs=(
+            Sign("Too many open files", r"Too many open files(?:: '(?P<path>[^'\n]{1,200})')?"),
+            Sign(
+                "number of files",
+                r"[Ss]ystem limit exceeded on number of (?:files|open files|network connections)",
+            ),
+            Sign("number of pipes", r"system limit on number of pipes a process can open was reached"),
+            Sign("file descriptors", r"(?:out of|not enough|too many|exceeded)[^\n]{0,40} file descriptors"),
+            Sign("EMFILE", r"\bEMFILE\b"),
+        ),
+        causes=("{who} has too many files open (ulimit -n).",),
         remedies=(
             Remedy("raise the limit in the command: bash -c 'ulimit -n 65536; exec PROGRAM'"),
             Remedy("use fewer data loader processes"),
         ),
         confidence=0.9,
+        uncaught=True,
+    ),
+    Rule(
+        id="FILE_SIZE_LIMIT",
+        title="A file grew beyond the limit on file sizes",
+        why="A file became larger than the user's limit (ulimit -f) or the file system allows.",
+        signs=(
+            Sign("File too large", r"File too large(?:: '(?P<path>[^'\n]{1,200})')?"),
+            Sign("File size limit exceeded", r"File size limit exceeded(?! \(signal)"),
+        ),
+        causes=(
+            "{path} of {whom} grew beyond the limit on file sizes.",
+            "A file of {whom} grew beyond the limit on file sizes.",
+        ),
+        remedies=(Remedy("raise the limit in the command: bash -c 'ulimit -f unlimited; exec PROGRAM'"),),
+        confidence=0.85,
         uncaught=True,
     ),
     Rule(
@@ -33,6 +58,9 @@ RULES = (
             ),
             Sign("blas_thread_init", r"blas_thread_init: pthread_create failed"),
             Sign("Thread creation failed", r"libgomp: Thread creation failed"),
+            Sign("OpenBLAS", r"OpenBLAS[^\n]{0,80}(?:pthread_create|RLIMIT_NPROC)"),
+            Sign("retry: Resource temporarily", r"fork: retry: Resource temporarily unavailable"),
+            Sign("process limit", r"(?:pids|process|thread) limit[^\n]{0,40}(?:reached|exceeded)"),
         ),
         causes=("{who} could not start another process or thread: the limit is reached.",),
         remedies=(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+from mpijob.diagnosis.rules.launcher_reports import ended_by
 
 _MORE = Remedy(
     "raise the memory of each worker to {more_memory} at least; that is a guess, for what it needs in all is not known",
     {"resources": {"memory": "{more_memory}"}},
 )
 _FEWER = Remedy("run fewer ranks in each worker: {fewer_slots} slots", {"slots": "{fewer_slots}"})
+# a line about shared memory, in which "No space left on device" is not about a disk
+SHARED_MEMORY = (
+    r"[^\n]*(?:/dev/shm|shm\.h|shmget|shm_|mm_posix|mm_sysv|shared memory|shared-memory|[Ss]emaphore)"
+)
 _SMALLER = Remedy("make batches or chunks of data smaller")
 
 RULES = (
@@ -37,25 +42,13 @@ RULES = (
         trust=Trust.CAUSE,
         facts=("oom-killed", "rank-killed-by-system"),
         signs=(
-            Sign(
-                "noticed that process rank",
-                r"noticed that process rank (?P<rank>\d+)(?: with PID \d+ on node "
-                r"(?P<host>\S+)| .{0,80}?) exited on signal 9\b",
-            ),
-            Sign("EXIT STRING", r"EXIT STRING: Killed \(signal 9\)"),
-            Sign(
-                "BAD TERMINATION",
-                r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = PID \d+ RUNNING AT "
-                r"(?P<host>\S+) = EXIT CODE: 9\b",
-            ),
+            *ended_by(9),
             Sign("oom-kill", r"oom-kill(?:er)?:"),
+            Sign("oom", r"[Dd]etected \d+ oom[-_]kill event"),
+            Sign("Out Of Memory", r"srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[\d,-]*: Out Of Memory"),
+            Sign("SIGKILL", r"Signal 9 \(SIGKILL\) received by PID"),
             Sign("Out of memory: Kill", r"Out of memory: Kill(?:ed)? process"),
             Sign("OOMKilled", r"OOMKilled"),
-            Sign(
-                "Root Cause (first observed",
-                r"Root Cause \(first observed failure\): \[\d+\]:[\s\S]{0,200}?rank : (?P<rank>\d+) \(local_rank"
-                r"[\s\S]{0,40}?exitcode : -9\b",
-            ),
         ),
         causes=(
             "Worker-{worker} was terminated by the system, likely due to running out of memory (OOM). The "
@@ -104,14 +97,33 @@ RULES = (
     ),
     Rule(
         id="MEMORY_ERROR",
-        title="A Python program asked for memory that it could not get",
-        why="Python or numpy asked for a block of memory and the system said no: the worker's address limit "
+        title="A program asked for memory that it could not get",
+        why="The program, or its language, asked for a block of memory and the system said no: the worker's "
+        "address limit "
         "is reached, or the array is larger than memory.",
         signs=(
             Sign(
                 "MemoryError", r"^(?:\S*[ ])?(?P<error>[\w.]*(?<!OutOf)MemoryError(?:: (?P<detail>[^\n]+))?)$"
             ),
             Sign("std::bad_alloc", r"(?P<error>std::bad_alloc)"),
+            Sign("OutOfMemoryError", r"(?P<error>java\.lang\.OutOfMemoryError: (?P<detail>[^\n]{1,100}))"),
+            Sign(
+                "cannot allocate vector",
+                r"Error: (?P<error>(?P<detail>cannot allocate vector of size [^\n]{1,40}))",
+            ),
+            Sign(
+                "Allocation would exceed",
+                r"Fortran runtime error: (?P<error>(?P<detail>Allocation would exceed memory limit))",
+            ),
+            Sign(
+                "Cannot allocate memory",
+                r"(?P<error>[^\n]{0,100}(?<!ibv)(?:malloc|mmap|fork|calloc|realloc|new)[^\n]{0,80}Cannot "
+                r"allocate memory)",
+            ),
+            Sign(
+                "allocate memory",
+                r"(?P<error>(?:[Ff]ailed|[Uu]nable) to allocate (?:memory|\d+ bytes)[^\n]{0,80})",
+            ),
         ),
         causes=(
             "{who} could not get the memory that it asked for: {detail}",
@@ -171,14 +183,19 @@ RULES = (
         signs=(
             Sign("shared-memory backing", r"not enough space for \S+ \(the shared-memory backing"),
             Sign("shared memory segment", r"Error while creating shared memory segment"),
-            Sign("No space left on device", r"No space left on device[^\n]{0,80}/dev/shm"),
+            Sign("No space left on device", rf"^(?={SHARED_MEMORY})[^\n]*No space left on device"),
+            Sign("Not enough memory to write", r"mm_posix\.c[^\n]{0,60}Not enough memory to write total"),
+            Sign("posix_fallocate", r"posix_fallocate[^\n]{0,120}(?:No space left|failed)"),
             Sign("torch_", r"unable to (?:open|write to) (?:file )?</?torch_"),
-            Sign("Bus error", r"Bus error"),
+            Sign("Bus error", r"killed by signal: Bus error"),
+            Sign("Error while creating shared", r"Error while creating shared memory"),
+            Sign("shared memory", r"[Uu]nable to (?:allocate|create|open|attach to) (?:a )?shared memory"),
             Sign("shared memory (shm)", r"out of shared memory|insufficient shared memory \(shm\)"),
         ),
         causes=("{who} found no room in /dev/shm.",),
         remedies=(
             Remedy("mount a larger /dev/shm (it counts as the worker's memory)", {"volumes": "{with_shm}"}),
+            Remedy("make /dev/shm larger: docker run --shm-size=8g, or mount -o remount,size=8g /dev/shm"),
             Remedy("use fewer data loader processes"),
         ),
         confidence=0.75,

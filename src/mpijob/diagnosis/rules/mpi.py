@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+from mpijob.diagnosis.rules.launcher_reports import ended_by
 
 _SAME = Remedy("use the MPI that the program was built with: mpi: openmpi, mpich or intel")
 
@@ -95,8 +96,8 @@ RULES = (
                 r"(?P<helper>[\w./-]*(?:orted|prted|hydra_\w+|pmi_proxy)): No such file or directory",
             ),
             Sign(
-                "Unable to run bstrap_proxy",  # 127, by which a shell says that there is no such program
-                r"Unable to run (?P<helper>bstrap_proxy) on (?P<host>\S+) \(pid \d+, exit code 32512\)",
+                "nable to run",  # 127, by which a shell says that there is no such program
+                r"[Uu]nable to run (?P<helper>bstrap_proxy|proxy) on (?P<host>\S+) \(pid \d+, exit code 32512\)",
             ),
         ),
         causes=(
@@ -221,17 +222,117 @@ RULES = (
         signs=(
             Sign(
                 "An error occurred in",
-                r"\*\*\* An error occurred in (?P<call>MPI_\w+)(?:[\s\S]{0,300}?\*\*\* "
+                r"\*\*\* An error occurred in (?P<call>MPI_(?!Init)\w+)(?:[\s\S]{0,300}?\*\*\* "
                 r"(?P<error>MPI_ERR_\w+))?",
             ),
-            Sign("Fatal error in", r"Fatal error in (?:internal_|P?MPI_)(?P<call>\w+)"),
+            Sign(
+                "Fatal error in",
+                r"Fatal error in (?:internal_|P?MPI_)(?P<call>(?!Init)\w+): (?P<error>[^\n]{1,160}?),? error stack:"
+                r"(?:[\s\S]{0,800}?\): (?P<reason>(?!MPI_\w+\()[^\n]{4,160})\n)?",
+            ),
+            Sign("Fatal error in", r"Fatal error in (?:internal_|P?MPI_)(?P<call>(?!Init)\w+)"),
         ),
-        causes=("{call} failed with {error}.", "The MPI call {call} failed."),
+        causes=(
+            "{call} failed: {error} ({reason}).",
+            "{call} failed with {error}.",
+            "The MPI call {call} failed.",
+        ),
+        example="Bcast failed: Invalid root (Invalid root (value given was 77)).",
         remedies=(
             Remedy("compare the arguments of this call on all ranks: counts, types, root, communicator"),
         ),
         confidence=0.85,
-        yields_to=("TRUNCATED_MESSAGE", "INVALID_RANK", "NO_INFINIBAND", "WRONG_WORLD", "MPI_MISMATCH"),
+        yields_to=(
+            *(
+                "TRUNCATED_MESSAGE",
+                "INVALID_RANK",
+                "FABRIC_FAILED",
+                "WRONG_WORLD",
+                "MPI_MISMATCH",
+                "TOO_MANY_FILES",
+            ),
+            *(
+                "SHM_FULL",
+                "DISK_FULL",
+                "LOCKED_MEMORY",
+                "MPI_UNREACHABLE",
+                "UNKNOWN_HOST",
+                "COMPONENT_MISSING",
+            ),
+            *("MPI_AFTER_FINALIZE", "PMI_MISSING", "PYTHON_EXCEPTION"),
+        ),
+    ),
+    Rule(
+        id="MPI_AFTER_FINALIZE",
+        title="MPI was called before MPI_Init or after MPI_Finalize",
+        why="MPI may be used only between MPI_Init and MPI_Finalize. A call outside of it ends the job: often an "
+        "object "
+        "that frees its communicator when the program ends, or a library that starts MPI by itself.",
+        signs=(
+            Sign(
+                "MPI_FINALIZE",
+                r"The (?P<call>MPI_\w+)\(\) function was called (?P<when>after MPI_FINALIZE was invoked)",
+            ),
+            Sign(
+                "MPI_INIT",
+                r"The (?P<call>MPI_\w+)\(\) function was called (?P<when>before MPI_INIT was invoked)",
+            ),
+            Sign(
+                "after finalizing",
+                r"(?P<when>[Aa]ttempting to use an MPI routine (?:\((?P<call>\w+)\) )?(?:before "
+                r"initializing or )?after finalizing)",
+            ),
+            Sign(
+                "before initializing",
+                r"(?P<when>[Aa]ttempting to use an MPI routine (?:\((?P<call>\w+)\) )?before initializing[^\n]{0,40})",
+            ),
+        ),
+        causes=(
+            "{call} was called outside of MPI_Init and MPI_Finalize: {when}.",
+            "MPI was called too early or too late: {when}.",
+        ),
+        example="MPI_Barrier was called outside of MPI_Init and MPI_Finalize: after MPI_FINALIZE was invoked.",
+        remedies=(
+            Remedy(
+                "free communicators, windows and files before MPI_Finalize, not in destructors of globals"
+            ),
+            Remedy("call MPI_Init first, once, in every rank"),
+        ),
+        confidence=0.85,
+    ),
+    Rule(
+        id="MPI_INIT_FAILED",
+        title="MPI could not start, and does not say why",
+        why="MPI_Init failed in a rank. Behind it stands a transport that does not work, a full /tmp or "
+        "/dev/shm, a limit, "
+        "or two versions of MPI; the library's report names only the step at which it gave up.",
+        trust=Trust.GENERIC,
+        signs=(
+            Sign(
+                "MPI_INIT failed",
+                r"MPI_INIT failed[\s\S]{0,600}?\n\s+(?P<detail>[^\n]{4,120}) --> Returned (?P<error>[^\n]{1,80})",
+            ),
+            Sign("An error occurred in", r"An error occurred in MPI_Init"),
+            Sign(
+                "Fatal error in",
+                r"Fatal error in (?:internal_|P?MPI_)Init\w*: (?P<detail>[^\n]{1,120}?)(?:, error stack|$)",
+            ),
+        ),
+        causes=(
+            "MPI could not start in {whom}: {detail} ({error}).",
+            "MPI could not start in {whom}: {detail}.",
+            "MPI could not start in {whom} (MPI_Init failed).",
+        ),
+        remedies=(
+            Remedy("look for room in /tmp and /dev/shm on that node: df -h /tmp /dev/shm"),
+            Remedy(
+                "{openmpi}: let it say more: OMPI_MCA_btl_base_verbose=30",
+                {"env": {"OMPI_MCA_btl_base_verbose": "30"}},
+            ),
+            Remedy("{intel}: let it say more: I_MPI_DEBUG=10", {"env": {"I_MPI_DEBUG": "10"}}),
+            Remedy("{mpich}: let libfabric say more: FI_LOG_LEVEL=info", {"env": {"FI_LOG_LEVEL": "info"}}),
+        ),
+        confidence=0.5,
     ),
     Rule(
         id="PEER_LOST",
@@ -247,11 +348,9 @@ RULES = (
             Sign(
                 "unexpectedly disconnected", r"MPI communication peer process has unexpectedly disconnected"
             ),
+            Sign("Communication error with rank", r"[Cc]ommunication error with rank (?P<peer>\d+)"),
             Sign("by peer", r"/gloo/[^\n]{0,120}Connection (?:closed|reset) by peer"),
             Sign("ncclRemoteError", r"ncclRemoteError: A call failed possibly due to a network error"),
-            Sign(
-                "ChildFailedError", r"torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError"
-            ),
         ),
         causes=("{who} lost its connection to another rank, which had ended before.",),
         remedies=(
@@ -274,7 +373,7 @@ RULES = (
             Sign(
                 "BAD TERMINATION",
                 r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = PID \d+ RUNNING AT "
-                r"(?P<host>\S+) = EXIT CODE: (?!9\b|15\b)(?P<code>\d+)",
+                r"(?P<host>\S+) = EXIT CODE: (?!(?:4|6|7|8|9|11|15|13[24567]|139|143)\b)(?P<code>\d+)",
             ),
         ),
         causes=(
@@ -297,10 +396,10 @@ RULES = (
         "by a cancel, a time limit, a log-out, or a person.",
         trust=Trust.GENERIC,
         signs=(
-            Sign("signal 15", r"EXIT STRING: Terminated \(signal 15\)"),
             Sign("KILLED BY SIGNAL", r"KILLED BY SIGNAL: 15 \(Terminated\)"),
+            *ended_by(15),
         ),
-        causes=("The launcher was told to end (SIGTERM), and its ranks with it.",),
+        causes=("The launcher was told to end (signal 15, SIGTERM), and its ranks with it.",),
         remedies=(
             Remedy("see who or what ended it: mpijob events JOB"),
             Remedy("run it again: mpijob retry JOB"),

@@ -11,7 +11,6 @@ RULES = (
         why="The scheduler looked at every node and none fits: too little free, a taint, a selector, a volume "
         "in another zone. The pod waits until something changes.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:Unschedulable",),
         signs=(
             Sign("Cannot schedule pods", r"(?P<detail>Cannot schedule pods: [^\n]{1,200})"),
@@ -55,7 +54,6 @@ RULES = (
         why="A pod starts only when every secret and config map that it names exists in its namespace, with "
         "the key that is asked for.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:SettingsMissing",),
         signs=(
             Sign("not found", r"(?P<detail>(?:secret|configmap|serviceaccount)s? \"[^\"]+\" not found)"),
@@ -76,7 +74,6 @@ RULES = (
         why="A claim does not exist, is not bound to a volume yet, or the volume cannot be mounted on the node "
         "(in use elsewhere, wrong zone, server not reachable).",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:VolumeNotReady",),
         signs=(
             Sign("persistentvolumeclaim", r"(?P<detail>persistentvolumeclaim \"[^\"]+\" not found)"),
@@ -117,7 +114,6 @@ RULES = (
         why="The job names a queue that its namespace does not have, or the queue has no quota behind it. It "
         "waits until somebody makes it.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:QueueMissing",),
         signs=(Sign("doesn't exist", r"(?P<detail>(?:Local|Cluster)Queue \S+ doesn't exist)"),),
         causes=("{message}", "The job's queue is not there: {detail}"),
@@ -135,7 +131,6 @@ RULES = (
         why="An administrator stopped the queue, or something that it needs (a flavor of machines, an admission "
         "check) is missing.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:QueueClosed",),
         signs=(Sign("Queue ", r"(?P<detail>(?:Local|Cluster)Queue \S+ is (?:inactive|stopped))"),),
         causes=("{message}", "The job's queue admits nothing at present: {detail}"),
@@ -186,7 +181,6 @@ RULES = (
         why="The engine could not make the job's parts: the API server, one of its webhooks or the engine itself "
         "said no. The job's own status does not show it.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:EngineRefused",),
         signs=(
             Sign(
@@ -208,7 +202,6 @@ RULES = (
         why="The namespace has a hard limit (ResourceQuota), and the pods of this job would go beyond it. They "
         "are made as soon as others free enough.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:QuotaUsedUp",),
         signs=(
             Sign(
@@ -231,7 +224,6 @@ RULES = (
         why="The namespace enforces a security level, and the pods ask for something that it forbids: a user ID, "
         "a kind of volume, a capability.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:PolicyRefused",),
         signs=(
             Sign("violates PodSecurity", r"(?P<detail>violates PodSecurity \"[^\"]+\": [^\n]{1,240})"),

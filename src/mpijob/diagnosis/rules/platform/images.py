@@ -11,7 +11,6 @@ RULES = (
         why="The registry was asked for the image and does not have it: the name or the tag is misspelt, it "
         "was never pushed, or it was deleted. Kubernetes goes on asking and never reports a failure.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:ImageNotFound",),
         signs=(
             Sign("manifest unknown", r"(?P<detail>manifest unknown[^\n]{0,120})"),
@@ -39,7 +38,6 @@ RULES = (
         why="A name has small letters, digits, dots, dashes and slashes, and may end with :TAG or @DIGEST. "
         "This one has another form, so no registry can be asked for it.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:ImageNameInvalid",),
         signs=(
             Sign("InvalidImageName", r"InvalidImageName"),
@@ -57,7 +55,6 @@ RULES = (
         why="The registry wants a login that the namespace does not have, or the login may not read this "
         "image. Some registries answer the same for images that do not exist.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:ImageRefused",),
         signs=(
             Sign("pull access denied", r"pull access denied for (?P<image>[^\s,]+)"),
@@ -86,7 +83,6 @@ RULES = (
         why="The node did not get the image: the registry does not answer, its name is not known on the node, "
         "or the disk is full. Kubernetes tries again with growing pauses.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:ImagePullFailed",),
         signs=(
             Sign(

@@ -80,7 +80,6 @@ RULES = (
         why="The node was short of memory, disk or process numbers and ended pods to save itself, those first "
         "that use more than they asked for; or the node was shut down.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:WorkerEvicted",),
         signs=(Sign("low on resource", r"(?P<detail>The node was low on resource: [\w-]+[^\n]{0,120})"),),
         causes=("{message}", "A worker was evicted from its node: {detail}"),
@@ -99,7 +98,6 @@ RULES = (
         why="A pod with a higher priority class found no room, so the scheduler removed one of this job's. The "
         "others cannot go on without it.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("reason:WorkerPreempted",),
         signs=(
             Sign("PreemptionByScheduler", r"(?P<detail>PreemptionByScheduler)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+from mpijob.diagnosis.rules.memory import SHARED_MEMORY
 
 RULES = (
     Rule(
@@ -91,15 +92,25 @@ RULES = (
         trust=Trust.FACT,
         facts=("reason:DiskFull",),
         signs=(
-            Sign("No space left on device", r"No space left on device(?![^\n]{0,80}/dev/shm)"),
-            Sign("Disk quota exceeded", r"Disk quota exceeded"),
+            Sign(
+                "No space left on device",
+                rf"^(?!{SHARED_MEMORY})[^\n]*No space left on device(?:: '(?P<path>[^'\n]{{1,200}})')?",
+            ),
+            Sign(
+                "OUT-OF-RESOURCE", r"PMIX ERROR: OUT-OF-RESOURCE in file \S*dstore\S*"
+            ),  # of Open MPI's session folder
+            Sign("Disk quota exceeded", r"Disk quota exceeded(?:: '(?P<path>[^'\n]{1,200})')?"),
         ),
-        causes=("{who} could not write: the disk is full.",),
+        causes=(
+            "{who} could not write {path}: the disk is full.",
+            "{who} could not write: the disk is full.",
+        ),
         remedies=(
             Remedy("free some room: mpijob delete JOB removes the logs of finished jobs"),
             Remedy("write checkpoints and data to a volume with more room"),
         ),
         confidence=0.95,
+        yields_to=("SHM_FULL",),
     ),
     Rule(
         id="HANG",
@@ -243,16 +254,21 @@ UNKNOWN = Rule(
     id="UNKNOWN",
     title="The cause is not recognised",
     why="The job failed, and nothing in its exits or its output matches a cause that we know. We say so "
-    "instead of guessing; the first lines that look like an error are shown.",
+    "instead of guessing, and show the line of the log that most likely names it. A log alone may not even show "
+    "that the run failed.",
     trust=Trust.GENERIC,
     causes=(
+        "The log does not show whether the run failed. Its most telling line: {line}{unseen}",
+        "The cause is not recognised (launcher: {how}); the most telling line: {line}",
+        "The cause is not recognised; the most telling line: {line}",
         "The cause is not recognised: {message} (launcher: {how}).",
         "The cause is not recognised: the launcher ended with {how}.",
         "The cause is not recognised: {message}.",
         "The cause is not recognised.",
     ),
     remedies=(
-        Remedy("read the log around the first error: mpijob logs JOB --tail 200"),
+        Remedy("say how the launcher ended, if you know it: mpijob why --log FILE --exit-code N{unseen}"),
+        Remedy("read the log around that line: mpijob logs JOB --tail 200"),
         Remedy("run the program with one worker and one rank, to see whether it fails without MPI too"),
     ),
     confidence=0.0,

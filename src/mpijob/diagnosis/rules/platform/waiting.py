@@ -26,7 +26,6 @@ RULES = (
         title="The queue has no quota free for the job",
         why="Kueue admits a job when all that it asks for is free in its queue. It is not, so the job waits.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         signs=(
             Sign("couldn't assign flavors", r"(?P<detail>couldn't assign flavors to pod set [^\n]{1,200})"),
             Sign("insufficient unused quota", r"(?P<detail>insufficient unused quota[^\n]{0,160})"),
@@ -99,7 +98,6 @@ RULES = (
         why="The machine of a worker is down, cut off, or its kubelet does not answer. Every rank on it is lost, and "
         "the others cannot go on without them.",
         trust=Trust.FACT,
-        said=Trust.CAUSE,
         facts=("node-lost",),
         signs=(
             Sign("NodeNotReady", r"NodeNotReady"),

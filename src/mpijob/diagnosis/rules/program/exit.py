@@ -3,59 +3,20 @@
 from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+from mpijob.diagnosis.rules.launcher_reports import exited_with
 from mpijob.diagnosis.rules.program.start import SAID_BY_PYTHON, WITH_MPI4PY
 
+_NOT_LOST = (  # what follows from another rank's end, or is told by a rule of its own
+    r"(?![^\n]{0,400}(?:Connection (?:closed|reset) by peer|ChildFailedError|CalledProcessError|HorovodInternalError"
+    r"|collective operation timeout))"
+)
+_TRACEBACK = (  # whatever is indented, then the exception, with the next line where it only announces one
+    r"Traceback \(most recent call last\):\s*\n(?:(?:\S+[ ])?[ \t]+[^\n]*\n)*+(?:(?![A-Za-z_][\w.]*: )\S+[ ])?"
+    + _NOT_LOST
+    + r"(?P<error>[A-Za-z_][\w.]*(?::[ ][^\n]{0,300}(?:(?<=:)\n[^\n]{1,200})?|$))"
+)
+
 RULES = (
-    Rule(
-        id="SEGFAULT",
-        title="A rank crashed",
-        why="A rank read or wrote memory that is not its own and was stopped by the system. The fault is in "
-        "native code: the program, a library, or two libraries of versions that do not fit.",
-        facts=("rank-crashed",),
-        signs=(
-            Sign(
-                "Root Cause (first observed",
-                r"Root Cause \(first observed failure\): \[\d+\]:[\s\S]{0,200}?rank : (?P<rank>\d+) \(local_rank"
-                r"[\s\S]{0,40}?exitcode : -(?:11|7|8|4)\b",
-            ),
-            Sign(
-                "exited on",
-                r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on "
-                r"signal (?:11|7|8|4)\b",
-            ),
-            Sign("Segmentation fault", r"\[(?P<host>[\w.-]+):\d+\] Signal: Segmentation fault \(11\)"),
-            Sign(
-                "KILLED BY SIGNAL",
-                r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: "
-                r"(?:11|7|8|4)\b",
-            ),
-            Sign("EXIT STRING", r"EXIT STRING: (?:Segmentation fault|Bus error|Floating point exception)"),
-            Sign("Segmentation fault", r"^(?:Fatal Python error: )?Segmentation fault"),
-            Sign("Caught signal 11", r"Caught signal 11"),
-            Sign(
-                "Program received signal",  # gdb
-                r"Program received signal (?P<signal_name>SIG(?:SEGV|BUS|FPE|ILL)),[^\n]*\n[^\n]{1,300}",
-            ),
-        ),
-        causes=("{who} crashed ({signal_name}).", "{who} crashed (segmentation fault)."),
-        remedies=(
-            Remedy(
-                "see the {python} line of the crash: set PYTHONFAULTHANDLER=1",
-                {"env": {"PYTHONFAULTHANDLER": "1"}},
-            ),
-            Remedy(
-                "see the line of the crash: compile the program with -g, and let gdb run it, where that is installed",
-                {"command": "{with_gdb}"},
-            ),
-            Remedy(
-                "see the line of the crash: compile the program with -g, and write before it in the script, where gdb "
-                "is installed: {gdb}"
-            ),
-            Remedy("run one rank alone, to see whether MPI has a part in it"),
-            Remedy("use one version of MPI, CUDA and numpy everywhere; rebuild extensions against it"),
-        ),
-        confidence=0.95,
-    ),
     Rule(
         id="MPI_ABORT",
         title="The program itself stopped the job",
@@ -83,8 +44,9 @@ RULES = (
             Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
             Remedy("read what was said just before: mpijob logs JOB --tail 50"),
         ),
+        only_how=True,
         confidence=0.9,
-        yields_to=("PYTHON_EXCEPTION", "MPI_CALL_ERROR", *SAID_BY_PYTHON),
+        yields_to=("PYTHON_EXCEPTION", "MPI_CALL_ERROR", "UNCAUGHT_ERROR", "PROGRAM_ERROR", *SAID_BY_PYTHON),
     ),
     Rule(
         id="PYTHON_EXCEPTION",
@@ -92,12 +54,29 @@ RULES = (
         why="A rank ended with an exception, and that ends the job. Where nobody watches the ranks, as under a plain "
         "mpirun, the others may wait for it for ever, because it never reaches MPI_Finalize.",
         signs=(
-            Sign(
-                "Traceback",
-                r"^(?:\S*[ ])?Traceback \(most recent call last\):\s*\n(?:(?:\S+[ ])?[ \t]+[^\n]*\n)*+"
-                r"(?:(?![A-Za-z_][\w.]*: )\S+[ ])?"
-                r"(?![^\n]{0,300}(?:Connection (?:closed|reset) by peer|ChildFailedError))"
-                r"(?P<error>[A-Za-z_][\w.]*(?:: [^\n]{0,300})?)$",
+            Sign("Traceback", r"^(?:\S*[ ])?" + _TRACEBACK),
+            Sign(  # what was raised last of a chain
+                "above exception",
+                r"(?P<chained>The above exception was the direct cause of|During handling of the above "
+                r"exception)[^\n]*\s+"
+                r"(?:\S*[ ])?" + _TRACEBACK,
+            ),
+            Sign("Original Traceback", r"(?P<chained>Original )" + _TRACEBACK),  # of a data loader's process
+            Sign(  # of the file itself, without a traceback
+                "Error: ",
+                r"^(?:\S*[ ])?[ ]+File \"[^\"\n]+\", line \d+\n(?:[^\n]*\n){1,3}?(?:\S*[ ])?"
+                r"(?P<error>(?:Syntax|Indentation|Tab)Error:[ ][^\n]{1,300})",
+            ),
+            Sign(  # in a box of rich, whose last lines follow it
+                "Traceback (most recent call last) ─",
+                r"Traceback \(most recent call last\) ─[\s\S]{0,9000}?╰─+╯\s*\n(?:\S*[ ])?(?P<error>[A-Za-z_][\w.]*:[ ]"
+                r"[^\n]{1,300})",
+            ),
+            Sign(  # the last line alone
+                "Error: ",
+                r"^(?:\[\w ]{1,12}\]:?[ ]|\S+ \|[ ])?"
+                + _NOT_LOST
+                + r"(?P<error>[A-Za-z_]\w*(?:\.\w+)*Error:[ ][^\n]{1,300})",
             ),
         ),
         causes=("{who} failed with an exception: {error}",),
@@ -125,30 +104,68 @@ RULES = (
                 r"[^\n]{1,160})$",
             ),
             Sign(
+                "No such option",
+                r"(?P<detail>Error: No such option:? [^\n]{1,120})",
+            ),
+            Sign(
+                "Error: Missing",
+                r"(?P<detail>Error: (?:Missing (?:option|argument|parameter)|Invalid value)[^\n]{1,160})",
+            ),
+            Sign(
+                "nrecognized option",
+                r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>unrecognized option [^\n]{1,80})",
+            ),
+            Sign(
+                "invalid option --",
+                r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>invalid option -- [^\n]{1,80})",
+            ),
+            Sign(
                 "error: argument",
                 r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>error: argument [^\n]{1,200})$",
             ),
         ),
-        causes=("{program} refused its arguments: {detail}",),
+        causes=("{program} refused its arguments: {detail}", "The program refused its arguments: {detail}"),
         example="train.py refused its arguments: error: unrecognized arguments: --epoch",
         remedies=(Remedy("correct the command: mpijob export JOB prints it as a job file"),),
         confidence=0.9,
         field="command",
         uncaught=True,
+        yields_to=("BAD_LAUNCH_OPTION",),
     ),
     Rule(
-        id="RANK_SIGNAL",
-        title="A rank was ended by a signal",
-        why="A rank got a signal that it did not handle. SIGABRT is its own doing (an assertion, a C++ "
-        "exception), SIGTERM and SIGXCPU come from outside.",
-        facts=("rank-signalled", "rank-aborted"),
-        causes=("{who} was ended by {signal_name}.",),
-        remedies=(
-            Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
-            Remedy("run it again if the signal came from outside: mpijob retry JOB"),
+        id="SHELL_ERROR",
+        title="A shell script of the job failed",
+        why="A script that the job runs holds a mistake, or uses a variable that is not set where it runs. "
+        "Variables of "
+        "your shell do not reach the ranks unless the job names them.",
+        signs=(
+            Sign(
+                "unbound variable",
+                r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>(?P<variable>\w+): unbound variable)",
+            ),
+            Sign(
+                "parameter not set",
+                r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>(?P<variable>\w+): parameter not set)",
+            ),
+            Sign(
+                "syntax error",
+                r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>(?:syntax error|unexpected EOF)[^\n]{0,120})",
+            ),
+            Sign(
+                "unexpected EOF",
+                r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>unexpected EOF[^\n]{0,120})",
+            ),
+            Sign("yntax error", r"(?P<script>[^\s:]+): (?P<line>\d+): (?P<error>Syntax error: [^\n]{1,120})"),
         ),
-        confidence=0.75,
-        yields_to=("*",),
+        causes=("Line {line} of {script} failed: {error}.",),
+        example="Line 2 of rank.sh failed: DATA_DIR: unbound variable.",
+        remedies=(
+            Remedy("give the ranks the variable: env.{variable}"),
+            Remedy("correct the script; bash -n SCRIPT checks it without running it"),
+        ),
+        confidence=0.85,
+        field="command",
+        yields_to=("PYTHON_EXCEPTION",),
     ),
     Rule(
         id="RANK_EXIT",
@@ -156,23 +173,13 @@ RULES = (
         why="A rank ended by itself with a code other than 0, which ends the job. What the code means is "
         "known to the program only; the reason is usually in the rank's last lines.",
         facts=("rank-exited",),
-        signs=(
-            Sign(
-                "Root Cause (first observed",
-                r"Root Cause \(first observed failure\): \[\d+\]:[\s\S]{0,200}?rank : (?P<rank>\d+) \(local_rank"
-                r"[\s\S]{0,40}?exitcode : (?P<code>\d+)",
-            ),
-            Sign(
-                "non-zero status",
-                r"exited with non-zero status, thus causing the job to be terminated[\s\S]{0,200}?"
-                r"Process name: \[[^\]\n]*,(?P<rank>\d+)\] Exit code: (?P<code>\d+)",
-            ),
-        ),
+        signs=exited_with(r"(?!(?:132|134|135|136|137|139|143)\b)[1-9]\d*"),
         causes=("{who} exited with code {code}.",),
         remedies=(
             Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
             Remedy("check its arguments and the files that it reads"),
         ),
+        only_how=True,
         confidence=0.7,
         yields_to=("*",),
     ),
@@ -181,7 +188,12 @@ RULES = (
         title="A rank left without telling MPI",
         why="A rank ended with 0 but without MPI_Finalize: an early return, os._exit, or a rank that never "
         "reached MPI_Init while others did.",
-        signs=(Sign("exiting improperly", r"exiting improperly\. There are three reasons this could occur"),),
+        signs=(
+            Sign(
+                "improperly. There are three",
+                r"exiting improperly\. There are three reasons this could occur",
+            ),
+        ),
         causes=("{who} ended without MPI_Finalize.",),
         remedies=(Remedy("look for sys.exit, os._exit or a return before the end of the program"),),
         confidence=0.8,

@@ -10,7 +10,7 @@ WITH_MPI4PY = Remedy(
 )
 SAID_BY_PYTHON = (
     *("IMPORT_ERROR", "MEMORY_ERROR", "CUDA_OOM", "TRUNCATED_MESSAGE", "INVALID_RANK", "MISSING_LIBRARY"),
-    *("NO_GPU", "CUDA_DRIVER", "CUDA_ERROR", "NCCL_TIMEOUT", "NCCL_CONNECTION", "NCCL_ERROR", "GPU_SHARED"),
+    *("NO_GPU", "CUDA_DRIVER", "CUDA_ERROR", "NCCL_CONNECTION", "NCCL_ERROR", "GPU_SHARED"),
     *(
         "RENDEZVOUS",
         "LOADER_KILLED",
@@ -32,7 +32,7 @@ RULES = (
         signs=(
             Sign(
                 "Executable:",
-                r"could not access an executable: Executable: (?P<program>\S+) Node: (?P<host>\S+)",
+                r"could not access (?:or execute )?an executable: Executable: (?P<program>\S+) Node: (?P<host>\S+)",
             ),
             Sign(
                 "execvp error",
@@ -40,6 +40,7 @@ RULES = (
                 r"\(No such file or directory\)",
             ),
             Sign("execvp error", r"execvp error on file (?P<program>\S+) \(No such file or directory\)"),
+            Sign("execve()", r"execve\(\): (?P<program>[^:\n]{1,200}): No such file or directory"),
             Sign("unable to find the specified", r"was unable to find the specified executable file"),
             Sign(
                 "executable file not found",
@@ -87,8 +88,16 @@ RULES = (
                 r"^(?:\S+[ ])?(?P<file>[^\s:]+\.\w{1,4}):(?P<line>\d+):(?:\d+:)?[ ](?:fatal[ ])?error:[ ]"
                 r"(?P<said>[^\n]{1,300})$",
             ),
+            Sign(
+                "undefined reference to",
+                r"(?P<file>[^\s:]+):[^\n]{0,200}undefined reference to [`'](?P<symbol>[^'\n]{1,120})'",
+            ),
+            Sign("cannot find -l", r"(?P<file>ld): (?P<said>cannot find (?P<symbol>-l\S+))"),
         ),
-        causes=("The compiler refused {file}, line {line}: {said}",),
+        causes=(
+            "The compiler refused {file}, line {line}: {said}",
+            "The linker does not find {symbol}, which {file} uses.",
+        ),
         remedies=(
             Remedy("mend the line and run it again; what else the compiler said: mpijob logs JOB --tail 50"),
             Remedy("a file that is not found must go along with the job: code.path, code.include"),
@@ -110,10 +119,25 @@ RULES = (
             Sign("ermission denied", r"exec: \"?(?P<program>[^\":\s]+)\"?: [Pp]ermission denied"),
             Sign(
                 "xec format error",
-                r"(?:(?P<program>\S+): )?(?:cannot execute binary file: )?[Ee]xec format error",
+                r"(?:(?P<program>(?!Error\b|exec\b)[^\s:]+): )?(?:cannot execute binary file: )?[Ee]xec format error",
+            ),
+            Sign(
+                "Application name:",
+                r"Application name: (?P<program>\S+) Error: (?:Exec format error|Permission denied|Is a directory)",
+            ),
+            Sign(
+                "ermission denied",
+                r"^(?:\S+[ ])?(?:/bin/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?(?P<program>\./[^\s:]+"
+                r"|/[^\s:]+): Permission denied$",
+            ),
+            Sign(
+                "execve()", r"execve\(\): (?P<program>[^:\n]{1,200}): (?:Permission denied|Exec format error)"
             ),
         ),
-        causes=("{program} may not be executed.",),
+        causes=(
+            "{program} may not be executed.",
+            "The program may not be executed, or is made for another processor.",
+        ),
         remedies=(
             Remedy("make it executable: chmod +x {program}"),
             Remedy("or name its interpreter first: python {program}"),
@@ -128,12 +152,14 @@ RULES = (
         why="A script starts with #! and the path of its interpreter. That interpreter is not on the worker, "
         "or the line ends with a carriage return from another system.",
         signs=(
+            Sign("bad interpreter", r"Error: (?P<program>\S+) has a bad interpreter on the first line"),
             Sign("bad interpreter", r"(?P<program>\S+): (?P<interpreter>\S+): bad interpreter: No such file"),
             Sign("env: ", r"env: ['‘](?P<interpreter>[^'’\n]+)['’]: No such file or directory"),
         ),
         causes=(
             "The interpreter {interpreter} of {program} does not exist.",
             "{interpreter} does not exist.",
+            "The interpreter in the first line of {program} does not exist.",
         ),
         remedies=(
             Remedy("name the interpreter in the command: python script.py"),
@@ -161,7 +187,14 @@ RULES = (
                 "No module named",
                 r"^(?:\S*[ ])?\S*python[\d.]*: (?P<detail>No module named (?P<module>(?P<started>[\w.]+)))$",
             ),
-            Sign("ImportError", r"^(?:\S*[ ])?ImportError: (?P<detail>(?![^\n]*\.so)[^\n]{1,200})"),
+            Sign(
+                "ImportError",
+                r"^(?:\S*[ ])?ImportError: (?P<detail>(?:cannot import name|(?![^\n]*\.so))[^\n]{1,200})",
+            ),
+            Sign(
+                "there is no package called",
+                r"(?P<detail>there is no package called [‘'](?P<module>[\w.]+)[’'])",
+            ),
         ),
         causes=(
             "{who} could not import '{module}': the module is not installed there.",
@@ -180,6 +213,7 @@ RULES = (
         ),
         confidence=0.95,
         uncaught=True,
+        yields_to=("MPI_MISMATCH", "MISSING_LIBRARY"),
     ),
     Rule(
         id="MISSING_LIBRARY",
@@ -191,12 +225,18 @@ RULES = (
                 "error while loading shared",
                 r"error while loading shared libraries: (?P<library>\S+): cannot open",
             ),
+            Sign(
+                "undefined symbol",
+                r"symbol lookup error: (?P<library>[^\s:]+): undefined symbol: (?P<symbol>[^\s,]+)",
+            ),
             Sign("GLIBC", r"version .(?P<library>GLIBC(?:XX)?_[\d.]+). not found"),
             Sign(
                 "ImportError", r"ImportError: (?P<library>[^\s:]+\.so[\d.]*): cannot open shared object file"
             ),
         ),
         causes=(
+            "{library} needs the symbol {symbol}, which no library has that is loaded: a library is older "
+            "than expected.",
             "The library {library} is missing on worker {worker}.",
             "The library {library} is missing where the ranks run.",
         ),

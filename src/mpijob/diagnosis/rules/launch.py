@@ -1,0 +1,255 @@
+"""Causes in how the ranks are launched: options, host lists, binding, folders, process managers."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign
+
+_LET_THE_JOB = Remedy("let the job start the ranks: leave mpirun and its options out of the command")
+
+RULES = (
+    Rule(
+        id="BAD_LAUNCH_OPTION",
+        title="The launcher does not know an option",
+        why="The command line of mpirun, mpiexec or srun holds an option that this launcher, or this version of "
+        "it, does "
+        "not have. Options differ between Open MPI, MPICH, Intel MPI and Slurm.",
+        signs=(
+            Sign(
+                "unrecognized option",
+                r"[Aa]n unrecognized option was included on the (?P<launcher>\S+) command line:"
+                r" Option: (?P<option>\S+)",
+            ),
+            Sign(
+                "Unknown option",
+                r"(?P<launcher>mpirun|mpiexec|prterun|prun)[^\n]{0,40}: (?:Error: )?[Uu]nknown option "
+                r"(?P<option>[^\n]{1,60})",
+            ),
+            Sign("nrecognized argument", r"[Uu]nrecognized argument (?P<option>\S+)"),
+            Sign(
+                "unrecognized option",
+                r"(?P<launcher>srun|sbatch|salloc|mpirun|mpiexec)\S*: unrecognized option '?(?P<option>[^'\n]{1,60})",
+            ),
+            Sign(
+                "invalid option",
+                r"(?P<launcher>srun|sbatch|salloc|mpirun|mpiexec)\S*: invalid option -- '?(?P<option>[^'\n]{1,60})",
+            ),
+            Sign("was given a value", r"(?P<option>--?[\w-]+) was given a value"),
+        ),
+        causes=(
+            "{launcher} does not know the option {option}.",
+            "The launcher does not know the option {option}.",
+        ),
+        example="mpirun does not know the option --bind-two.",
+        remedies=(
+            _LET_THE_JOB,
+            Remedy("correct the option: mpirun --help lists those of the MPI in use"),
+        ),
+        confidence=0.85,
+        field="command",
+        yields_to=("MPI_FAMILY",),
+    ),
+    Rule(
+        id="BAD_HOSTFILE",
+        title="The hostfile cannot be read",
+        why="The launcher was given a list of hosts that is not there, or that holds something it does not understand. "
+        "Open MPI writes slots=N, MPICH and Intel MPI write HOST:N.",
+        signs=(
+            Sign("unable to open the hostfile", r"unable to open the hostfile: (?P<path>\S+)"),
+            Sign("unable to open host file", r"unable to open host file: (?P<path>\S+)"),
+            Sign("no such file, or not a regular", r"\): (?P<path>\S+) no such file, or not a regular file"),
+            Sign("error parsing hostfile", r"(?P<detail>error parsing hostfile)"),
+            Sign("token ", r"(?P<detail>token \S+ not supported at this time)"),
+            Sign("while parsing", r"(?P<detail>[^\n]{0,60}hostfile[^\n]{0,60}while parsing[^\n]{0,100})"),
+            Sign(
+                "hostfile",
+                r"(?P<detail>(?:ORTE|PRTE|PRRTE|Open RTE) detected a parse error in the "
+                r"hostfile:[^\n]{0,80}(?:\n[^\n]{1,120}){0,3})",
+            ),
+            Sign("Hostfile", r"(?P<detail>Hostfile (?:contains|is not|error)[^\n]{0,160})"),
+            Sign(
+                "hostfile",
+                r"(?P<detail>[Bb]ad hostfile[^\n]{0,160}|Hostfile[^\n]{0,40}not formatted correctly[^\n]{0,100})",
+            ),
+        ),
+        causes=("The hostfile {path} cannot be read.", "The launcher cannot read its hostfile: {detail}"),
+        example="The hostfile hosts.txt cannot be read.",
+        remedies=(
+            Remedy("let the job write the hostfile: leave out a -hostfile or -f of your own"),
+            Remedy("{openmpi}: one line for each host, as in HOST slots=4"),
+            Remedy("{mpich}: one line for each host, as in HOST:4"),
+            Remedy("{intel}: one line for each host, as in HOST:4"),
+        ),
+        confidence=0.85,
+        field="command",
+        yields_to=("MPI_FAMILY",),
+    ),
+    Rule(
+        id="BAD_BINDING",
+        title="The ranks cannot be bound as asked",
+        why="The command asks to bind or map ranks to more cores, sockets or hardware threads than the node, or the "
+        "container's share of it, has.",
+        signs=(
+            Sign("binding more", r"would result in binding more processes than cpus on a resource"),
+            Sign(
+                "bind to",
+                r"(?P<detail>A request (?:was made|for multiple cpus-per-proc)[^\n]{0,60}bind[^\n]{0,80})",
+            ),
+            Sign("was unable to be bound", r"(?P<detail>[^\n]{0,80}was unable to be bound[^\n]{0,80})"),
+            Sign(
+                "Setting processor affinity failed",
+                r"(?P<detail>Setting processor affinity failed[^\n]{0,60})",
+            ),
+            Sign("hwloc_set_cpubind", r"(?P<detail>hwloc_set_cpubind returned \"Error\"[^\n]{0,60})"),
+            Sign("CPU binding outside", r"(?P<detail>CPU binding outside of job step allocation[^\n]{0,80})"),
+        ),
+        causes=(
+            "The ranks cannot be bound as asked: {detail}",
+            "More ranks shall be bound than there are cores on a node.",
+        ),
+        remedies=(
+            Remedy("do not bind the ranks: --bind-to none", {"launch": {"bind_to": "none"}}),
+            Remedy("run fewer ranks on each node, or ask for more cores: resources.cpu"),
+        ),
+        confidence=0.85,
+        field="launch",
+    ),
+    Rule(
+        id="BAD_WORKDIR",
+        title="The ranks' working folder does not exist",
+        why="The launcher changes to a folder before it starts a rank, and that folder is not there on the "
+        "rank's node: "
+        "it exists where you are, and is not shared with the nodes.",
+        signs=(
+            Sign(
+                "cannot change to",
+                r"(?:mpirun|prterun|mpiexec)?[^\n]{0,120}(?:could not|unable to|cannot) change to (?:the "
+                r")?(?:working )?directory:? ?[`'\"]?(?P<path>/[^\s'\"`]+)",
+            ),
+            Sign("hange wdir to", r"unable to change wdir to (?P<path>\S+)"),
+            Sign(
+                "working directory",
+                r"(?:[Ii]nvalid|wrong|specified|change to) (?:the )?working "
+                r"directory:?[\s\S]{0,120}?(?P<path>/[^\s'\"`]+)",
+            ),
+            Sign("WDir:", r"WDir: (?P<path>/\S+)"),
+            Sign("couldn't chdir to", r"couldn't chdir to `(?P<path>[^'\n]+)'"),
+        ),
+        causes=("The working folder {path} does not exist where the ranks run.",),
+        remedies=(
+            Remedy("name a folder that all nodes have: a volume, or leave working_dir out"),
+            Remedy("make it first, on every node: mkdir -p {path}"),
+        ),
+        confidence=0.85,
+        field="working_dir",
+    ),
+    Rule(
+        id="COMPONENT_MISSING",
+        title="Open MPI does not have a component that it was told to use",
+        why="A parameter (--mca, OMPI_MCA_…) names a transport or another part that this build of Open MPI does "
+        "not have, "
+        "or that cannot work on this machine.",
+        signs=(
+            Sign(
+                "requested component was not",
+                r"A requested component was not found[\s\S]{0,500}?Framework: (?P<framework>\S+) "
+                r"Component: (?P<component>\S+)",
+            ),
+            Sign(
+                "No components were able",
+                r"No components were able to be opened in the (?P<framework>\w+) framework",
+            ),
+            Sign("PML ", r"PML (?P<component>\w+) cannot be selected"),
+        ),
+        causes=(
+            "Open MPI has no component {component} of {framework} that works here.",
+            "Open MPI cannot use {component} here.",
+            "Open MPI has no component of {framework} that works here.",
+        ),
+        remedies=(
+            Remedy("let Open MPI choose: leave out --mca {framework} and OMPI_MCA_{framework}"),
+            Remedy("let Open MPI choose: leave out the --mca options and OMPI_MCA_ variables"),
+            Remedy("see what this build has: ompi_info | grep {framework}"),
+        ),
+        confidence=0.85,
+        field="launch",
+        yields_to=("FABRIC_FAILED", "WRONG_WORLD"),
+    ),
+    Rule(
+        id="NO_SSH",
+        title="The launcher finds no ssh",
+        why="To start ranks on other hosts the launcher calls ssh, or the program that a parameter names, and that is "
+        "not installed where it runs.",
+        signs=(
+            Sign("agent", r"(?:value|parameter)[\s\S]{0,200}?plm_(?:rsh|ssh)_agent:? (?P<agent>\S+)"),
+            Sign("ssh", r"execvp error on file (?P<agent>\S*ssh) "),
+            Sign("unable to find ssh", r"(?P<agent>ssh)[^\n]{0,60}not found in (?:the )?PATH"),
+        ),
+        causes=("The launcher finds no {agent} to reach other hosts with.",),
+        remedies=(
+            Remedy("install openssh-client where the launcher runs, or let the job use its own agent"),
+            Remedy(
+                "leave out plm_rsh_agent, plm_ssh_agent, I_MPI_HYDRA_BOOTSTRAP_EXEC and HYDRA_LAUNCHER_EXEC"
+            ),
+        ),
+        confidence=0.8,
+        field="image",
+    ),
+    Rule(
+        id="PMI_MISSING",
+        title="srun and the program's MPI do not understand each other",
+        why="srun starts ranks by PMI or PMIx. The program's MPI was built without the one that this Slurm offers, so "
+        "MPI_Init failed, or each rank is a world of one.",
+        signs=(
+            Sign(
+                "direct launched using srun",
+                r"(?P<detail>application appears to have been direct launched using \"?srun\"?)",
+            ),
+            Sign("PMI support", r"(?P<detail>OMPI was not built with SLURM'?s? PMI support)"),
+            Sign(
+                "mpi plugin",
+                r"(?P<detail>(?:Couldn't find the specified plugin name for mpi|Invalid MPI type|mpi/\w+: "
+                r"can't load)[^\n]{0,100})",
+            ),
+            Sign("PMI server not found", r"(?P<detail>PMI server not found[^\n]{0,80})"),
+            Sign("PMI2_Init failed", r"(?P<detail>PMI2_Init failed to (?:intialize|initialize)[^\n]{0,80})"),
+            Sign("pmix_init", r"(?P<detail>PMIX?_Init(?: failed|: error)[^\n]{0,80})"),
+        ),
+        causes=("srun and the program's MPI do not understand each other: {detail}.",),
+        remedies=(
+            Remedy(
+                "name the PMI that both have: srun --mpi=pmix ({openmpi}); srun --mpi=list shows what Slurm has"
+            ),
+            Remedy("name the PMI that both have: srun --mpi=pmi2 ({mpich})"),
+            Remedy("{intel}: I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so and srun --mpi=pmi2"),
+            Remedy("start the ranks with mpirun instead of srun"),
+        ),
+        confidence=0.85,
+    ),
+    Rule(
+        id="MPI_VERSIONS",
+        title="Launcher and ranks have different versions of the same MPI",
+        why="Launcher and ranks exchange messages whose form changes between versions. One of them cannot read "
+        "what the "
+        "other sent: two versions are installed, or the nodes differ.",
+        signs=(
+            Sign(
+                "read past end",
+                r"(?P<detail>Data unpack would read past end of buffer in file (?!\S*show_help)\S+)",
+            ),
+            Sign("UNPACK-", r"(?P<detail>PMIX ERROR: UNPACK-[A-Z-]+[^\n]{0,80})"),
+            Sign(
+                "Version mismatch",
+                r"(?P<detail>(?:PMIx|PRTE|ORTE|Open MPI)[^\n]{0,60}[Vv]ersion mismatch[^\n]{0,80})",
+            ),
+            Sign("ompi_version", r"(?P<detail>opal_value_t[^\n]{0,80}version[^\n]{0,60})"),
+        ),
+        causes=("Launcher and ranks have different versions of MPI: {detail}.",),
+        remedies=(
+            Remedy("use one version everywhere: compare mpirun --version in the launcher and on a worker"),
+            Remedy("let only one MPI be on PATH and LD_LIBRARY_PATH"),
+        ),
+        confidence=0.7,
+        yields_to=("*",),
+        field="image",
+    ),
+)

@@ -1,0 +1,167 @@
+"""Causes that Kubernetes' API server and kubectl tell: rights, logins, webhooks, objects that are not in order."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign
+
+RULES = (
+    Rule(
+        id="API_FORBIDDEN",
+        title="A right is missing in the cluster",
+        why="The API server knows who asks, and the role of that account does not allow what was asked for in that "
+        "namespace.",
+        signs=(
+            Sign(
+                "is forbidden: User",
+                r"is forbidden: User \"(?P<user>[^\"]+)\" cannot (?P<verb>\w+) resource \"(?P<resource>[^\"]+)\""
+                r"(?: in API group \"[^\"]*\")?(?: in the namespace \"(?P<namespace>[^\"]+)\")?",
+            ),
+            Sign(
+                "cannot set blockOwnerDeletion",
+                r"is forbidden: (?P<detail>cannot set blockOwnerDeletion[^\n]{0,160})",
+            ),
+            Sign(
+                "attempting to grant RBAC",
+                r"(?P<detail>is attempting to grant RBAC permissions not currently held)",
+            ),
+        ),
+        causes=(
+            "{user} may not {verb} {resource} in namespace {namespace}.",
+            "{user} may not {verb} {resource}.",
+            "A right is missing in the cluster: {detail}.",
+        ),
+        example="system:serviceaccount:team:runner may not create trainjobs in namespace team.",
+        remedies=(
+            Remedy("see it, and who may change it: kubectl auth can-i {verb} {resource} -n {namespace}"),
+            Remedy(
+                "ask an administrator for a role with that right, or use the account that has it: service_account"
+            ),
+        ),
+        confidence=0.9,
+    ),
+    Rule(
+        id="API_UNAUTHORIZED",
+        title="The cluster does not accept the login",
+        why="The token or certificate that was sent has expired, belongs to another cluster, or is missing.",
+        signs=(
+            Sign("must be logged in", r"(?P<detail>You must be logged in to the server[^\n]{0,80})"),
+            Sign(
+                "Unauthorized", r"^(?:\S+[ ])?(?:error: |Error from server )?\(?(?P<detail>Unauthorized)\)?"
+            ),
+            Sign(
+                "provide credentials",
+                r"(?P<detail>the server has asked for the client to provide credentials)",
+            ),
+            Sign("token has expired", r"(?P<detail>(?:the )?token has expired[^\n]{0,60})"),
+        ),
+        causes=("The cluster does not accept the login: {detail}.",),
+        remedies=(
+            Remedy("log in again: oc login, or your cluster's own command; then kubectl auth whoami"),
+            Remedy("check which cluster is meant: kubectl config current-context"),
+        ),
+        confidence=0.85,
+        yields_to=("IMAGE_REFUSED", "IMAGE_PULL_FAILED", "PYTHON_EXCEPTION"),
+    ),
+    Rule(
+        id="API_UNREACHABLE",
+        title="The cluster's API server does not answer",
+        why="kubectl or a program in the cluster found nothing at the API server's address: no configuration, a wrong "
+        "address, a VPN that is off, or a server that is down.",
+        signs=(
+            Sign(
+                "Unable to connect to the server",
+                r"Unable to connect to the server: (?P<detail>[^\n]{1,200})",
+            ),
+            Sign("The connection to the server", r"The connection to the server (?P<server>\S+) was refused"),
+            Sign(
+                "unable to recognize",
+                r"unable to recognize [^\n]{1,80}: Get \"?(?P<server>https?://[^/\"\s]+)[^\n]{0,60}: "
+                r"(?P<detail>[^\n]{1,120})",
+            ),
+            Sign(
+                "couldn't get current server API",
+                r"Get \"(?P<server>https?://[^/\"]+)[^\n]{0,60}: (?P<detail>[^\n]{1,120})",
+            ),
+            Sign("does not exist", r"(?:error: |[^\n]{0,40})(?P<detail>context \"[^\"]+\" does not exist)"),
+            Sign(
+                "context was not found",
+                r"(?P<detail>context was not found for specified context: [^\n]{1,80})",
+            ),
+            Sign(
+                "no configuration has been provided",
+                r"(?P<detail>no configuration has been provided[^\n]{0,60})",
+            ),
+        ),
+        causes=(
+            "The cluster's API server {server} does not answer: {detail}.",
+            "The cluster's API server {server} refuses connections.",
+            "The cluster's API server cannot be reached: {detail}.",
+        ),
+        example="The cluster's API server localhost:8080 refuses connections.",
+        remedies=(
+            Remedy(
+                "see which cluster is meant, and whether it answers: kubectl config view --minify; kubectl version"
+            ),
+            Remedy("name the configuration: export KUBECONFIG=FILE, or kubectl config use-context NAME"),
+        ),
+        confidence=0.85,
+    ),
+    Rule(
+        id="WEBHOOK_UNREACHABLE",
+        title="A webhook of the cluster does not answer",
+        why="The API server asks webhooks before it accepts an object. One of them does not answer, so nothing of its "
+        "kind can be created until it does: its pod is down, or its certificate has expired.",
+        signs=(
+            Sign(
+                "failed calling webhook",
+                r"failed calling webhook \"(?P<hook>[^\"]+)\":[^\n]{0,200}?: (?P<detail>[^:\n]{1,120}(?:: "
+                r"[^:\n]{1,80})?)$",
+            ),
+            Sign("failed calling webhook", r"failed calling webhook \"(?P<hook>[^\"]+)\""),
+        ),
+        causes=(
+            "The webhook {hook} of the cluster does not answer: {detail}.",
+            "The webhook {hook} of the cluster does not answer.",
+        ),
+        example="The webhook validator.trainer.kubeflow.org of the cluster does not answer: connect: connection "
+        "refused.",
+        remedies=(
+            Remedy(
+                "see whether its pod runs: kubectl get pods -A; kubectl get validatingwebhookconfigurations"
+            ),
+            Remedy("ask an administrator: the engine's controller is down or its certificate has expired"),
+        ),
+        confidence=0.9,
+    ),
+    Rule(
+        id="API_INVALID",
+        title="The cluster refuses an object that is not in order",
+        why="The API server checked the object against its schema, and a field is wrong, missing or unknown; or the "
+        "cluster does not have that kind of object at all.",
+        signs=(
+            Sign("is invalid:", r"(?P<detail>The \S+ \"[^\"]+\" is invalid: [^\n]{1,240})"),
+            Sign("no matches for kind", r"(?P<detail>no matches for kind \"[^\"]+\" in version \"[^\"]+\")"),
+            Sign("strict decoding error", r"(?P<detail>strict decoding error: [^\n]{1,200})"),
+            Sign("error converting YAML", r"(?P<detail>error converting YAML to JSON: [^\n]{1,160})"),
+            Sign("have a resource type", r"(?P<detail>the server doesn't have a resource type \"[^\"]+\")"),
+            Sign(
+                "the server could not find",
+                r"(?P<detail>the server could not find the requested resource[^\n]{0,80})",
+            ),
+            Sign("failed quota:", r"(?P<detail>failed quota: \S+: must specify [^\n]{1,120})"),
+            Sign(
+                "minimum cpu usage",
+                r"(?P<detail>(?:minimum|maximum) (?:cpu|memory) usage per \w+ is [^\n]{1,120})",
+            ),
+            Sign("maximum memory usage", r"(?P<detail>maximum memory usage per \w+ is [^\n]{1,120})"),
+        ),
+        causes=("The cluster refuses the object: {detail}.",),
+        example='The cluster refuses the object: no matches for kind "TrainJob" in version '
+        '"trainer.kubeflow.org/v1alpha1".',
+        remedies=(
+            Remedy("correct the field that the message names; kubectl explain KIND.FIELD says what it takes"),
+            Remedy("see whether the engine is installed: mpijob doctor"),
+        ),
+        confidence=0.9,
+    ),
+)

@@ -1,0 +1,198 @@
+"""Causes that Slurm knows: limits, decisions and nodes of a job that it runs, and jobs that it refuses."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+
+_LONGER = Remedy("ask for more time: #SBATCH --time, or scontrol update JobId={job_id} TimeLimit=…")
+
+RULES = (
+    Rule(
+        id="SLURM_TIME_LIMIT",
+        title="Slurm ended the job at its time limit",
+        why="Every job has a time limit (--time, or the partition's default). The job was still running then, "
+        "and Slurm "
+        "ended it. Lines about signal 15 or 9 follow from that.",
+        signs=(
+            Sign(
+                "DUE TO TIME LIMIT",
+                r"(?:JOB|STEP) (?P<job_id>\d+)\S* ON (?P<node>\S+) CANCELLED AT (?P<when>\S+) DUE TO TIME LIMIT",
+            ),
+            Sign("DUE TO TIME LIMIT", r"CANCELLED[^\n]{0,80}DUE TO TIME LIMIT"),
+        ),
+        causes=(
+            "Slurm ended job {job_id} at its time limit, at {when}.",
+            "Slurm ended the job at its time limit.",
+        ),
+        example="Slurm ended job 71 at its time limit, at 2026-11-17T18:32:17.",
+        remedies=(
+            _LONGER,
+            Remedy("ask for more time: #SBATCH --time, as in --time=08:00:00"),
+            Remedy("write checkpoints, and let Slurm warn before the end: #SBATCH --signal=B:USR1@300"),
+        ),
+        confidence=0.95,
+        field="deadline_seconds",
+    ),
+    Rule(
+        id="SLURM_NODE_FAILED",
+        title="A node of the Slurm job failed",
+        why="A node stopped answering Slurm: it crashed, lost power or its network, or an administrator took it down. "
+        "Every rank on it is lost, and Slurm ended the rest.",
+        signs=(
+            Sign("Node failure on", r"Node failure on (?P<node>\S+)"),
+            Sign("DUE TO NODE FAILURE", r"CANCELLED[^\n]{0,80}DUE TO NODE FAILURE"),
+        ),
+        causes=("Node {node} of the Slurm job failed.", "A node of the Slurm job failed."),
+        remedies=(
+            Remedy("run it again without that node: sbatch --exclude={node}"),
+            Remedy("run it again; let Slurm do so by itself: #SBATCH --requeue"),
+        ),
+        confidence=0.9,
+    ),
+    Rule(
+        id="SLURM_PREEMPTED",
+        title="Slurm took the job off for another one",
+        why="A job of higher priority needed the nodes, or an administrator put the job back into the queue. It starts "
+        "again from its beginning, unless it reads a checkpoint.",
+        signs=(
+            Sign("DUE TO PREEMPTION", r"(?:JOB|STEP) (?P<job_id>\d+)[^\n]{0,80}DUE TO PREEMPTION"),
+            Sign("DUE TO JOB REQUEUE", r"(?:JOB|STEP) (?P<job_id>\d+)[^\n]{0,80}DUE TO JOB REQUEUE"),
+        ),
+        causes=("Slurm took job {job_id} off its nodes and queued it again.",),
+        remedies=(
+            Remedy("write checkpoints and start from the last one: #SBATCH --requeue --open-mode=append"),
+            Remedy("use a partition or QOS that is not preempted"),
+        ),
+        confidence=0.9,
+    ),
+    Rule(
+        id="SLURM_CANCELLED",
+        title="The Slurm job was cancelled",
+        why="Somebody called scancel: its owner, an administrator, or a script. Lines about signal 15 follow "
+        "from that.",
+        signs=(
+            Sign(
+                "CANCELLED AT",
+                r"(?:JOB|STEP) (?P<job_id>\d+)\S* ON (?P<node>\S+) CANCELLED AT (?P<when>\S+?)(?: \*\*\*|$)",
+            ),
+            Sign("Job has been cancelled", r"(?:salloc|srun|sbatch): [^\n]{0,40}Job has been cancelled"),
+            Sign("Job allocation", r"Job allocation (?P<job_id>\d+) has been revoked"),
+        ),
+        causes=(
+            "Slurm job {job_id} was cancelled at {when}.",
+            "Slurm job {job_id} was cancelled.",
+            "The Slurm job was cancelled.",
+        ),
+        example="Slurm job 91 was cancelled at 2026-11-17T18:47:02.",
+        remedies=(
+            Remedy("see who did it: sacct -j {job_id} --format=jobid,state%30"),
+            Remedy("submit it again: sbatch SCRIPT"),
+        ),
+        confidence=0.8,
+        trust=Trust.LIMIT,
+        yields_to=(
+            "SLURM_TIME_LIMIT",
+            "SLURM_NODE_FAILED",
+            "SLURM_PREEMPTED",
+            "OOM_KILLED",
+            "SLURM_STEP_FAILED",
+        ),
+    ),
+    Rule(
+        id="SLURM_REFUSED",
+        title="Slurm refuses the job",
+        why="Slurm checks a job before it takes it: the partition, the account, the QOS and their limits. "
+        "Something that "
+        "the job asks for is not there, not allowed, or more than the limit.",
+        signs=(
+            Sign(
+                "submission failed",
+                r"(?:sbatch|srun|salloc): error: (?:[^\n]{0,40}?)submission failed: (?P<error>[^\n]{1,200})",
+            ),
+            Sign(
+                "allocate resources",
+                r"(?:sbatch|srun|salloc): error: Unable to allocate resources: (?P<error>[^\n]{1,200})",
+            ),
+            Sign(
+                "Invalid partition",
+                r"(?:sbatch|srun|salloc): error: (?P<error>[Ii]nvalid partition[^\n]{0,120})",
+            ),
+        ),
+        causes=("Slurm refuses the job: {error}.",),
+        example="Slurm refuses the job: Invalid partition name specified.",
+        remedies=(
+            Remedy(
+                "see what you may ask for: sinfo -s; sacctmgr show assoc user=$USER format=account,qos,partition"
+            ),
+            Remedy("ask for less: fewer nodes, less time, or another partition"),
+        ),
+        confidence=0.9,
+        yields_to=("SLURM_UNREACHABLE",),
+    ),
+    Rule(
+        id="SLURM_UNREACHABLE",
+        title="Slurm's controller does not answer",
+        why="The commands of Slurm talk to its controller (slurmctld) and prove who you are by munge. One of both does "
+        "not answer, on this machine or on a node.",
+        signs=(
+            Sign("contact slurm controller", r"(?P<error>Unable to contact slurm controller[^\n]{0,80})"),
+            Sign("Munge", r"(?P<error>Munge (?:encode|decode) failed: [^\n]{1,120})"),
+            Sign("Protocol authentication error", r"(?P<error>Protocol authentication error[^\n]{0,60})"),
+            Sign("Zero Bytes were transmitted", r"(?P<error>Zero Bytes were transmitted or received)"),
+            Sign("Socket timed out on send/recv", r"(?P<error>Socket timed out on send/recv operation)"),
+            Sign("slurm_load_", r"(?P<error>slurm_load_\w+ error: [^\n]{1,120})"),
+        ),
+        causes=("Slurm does not answer: {error}.",),
+        remedies=(
+            Remedy("see whether it is up: scontrol ping; then munge -n | unmunge"),
+            Remedy("ask an administrator; a job that runs goes on meanwhile"),
+        ),
+        confidence=0.85,
+        yields_to=("SLURM_TIME_LIMIT", "OOM_KILLED"),
+    ),
+    Rule(
+        id="SLURM_STEP_FAILED",
+        title="Slurm could not start the ranks",
+        why="srun asked the nodes to start the ranks, and one of them could not: its prolog failed, the credential had "
+        "expired, the output folder is not there, or the step asks for more than the job has.",
+        signs=(
+            Sign(
+                "task launch",
+                r"srun: error: Task launch for (?P<step>\S+) failed on node (?P<node>[^:\s]+): (?P<error>[^\n]{1,160})",
+            ),
+            Sign(
+                "Task launch",
+                r"srun: error: Task launch for (?:StepId=)?(?P<step>\S+) failed on node (?P<node>[^:\s]+): "
+                r"(?P<error>[^\n]{1,160})",
+            ),
+            Sign(
+                "Unable to create step",
+                r"srun: error: Unable to create step for job \d+: (?P<error>[^\n]{1,160})",
+            ),
+            Sign("Prolog", r"(?P<error>(?:Prolog|prolog) (?:failed|error|hung)[^\n]{0,120})"),
+            Sign(
+                "Could not open stdout file", r"(?P<error>Could not open std(?:out|err|in) file [^\n]{1,160})"
+            ),
+            Sign("More processors requested", r"(?P<error>More processors requested than permitted)"),
+        ),
+        causes=(
+            "Slurm could not start the ranks on {node}: {error}.",
+            "Slurm could not start the ranks: {error}.",
+        ),
+        example="Slurm could not start the ranks on n2: Unspecified error.",
+        remedies=(
+            Remedy(
+                "ask for no more in srun than in sbatch; the folder of the output must exist before the job"
+            ),
+            Remedy("run it again without that node: sbatch --exclude={node}"),
+        ),
+        confidence=0.85,
+        yields_to=(
+            "SLURM_TIME_LIMIT",
+            "SLURM_NODE_FAILED",
+            "MISSING_EXECUTABLE",
+            "PMI_MISSING",
+            "BAD_LAUNCH_OPTION",
+        ),
+    ),
+)

@@ -1,0 +1,128 @@
+"""Causes that the program tells in its own words: uncaught errors of several languages, applications of the field."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign
+
+_TAG = r"^(?:\S*[ ])?"  # a rank's tag, where a launcher writes one
+
+UNCAUGHT_ERROR = Rule(
+    id="UNCAUGHT_ERROR",
+    title="The program ended with an error that it did not handle",
+    why="The program, in C++, Fortran, R, Julia or Java, met an error that nothing in it handles, and its language "
+    "ended it. The text is the program's or its library's own.",
+    signs=(
+        Sign(
+            "terminate called after throwing",
+            r"terminate called after throwing an instance of '(?P<kind>[^'\n]{1,120})'"
+            r"(?:[\s\S]{0,120}?what\(\): (?P<error>[^\n]{1,300}))?",
+        ),
+        Sign("terminate called without", r"(?P<error>terminate called without an active exception)"),
+        Sign(
+            "Fortran runtime error",
+            r"(?:At line (?P<line>\d+) of file (?P<file>[^\n]{1,120})\n)?(?:\S+[ ])?Fortran runtime error: "
+            r"(?P<error>[^\n]{1,300})",
+        ),
+        Sign("ERROR STOP", _TAG + r"ERROR STOP (?P<error>[^\n]{1,300})"),
+        Sign("forrtl: ", _TAG + r"forrtl: (?:severe|error) \((?P<number>\d+)\): (?P<error>[^\n]{1,300})"),
+        Sign(
+            "Error in ",
+            _TAG + r"Error in (?P<error>[^\n]{1,80}? : ?\n?[^\n]{1,300})(?=[\s\S]{0,400}Execution halted)",
+        ),
+        Sign("Error: ", _TAG + r"Error: (?P<error>[^\n]{1,300})(?=[\s\S]{0,400}Execution halted)"),
+        Sign("ERROR: LoadError", _TAG + r"ERROR: LoadError: (?P<error>[^\n]{1,300})"),
+        Sign(
+            "Exception in thread",
+            r"Exception in thread \"[^\"\n]{1,80}\" (?P<error>[\w.$]{1,120}(?:: [^\n]{1,300})?)",
+        ),
+        Sign("Could not find or load", r"Error: (?P<error>Could not find or load main class [^\n]{1,200})"),
+        Sign("panicked at", r"thread '[^'\n]{1,60}' panicked at (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),
+    ),
+    causes=(
+        "{who} ended with an error that it did not handle: {error} (line {line} of {file})",
+        "{who} ended with an error that it did not handle: {error}",
+        "{who} ended with an error that it did not handle: {kind}",
+    ),
+    example="Rank 2 ended with an error that it did not handle: grid size must be a power of two",
+    remedies=(
+        Remedy("correct what the error names; check the program's input first"),
+        Remedy("read what the rank said before: mpijob logs JOB --rank {rank} --tail 50"),
+    ),
+    confidence=0.85,
+    uncaught=True,
+    yields_to=(
+        *(
+            "MEMORY_ERROR",
+            "IMPORT_ERROR",
+            "MISSING_LIBRARY",
+            "CUDA_OOM",
+            "CUDA_ERROR",
+            "NO_GPU",
+            "NCCL_TIMEOUT",
+        ),
+        *(
+            "NCCL_ERROR",
+            "NCCL_CONNECTION",
+            "RENDEZVOUS",
+            "DISK_FULL",
+            "SHM_FULL",
+            "TOO_MANY_FILES",
+            "PROCESS_LIMIT",
+        ),
+    ),
+)
+
+PROGRAM_ERROR = Rule(
+    id="PROGRAM_ERROR",
+    title="The program itself found something wrong and said so",
+    why="An application checks its input and its own results, and ends the job when something is wrong: its last words "
+    "are the cause, and MPI_Abort or an exit code follows from them.",
+    signs=(
+        Sign(
+            "ERROR", _TAG + r"(?P<error>ERROR(?: on proc \d+)?: [^\n]{1,300}\([^()\n]{1,120}:\d+\))"
+        ),  # LAMMPS
+        Sign("Fatal error:", r"^Fatal error:\s*\n(?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),  # GROMACS
+        Sign(
+            "Error in user input",
+            r"^Error in user input:\s*\n(?P<error>[^\n]{1,300}(?:\n[^\n]{1,200}){0,3})",
+        ),
+        Sign("File input/output error", r"^File input/output error:\s*\n(?P<error>[^\n]{1,300})"),
+        Sign(
+            "FOAM FATAL",
+            r"--> FOAM FATAL (?:IO )?ERROR:?[^\n]*\n\s*(?:\[\d+\][ ]*)*(?P<error>[^\n]{1,300})",
+        ),
+        Sign(
+            "FOAM FATAL",
+            r"(?:\[\d+\][ ]*)?--> FOAM FATAL (?:IO )?ERROR:?[^\n]*\s+(?:\[\d+\]\s*)*(?P<error>[^\s\[][^\n]{1,300})",
+        ),
+        Sign(
+            "Error in routine",
+            r"Error in routine (?P<routine>\S+) \(-?\d+\):?\s*\n\s*(?P<error>[^\n]{1,300})",  # Quantum ESPRESSO
+        ),
+        Sign("[ABORT]", r"\[ABORT\](?P<error>[\s\S]{1,600}?)\n\s*\*{20}"),  # CP2K
+        Sign(
+            "FATAL CALLED", r"FATAL CALLED[^\n]*\n(?P<error>[^\n]{1,200}(?:\n(?!-)[^\n]{1,200}){0,2})"
+        ),  # WRF
+        Sign(
+            "PETSC ERROR:",
+            r"\[\d+\]PETSC ERROR: (?P<error>(?!-)[^\n]{1,200}(?:\n\[\d+\]PETSC ERROR: (?!See |PETSc )[^\n]{1,200})?)",
+        ),
+        Sign("FATAL ERROR:", _TAG + r"FATAL ERROR: (?P<error>[^\n]{1,300})"),  # NAMD
+        Sign("VERY BAD NEWS", r"VERY BAD NEWS! (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),  # VASP
+        Sign("HDF5-DIAG", r"HDF5-DIAG: [^\n]*\n(?:[^\n]*\n){0,30}?[^\n]*minor: (?P<error>[^\n]{1,200})"),
+    ),
+    causes=(
+        "{who} stopped with its own error in {routine}: {error}",
+        "{who} stopped with its own words (exit code {code}): {error}",
+        "{who} stopped with its own error: {error}",
+    ),
+    example="Rank 0 stopped with its own error: ERROR: Lost atoms: original 4000 current 3986",
+    remedies=(
+        Remedy("correct what the program names: its input, its data, or the size of the problem"),
+        Remedy("read what was said before it: mpijob logs JOB --tail 50"),
+    ),
+    confidence=0.8,
+    yields_to=("MEMORY_ERROR", "CUDA_OOM", "DISK_FULL", "SHM_FULL", "TOO_MANY_FILES", "UNCAUGHT_ERROR"),
+)
+
+RULES = (UNCAUGHT_ERROR, PROGRAM_ERROR)
