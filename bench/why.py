@@ -1,0 +1,169 @@
+"""How often `why` is right, on logs that its rules were not written from: `make bench-why`.
+
+The logs are real failures with their truth by construction (`tools.provoke`), and some in our own words for what
+cannot be provoked here; half of them were only measured. An answer is
+
+- right: a cause that is true, with the values that the log holds;
+- line: it says that the cause is not recognised, or only how a rank ended, and leads with the line that names it;
+- partly: a true cause without the values;
+- silent: neither, and nothing false;
+- wrong: a cause that is not true.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from tools.provoke.case import Log, logs
+
+from bench.timing import command, median
+from mpijob.diagnosis import Evidence, explain
+from mpijob.diagnosis.logs import standalone_log
+from mpijob.diagnosis.rule import Trust
+from mpijob.diagnosis.rules import RULES
+from mpijob.errors import Finding
+
+CERTAIN = 0.9
+NOISE_BYTES = 10 << 20
+RANKS = 100
+_NAMES_NO_CAUSE = {rule.id for rule in RULES if rule.only_how or rule.trust is Trust.GENERIC} | {"UNKNOWN"}
+_OWN_WORDS = "PROGRAM_ERROR"
+_GREP = re.compile(rb"(?i)error|fatal|abort|killed")
+
+
+def judge(log: Log, findings: tuple[Finding, ...]) -> str:
+    """Return what an answer is worth."""
+    first = findings[0] if findings else None
+    if not log.truth.codes:
+        return "right" if first is None or first.code == "UNKNOWN" else "wrong"
+    said = "" if first is None else "\n".join((first.message, *first.evidence))
+    named = all(_holds(said, words) for words in log.truth.words)
+    if first is not None and first.code in log.truth.codes:
+        return "right" if named else "partly"
+    if first is None or first.code in _NAMES_NO_CAUSE | {_OWN_WORDS}:
+        return (
+            "line"
+            if named and log.truth.words
+            else "wrong"
+            if first and first.code == _OWN_WORDS
+            else "silent"
+        )
+    return "wrong"
+
+
+def _holds(text: str, words: str) -> bool:
+    loose = re.sub(r"\s+", " ", text).lower()
+    return any(one.lower() in loose for one in words.split("|"))
+
+
+def grep(log: Log) -> bool:
+    """Return whether the last line that grep would find holds what the truth names."""
+    lines = [line for line in log.text.splitlines() if _GREP.search(line)]
+    last = lines[-1].decode(errors="replace") if lines else ""
+    return bool(log.truth.words) and all(_holds(last, words) for words in log.truth.words)
+
+
+def with_noise(log: Log, size: int) -> Evidence:
+    """Return what a log tells in the middle of what many healthy ranks say before, between and after it."""
+    chance = random.Random(log.name)
+    lines = log.text.split(b"\n")
+    noise = [_healthy(chance) for _ in range(400)]
+    block = b"".join(chance.choice(noise) for _ in range(2000))
+    before = block * (size // (2 * len(block)) + 1)
+    mixed = b"".join(
+        line + b"\n" + (chance.choice(noise) if _between(line, chance) else b"") for line in lines
+    )
+    return standalone_log.read({"log": iter((before, mixed))})
+
+
+def _between(line: bytes, chance: random.Random) -> bool:
+    """Whether another rank may have spoken here: not within a paragraph, which is written at once."""
+    return not line.strip() and chance.random() < 0.5
+
+
+def _healthy(chance: random.Random) -> bytes:
+    rank, step = chance.randrange(RANKS), chance.randrange(10_000)
+    kinds = (
+        b"[%d] step %d loss %d.%04d\n" % (rank, step, step % 7, step),
+        b"INFO rank %d: 0 errors in batch %d\n" % (rank, step),
+        b"WARNING [%d] sample %d has no label, the default is used\n" % (rank, step),
+        b"%d: residual error 1.%de-%d\n" % (rank, step, step % 9),
+    )
+    return chance.choice(kinds)
+
+
+def main() -> None:
+    """Print the figures; `--rules` for the half that rules may be written from, `-v` with every miss."""
+    which = "rules" if "--rules" in sys.argv else "measure"
+    kept = logs(which)
+    failures, healthy = [log for log in kept if log.truth.codes], [log for log in kept if not log.truth.codes]
+    answers = [(log, explain(log.evidence(facts=False))) for log in failures]
+    known = [(log, explain(log.evidence(facts=True))) for log in failures if not log.truth.written]
+    print(f"{which} half: {len(failures)} failures ({sum(log.truth.written for log in failures)} in our words), "
+          f"{len(healthy)} healthy logs")  # fmt: skip
+    _table("log alone", answers)
+    _table("log alone, provoked", [one for one in answers if not one[0].truth.written])
+    _table("with the engine's facts", known)
+    noisy = [(log, explain(with_noise(log, NOISE_BYTES))) for log in failures if "--quick" not in sys.argv]
+    _table(f"in {NOISE_BYTES >> 20} MiB of {RANKS} healthy ranks", noisy)
+    certain = [(log, found) for log, found in (*answers, *known) if found and found[0].confidence >= CERTAIN]
+    print(f"certain: {len(certain)}, wrong among them: {sum(judge(*one) == 'wrong' for one in certain)}")
+    found = [log.name for log in healthy if judge(log, explain(log.evidence(facts=False))) != "right"]
+    print(f"false causes on healthy logs: {len(found)} of {len(healthy)} {' '.join(found)}")
+    missed = sum(grep(log) and judge(log, found) not in ("right", "line") for log, found in answers)
+    print(
+        f"grep's last error line: {sum(map(grep, failures))} of {len(failures)}, grep right and we not: {missed}"
+    )
+    _fixes(answers)
+    _time(failures)
+    if "-v" in sys.argv:
+        _misses(answers)
+
+
+def _table(title: str, answers: list[tuple[Log, tuple[Finding, ...]]]) -> None:
+    counts = Counter(judge(*one) for one in answers)
+    total = max(1, len(answers))
+    words = (
+        f"{kind} {counts[kind]} ({100 * counts[kind] / total:.0f} %)"
+        for kind in ("right", "line", "partly", "silent", "wrong")
+    )
+    if answers:
+        print(f"{title}: {', '.join(words)}")
+
+
+def _fixes(answers: Iterable[tuple[Log, tuple[Finding, ...]]]) -> None:
+    right = [found[0] for log, found in answers if judge(log, found) == "right"]
+    done = sum(bool(one.fixes and (one.fixes[0].patch or one.fixes[0].command)) for one in right)
+    print(f"first fix is a patch or a command: {done} of {len(right)} right answers")
+
+
+def _time(failures: list[Log]) -> None:
+    begin = time.perf_counter()
+    for log in failures:
+        explain(log.evidence(facts=False))
+    each = (time.perf_counter() - begin) / max(1, len(failures))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job.log"
+        path.write_bytes(failures[0].text)
+        argv = (sys.executable, "-m", "mpijob", "why", "--log", str(path))
+        looks = median([command(argv).wall for _ in range(5)])
+    print(f"one look: {1000 * each:.0f} ms in the process, {looks:.2f} s as a command")
+
+
+def _misses(answers: Iterable[tuple[Log, tuple[Finding, ...]]]) -> None:
+    for log, found in answers:
+        verdict = judge(log, found)
+        if verdict != "right":
+            said = f"{found[0].code}: {found[0].message}" if found else "nothing"
+            print(f"  {verdict:7} {log.name}: {'|'.join(log.truth.codes)} told as {said[:200]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Real failures of real software, provoked on purpose, with their truth written down beforehand."""

@@ -1,0 +1,169 @@
+"""Provoke failures and keep their logs: `python -m tools.provoke [NAME …]`, all of them without a name.
+
+Each runs in a folder of its own with a time limit; what it prints is kept with paths and host names made neutral and
+its middle left out where it is long. A stack that is not installed is named and left out. `unshare -m` gives a
+private overlay in which the distribution's packages can be installed without changing the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.provoke.case import Case, Truth, cases, keep
+from tools.provoke.stacks import FRAMEWORKS, Stack, environ, known
+
+MOST_BYTES = 6 << 10
+_MARK = "===== provoked"
+_BUILD = {
+    "c": ("program.c", "$MPICC -g -O0 -w program.c -o program -lm"),
+    "cpp": (
+        "program.cpp",
+        "OMPI_CC=g++ MPICH_CC=g++ $MPICC -DOMPI_SKIP_MPICXX -g -O0 -w program.cpp -o program -lstdc++ -lm",
+    ),
+    "f90": ("program.f90", "gfortran -g -fcheck=all program.f90 -o program"),
+}
+
+
+def main() -> None:
+    """Provoke the cases whose names are given, or all."""
+    wanted = sys.argv[1:]
+    missing = [stack.name for stack in known().values() if not stack.there]
+    missing += [] if os.environ.get(FRAMEWORKS) else ["PyTorch, DeepSpeed and JAX (FRAMEWORKS is not set)"]
+    if missing:
+        sys.stderr.write(f"not installed, left out: {', '.join(missing)}\n")
+    if wanted[:1] == ["--scripts"]:
+        _scripts(Path(wanted[1]))
+        return
+    if wanted[:1] == ["--collect"]:
+        _collect(Path(wanted[1]))
+        return
+    for name, case, stack in _all():
+        if not wanted or case.name in wanted or name in wanted:
+            path = _provoke(name, case, stack)
+            sys.stderr.write(f"{path.parent.name:8} {name}\n")
+
+
+def _all() -> Iterator[tuple[str, Case, Stack | None]]:
+    stacks = known()
+    for case in cases():
+        if case.gpu:
+            continue
+        if FRAMEWORKS in case.run and not os.environ.get(FRAMEWORKS):
+            continue
+        if not case.stacks:
+            yield case.name, case, None
+        for name in case.stacks:
+            if stacks[name].there:
+                yield f"{case.name}-{name}", case, stacks[name]
+
+
+def _scripts(folder: Path) -> None:
+    """Write what needs a GPU as one script for another machine; it prints each log after a line with name and code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for case in cases():
+        for path, text in case.files.items() if case.gpu else ():
+            (folder / case.name).mkdir(exist_ok=True)
+            (folder / case.name / path).write_text(text)
+    runs = "".join(
+        f"(cd {case.name} && timeout {case.seconds} bash -c '{case.run}') > log 2>&1; echo '{_MARK} {case.name}' $?; "
+        "head -c 3000 log; tail -c +3001 log | tail -c 3000; echo\n"
+        for case in cases()
+        if case.gpu
+    )
+    (folder / "all.sh").write_text(f"cd $(dirname $0)\n{runs}")
+
+
+def _collect(file: Path) -> None:
+    """Keep the logs that such a script printed."""
+    known_cases = {case.name: case for case in cases()}
+    for part in file.read_bytes().split(_MARK.encode() + b" ")[1:]:
+        head, _, text = part.partition(b"\n")
+        name, code = head.decode().split()
+        text = re.sub(rb"/\S*/" + name.encode(), b"/job", text)
+        text = re.sub(rb"/[\w./-]+?(?=/lib/python3|/bin/(?:python|torchrun))", b"/opt/frameworks", text)
+        _keep(name, known_cases[name], None, int(code), text)
+
+
+def _provoke(name: str, case: Case, stack: Stack | None) -> Path:
+    code, text = (case.exit_code, case.log.encode()) if case.log else _run(case, stack)
+    return _keep(name, case, stack, code, text)
+
+
+def _keep(name: str, case: Case, stack: Stack | None, code: int | None, text: bytes) -> Path:
+    truth = Truth(
+        what=case.what,
+        codes=case.codes,
+        words=case.words,
+        facts=case.facts | ({"family": stack.family} if stack is not None else {}),
+        exit_code=code,
+        software=case.software or (stack.title if stack is not None else ""),
+        written=bool(case.log),
+    )
+    return keep(case.name, name, truth, text)
+
+
+def _run(case: Case, stack: Stack | None) -> tuple[int, bytes]:
+    with tempfile.TemporaryDirectory(prefix="provoke-") as folder:
+        place = Path(folder)
+        for path, text in case.files.items():
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_text(text)
+        script = place / "run.sh"
+        prelude = stack.prelude if stack is not None else ""
+        script.write_text(f"cd {place}\n{prelude}\n{_launch(case, place)}\n")
+        argv = ["unshare", "--mount", "timeout", "--signal=TERM", "--kill-after=5", str(case.seconds)]
+        done = subprocess.run(
+            [*argv, "bash", str(script)],
+            env=environ(stack) | {"TMPDIR": tempfile.gettempdir()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        return done.returncode, _shortened(_neutral(done.stdout, place, stack))
+
+
+def _launch(case: Case, place: Path) -> str:
+    """Return the script's lines: how the program is built, and how it is started."""
+    start = f"exec $MPIRUN -n {case.ranks} "
+    if case.py:
+        (place / "train.py").write_text(case.py)
+        return case.run or f"{start}$PYTHON -m mpi4py train.py"
+    for kind, (file, build) in _BUILD.items():
+        if text := getattr(case, kind):
+            (place / file).write_text(text)
+            own = "$MPICC" in case.run
+            return case.run if own else f"{build} || exit 99\n{case.run or start + './program'}"
+    return case.run
+
+
+def _neutral(text: bytes, place: Path, stack: Stack | None) -> bytes:
+    """Return the output without what belongs to this machine."""
+    text = text.replace(str(place).encode(), b"/job").replace(sys.prefix.encode(), b"/opt/venv")
+    text = text.replace(sys.base_prefix.encode() + b"/lib/python", b"/usr/lib/python")
+    if frameworks := os.environ.get(FRAMEWORKS):
+        text = text.replace(str(Path(frameworks).parent).encode(), b"/opt/frameworks")
+    if stack is not None and (root := str(Path(stack.mpirun).parents[1])) != "/usr":
+        text = text.replace(root.encode(), b"/opt/mpi")
+    host = socket.gethostname().encode()
+    text = re.sub(rb"(?<![\w/.-])" + re.escape(host) + rb"(?![\w-])", b"node01", text)
+    text = re.sub(rb"prterun-" + re.escape(host), b"prterun-node01", text)
+    return re.sub(rb"/tmp/provoke-\w+", b"/job", text)
+
+
+def _shortened(text: bytes) -> bytes:
+    if len(text) <= MOST_BYTES:
+        return text
+    head, tail = text[: MOST_BYTES // 2], text[-MOST_BYTES // 2 :]
+    return head[: head.rfind(b"\n") + 1] + tail[tail.find(b"\n") + 1 :]
+
+
+if __name__ == "__main__":
+    main()
