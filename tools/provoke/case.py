@@ -74,7 +74,7 @@ class Log(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(seen, bare=False, spec=_JOB, **_known(self.truth))
 
 
-_JOB = MPIJob(name="job", workers=2, slots=2, command=("python", "train.py"))
+_JOB = MPIJob(name="job", workers=2, slots=2, command=("python", "train.py", "--batch-size", "128"))
 
 
 def cases() -> list[Case]:

@@ -84,7 +84,10 @@ def _named(finding: Finding, seen: Evidence) -> Finding:
     if seen.bare:
         bare = tuple(msgspec.structs.replace(fix, text=_OF_A_JOB.sub("", fix.text), command="")
                      if _OF_A_JOB.search(fix.text) else fix for fix in finding.fixes)  # fmt: skip
-        return msgspec.structs.replace(finding, hint=_OF_A_JOB.sub("", finding.hint), fixes=bare)
+        told = tuple({fix.text: fix for fix in reversed(bare)}.values())[
+            ::-1
+        ]  # without those that became the same
+        return msgspec.structs.replace(finding, hint=_OF_A_JOB.sub("", finding.hint), fixes=told)
     name = seen.spec.name
     fixes = tuple(
         msgspec.structs.replace(fix, text=_JOB.sub(name, fix.text), command=_JOB.sub(name, fix.command))

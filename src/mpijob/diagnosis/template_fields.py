@@ -23,6 +23,8 @@ from mpijob.model.status.records import spans
 GIB, MIB = 1 << 30, 1 << 20
 _HOST = re.compile(r"(?:worker|-node-\d{1,6})-(\d{1,6})(?:\.|$)")
 _TITLES = {Family.OPENMPI: "Open MPI", Family.MPICH: "MPICH", Family.INTEL: "Intel MPI"}
+_BATCH_OPTION = re.compile(r"-{1,2}[\w.-]*batch[\w.-]*|-b|-bs")
+_BATCH = re.compile(r"((?:^|\s)-{0,2}[\w.-]*batch[\w.-]*[= ])(\d{1,7})(?=\s|$)")
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
 _NAMES_PYTHON = re.compile(r"(?:^|[\s/;&|])(?:python[0-9.]{0,8}|[\w.-]{1,80}\.py)(?=\s|$)")
 _SAYS_PYTHON = re.compile(rb"python\d|\.py\b|Traceback \(most recent|Fatal Python error")
@@ -70,7 +72,23 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
         "signal_text": f"{early:g}",
         "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
         "with_shm": _with_shm(spec),
+        **_smaller_batch(spec.command),
     }
+
+
+def _smaller_batch(command: tuple[str, ...]) -> dict[str, Any]:
+    """Return the command with half of the batch that it names, and both numbers; nothing where it names none."""
+    for at, word in enumerate(command):
+        inside = _BATCH.search(word)  # --batch-size=128, or a whole line of a shell
+        following = command[at + 1] if _BATCH_OPTION.fullmatch(word) and at + 1 < len(command) else ""
+        number = inside[2] if inside else following
+        if not number.isdecimal() or int(number) < 2:
+            continue
+        half = str(int(number) // 2)
+        changed = word[: inside.start(2)] + half + word[inside.end(2) :] if inside else word
+        rest = command[at + 1 :] if inside else (half, *command[at + 2 :])
+        return {"smaller_batch": [*command[:at], changed, *rest], "batch": number, "half_batch": half}
+    return {}
 
 
 def _where_it_crashes(seen: Evidence) -> dict[str, Any]:

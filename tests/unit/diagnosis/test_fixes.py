@@ -20,7 +20,7 @@ JOB = a_job(
     deadline_seconds=60.0,
     slots=4,
     workers=4,
-    command=("python", "train.py"),
+    command=("python", "train.py", "--batch-size", "128"),
     resources=Resources(gpu=2, memory="4Gi"),
 )
 SEEN = Evidence(spec=JOB, memory=(Memory(1, 5 << 30, 4 << 30),))
@@ -98,3 +98,34 @@ def test_a_patch_that_fits_no_job_is_refused() -> None:
     patch: dict[str, Any] = {"wrokers": 3}
     with pytest.raises(msgspec.ValidationError):
         fixed(a_job(), Fix("", patch))
+
+
+@pytest.mark.req("FR-UI-007", "B-11")
+@pytest.mark.parametrize(
+    ("command", "smaller"),
+    [
+        ("python train.py --batch-size 128 --lr 0.1", "python train.py --batch-size 64 --lr 0.1"),
+        (
+            "python train.py --per_device_train_batch_size=9",
+            "python train.py --per_device_train_batch_size=4",
+        ),
+        ("python train.py data.batch_size=32", "python train.py data.batch_size=16"),
+        ("python train.py -b 256", "python train.py -b 128"),
+        ("bash -c|exec python t.py --batch 8 --amp", "bash -c|exec python t.py --batch 4 --amp"),
+        ("python train.py --batch-size 1", None),
+        ("python train.py --batch-size auto", None),
+        ("python train.py --steps 128", None),
+    ],
+)
+def test_the_batch_in_the_users_own_command_is_halved(command: str, smaller: str | None) -> None:
+    job = a_job(command=_split(command))
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    (first, *_) = explain(Evidence(spec=job, logs=said(error, rank=0, worker=0), launcher=Exit(code=1)))
+    offered = [fixed(job, fix).command for fix in first.fixes if "command" in fix.patch]
+    assert offered == ([_split(smaller)] if smaller else [])
+    assert not smaller or "→" in first.fixes[0].text
+
+
+def _split(command: str) -> tuple[str, ...]:
+    head, _, line = command.partition("|")
+    return (*head.split(), *([line] if line else []))

@@ -171,9 +171,8 @@ def looks_wrong(lines: Iterable[bytes]) -> bool:
 def _told(stream: Stream, at: int, score: float, time: float) -> Telling:
     line = shown(stream.window.lines[at])
     following = (shown(text) for text in stream.window.lines[at + 1 : at + 1 + _AFTER_LINES])
-    if (len(line) < _SHORT or line.endswith(":")) and (
-        more := next((text for text in following if _says(text)), "")
-    ):
+    announces = line.endswith(":") or (len(line) < _SHORT and ":" not in line)
+    if announces and (more := next((text for text in following if _says(text)), "")):
         line = f"{line} {more}"
     quotes = stream.quote(at, at + _AFTER_LINES)
     return Telling(line, score, quotes, stream.place(at), time, stream.rank, stream.worker)

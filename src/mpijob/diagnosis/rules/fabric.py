@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 
+_GAVE_UP = r"(?=[\s\S]{0,3000}?(?:Failed to create UCP worker|MPI_INIT failed|cannot be selected|MPI_Init|Fatal error))"
 _TCP = (  # in the words of the MPI that is in use; all of them where it is not known
     Remedy(
         "Check if InfiniBand network is available. Fall back to TCP communication by setting "
@@ -80,16 +81,22 @@ RULES = (
         title="A rank may not lock enough memory for the fast network",
         why="RDMA needs memory that stays in place. The limit on locked memory (ulimit -l) is too small, so a buffer "
         "could not be registered with the network card.",
-        signs=(
-            Sign("max locked memory", r"(?P<detail>Please check max locked memory[^\n]{0,60})"),
+        signs=(  # good runs complain of it, too: only where MPI then gave up
+            Sign("ocked memory", r"(?P<detail>[^\n]{0,80}max locked memory[^\n]{0,80})" + _GAVE_UP),
             Sign(
-                "ibv_", r"(?P<detail>ibv_\w+(?:\([^\n)]{0,80}\))? failed[^\n]{0,60}: Cannot allocate memory)"
+                "ibv_",
+                r"(?P<detail>ibv_\w+(?:\([^\n)]{0,80}\))? failed[^\n]{0,40}Cannot allocate memory)"
+                + _GAVE_UP,
             ),
-            Sign("ibv_", r"(?P<detail>ibv_\w+ failed with error Cannot allocate memory)"),
+            Sign(
+                "mlx5dv_",
+                r"(?P<detail>mlx5dv_\w+(?:\([^\n)]{0,80}\))? failed[^\n]{0,40}Cannot allocate memory)"
+                + _GAVE_UP,
+            ),
             Sign("nable to register memory", r"(?P<detail>[Uu]nable to register memory[^\n]{0,60})"),
             Sign(
-                "locked memory",
-                r"(?P<detail>failed to initialize while trying to allocate some locked memory)",
+                "trying to allocate some locked",
+                r"(?P<detail>failed to initialize while trying to allocate some locked memory)" + _GAVE_UP,
             ),
         ),
         causes=("{who} may not lock enough memory for the fast network: {detail}.",),

@@ -172,7 +172,7 @@ RULES = (
         ),
         confidence=0.85,
         field="launch",
-        yields_to=("FABRIC_FAILED", "WRONG_WORLD"),
+        yields_to=("FABRIC_FAILED", "WRONG_WORLD", "LOCKED_MEMORY"),
     ),
     Rule(
         id="NO_SSH",
@@ -212,6 +212,7 @@ RULES = (
             ),
             Sign("PMI server not found", r"(?P<detail>PMI server not found[^\n]{0,80})"),
             Sign("PMI2_Init failed", r"(?P<detail>PMI2_Init failed to (?:intialize|initialize)[^\n]{0,80})"),
+            Sign("init failed", r"(?P<detail>PMI2? init failed[^\n]{0,60})"),
             Sign("pmix_init", r"(?P<detail>PMIX?_Init(?: failed|: error)[^\n]{0,80})"),
         ),
         causes=("srun and the program's MPI do not understand each other: {detail}.",),

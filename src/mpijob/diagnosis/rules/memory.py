@@ -14,6 +14,7 @@ _FEWER = Remedy("run fewer ranks in each worker: {fewer_slots} slots", {"slots":
 SHARED_MEMORY = (
     r"[^\n]*(?:/dev/shm|shm\.h|shmget|shm_|mm_posix|mm_sysv|shared memory|shared-memory|[Ss]emaphore)"
 )
+_HALF = Remedy("halve the batch size: {batch} → {half_batch}", {"command": "{smaller_batch}"})
 _SMALLER = Remedy("make batches or chunks of data smaller")
 
 RULES = (
@@ -30,7 +31,7 @@ RULES = (
             "A worker exceeded memory limit ({limit_short}). Consider increasing memory request or reducing "
             "data batch size.",
         ),
-        remedies=(_MORE, _FEWER, _SMALLER),
+        remedies=(_MORE, _HALF, _FEWER, _SMALLER),
         confidence=1.0,
         field="resources.memory",
     ),
@@ -58,8 +59,9 @@ RULES = (
         ),
         remedies=(
             _MORE,
-            _SMALLER,
+            _HALF,
             _FEWER,
+            _SMALLER,
             Remedy(
                 "if memory was far below the limit, somebody sent SIGKILL: ask who, then mpijob retry JOB"
             ),
@@ -129,7 +131,7 @@ RULES = (
             "{who} could not get the memory that it asked for: {detail}",
             "{who} ran out of memory: {error}",
         ),
-        remedies=(_MORE, _SMALLER, _FEWER),
+        remedies=(_MORE, _HALF, _FEWER, _SMALLER),
         field="resources.memory",
         uncaught=True,
     ),
@@ -149,6 +151,11 @@ RULES = (
         ),
         causes=("Worker {worker} failed: CUDA out of memory", "{who} failed: CUDA out of memory"),
         remedies=(
+            _HALF,
+            Remedy(
+                "let the allocator join free pieces",
+                {"env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
+            ),
             Remedy("halve the batch size"),
             Remedy("use mixed precision, gradient checkpointing or a sharded optimizer"),
             Remedy("give each rank a GPU of its own: one slot for each GPU of a worker"),

@@ -118,7 +118,9 @@ def test_the_rank_that_failed_first_is_found_behind_the_tracebacks_of_all_others
     api.logs[resources.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")] = whole
     log = launcher_log.read(api, [*cluster.pods.values()], [])
     assert log.text == whole.decode().rstrip("\n")
-    assert derive(cluster, log.text).message.startswith("Rank 5 on worker 0 exited with code 1")
+    assert derive(cluster, log.text).message == (
+        "Rank 5 on worker 0 stopped with its own words (exit code 1): ValueError: bad batch"
+    )
 
 
 def test_of_a_failure_behind_more_than_can_be_read_the_last_lines_are_told(

@@ -25,6 +25,7 @@ RULES = (
         ),
         confidence=0.95,
         field="resources",
+        yields_to=("VOLUME_NOT_READY",),
     ),
     Rule(
         id="GANG_TIMEOUT",
