@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a t
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-thorough coverage fuzz test-gpu test-frameworks test-programs test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
+.PHONY: help run test test-thorough coverage fuzz test-gpu test-frameworks test-programs test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-why bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -169,6 +169,9 @@ requirements: ## Print requirement → tests and measurements → result: of the
 bench: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 bench: .make/bench/.done .make/mpi/.done ## Measure against bare mpirun and kubectl, side by side
 	PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench $(BENCH_FLAGS); $(THEN_FIGURES)
+
+bench-why: $(VENV)/.dev ## Measure how often `why` is right, on failures that its rules were not written from
+	$(BIN)/python -m bench.why
 
 bench-cluster: $(VENV)/.dev .make/bench/.done .make/kubeflow/.done ## Measure on a cluster, the test bed or that of KUBECONFIG, against kubectl, the Kubeflow SDK and bare mpirun
 	$(BIN)/python -m testbed run -- env PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench.cluster $(BENCH_FLAGS); $(THEN_FIGURES)

@@ -35,6 +35,28 @@ NOISE_BYTES = 10 << 20
 RANKS = 100
 _NAMES_NO_CAUSE = {rule.id for rule in RULES if rule.only_how or rule.trust is Trust.GENERIC} | {"UNKNOWN"}
 _OWN_WORDS = "PROGRAM_ERROR"
+MENDED_BY = {  # causes that a change of the job can mend, and the fields of that change
+    "BAD_BINDING": {"launch"},
+    "BUS_ERROR": {"volumes"},
+    "COMPONENT_MISSING": {"launch", "env"},
+    "CUDA_OOM": {"command"},
+    "DEADLINE_EXCEEDED": {"deadline_seconds"},
+    "FABRIC_FAILED": {"env", "launch"},
+    "GPU_SHARED": {"slots"},
+    "MEMORY_ERROR": {"resources"},
+    "MISSING_LIBRARY": {"env"},
+    "MPI_MISMATCH": {"mpi"},
+    "MPI_UNREACHABLE": {"launch"},
+    "NOT_ENOUGH_SLOTS": {"ranks", "slots", "workers"},
+    "NO_GPU": {"resources", "slots"},
+    "OOM_KILLED": {"resources"},
+    "PORT_IN_USE": {"env"},
+    "PROCESS_LIMIT": {"env"},
+    "ROOT_REFUSED": {"env"},
+    "SHM_FULL": {"volumes"},
+    "TOO_MANY_FILES": {"command"},
+    "WRONG_WORLD": {"mpi"},
+}
 _GREP = re.compile(rb"(?i)error|fatal|abort|killed")
 
 
@@ -121,7 +143,7 @@ def main() -> None:
     print(
         f"grep's last error line: {sum(map(grep, failures))} of {len(failures)}, grep right and we not: {missed}"
     )
-    _fixes(answers)
+    _fixes(known)
     _time(failures)
     if "-v" in sys.argv:
         _misses(answers)
@@ -138,10 +160,14 @@ def _table(title: str, answers: list[tuple[Log, tuple[Finding, ...]]]) -> None:
         print(f"{title}: {', '.join(words)}")
 
 
+def mends(finding: Finding) -> bool:
+    """Return whether the first fix is the change of the job that mends such a failure."""
+    return bool(finding.fixes) and not set(finding.fixes[0].patch).isdisjoint(MENDED_BY[finding.code])
+
+
 def _fixes(answers: Iterable[tuple[Log, tuple[Finding, ...]]]) -> None:
-    right = [found[0] for log, found in answers if judge(log, found) == "right"]
-    done = sum(bool(one.fixes and (one.fixes[0].patch or one.fixes[0].command)) for one in right)
-    print(f"first fix is a patch or a command: {done} of {len(right)} right answers")
+    told = [found[0] for log, found in answers if judge(log, found) == "right" and found[0].code in MENDED_BY]
+    print(f"first fix mends: {sum(map(mends, told))} of {len(told)} that a change of the job can mend")
 
 
 def _time(failures: list[Log]) -> None:

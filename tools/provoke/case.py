@@ -16,7 +16,7 @@ import yaml
 
 from mpijob.diagnosis import Evidence, Memory
 from mpijob.diagnosis.logs import standalone_log
-from mpijob.model import Exit, Family, MPIJob
+from mpijob.model import Exit, Family, MPIJob, Resources
 
 FOLDER = Path(__file__).parent / "cases"
 LOGS = Path(__file__).parents[2] / "tests" / "fixtures" / "why"
@@ -74,7 +74,13 @@ class Log(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(seen, bare=False, spec=_JOB, **_known(self.truth))
 
 
-_JOB = MPIJob(name="job", workers=2, slots=2, command=("python", "train.py", "--batch-size", "128"))
+_JOB = MPIJob(
+    name="job",
+    workers=2,
+    slots=2,
+    command=("python", "train.py", "--batch-size", "128"),
+    resources=Resources(memory="8Gi"),
+)
 
 
 def cases() -> list[Case]:

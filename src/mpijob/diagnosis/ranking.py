@@ -43,7 +43,7 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
     warnings, kept = _apart(_kept(hits))
     if seen.succeeded or seen.going:
         return tuple(_named(_finding(seen, hit), seen) for hit in (*kept, *warnings)[:MOST_FINDINGS])
-    if not kept or kept[0].rule.only_how or kept[0].trust is Trust.GENERIC:
+    if kept and (kept[0].rule.only_how or kept[0].trust is Trust.GENERIC):
         kept = _in_own_words(seen, kept)
     found = [_finding(seen, hit) for hit in kept]
     if not found and (unknown := _unknown(seen)) is not None:
@@ -62,11 +62,16 @@ def _warned(finding: Finding) -> Finding:
 
 
 def _in_own_words(seen: Evidence, kept: list[Hit]) -> list[Hit]:
-    """Return the hits with the program's own last words first, where nothing else is known but how it ended."""
-    told = None if not kept or seen.veiled else telling_line.find(seen)
-    if told is None or told.points < telling_line.STRONG or told.evidence[0] in kept[0].evidence:
+    """Return the hits with the program's own last words first, where nothing else is known but how it ended.
+
+    Of what only says that something failed, the most telling line is evidence, and no cause.
+    """
+    how, told = kept[0], None if seen.veiled else telling_line.find(seen)
+    if told is None or told.points < telling_line.STRONG or told.evidence[0] in how.evidence:
         return kept
-    how, values = kept[0], {"error": told.text, "code": kept[0].values.get("code")}
+    if not how.rule.only_how:
+        return [msgspec.structs.replace(how, evidence=(*told.evidence[:2], *how.evidence)), *kept[1:]]
+    values = {"error": told.text, "code": how.values.get("code")}
     rank, worker = (told.rank, told.worker) if told.rank is not None else (how.rank, how.worker)
     own = Hit(PROGRAM_ERROR, -1, told.time, worker, rank, values, told.evidence, OWN_WORDS, told.place)
     return [own, *(hit for hit in kept if not hit.rule.only_how and hit.trust < Trust.GENERIC)]

@@ -28,6 +28,7 @@ _BATCH = re.compile(r"((?:^|\s)-{0,2}[\w.-]*batch[\w.-]*[= ])(\d{1,7})(?=\s|$)")
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
 _NAMES_PYTHON = re.compile(r"(?:^|[\s/;&|])(?:python[0-9.]{0,8}|[\w.-]{1,80}\.py)(?=\s|$)")
 _SAYS_PYTHON = re.compile(rb"python\d|\.py\b|Traceback \(most recent|Fatal Python error")
+_MORE_FILES = ("bash", "-c", 'ulimit -n "$(ulimit -Hn)"; exec "$@"', "bash")
 _GDB = ("gdb", "-q", "-batch", "-return-child-result", "-ex", "run", "-ex", "bt", "--args")
 
 
@@ -72,6 +73,7 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
         "signal_text": f"{early:g}",
         "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
         "with_shm": _with_shm(spec),
+        "with_files": None if "ulimit" in " ".join(spec.command) else [*_MORE_FILES, *spec.command],
         **_smaller_batch(spec.command),
     }
 

@@ -105,12 +105,12 @@ RULES = (
             "MPI communication failure - check NetworkPolicies",
         ),
         remedies=(
-            Remedy("allow all TCP ports between the workers"),
             Remedy(
                 "Check if InfiniBand network is available. Fall back to TCP communication by setting "
                 "`MPI_FLAGS=--mca btl tcp,self`",
                 {"launch": {"settings": {"btl": "tcp,self"}}},
             ),
+            Remedy("allow all TCP ports between the workers"),
             Remedy(
                 "with several network interfaces, name the right one",
                 {"launch": {"settings": {"btl_tcp_if_include": "eth0"}}},

@@ -78,6 +78,7 @@ RULES = (
             Remedy("find the rank that ended first: mpijob describe JOB"),
             Remedy("look at memory: a rank that vanishes without a word was often killed for it"),
         ),
+        only_how=True,
         confidence=0.4,
     ),
     Rule(

@@ -22,6 +22,7 @@ RULES = (
         ),
         causes=("{who} has too many files open (ulimit -n).",),
         remedies=(
+            Remedy("let each rank open as many files as the system allows", {"command": "{with_files}"}),
             Remedy("raise the limit in the command: bash -c 'ulimit -n 65536; exec PROGRAM'"),
             Remedy("use fewer data loader processes"),
         ),

@@ -357,6 +357,7 @@ RULES = (
             Remedy("find the rank that ended first: mpijob describe JOB shows the exits in order of time"),
             Remedy("look at memory: a rank that vanishes without a word was often killed for it"),
         ),
+        only_how=True,
         confidence=0.4,
     ),
     Rule(
@@ -387,6 +388,7 @@ RULES = (
             ),
             Remedy("look at memory: a rank that vanishes without a word was often killed for it"),
         ),
+        only_how=True,
         confidence=0.3,
     ),
     Rule(

@@ -205,11 +205,11 @@ RULES = (
         signs=(Sign("attempt to run as root", r"has detected an attempt to run as root"),),
         causes=("Open MPI refused to run as root.",),
         remedies=(
-            Remedy("run as an ordinary user"),
             Remedy(
                 "allow it for this job",
                 {"env": {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}},
             ),
+            Remedy("run as an ordinary user"),
         ),
         confidence=0.95,
         trust=Trust.CAUSE,

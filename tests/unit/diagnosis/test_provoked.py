@@ -1,0 +1,60 @@
+"""Provoked failures: those that rules were written from are told rightly; the other half is measured, and bounded."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from bench.why import CERTAIN, judge
+from tools.provoke.case import LOGS, Log, cases, half, logs
+
+from mpijob.diagnosis import explain
+from mpijob.diagnosis.rules import IDS
+
+READ, MEASURED = logs("rules"), logs("measure")
+NOT_TOLD = {  # log → why its cause is not in it, or not named by a rule
+    "c-error-exit-mpich4": "line",  # Hydra does not report exit codes
+    "c-perror-openmpi4": "line",  # the abort's banner was lost
+    "launch-btl-self-openmpi4": "silent",  # this build of Open MPI loses its help texts
+    "python-exit-text-mpich4": "line",  # as above: Hydra
+    "python-exit-text-openmpi5": "line",  # MPI_Finalize was reached, the launcher reports nothing
+}
+
+
+@pytest.mark.parametrize("log", READ, ids=lambda log: log.name)
+def test_a_failure_that_rules_were_written_from_is_told_rightly(log: Log) -> None:
+    assert judge(log, explain(log.evidence(facts=False))) == NOT_TOLD.get(log.name, "right")
+
+
+@pytest.mark.parametrize(
+    "log", [log for log in READ if log.truth.codes and not log.truth.written], ids=lambda log: log.name
+)
+def test_with_the_engines_facts_nothing_is_wrong(log: Log) -> None:
+    assert judge(log, explain(log.evidence(facts=True))) in ("right", NOT_TOLD.get(log.name, "right"))
+
+
+def test_on_the_half_that_is_only_measured_the_answers_are_as_good_as_the_manual_says() -> None:
+    failures = [log for log in MEASURED if log.truth.codes]
+    counts = Counter(judge(log, explain(log.evidence(facts=False))) for log in failures)
+    assert counts["right"] >= 0.85 * len(failures), counts
+    assert counts["wrong"] <= 0.03 * len(failures), counts
+
+
+def test_nothing_certain_is_wrong_and_no_healthy_log_has_a_cause() -> None:
+    known = [(log, explain(log.evidence(facts=False))) for log in MEASURED]
+    known += [(log, explain(log.evidence(facts=True))) for log in MEASURED if log.truth.codes]
+    certain = [one for one in known if one[1] and one[1][0].confidence >= CERTAIN]
+    assert len(certain) > 10
+    assert [log.name for log, found in certain if judge(log, found) == "wrong"] == []
+    assert [log.name for log, found in known if not log.truth.codes and judge(log, found) != "right"] == []
+
+
+def test_every_log_is_in_the_half_that_its_name_says_and_its_truth_names_rules() -> None:
+    names = {case.name for case in cases()}
+    assert len(names) == len(cases())
+    for which in ("rules", "measure"):
+        for log in logs(which):
+            case = next(name for name in (log.name, log.name.rpartition("-")[0]) if name in names)
+            assert half(case) == which
+            assert set(log.truth.codes) <= IDS
+    assert sum(1 for _ in LOGS.glob("*/*.txt")) >= 300
