@@ -33,7 +33,10 @@ from mpijob.errors import Finding
 CERTAIN = 0.9
 NOISE_BYTES = 10 << 20
 RANKS = 100
-_NAMES_NO_CAUSE = {rule.id for rule in RULES if rule.only_how or rule.trust is Trust.GENERIC} | {"UNKNOWN"}
+_NAMES_NO_CAUSE = {rule.id for rule in RULES if rule.only_how or rule.trust is Trust.GENERIC} | {
+    "UNKNOWN",
+    "MPI_INIT_FAILED",
+}
 _OWN_WORDS = "PROGRAM_ERROR"
 MENDED_BY = {  # causes that a change of the job can mend, and the fields of that change
     "BAD_BINDING": {"launch"},

@@ -108,8 +108,9 @@ def test_the_last_words_of_the_rank_that_failed_are_quoted_as_such(client: Clien
     )
     state = ended(client, a_job(script=script, mpi=mpi, env={"API_TOKEN": TOKEN, "KEY": TOKEN}))
     (cause,) = state.findings
-    assert (cause.code, cause.rank) == ("RANK_EXIT", 1)
-    assert cause.evidence[-1] == "Rank-1 said last (stderr): negative density in cell 17, key ***"
+    assert (cause.code, cause.rank) == ("PROGRAM_ERROR", 1)
+    assert "(exit code 3): negative density in cell 17, key ***" in cause.message
+    assert TOKEN not in cause.message + "".join(cause.evidence)
 
 
 def test_the_last_words_of_a_serial_command_are_quoted(client: Client) -> None:

@@ -121,7 +121,8 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"\*\*\*|cleaning up"
     rb"|Fatal error in P?MPI_Abort|\*{3,}|MPI_ERRORS_ARE_FATAL|potentially your MPI job|HYD\w*_|PMIx?_Abort"
     rb"|prterun (?:noticed|detected)"
-    rb"|^\S+\.py FAILED|Connection (?:reset|closed) by peer|ncclRemoteError|(?:ORTE|PRTE)_ERROR_LOG|PMIX "
+    rb"|Abort\(\d+\)(?: on node|: )|Fatal error in (?:internal_|P?MPI_)|^\S+\.py FAILED|Connection (?:reset"
+    rb"|closed) by peer|ncclRemoteError|(?:ORTE|PRTE)_ERROR_LOG|PMIX "
     rb"ERROR: ERROR in file|MPI_INIT failed"
     rb"|^-{10,}|^={10,}|^%{10,}|job aborted|signal \d+ \(|Signal (?:code|:)|^\s*(?:Node|Host|Local host|PID):"
 )

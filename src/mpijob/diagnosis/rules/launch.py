@@ -34,10 +34,55 @@ RULES = (
                 r"(?P<launcher>srun|sbatch|salloc|mpirun|mpiexec)\S*: invalid option -- '?(?P<option>[^'\n]{1,60})",
             ),
             Sign("was given a value", r"(?P<option>--?[\w-]+) was given a value"),
+            Sign(
+                "No executable",
+                r"No executable was specified on the (?P<launcher>\S+) command line(?P<nothing>)",
+            ),
+            Sign("find anything to do", r"(?P<launcher>\S+) could not find anything to do(?P<nothing>)"),
+            Sign("Try -h for usages", r"(?P<nothing>)(?:No|Missing) executable(?: provided)?\. Try -h"),
+            Sign("no executable specified", r"(?P<nothing>)no executable specified"),
+            Sign(
+                "is not recognized:",
+                r"The specified [^\n]{1,40}(?:policy|directive) is not recognized: (?:Policy|Directive): "
+                r"(?P<option>\S+)",
+            ),
+            Sign(
+                "unrecognized qualifier",
+                r"contains an unrecognized qualifier: (?:Request|Directive|Qualifier): (?P<option>\S+)",
+            ),
+            Sign(
+                "requires a value",
+                r"was given that requires a value[\s\S]{0,80}?(?:Policy|Option): (?P<option>\S+)",
+            ),
+            Sign(
+                "listed more than once",
+                r"The \"(?P<option>[^\"\n]{1,60})\" command line option was listed more than once",
+            ),
+            Sign(
+                "deprecated command line option",
+                r"Deprecated option: (?P<option>[^\n]{1,60})[\s\S]{0,200}?not able to proceed",
+            ),
+            Sign(
+                "nrecognized",
+                r"(?P<detail>[Uu]nrecognized (?:launcher|RMK|sort order|directive|pattern specifier)[^\n]{0,60})",
+            ),
+            Sign("duplicate setting", r"(?P<detail>duplicate setting: [^\n]{1,60})"),
+            Sign(
+                "number of processes",
+                r"(?P<detail>the number of processes to start was omitted|processes to start was omitted)",
+            ),
+            Sign(
+                "error parsing parameters",
+                r"(?P<detail>[^\n]{0,20}\): (?!match handler|argument matching|error parsing|unable to "
+                r"parse)[^\n]{4,100})\n[\s\S]{0,900}?error parsing parameters",
+            ),
         ),
         causes=(
             "{launcher} does not know the option {option}.",
             "The launcher does not know the option {option}.",
+            "The launcher refuses its command line: {detail}.",
+            "{launcher} was given no program to run.{nothing}",
+            "The launcher was given no program to run.{nothing}",
         ),
         example="mpirun does not know the option --bind-two.",
         remedies=(
@@ -46,7 +91,7 @@ RULES = (
         ),
         confidence=0.85,
         field="command",
-        yields_to=("MPI_FAMILY",),
+        yields_to=("MPI_FAMILY", "BAD_HOSTFILE", "UNKNOWN_HOST", "BAD_WORKDIR"),
     ),
     Rule(
         id="BAD_HOSTFILE",
@@ -94,6 +139,48 @@ RULES = (
                 "bind to",
                 r"(?P<detail>A request (?:was made|for multiple cpus-per-proc)[^\n]{0,60}bind[^\n]{0,80})",
             ),
+            Sign(
+                "appropriate target",
+                r"A request was made to bind to (?P<target>[^\n,]{1,40}), but an appropriate target could not be found",
+            ),
+            Sign(
+                "to bind",
+                r"(?P<detail>A request was made to bind that would require binding processes to more cpus "
+                r"than are available)",
+            ),
+            Sign(
+                "cpus per process",
+                r"(?P<detail>Your job has requested more cpus per process\(rank\) than there are cpus in a \w+)",
+            ),
+            Sign(
+                "number of CPUs",
+                r"(?P<detail>An insufficient number of CPUs was found while attempting to map the job)",
+            ),
+            Sign("not enough cpus", r"(?P<detail>not enough cpus are available to meet the request)"),
+            Sign(
+                "no available cpus",
+                r"(?P<detail>While computing bindings, we found no available cpus on the following node)",
+            ),
+            Sign("bindable objects", r"(?P<detail>No bindable objects of the specified type were available)"),
+            Sign(
+                "objects of the specified",
+                r"(?P<detail>No objects of the specified type were found on at least one node)",
+            ),
+            Sign(
+                "tried to bind a new process",
+                r"(?P<detail>tried to bind a new process, but (?:process binding is not supported"
+                r"|something went wrong))",
+            ),
+            Sign("failed to map", r"(?P<detail>Your job failed to map[^\n]{0,80})"),
+            Sign(
+                "object level that",
+                r"(?P<detail>a directive was also given to map to an object level that (?:has less cpus "
+                r"than requested|cannot support))",
+            ),
+            Sign(
+                "hardware locations",
+                r"(?P<detail>attempt to assign hardware locations to processes on a compute node failed)",
+            ),
             Sign("was unable to be bound", r"(?P<detail>[^\n]{0,80}was unable to be bound[^\n]{0,80})"),
             Sign(
                 "Setting processor affinity failed",
@@ -104,6 +191,7 @@ RULES = (
         ),
         causes=(
             "The ranks cannot be bound as asked: {detail}",
+            "The ranks cannot be bound to {target}: the node has none that is free.",
             "More ranks shall be bound than there are cores on a node.",
         ),
         remedies=(
@@ -125,6 +213,7 @@ RULES = (
                 r"(?:mpirun|prterun|mpiexec)?[^\n]{0,120}(?:could not|unable to|cannot) change to (?:the "
                 r")?(?:working )?directory:? ?[`'\"]?(?P<path>/[^\s'\"`]+)",
             ),
+            Sign("Working directory:", r"specified working directory: Working directory: (?P<path>\S+)"),
             Sign("hange wdir to", r"unable to change wdir to (?P<path>\S+)"),
             Sign(
                 "working directory",

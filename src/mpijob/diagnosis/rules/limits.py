@@ -16,7 +16,7 @@ RULES = (
                 "number of files",
                 r"[Ss]ystem limit exceeded on number of (?:files|open files|network connections)",
             ),
-            Sign("number of pipes", r"system limit on number of pipes a process can open was reached"),
+            Sign("number of pipes", r"system limit (?:exceeded )?on (?:the )?number of pipes"),
             Sign("file descriptors", r"(?:out of|not enough|too many|exceeded)[^\n]{0,40} file descriptors"),
             Sign("EMFILE", r"\bEMFILE\b"),
         ),
@@ -52,6 +52,7 @@ RULES = (
         "machine unless they are told otherwise.",
         signs=(
             Sign("fork", r"(?:fork|vfork|posix_spawn)[^\n]{0,60}Resource temporarily unavailable"),
+            Sign("number of processes", r"system limit exceeded on number of processes that can be started"),
             Sign("start new thread", r"can't start new thread"),
             Sign(
                 "pthread_create",

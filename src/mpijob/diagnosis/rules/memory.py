@@ -197,6 +197,10 @@ RULES = (
             Sign("Bus error", r"killed by signal: Bus error"),
             Sign("Error while creating shared", r"Error while creating shared memory"),
             Sign("shared memory", r"[Uu]nable to (?:allocate|create|open|attach to) (?:a )?shared memory"),
+            Sign(
+                "shared memory init",
+                r"system call failed during shared memory initialization[\s\S]{0,300}?(?:No space|Cannot allocate)",
+            ),
             Sign("shared memory (shm)", r"out of shared memory|insufficient shared memory \(shm\)"),
         ),
         causes=("{who} found no room in /dev/shm.",),

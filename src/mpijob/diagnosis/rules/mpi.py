@@ -158,6 +158,10 @@ RULES = (
             Sign(
                 "not enough slots", r"not enough slots available in the system to satisfy the (?P<asked>\d+)"
             ),
+            Sign("number of slots:", r"requested number of processes exceeds the allocated number of slots:"),
+            Sign("conflicting number of", r"requested a conflicting number of processes for the application"),
+            Sign("no allocated resources", r"There are no allocated resources for the application"),
+            Sign("No nodes are available", r"No nodes are available for this job, either due to a failure"),
             Sign("already filled", r"All nodes which are allocated for this job are already filled"),
         ),
         causes=(
@@ -306,7 +310,6 @@ RULES = (
         why="MPI_Init failed in a rank. Behind it stands a transport that does not work, a full /tmp or "
         "/dev/shm, a limit, "
         "or two versions of MPI; the library's report names only the step at which it gave up.",
-        trust=Trust.GENERIC,
         signs=(
             Sign(
                 "MPI_INIT failed",
@@ -333,6 +336,34 @@ RULES = (
             Remedy("{mpich}: let libfabric say more: FI_LOG_LEVEL=info", {"env": {"FI_LOG_LEVEL": "info"}}),
         ),
         confidence=0.5,
+        yields_to=(
+            *(
+                "FABRIC_FAILED",
+                "LOCKED_MEMORY",
+                "SHM_FULL",
+                "DISK_FULL",
+                "TOO_MANY_FILES",
+                "PROCESS_LIMIT",
+                "MEMORY_ERROR",
+            ),
+            *(
+                "MPI_MISMATCH",
+                "WRONG_WORLD",
+                "COMPONENT_MISSING",
+                "MPI_UNREACHABLE",
+                "UNKNOWN_HOST",
+                "PMI_MISSING",
+            ),
+            *(
+                "PYTHON_EXCEPTION",
+                "IMPORT_ERROR",
+                "MPI_AFTER_FINALIZE",
+                "MPI_CALL_ERROR",
+                "BUS_ERROR",
+                "SEGFAULT",
+            ),
+            *("COPY_FORBIDDEN", "NOT_ENOUGH_SLOTS", "BAD_BINDING", "SSH_USER"),
+        ),
     ),
     Rule(
         id="PEER_LOST",
