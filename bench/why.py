@@ -125,8 +125,8 @@ def _healthy(chance: random.Random) -> bytes:
 
 
 def main() -> None:
-    """Print the figures; `--rules` for the half that rules may be written from, `-v` with every miss."""
-    which = "rules" if "--rules" in sys.argv else "measure"
+    """Print the figures of the logs that were only measured; `--rules`, `--opened` of the others, `-v` every miss."""
+    which = next((part for part in ("rules", "opened") if f"--{part}" in sys.argv), "measure")
     kept = logs(which)
     failures, healthy = [log for log in kept if log.truth.codes], [log for log in kept if not log.truth.codes]
     answers = [(log, explain(log.evidence(facts=False))) for log in failures]

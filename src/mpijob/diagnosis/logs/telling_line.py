@@ -39,7 +39,7 @@ LITERALS = (
 _AFTER_LINES = 3
 _SHORT = 24  # a line that only announces: what it announces follows
 _WORDS = (
-    (6.0, re.compile(rb"\bFATAL\b|\b[Ff]atal (?:[Ee]rror|[Ii][Oo])\b|^\s*fatal:|\bPANIC\b")),
+    (6.0, re.compile(rb"\bFATAL\b|\bfatal: |\b[Ff]atal (?:[Ee]rror|[Ii][Oo])\b|^\s*fatal:|\bPANIC\b")),
     (6.0, re.compile(rb"^\W{0,8}(?:\S{1,40} ){0,2}?\[?(?:ERROR|Error|error)\b\]?[:! ]")),
     (
         6.0,

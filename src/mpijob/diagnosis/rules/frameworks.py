@@ -98,6 +98,24 @@ RULES = (
         field="command",
     ),
     Rule(
+        id="MAIN_GUARD",
+        title="The program starts processes before it is ready to",
+        why="A process that is started anew (spawn) imports the program again. Without a guarded main part it starts "
+        "processes itself, and Python refuses that: data loaders and pools then end unexpectedly.",
+        signs=(
+            Sign(
+                "bootstrapping phase",
+                r"start a new process before the current process has finished its bootstrapping phase",
+            ),
+        ),
+        causes=("{who} starts processes while the program is still being imported.",),
+        remedies=(
+            Remedy("put what the program does below if __name__ == '__main__':"),
+            Remedy("let data loaders work in the rank itself: num_workers=0"),
+        ),
+        confidence=0.85,
+    ),
+    Rule(
         id="PORT_IN_USE",
         title="A port that the program wants is taken",
         why="The first rank opens a port where the others meet. Something already listens there: another job on the "

@@ -176,6 +176,7 @@ RULES = (
             Sign("not compiled with CUDA", r"(?P<detail>Torch not compiled with CUDA enabled)"),
             Sign("invalid device ordinal", r"(?P<detail>CUDA error: invalid device ordinal)"),
             Sign("Failed to initialize NVML", r"(?P<detail>Failed to initialize NVML: [^\n]{1,80})"),
+            Sign("one CUDA device", r"(?P<detail>\w{0,20} ?requires at least one CUDA device)"),
             Sign(
                 "no GPUs found",
                 r"(?P<detail>ProcessGroupNCCL is only supported with GPUs, no GPUs found[^\n]{0,20})",

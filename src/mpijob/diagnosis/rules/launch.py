@@ -20,9 +20,17 @@ RULES = (
                 r" Option: (?P<option>\S+)",
             ),
             Sign(
-                "Unknown option",
+                "nknown option",
                 r"(?P<launcher>mpirun|mpiexec|prterun|prun)[^\n]{0,40}: (?:Error: )?[Uu]nknown option "
                 r"(?P<option>[^\n]{1,60})",
+            ),
+            Sign(
+                "expected format:",
+                r"does not match the expected format: Option: (?P<option>\S+)(?: Param: (?P<value>\S+))?",
+            ),
+            Sign(
+                "per resource (ppr)",
+                r"(?P<detail>unrecognized value was given for the number of processes per resource \(ppr\)[^\n]{0,40})",
             ),
             Sign("nrecognized argument", r"[Uu]nrecognized argument (?P<option>\S+)"),
             Sign(
@@ -78,6 +86,7 @@ RULES = (
             ),
         ),
         causes=(
+            "The launcher does not take {value} for its option {option}.",
             "{launcher} does not know the option {option}.",
             "The launcher does not know the option {option}.",
             "The launcher refuses its command line: {detail}.",
@@ -102,6 +111,12 @@ RULES = (
             Sign("unable to open the hostfile", r"unable to open the hostfile: (?P<path>\S+)"),
             Sign("unable to open host file", r"unable to open host file: (?P<path>\S+)"),
             Sign("no such file, or not a regular", r"\): (?P<path>\S+) no such file, or not a regular file"),
+            Sign(
+                "in the hostfile:", r"detected a (?:parse error|bad parameter) in the hostfile: (?P<path>\S+)"
+            ),
+            Sign("unable to process token", r"(?P<detail>unable to process token)"),
+            Sign("hostfile parsing error", r"(?P<detail>hostfile parsing error)"),
+            Sign("hostfile:", r"A hostfile was provided that contains[\s\S]{0,120}?hostfile: (?P<path>\S+)"),
             Sign("error parsing hostfile", r"(?P<detail>error parsing hostfile)"),
             Sign("token ", r"(?P<detail>token \S+ not supported at this time)"),
             Sign("while parsing", r"(?P<detail>[^\n]{0,60}hostfile[^\n]{0,60}while parsing[^\n]{0,100})"),
@@ -180,6 +195,10 @@ RULES = (
             Sign(
                 "hardware locations",
                 r"(?P<detail>attempt to assign hardware locations to processes on a compute node failed)",
+            ),
+            Sign(
+                "than the ppr",
+                r"(?P<detail>Your job has requested more processes than the ppr for this topology can support)",
             ),
             Sign("was unable to be bound", r"(?P<detail>[^\n]{0,80}was unable to be bound[^\n]{0,80})"),
             Sign(

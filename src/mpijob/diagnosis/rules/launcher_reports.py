@@ -60,6 +60,9 @@ def exited_with(code: str) -> tuple[Sign, ...]:
 def _by_mpi(number: int) -> tuple[Sign, ...]:
     return (
         Sign(
+            "exit status of rank", rf"exit status of rank (?P<rank>\d+): killed by signal {number}\b"
+        ),  # MPD
+        Sign(
             "noticed that process rank",
             r"noticed that process rank (?P<rank>\d+)(?: with PID \d+ on node (?P<host>\S+)|[\s\S]{0,80}?) "
             rf"exited on signal {number}\b",

@@ -181,6 +181,7 @@ RULES = (
         remedies=(_MORE, Remedy("use fewer data loader processes: num_workers"), _FEWER),
         confidence=0.8,
         field="resources.memory",
+        yields_to=("MAIN_GUARD",),
     ),
     Rule(
         id="SHM_FULL",

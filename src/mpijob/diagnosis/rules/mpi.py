@@ -430,6 +430,7 @@ RULES = (
         trust=Trust.GENERIC,
         signs=(
             Sign("KILLED BY SIGNAL", r"KILLED BY SIGNAL: 15 \(Terminated\)"),
+            Sign("got signal: 15", r"SignalException: Process \d+ got signal: 15\b"),
             *ended_by(15),
         ),
         causes=("The launcher was told to end (signal 15, SIGTERM), and its ranks with it.",),

@@ -89,7 +89,7 @@ RULES = (
         "memory (free, malloc), a C++ exception that nobody caught. What it found is in its last line.",
         facts=("rank-signal:6",),
         signs=(
-            Sign("Assertion", r"(?P<error>[^\n]{0,200}Assertion [`'‘]?[^\n]{1,200} failed\.?)"),
+            Sign("Assertion", r"(?P<error>[^\n]{0,200}Assertion (?:`|'|‘)?[^\n]{1,200} failed\.?)"),
             Sign("stack smashing", r"(?P<error>\*\*\* stack smashing detected \*\*\*)"),
             *(
                 Sign(
@@ -150,6 +150,10 @@ RULES = (
                 "EXIT STRING",
                 r"EXIT CODE: (?!(?:4|6|7|8|9|11|15)\b)(?P<number>\d+)[\s\S]{0,300}?EXIT STRING: "
                 r"[^\n(]{1,40}\(signal \d+\)",
+            ),
+            Sign(
+                "got signal:",
+                r"SignalException: Process \d+ got signal: (?!(?:4|6|7|8|9|11|15)\b)(?P<number>\d+)",
             ),
             Sign(
                 "exits with return code",

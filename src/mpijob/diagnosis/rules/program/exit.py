@@ -7,8 +7,9 @@ from mpijob.diagnosis.rules.launcher_reports import exited_with
 from mpijob.diagnosis.rules.program.start import SAID_BY_PYTHON, WITH_MPI4PY
 
 _NOT_LOST = (  # what follows from another rank's end, or is told by a rule of its own
-    r"(?![^\n]{0,400}(?:Connection (?:closed|reset) by peer|ChildFailedError|CalledProcessError|HorovodInternalError"
-    r"|collective operation timeout))"
+    r"(?![^\n]{0,400}(?:Connection (?:closed|reset) by peer|ChildFailedError|SignalException|HorovodInternalError"
+    r"|collective operation timeout|CalledProcessError: Command [^\n]{0,200}(?:local_rank"
+    r"|torch\.distributed|deepspeed)))"
 )
 _TRACEBACK = (  # whatever is indented, then the exception, with the next line where it only announces one
     r"Traceback \(most recent call last\):\s*\n(?:(?:\S+[ ])?[ \t]+[^\n]*\n)*+(?:(?![A-Za-z_][\w.]*: )\S+[ ])?"
@@ -61,6 +62,11 @@ RULES = (
                 r"exception)[^\n]*\s+"
                 r"(?:\S*[ ])?" + _TRACEBACK,
             ),
+            Sign(
+                "Exception Group Traceback",
+                r"Exception Group Traceback[\s\S]{0,4000}?\| (?P<error>[\w.]*ExceptionGroup:[ ][^\n]{1,200})"
+                r"(?:\n[^\n]*\n\s*\| (?P<chained>[\w.]+:[ ][^\n]{1,200}))?",
+            ),
             Sign("Original Traceback", r"(?P<chained>Original )" + _TRACEBACK),  # of a data loader's process
             Sign(  # of the file itself, without a traceback
                 "Error: ",
@@ -86,7 +92,7 @@ RULES = (
         ),
         confidence=0.85,
         uncaught=True,
-        yields_to=SAID_BY_PYTHON,
+        yields_to=(*SAID_BY_PYTHON, "COLLECTIVE_MISMATCH", "MAIN_GUARD"),
     ),
     Rule(
         id="BAD_ARGUMENTS",
@@ -107,6 +113,7 @@ RULES = (
                 "No such option",
                 r"(?P<detail>Error: No such option:? [^\n]{1,120})",
             ),
+            Sign("Error: Invalid value", r"(?P<detail>Error: Invalid value[^\n]{1,160})"),
             Sign(
                 "Error: Missing",
                 r"(?P<detail>Error: (?:Missing (?:option|argument|parameter)|Invalid value)[^\n]{1,160})",
@@ -139,6 +146,10 @@ RULES = (
         "Variables of "
         "your shell do not reach the ranks unless the job names them.",
         signs=(
+            Sign(
+                ": cd: ",
+                r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>cd: [^\n]{1,160}: No such file or directory)",
+            ),
             Sign(
                 "unbound variable",
                 r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>(?P<variable>\w+): unbound variable)",

@@ -69,6 +69,7 @@ UNCAUGHT_ERROR = Rule(
             "TOO_MANY_FILES",
             "PROCESS_LIMIT",
         ),
+        "COLLECTIVE_MISMATCH",
     ),
 )
 
@@ -81,6 +82,7 @@ PROGRAM_ERROR = Rule(
         Sign(
             "ERROR", _TAG + r"(?P<error>ERROR(?: on proc \d+)?: [^\n]{1,300}\([^()\n]{1,120}:\d+\))"
         ),  # LAMMPS
+        Sign("[file ", r"^ERROR \d+ \[file [^\]\n]+\]:\s*\n\s*(?P<error>[^\n]{1,300})(?P<input>)"),
         Sign("Fatal error:", r"^Fatal error:\s*\n(?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),  # GROMACS
         Sign(
             "Error in user input",
@@ -109,6 +111,7 @@ PROGRAM_ERROR = Rule(
         ),
         Sign("FATAL ERROR:", _TAG + r"FATAL ERROR: (?P<error>[^\n]{1,300})"),  # NAMD
         Sign("VERY BAD NEWS", r"VERY BAD NEWS! (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),  # VASP
+        Sign("Error ", _TAG + r"[ ]*Error (?P<routine>[A-Z]{4,20}): (?P<error>[^\n]{1,200})"),  # VASP
         Sign("HDF5-DIAG", r"HDF5-DIAG: [^\n]*\n(?:[^\n]*\n){0,30}?[^\n]*minor: (?P<error>[^\n]{1,200})"),
     ),
     causes=(

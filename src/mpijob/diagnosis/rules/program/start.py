@@ -32,7 +32,7 @@ RULES = (
         signs=(
             Sign(
                 "Executable:",
-                r"could not access (?:or execute )?an executable: Executable: (?P<program>\S+) Node: (?P<host>\S+)",
+                r"could not access (?:or execute )?an executable: Executable: (?P<either>\S+) Node: (?P<host>\S+)",
             ),
             Sign(
                 "execvp error",
@@ -41,7 +41,10 @@ RULES = (
             ),
             Sign("execvp error", r"execvp error on file (?P<program>\S+) \(No such file or directory\)"),
             Sign("execve()", r"execve\(\): (?P<program>[^:\n]{1,200}): No such file or directory"),
-            Sign("unable to find the specified", r"was unable to find the specified executable file"),
+            Sign(
+                "unable to find the specified",
+                r"was unable to find the specified executable file(?:[\s\S]{0,500}?Executable: (?P<program>\S+))?",
+            ),
             Sign(
                 "executable file not found",
                 r"exec: \"(?P<program>[^\"]+)\": executable file not found in \$PATH",
@@ -65,10 +68,12 @@ RULES = (
             ),
         ),
         causes=(
+            "{either} does not exist where the ranks run, or may not be executed.",
             "{program} does not exist on worker {worker}.",
             "{program} does not exist where the ranks run.",
         ),
         remedies=(
+            Remedy("make it executable, if it is there: chmod +x {either}"),
             Remedy("give the path as the workers see it; a relative path starts in the job's directory"),
             Remedy("if it is a file of yours, let it go along with the job: code.path"),
         ),
@@ -87,6 +92,11 @@ RULES = (
                 "error: ",
                 r"^(?:\S+[ ])?(?P<file>[^\s:]+\.\w{1,4}):(?P<line>\d+):(?:\d+:)?[ ](?:fatal[ ])?error:[ ]"
                 r"(?P<said>[^\n]{1,300})$",
+            ),
+            Sign(
+                "): error",  # nvcc
+                r"^(?:\S+[ ])?(?P<file>[^\s:(]+\.\w{1,4})\((?P<line>\d+)\): (?:fatal )?error(?: \w+)?: "
+                r"(?P<said>[^\n]{1,300})",
             ),
             Sign(
                 "undefined reference to",
@@ -154,7 +164,7 @@ RULES = (
         signs=(
             Sign("bad interpreter", r"Error: (?P<program>\S+) has a bad interpreter on the first line"),
             Sign("bad interpreter", r"(?P<program>\S+): (?P<interpreter>\S+): bad interpreter: No such file"),
-            Sign("env: ", r"env: ['‘](?P<interpreter>[^'’\n]+)['’]: No such file or directory"),
+            Sign("env: ", r"env: (?:'|‘)(?P<interpreter>[^'\n]{1,120}?)(?:'|’): No such file or directory"),
         ),
         causes=(
             "The interpreter {interpreter} of {program} does not exist.",
@@ -193,7 +203,7 @@ RULES = (
             ),
             Sign(
                 "there is no package called",
-                r"(?P<detail>there is no package called [‘'](?P<module>[\w.]+)[’'])",
+                r"(?P<detail>there is no package called (?:'|‘)(?P<module>[\w.]+)(?:'|’))",
             ),
         ),
         causes=(
