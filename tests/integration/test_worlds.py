@@ -38,8 +38,19 @@ environ = dict(os.environ, MPI4PY_LIBMPI=library, LD_LIBRARY_PATH=os.path.dirnam
 argv = [sys.executable, "world.py"]
 if how == "cut off":
     environ = {"PATH": os.environ["PATH"], "MPI4PY_LIBMPI": library}
+if how.startswith("without "):
+    environ = {name: value for name, value in environ.items() if not name.startswith(how.split()[1])}
 if how == "nested":
     argv = ["mpiexec", "-n", "2", *argv]
+if how == "orphan":
+    environ = {"PATH": os.environ["PATH"], "MPI4PY_LIBMPI": library}
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.write(writing, b"%d" % subprocess.run(argv, env=environ, close_fds=False).returncode)
+        os._exit(0)
+    os.wait()
+    sys.exit(int(os.read(reading, 3)))
 sys.exit(subprocess.run(argv, env=environ, close_fds=False).returncode)
 """
 FILES = {"world.py": WORLD, "hidden.py": HIDDEN}
@@ -84,6 +95,22 @@ def test_a_rank_without_its_launcher_s_variables_ends_the_job(client: Client, fa
     assert state.phase is Phase.FAILED
     assert state.findings[0].code == "WRONG_WORLD"
     assert LIBRARIES[family] in state.findings[0].message
+
+
+@pytest.mark.parametrize(("family", "lost"), [("mpich", "PMI_FD"), ("openmpi", "PMIX_")])
+def test_a_rank_that_lost_one_of_its_launcher_s_variables_ends_the_job(
+    client: Client, family: str, lost: str
+) -> None:
+    state = ended(client, job_of("lost", family, "hidden.py", f"without {lost}", LIBRARIES[family]))
+    assert state.phase is Phase.FAILED
+    assert state.findings[0].code == "WRONG_WORLD"
+    assert lost in state.findings[0].message
+
+
+def test_a_process_that_a_rank_has_left_behind_is_looked_at_too(client: Client) -> None:
+    state = ended(client, job_of("orphan", "mpich", "hidden.py", "orphan", LIBRARIES["mpich"]))
+    assert state.phase is Phase.FAILED
+    assert state.findings[0].code == "WRONG_WORLD"
 
 
 def test_an_mpirun_in_every_rank_ends_the_job(client: Client) -> None:

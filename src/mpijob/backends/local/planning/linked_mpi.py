@@ -66,7 +66,7 @@ def of_file(path: str, library_path: str = "") -> LinkedMPI | None:
     """Return the MPI that an executable or a shared library is linked to; None where that is none."""
     libraries = _loaded(path, library_path)
     if libraries is None:
-        return _static(path)
+        return embedded(path)
     return _classify(path, libraries)
 
 
@@ -129,8 +129,8 @@ def _ask(loader: str, path: str, library_path: str) -> bytes:
     return answer
 
 
-def _static(path: str) -> LinkedMPI | None:
-    """Return the MPI inside a static program, by the names of variables that its library reads."""
+def embedded(path: str) -> LinkedMPI | None:
+    """Return the MPI that is part of a program itself, by the names of variables that its library reads."""
     import mmap  # static programs are rare
 
     try:

@@ -269,11 +269,17 @@ class Supervisor:
         if self._job.census:
             os.write(self._gate, b"\n" * self._spec.plan.world)
         if self._spec.shimmed and self._spec.plan.family is not Family.CUSTOM:
-            self._proof.watch({rank: one.pid for rank, one in self._attempt.ranks.items()}, time.monotonic())
+            ranks = {rank: one.pid for rank, one in self._attempt.ranks.items()}
+            if (fd := self._proof.watch(ranks, time.monotonic(), self._spec.environ())) >= 0:
+                self._reactor.watch(fd, partial(self._library_opened, fd))
         self._status.advance(
             self._status.event("WorldProved", self._census_sentence()),
             self._status.event("Running", f"the ranks run their program after {self._time.elapsed:.2f} s"),
         )
+
+    def _library_opened(self, fd: int) -> None:
+        if not self._proof.opened(fd, time.monotonic()):
+            self._reactor.drop(fd)
 
     def _census_sentence(self) -> str:
         counts = [

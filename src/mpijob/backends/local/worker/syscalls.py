@@ -1,6 +1,6 @@
-"""The few Linux calls that Python 3.11 does not offer: prctl, unshare, mount.
+"""The few Linux calls that Python 3.11 does not offer: prctl, unshare, mount, inotify.
 
-Called in freshly forked, single-threaded children only. Nothing here decides anything; see
+Called in freshly forked, single-threaded children only, but for inotify. Nothing here decides anything; see
 `isolation` for what is used when.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from collections.abc import Iterable
 from typing import NoReturn
 
 CLONE_NEWNS = 0x00020000
@@ -27,6 +28,8 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_MOVE = 1, 32, 4096, 8192
 _MS_NOATIME, _MS_RELATIME = 1024, 1 << 21
+
+_IN_OPEN = 0x20
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -60,6 +63,18 @@ def name_process(name: str) -> None:
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent dies."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl SUBREAPER")
+
+
+def watch_opening(paths: Iterable[str]) -> int:
+    """Return a descriptor that can be read when one of these files is opened; -1 where none can be watched."""
+    fd = int(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+    if fd < 0:
+        return -1
+    watched = [_libc.inotify_add_watch(fd, os.fsencode(path), _IN_OPEN) >= 0 for path in paths]
+    if any(watched):
+        return fd
+    os.close(fd)
+    return -1
 
 
 def unshare(flags: int) -> None:

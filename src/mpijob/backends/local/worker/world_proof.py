@@ -1,29 +1,33 @@
 """Proof in the processes that every rank's own MPI is the one that started it.
 
-Counting wrappers proves nothing about MPI: a program of another MPI, or one that has lost the variables of its
-launcher, becomes a world of its own and succeeds. So the processes below each rank are looked at until one of them
-has loaded an MPI library: which one it is (`/proc/PID/maps`), and whether that process knows its launcher
-(`/proc/PID/environ`). Then until it has mapped the memory that it shares with the other ranks: its MPI has come up.
-A program that never loads MPI is looked at for a minute, ever less often.
+Counting wrappers proves nothing about MPI: a program of another MPI, one that has lost the variables of its launcher,
+or one below a second launcher becomes a world of its own and succeeds. So the processes below each rank are looked at
+until one of them has an MPI library: which one it is (`/proc/PID/maps`, or the executable of a static program), and
+whether that process has from the launcher what the rank's wrapper got (`/proc/PID/environ`). Then until it has mapped
+the memory that it shares with the other ranks: its MPI has come up. The looks become rarer, and end after a minute;
+a program that loads a known MPI library later is seen by the opening of that file (inotify).
 """
 
 from __future__ import annotations
 
+import glob
+import os
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from mpijob.backends.local.worker import process_tree
+from mpijob.backends.local.planning import linked_mpi
+from mpijob.backends.local.worker import process_tree, syscalls
 from mpijob.model import Family, Plan
 from mpijob.model.spec.command import is_launcher
 
 _LIBRARY = re.compile(rb"(/[^\n]*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*)$", re.M)
 _OPEN_MPI = re.compile(rb"/libopen-pal\.so|/libmpi\.so\.[24]0")
-_CONTACT = {
-    Family.OPENMPI: re.compile(rb"(?:^|\0)(?:PMIX_RANK|OMPI_COMM_WORLD_RANK)="),
-    Family.MPICH: re.compile(rb"(?:^|\0)(?:PMI_RANK|PMI_FD|PMI_ID|PMIX_RANK)="),
-}
+_IDENTITY = re.compile(rb"(?:PMI_(?:FD|RANK|SIZE|ID|PORT)|PMIX_(?:NAMESPACE|RANK|SERVER_URI\d*))")
+_HELPERS = frozenset({"hydra_pmi_proxy", "hydra_bstrap_proxy", "mpiexec.gforker", "orted", "prted", "prte"})
 _SHARED = re.compile(rb" /dev/shm/(?!mpijob/)")
-_FIRST_SECONDS, _SLOWEST_SECONDS, _WHOLE_SECONDS = 0.01, 2.0, 60.0
+_FIRST_SECONDS, _SLOWEST_SECONDS, _WHOLE_SECONDS = 0.01, 0.25, 60.0
+_AFTER_OPEN_SECONDS = 0.001  # from the opening of a library until it is mapped
 _LEAST_SECONDS = 1.0  # of looking, before a program is said to be without MPI
 _RANKS_PER_LOOK = 4  # more ranks are looked at less often: a look costs some 0.1 ms a rank
 _DEEPEST = 6
@@ -32,7 +36,6 @@ _DEEPEST = 6
 class _Loaded(NamedTuple):
     library: str
     family: Family
-    contact: bool
     up: bool
 
 
@@ -43,35 +46,51 @@ class WorldProof:
         self._family = Family.OPENMPI if plan.family is Family.OPENMPI else Family.MPICH
         self._launcher = plan.mpi
         self._world = plan.world
+        self._watches_orphans = not plan.own_launcher
         self._open: dict[int, int] = {}
         self._up: set[int] = set()
         self._loaded = False
         self._pause = _FIRST_SECONDS * max(1.0, plan.world / _RANKS_PER_LOOK)
-        self._since = self._next = 0.0
+        self._first = self._pause
+        self._since = self._next = self._last = 0.0
+        self._ours: frozenset[int] = frozenset()
+        self._embedded: dict[tuple[int, int], Family | None] = {}
 
-    def watch(self, ranks: dict[int, int], now: float) -> None:
-        """Begin to look at these ranks (rank → pid of its wrapper); `now` is a monotonic time."""
+    def watch(self, ranks: dict[int, int], now: float, environ: Mapping[str, str]) -> int:
+        """Begin to look at these ranks (rank → pid of its wrapper); `now` is a monotonic time.
+
+        Return a descriptor that can be read when an MPI library is opened (`opened`) that `environ` leads to, or one
+        of the system's; -1 where there is none.
+        """
         self._open = dict(ranks)
         self._up.clear()
+        self._ours = frozenset(process_tree.children(os.getpid()))
         self._since, self._next = now, now + self._pause
+        return syscalls.watch_opening(_libraries(environ))
+
+    def opened(self, fd: int, now: float) -> bool:
+        """Take note that a library was opened: the next looks come at once; return whether any will come."""
+        os.read(fd, 1 << 16)
+        soonest = max(now + _AFTER_OPEN_SECONDS, self._last + self._first)
+        self._pause, self._next = self._first, min(self._next or soonest, soonest)
+        return bool(self._open)
 
     def pause(self, now: float) -> float | None:
         """Return how long until the next look; None when there will be none."""
-        return max(0.0, self._next - now) if self._open else None
+        return max(0.0, self._next - now) if self._open and self._next else None
 
     def look(self, now: float) -> str:
         """Look where it is time to; return the sentence that says what is wrong, "" while nothing is."""
-        if not self._open or now < self._next:
+        if not self._open or not self._next or now < self._next:
             return ""
-        if now - self._since > _WHOLE_SECONDS:
+        self._last = now
+        wrong = next(filter(None, (self._look_at(*one) for one in list(self._open.items()))), "")
+        if wrong := wrong or self._look_at_orphans():
             self._open.clear()
-            return ""
-        for rank, pid in list(self._open.items()):
-            if wrong := self._look_at(rank, pid):
-                self._open.clear()
-                return wrong
+            return wrong
         self._pause = min(self._pause * 1.25, _SLOWEST_SECONDS)
-        self._next = now + self._pause
+        late = now - self._since > _WHOLE_SECONDS and self._pause == _SLOWEST_SECONDS
+        self._next = 0.0 if late else now + self._pause
         return ""
 
     @property
@@ -88,35 +107,80 @@ class WorldProof:
         if below is None:
             del self._open[rank]
             return ""
+        if self._world > 1 and any(_launches(process) for process in below):
+            return (
+                f"rank {rank} starts an mpirun of its own: each of the {self._world} ranks would start a world of its "
+                "own; the command is to start it once, or to do without it"
+            )
+        identity = _read(pid, "environ")
         for process in below:
-            if loaded := _loaded(process, self._family):
+            if loaded := self._loaded_by(process):
                 self._loaded = True
-                if wrong := self._judged(rank, loaded):
+                if wrong := self._judged(f"rank {rank}", loaded, identity, process):
                     return wrong
                 if loaded.up or self._world == 1:
                     self._up.add(rank)
                     del self._open[rank]
                 return ""
-        if self._world > 1 and any(is_launcher(_name(process)) for process in below):
-            return (
-                f"rank {rank} starts an mpirun of its own: each of the {self._world} ranks would start a world of its "
-                "own; the command is to start it once, or to do without it"
-            )
         return ""
 
-    def _judged(self, rank: int, loaded: _Loaded) -> str:
+    def _look_at_orphans(self) -> str:
+        """Look at what has outlived the process of a rank that started it: the kernel made it our child."""
+        if not self._watches_orphans or not self._open:
+            return ""
+        wrapper = next(iter(self._open.values()))
+        for orphan in set(process_tree.children(os.getpid())) - self._ours:
+            for process in (orphan, *(_below(orphan) or ())):
+                if loaded := self._loaded_by(process):
+                    who = "a process that a rank has left behind"
+                    if wrong := self._judged(who, loaded, _read(wrapper, "environ"), process, any_rank=True):
+                        return wrong
+        return ""
+
+    def _judged(
+        self, who: str, loaded: _Loaded, identity: bytes | None, process: int, *, any_rank: bool = False
+    ) -> str:
         if loaded.family is not self._family:
             wants = "openmpi" if loaded.family is Family.OPENMPI else "mpich"
             return (
-                f"rank {rank} has loaded {loaded.library}, and {self._launcher} started it: it would be a world of "
+                f"{who} has loaded {loaded.library}, and {self._launcher} started it: it would be a world of "
                 f"one; set mpi: {wants}"
             )
-        if not loaded.contact:
+        lost, changed = differences(identity, _read(process, "environ"))
+        if lost:
             return (
-                f"rank {rank} has loaded {loaded.library} without the variables of its launcher (env -i, or a clean "
-                "login shell): it would be a world of one; hand the environment on"
+                f"{who} has loaded {loaded.library} without the variables of its launcher ({', '.join(lost)}; env -i, "
+                "or a clean login shell): it would be a world of one; hand the environment on"
+            )
+        if changed and not any_rank:
+            return (
+                f"{who} has loaded {loaded.library}, and another launcher has started it ({', '.join(changed)} "
+                "changed): each rank would start a world of its own; the command is to do without that launcher"
             )
         return ""
+
+    def _loaded_by(self, pid: int) -> _Loaded | None:
+        maps = _read(pid, "maps") or b""
+        up = _SHARED.search(maps) is not None
+        if match := _LIBRARY.search(maps):
+            own = Family.OPENMPI if _OPEN_MPI.search(maps) else Family.MPICH
+            return _Loaded(match[1].decode(errors="replace"), own, up)
+        if family := self._linked_statically(pid):
+            return _Loaded(f"the MPI inside {_target(pid)}", family, up)
+        return None
+
+    def _linked_statically(self, pid: int) -> Family | None:
+        """Return the MPI that is part of a process's executable; each file is searched once."""
+        path = f"/proc/{pid}/exe"
+        try:
+            status = os.stat(path)
+        except OSError:
+            return None
+        key = (status.st_dev, status.st_ino)
+        if key not in self._embedded:
+            found = None if _launches(pid) else linked_mpi.embedded(path)
+            self._embedded[key] = found.families[0] if found else None
+        return self._embedded[key]
 
 
 def _below(pid: int) -> list[int] | None:
@@ -133,27 +197,52 @@ def _below(pid: int) -> list[int] | None:
     return found
 
 
-def _loaded(pid: int, family: Family) -> _Loaded | None:
-    maps = _read(pid, "maps") or b""
-    match = _LIBRARY.search(maps)
-    if match is None:
-        return None
-    own = Family.OPENMPI if _OPEN_MPI.search(maps) else Family.MPICH
-    contact = has_contact(_read(pid, "environ"), family)
-    return _Loaded(match[1].decode(errors="replace"), own, contact, _SHARED.search(maps) is not None)
+def differences(identity: bytes | None, environ: bytes | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which of the launcher's variables in `identity` a process has lost, and which it has otherwise.
 
-
-def has_contact(environ: bytes | None, family: Family) -> bool:
-    """Whether a process has the variables of its launcher; it is given credit where that cannot be read.
-
-    Programs that change their title write over their variables, and leave something that is no list of them.
+    None of both where that cannot be told: programs that change their title write over their variables, and leave
+    something that is no list of them.
     """
+    given, has = _variables(identity), _variables(environ)
+    if given is None or has is None:
+        return (), ()
+    wanted = {name: value for name, value in given.items() if _IDENTITY.fullmatch(name)}
+    lost = tuple(sorted(name.decode() for name in wanted if name not in has))
+    return lost, tuple(
+        sorted(name.decode() for name in wanted if has.get(name, wanted[name]) != wanted[name])
+    )
+
+
+def _variables(environ: bytes | None) -> dict[bytes, bytes] | None:
     if environ is None:
-        return True
-    variables = environ.removesuffix(b"\0").split(b"\0") if environ else []
-    if not all(b"=" in one for one in variables):
-        return True
-    return bool(_CONTACT[family].search(environ))
+        return None
+    entries = environ.removesuffix(b"\0").split(b"\0") if environ else []
+    pairs = [entry.partition(b"=") for entry in entries]
+    return {name: value for name, _, value in pairs} if all(equals for _, equals, _ in pairs) else None
+
+
+def _libraries(environ: Mapping[str, str]) -> list[str]:
+    """Return the MPI libraries that programs of a job are likely to load."""
+    directories = [
+        *environ.get("LD_LIBRARY_PATH", "").split(os.pathsep),
+        os.path.dirname(environ.get("MPI4PY_LIBMPI", "")),
+    ]
+    directories += ["/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/lib64/*/lib", "/usr/local/lib", "/opt/*/lib"]
+    found = [path for one in directories if one for path in glob.glob(f"{one}/libmpi*.so*")]
+    return sorted({os.path.realpath(path) for path in found})
+
+
+def _launches(pid: int) -> bool:
+    """Whether a process is a launcher of ranks, by its name or by its executable's."""
+    names = {_name(pid), os.path.basename(_target(pid))}
+    return any(is_launcher(name) or name in _HELPERS for name in names)
+
+
+def _target(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def _name(pid: int) -> str:
