@@ -302,9 +302,9 @@ def test_a_line_of_a_secret_is_masked_however_it_is_indented() -> None:
 
 
 @pytest.mark.security
-@given(st.text(max_size=60))
+@given(st.text(max_size=60) | st.from_regex(masking._ASSIGNED) | st.from_regex(masking._SHAPES))
 def test_most_lines_are_left_alone_by_one_look_and_none_escapes_it(text: str) -> None:
-    _, shapes, assigned = masking._patterns()
+    shapes, assigned = masking._patterns()
     whole = assigned.sub("", shapes.sub("", text))
     assert whole == text or masking.masked_text(text) != text or masking.MASK in text
 

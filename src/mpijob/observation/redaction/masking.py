@@ -53,10 +53,12 @@ _ASSIGNED = (
     r"""(?i)((?:\b|_)(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|credentials?)["']?\s?[=:]\s?)"""
     r"""(["']?)[^\s"',;&]{6,}\2"""
 )
-_HINTS = (  # one of these is in whatever the shapes can match: most lines are done after this look
-    r"gh[pousr]_|github_pat_|glpat-|hf_|sha256~|A[KS]IA|AIza|xox|sk-|eyJ|[Bb]earer |[Bb]asic |://[^/@ ]*@"
-    r"|(?i:passw|passphrase|secret|token|api[_-]?key|access[_-]?key|credential)"
-)
+# One of these is in whatever the patterns can match. Most lines are done after this look, and looking for fixed words
+# takes a fifth of the time of one pattern for all.
+_HINTS = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "sha256~", "AKIA", "ASIA", "AIza",
+          "xox", "sk-", "eyJ", "earer ", "asic ", "://")  # fmt: skip
+_NAMES = ("passw", "passphrase", "secret", "token", "apikey", "api_key", "api-key", "accesskey", "access_key",
+          "access-key", "credential")  # fmt: skip
 
 
 def looks_secret(name: str) -> bool:
@@ -143,16 +145,24 @@ def masked_text(text: str, values: Iterable[str] = ()) -> str:
     for value in values:
         if value in text and len(value) >= SHORTEST:  # hardly any is
             text = text.replace(value, MASK)
-    hints, shapes, assigned = _patterns()
-    if hints.search(text) is None:
+    if not _hinted(text):
         return text
+    shapes, assigned = _patterns()
     return assigned.sub(lambda found: f"{found[1]}{found[2]}{MASK}{found[2]}", shapes.sub(MASK, text))
 
 
+def _hinted(text: str) -> bool:
+    for hint in _HINTS:
+        if hint in text:
+            return True
+    lowered = text.casefold()  # as (?i) does: "\u017fecret" is a name too
+    return any(name in lowered for name in _NAMES)
+
+
 @functools.cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return the patterns, compiled when the first text is shown: start-up is a feature."""
-    return re.compile(_HINTS), re.compile(_SHAPES), re.compile(_ASSIGNED)
+    return re.compile(_SHAPES), re.compile(_ASSIGNED)
 
 
 def masked_findings(findings: Iterable[Finding], values: tuple[str, ...]) -> tuple[Finding, ...]:
