@@ -11,7 +11,11 @@ ALONE_RESULTS := .make/results-alone.json
 UPGRADE_RESULTS := .make/results-upgrade.json
 FRAMEWORK_RESULTS := .make/results-frameworks.json
 PROGRAM_RESULTS := .make/results-programs.json
-PROGRAMS := openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran lammps quantum-espresso python3-mpi4py r-cran-rmpi ruby-mpi numactl perl
+PROGRAMS := openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev libhwloc-dev g++ gfortran make numactl perl strace time \
+	lammps quantum-espresso cp2k gromacs nwchem-openmpi openfoam hpcc netpipe-openmpi netpipe-mpich2 freefem++ phyml iqtree \
+	mrbayes-mpi neuron mumps-test scalapack-mpi-test gpaw python3-meep-openmpi mpb-mpi form hyphy-mpi ptscotch r-cran-rmpi \
+	ruby-mpi python3-mpi4py python3-h5py-mpi python3-petsc4py python3-slepc4py libfftw3-mpi-dev libhdf5-openmpi-dev libboost-mpi-dev
+PYPI_PROGRAMS := mpi4py==4.1.2 mpich==5.0.2 numpy dask-mpi mpi-pytest
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
 # Tests with real jobs and with a browser wait for more than half of their time. They come first, in the order of
@@ -78,9 +82,11 @@ test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads (8 GB of packages); run it before a release
 	$(BIN)/python -m pytest tests/e2e/frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
 
-test-programs: $(VENV)/.dev ## Programs of the distribution's packages, with mpijob and with plain mpirun side by side (Debian, root: installs them)
+test-programs: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
+test-programs: export MPIJOB_TEST_PROGRAMS := $(CURDIR)/.make/programs
+test-programs: $(VENV)/.dev .make/mpi/.done .make/programs/.done ## Programs of the distribution and of PyPI, with mpijob and with plain mpirun side by side (Debian, root: installs 4 GB of packages)
 	apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PROGRAMS)
-	$(BIN)/python -m pytest tests/e2e/programs --results=$(PROGRAM_RESULTS) $(PYTEST_FLAGS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest tests/e2e/programs --results=$(PROGRAM_RESULTS) $(PYTEST_FLAGS)
 
 test-upgrade: $(VENV)/.dev .make/old-$(FROM)/.done ## A home with jobs of an older release (FROM=v0.1.0) that run, wait or have ended, taken over by this one
 	MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests/e2e/upgrade/test_upgrade.py --results=$(UPGRADE_RESULTS) $(PYTEST_FLAGS)
@@ -222,6 +228,14 @@ $(VENV)/.ui: $(VENV)/.run
 	@touch $@
 
 # Frameworks have an environment of their own: PyPI's torch brings all of CUDA along.
+.make/programs/.done: $(VENV)/.dev
+	rm -rf $(@D) && mkdir -p $(@D)/mpi4py
+	$(BIN)/python -m venv $(@D)/venv
+	$(@D)/venv/bin/python -m pip install --quiet $(PYPI_PROGRAMS)
+	$(@D)/venv/bin/python -m pip download --quiet --no-deps --no-binary mpi4py --dest $(@D) $(firstword $(PYPI_PROGRAMS))
+	tar -xzf $(@D)/mpi4py-*.tar.gz --strip-components=1 -C $(@D)/mpi4py
+	touch $@
+
 .make/frameworks/.done: pyproject.toml
 	$(PYTHON) -m venv --clear .make/frameworks
 	.make/frameworks/bin/python -m pip install --quiet --upgrade 'pip>=25.1'

@@ -91,6 +91,19 @@ def test_a_program_is_found_in_shell_text(place: Path, text: str, way: str) -> N
     assert seen.families == (Family.OPENMPI,)
 
 
+@pytest.mark.parametrize(
+    "argv", [('exec "$0"', "./solve"), ('nice "$@"', "me", "env", "A=1", "./solve", "--big")]
+)
+def test_a_program_is_found_among_the_arguments_of_a_shell(place: Path, argv: tuple[str, ...]) -> None:
+    seen = found(place, "bash", "-c", *argv)
+    assert seen is not None
+    assert seen.families == (Family.OPENMPI,)
+
+
+def test_arguments_that_a_shell_text_does_not_use_are_no_programs(place: Path) -> None:
+    assert found(place, "bash", "-c", "true", "./solve") is None
+
+
 def a_python(place: Path, *modules: str) -> Path:
     """Make the tree of an interpreter whose mpi4py has these modules."""
     python = place / "python/bin/python3"

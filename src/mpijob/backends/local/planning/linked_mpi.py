@@ -175,6 +175,12 @@ def _of_shell(words: tuple[str, ...], where: _Search, depth: int) -> Iterator[st
         text = _script(str(where.directory / name)) if name else ""
     for command in shell_commands(text):
         yield from _programs(command, where, depth - 1)
+    given = (
+        words[words.index(text) + 1 :] if text in words and "$" in text else ()
+    )  # bash -c '… "$@"' name ./solve
+    for at, word in enumerate(given):
+        if resolve(word, where.directory, where.path):
+            yield from _programs(given[at:], where, depth - 1)
 
 
 def _of_script(file: str, text: str, where: _Search, depth: int) -> Iterator[str]:
