@@ -2777,7 +2777,8 @@ export interface components {
          *         plan handed in twice is one job. `cgroup` is the directory below which each worker has a group of its
          *         own, "" for none. `own_launcher` names the launcher that the command itself brings;
          *         the world is then proved by `census_launch` before it, not in the very launch that runs the job. `launcher` is
-         *         the program that `mpirun` means in the job, where the PATH alone would give another.
+         *         the program that `mpirun` means in the job, where the PATH alone would give another. `nodes`: to MPI each worker is
+         *         a node with a daemon of its own; otherwise one daemon starts the ranks of all workers.
          */
         Plan: {
             /** @default {} */
@@ -2807,6 +2808,8 @@ export interface components {
             launcher?: string;
             /** @default {} */
             needs?: components["schemas"]["Amounts"];
+            /** @default true */
+            nodes?: boolean;
             /** @default [] */
             notices?: components["schemas"]["Finding"][];
             /** @default  */
