@@ -59,6 +59,7 @@ CUT_OFF = {  # how a program loses what its launcher gave it
     "a static program": f"{_HIDING} 'empty environment' ./static-mpich4",
     "an orphan": f"{_HIDING} orphan {_M5}",
     "after a while": f"{_HIDING} later {_M5}",
+    "a static program after a while": f"{_HIDING} later ./static-mpich4",
     "after a while, Open MPI": f"--mpi=openmpi {_HIDING} later {_O5}",
 }
 NESTED = {  # how each rank comes to have a launcher of its own

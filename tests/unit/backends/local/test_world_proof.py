@@ -59,7 +59,9 @@ def test_after_a_minute_the_next_look_comes_when_an_mpi_library_is_opened(tmp_pa
     library = tmp_path / "libmpi.so.12"
     library.touch()
     proof = a_proof()
-    fd = proof.watch({0: os.getpid(), 1: os.getpid()}, 0.0, {"LD_LIBRARY_PATH": str(tmp_path)})
+    fd = proof.watch(
+        {0: os.getpid(), 1: os.getpid()}, 0.0, {"LD_LIBRARY_PATH": str(tmp_path)}, "/nonexistent"
+    )
     now = 0.0
     while (pause := proof.pause(now)) is not None:
         now += pause
@@ -87,7 +89,7 @@ def test_the_mpi_inside_a_static_program_is_seen(tmp_path: Path) -> None:
             os.readlink(f"/proc/{pid}/exe") == str(program) for pid in process_tree.children(wrapper)
         ):
             assert time.monotonic() < deadline, "the program was not started"
-        proof.watch({0: wrapper}, 0.0, {})
+        proof.watch({0: wrapper}, 0.0, {}, "/nonexistent")
         wrong = proof.look(1.0)
         assert f"the MPI inside {program}" in wrong
         assert "PMI_FD" in wrong

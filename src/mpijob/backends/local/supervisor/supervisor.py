@@ -270,7 +270,8 @@ class Supervisor:
             os.write(self._gate, b"\n" * self._spec.plan.world)
         if self._spec.shimmed and self._spec.plan.family is not Family.CUSTOM:
             ranks = {rank: one.pid for rank, one in self._attempt.ranks.items()}
-            if (fd := self._proof.watch(ranks, time.monotonic(), self._spec.environ())) >= 0:
+            environ, work = self._spec.environ(), str(self._spec.work)
+            if (fd := self._proof.watch(ranks, time.monotonic(), environ, work)) >= 0:
                 self._reactor.watch(fd, partial(self._library_opened, fd))
         self._status.advance(
             self._status.event("WorldProved", self._census_sentence()),

@@ -5,7 +5,8 @@ or one below a second launcher becomes a world of its own and succeeds. So the p
 until one of them has an MPI library: which one it is (`/proc/PID/maps`, or the executable of a static program), and
 whether that process has from the launcher what the rank's wrapper got (`/proc/PID/environ`). Then until it has mapped
 the memory that it shares with the other ranks: its MPI has come up. The looks become rarer, and end after a minute;
-a program that loads a known MPI library later is seen by the opening of that file (inotify).
+a program that is started later is seen by the opening of a known MPI library, or of its file in the working directory
+(inotify).
 """
 
 from __future__ import annotations
@@ -56,17 +57,17 @@ class WorldProof:
         self._ours: frozenset[int] = frozenset()
         self._embedded: dict[tuple[int, int], Family | None] = {}
 
-    def watch(self, ranks: dict[int, int], now: float, environ: Mapping[str, str]) -> int:
+    def watch(self, ranks: dict[int, int], now: float, environ: Mapping[str, str], work: str) -> int:
         """Begin to look at these ranks (rank → pid of its wrapper); `now` is a monotonic time.
 
-        Return a descriptor that can be read when an MPI library is opened (`opened`) that `environ` leads to, or one
-        of the system's; -1 where there is none.
+        Return a descriptor that can be read when an MPI library is opened (`opened`) that `environ` leads to, one of
+        the system's, or a file in the working directory, where a static program may be; -1 where there is none.
         """
         self._open = dict(ranks)
         self._up.clear()
         self._ours = frozenset(process_tree.children(os.getpid()))
         self._since, self._next = now, now + self._pause
-        return syscalls.watch_opening(_libraries(environ))
+        return syscalls.watch_opening([*_libraries(environ), work])
 
     def opened(self, fd: int, now: float) -> bool:
         """Take note that a library was opened: the next looks come at once; return whether any will come."""
