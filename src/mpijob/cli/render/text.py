@@ -26,6 +26,8 @@ def visible(text: str | bytes) -> str:
         if text.isascii() and text.isprintable():
             return text
         text = text.encode("utf-8", "backslashreplace")
+    if b"\n" not in text:
+        return made_visible(text)
     return "\n".join(made_visible(line) for line in text.split(b"\n"))
 
 

@@ -152,11 +152,15 @@ def masked_text(text: str, values: Iterable[str] = ()) -> str:
 
 
 def _hinted(text: str) -> bool:
-    for hint in _HINTS:
-        if hint in text:
-            return True
     lowered = text.casefold()  # as (?i) does: "\u017fecret" is a name too
-    return any(name in lowered for name in _NAMES)
+    for hints, where in (
+        (_HINTS, text),
+        (_NAMES, lowered),
+    ):  # for each line that is shown: `any` takes half more time
+        for hint in hints:
+            if hint in where:
+                return True
+    return False
 
 
 @functools.cache
