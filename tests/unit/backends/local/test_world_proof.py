@@ -75,6 +75,23 @@ def test_after_a_minute_the_next_look_comes_when_an_mpi_library_is_opened(tmp_pa
     os.close(fd)
 
 
+def test_a_program_that_opens_files_all_the_time_is_looked_at_a_few_times_a_second(tmp_path: Path) -> None:
+    proof = a_proof()
+    fd = proof.watch({0: os.getpid()}, 0.0, {}, str(tmp_path))
+    data = tmp_path / "data"
+    data.touch()
+    looks, now = 0, 100.0
+    while now < 150.0:  # twenty openings a second
+        data.read_bytes()
+        assert proof.opened(fd, now)
+        now += 0.05
+        if (pause := proof.pause(now)) is not None and pause == 0.0:
+            assert proof.look(now) == ""
+            looks += 1
+    assert 50 < looks <= 2 * (50 + 50 * 2)
+    os.close(fd)
+
+
 def test_the_mpi_inside_a_static_program_is_seen(tmp_path: Path) -> None:
     program = tmp_path / "static"
     program.write_bytes(Path("/bin/sleep").read_bytes() + b"\0MPIR_CVAR_CH4_NETMOD\0")

@@ -27,7 +27,8 @@ _OPEN_MPI = re.compile(rb"/libopen-pal\.so|/libmpi\.so\.[24]0")
 _IDENTITY = re.compile(rb"(?:PMI_(?:FD|RANK|SIZE|ID|PORT)|PMIX_(?:NAMESPACE|RANK|SERVER_URI\d*))")
 _HELPERS = frozenset({"hydra_pmi_proxy", "hydra_bstrap_proxy", "mpiexec.gforker", "orted", "prted", "prte"})
 _SHARED = re.compile(rb" /dev/shm/(?!mpijob/)")
-_FIRST_SECONDS, _SLOWEST_SECONDS, _WHOLE_SECONDS = 0.01, 0.25, 60.0
+_FIRST_SECONDS, _SLOW_SECONDS, _SLOWEST_SECONDS, _WHOLE_SECONDS = 0.01, 0.25, 2.0, 60.0
+_MOST_AT_ONCE, _PER_SECOND = 50.0, 2.0  # openings that bring a look: a program may open files all the time
 _AFTER_OPEN_SECONDS = 0.001  # from the opening of a library until it is mapped
 _LEAST_SECONDS = 1.0  # of looking, before a program is said to be without MPI
 _RANKS_PER_LOOK = 4  # more ranks are looked at less often: a look costs some 0.1 ms a rank
@@ -51,8 +52,10 @@ class WorldProof:
         self._open: dict[int, int] = {}
         self._up: set[int] = set()
         self._loaded = False
-        self._pause = _FIRST_SECONDS * max(1.0, plan.world / _RANKS_PER_LOOK)
-        self._first = self._pause
+        crowd = max(1.0, plan.world / _RANKS_PER_LOOK)
+        self._first = self._pause = _FIRST_SECONDS * crowd
+        self._slowest = min(_SLOW_SECONDS * crowd, _SLOWEST_SECONDS)
+        self._credit, self._credited, self._again = _MOST_AT_ONCE, 0.0, False
         self._since = self._next = self._last = 0.0
         self._ours: frozenset[int] = frozenset()
         self._embedded: dict[tuple[int, int], Family | None] = {}
@@ -70,10 +73,14 @@ class WorldProof:
         return syscalls.watch_opening([*_libraries(environ), work])
 
     def opened(self, fd: int, now: float) -> bool:
-        """Take note that a library was opened: the next looks come at once; return whether any will come."""
+        """Take note that a file was opened: two looks come at once; return whether any will come."""
         os.read(fd, 1 << 16)
-        soonest = max(now + _AFTER_OPEN_SECONDS, self._last + self._first)
-        self._pause, self._next = self._first, min(self._next or soonest, soonest)
+        self._credit = min(_MOST_AT_ONCE, self._credit + (now - self._credited) * _PER_SECOND)
+        self._credited = now
+        if self._credit >= 1.0:
+            self._credit -= 1.0
+            soonest = max(now + _AFTER_OPEN_SECONDS, self._last + self._first)
+            self._next, self._again = min(self._next or soonest, soonest), True
         return bool(self._open)
 
     def pause(self, now: float) -> float | None:
@@ -89,9 +96,11 @@ class WorldProof:
         if wrong := wrong or self._look_at_orphans():
             self._open.clear()
             return wrong
-        self._pause = min(self._pause * 1.25, _SLOWEST_SECONDS)
-        late = now - self._since > _WHOLE_SECONDS and self._pause == _SLOWEST_SECONDS
-        self._next = 0.0 if late else now + self._pause
+        self._pause = min(self._pause * 1.25, self._slowest)
+        if self._again:  # once more, should what was opened not have been there yet
+            self._again, self._next = False, now + self._first
+        else:
+            self._next = now + self._pause if now - self._since <= _WHOLE_SECONDS else 0.0
         return ""
 
     @property
