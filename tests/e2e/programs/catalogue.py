@@ -117,12 +117,7 @@ _DISTRIBUTION = (
     _system("Meep", f"{_PYTHON} meep_flux.py", r"rank .*|\d+ processes"),
     _system("MPB", "mpb-mpi mpb.ctl", r"Gap from band \d \(0\.\d{5}"),
     _system("FORM", "parform form.frm", r"bits \d+ workers?\b|Terms in output =.*|b\^2\*c \+.*"),
-    _system(
-        "HyPhy",
-        "HYPHYMPI hyphy.bf",
-        r"rank \d+ of \d+",
-        exception="a script that computes its program's path hides its MPI: refused as WRONG_WORLD with the fix",
-    ),
+    _system("HyPhy", "HYPHYMPI hyphy.bf", r"rank \d+ of \d+"),
     _system("PT-SCOTCH, ordering", "dgord grid.grf ord.out -vt", r"^T\t\w+"),
     _system("PT-SCOTCH, partition", "dgpart 2 grid.grf", r"^\d+\t\d+"),
     _system("PT-SCOTCH, statistics", "dgtst grid.grf", r"^S\s.*"),
