@@ -34,11 +34,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("programs beside plain mpirun")
     for row in (COLUMNS, *rows):
         write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    results = [row[3] for row in rows]
-    equal, wrong = results.count("equal"), sum(one.startswith("WRONG WORLD") for one in results)
-    ways = sum(one.startswith(("one world", "refused")) for one in results)
-    compared = len(results) - ways
+    compared = [row for row in rows if row[4]]
+    ways = [row for row in rows if not row[4]]  # plain mpirun has no part in the hidden ways
+    equal, wrong = (sum(row[3].startswith(result) for row in rows) for result in ("equal", "WRONG WORLD"))
+    kept = sum(row[3] == "one world" for row in ways)
     write(
-        f"{len({row[0] for row in rows})} programs, {compared} cases compared: {equal} equal; {ways} hidden ways "
-        f"kept their world or were refused; {wrong} wrong worlds"
+        f"{len({row[0] for row in compared})} programs in {len(compared)} cases: {equal} equal; {len(ways)} hidden "
+        f"ways: {kept} in one world, the others ended; {wrong} wrong worlds"
     )

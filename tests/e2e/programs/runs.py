@@ -122,8 +122,9 @@ def _environ(program: Program) -> dict[str, str]:
 
 def _run(argv: list[str], place: Path, environ: dict[str, str]) -> Run:
     began = time.monotonic()
-    done = subprocess.run(
-        argv, cwd=place, env=environ, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS
-    )
+    done = subprocess.run(  # a launcher that ends its process group must not end the tests
+        argv, cwd=place, env=environ, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS,
+        start_new_session=True,
+    )  # fmt: skip
     output, errors = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
     return Run(done.returncode, output, errors, time.monotonic() - began)

@@ -61,6 +61,9 @@ def test_a_program_prints_what_it_prints_with_plain_mpirun(
     row = (program.name, program.mpi.name, f"{workers}x{slots}", program.exception or result)
     record_property("row", (*row, f"{expected.seconds:.1f}", f"{got.seconds:.1f}"))
     assert not result.startswith("WRONG WORLD"), f"{wanted} became {numbers}\n{_end(got)}"
+    if program.name == "exit status 7":
+        assert (expected.status, got.status) == (7, 1)
+        assert "exited with code 7" in got.errors
     if result != "equal":
         raise NotEqualError(f"{result}: {wanted} became {numbers}\n{_end(got)}")
 

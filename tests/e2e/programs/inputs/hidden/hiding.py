@@ -36,6 +36,6 @@ elif way == "loaded":  # Open MPI, by hand
     mpi = ctypes.CDLL(argv[0], ctypes.RTLD_GLOBAL)
     size = ctypes.c_int()
     mpi.MPI_Init(None, None)
-    mpi.MPI_Comm_size(ctypes.byref(mpi.ompi_mpi_comm_world), ctypes.byref(size))
+    mpi.MPI_Comm_size(ctypes.byref(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world")), ctypes.byref(size))
     print(f"rank {os.environ.get('MPIJOB_RANK')} of {size.value}", flush=True)
     mpi.MPI_Finalize()
