@@ -30,7 +30,7 @@ from mpijob.settings import history_directory
 
 ROOT = Path(__file__).resolve().parents[3]
 REPORT = r'echo "mpijob-report {\"step\": $i, \"steps\": 40, \"loss\": 0.5}"'
-TELLS = f"i=0; while [ $i -lt 40 ]; do i=$((i + 1)); {REPORT}; sleep 0.2; done"
+TELLS = f"i=0; while [ $i -lt 40 ]; do i=$((i + 1)); {REPORT}; sleep 0.4; done"
 BREAKS = f"{TELLS}; [ $OMPI_COMM_WORLD_RANK = 0 ] || exit 3; sleep 60"
 DAY = 86_400.0
 

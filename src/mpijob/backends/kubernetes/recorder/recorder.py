@@ -27,10 +27,11 @@ from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.history import retention
 from mpijob.history.archive import Archive
 from mpijob.history.recorder_sessions import Session
-from mpijob.model import JobKey, JobRef
+from mpijob.model import JobKey, JobRef, Phase
 
 _TICK_SECONDS = 0.25
 _LOOK_AGAIN_SECONDS = 10.0  # what only logs or the clock tell
+_STARTING_SECONDS = 1.0  # that all ranks are there is in the log alone
 _LAST_LOOK_SECONDS = 3.0  # after a job's end: events and ends of pods come late
 _FLUSH_SECONDS = 1.0
 _TIDY_SECONDS = 600.0
@@ -149,7 +150,8 @@ class Recorder:
         self._abandon(ref.key, {life.origin for life in lives})
         if not state.phase.final:
             self._final.discard(ref)
-            self._rounds.wish(ref, _LOOK_AGAIN_SECONDS)
+            starting = state.phase is Phase.INITIALIZING
+            self._rounds.wish(ref, _STARTING_SECONDS if starting else _LOOK_AGAIN_SECONDS)
         elif ref not in self._final:
             self._final.add(ref)
             self._rounds.wish(ref, _LAST_LOOK_SECONDS)
