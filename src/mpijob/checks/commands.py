@@ -15,17 +15,33 @@ from mpijob.model.spec.enums import shown
 
 
 def command(job: MPIJob, limits: Limits) -> Findings:
-    """There is a command or there are programs, not both."""
-    if job.command and job.programs:
-        yield error("programs", "the job has both a command and programs", "keep one of the two")
-    elif job.args and not job.command:
+    """There is one of a command, programs and a script."""
+    given = [name for name in ("command", "programs", "script") if getattr(job, name)]
+    if len(given) > 1:
+        both = " and ".join(given)
+        yield error(given[-1], f"the job has both {both}", "keep one of them")
+    elif job.args and not job.command and not job.script:
         yield error(
             "args", "the job has args but no command", "put the program into command, its arguments into args"
         )
-    elif not job.command and not job.programs:
+    elif not given:
         yield error("command", "the job has no command", "for example: command: [python, train.py]")
     yield from _words("command", job.command)
     yield from _words("args", job.args, first_may_be_empty=True)
+    yield from _script(job)
+
+
+def _script(job: MPIJob) -> Findings:
+    if not job.script:
+        return
+    inside = not job.script.startswith("/") and ".." not in job.script.split("/")
+    if reason := unfit(job.script):
+        yield error("script", f"the path {reason}", "give the script another name")
+    elif not inside:
+        hint = "give its path below the directory that goes along (code.path)"
+        yield error("script", f"{shown(job.script)} is outside of what goes along with the job", hint)
+    if job.elastic is not None:
+        yield error("elastic", "a script has steps of a fixed size", "leave elastic out, or give a command")
 
 
 def _words(field: str, words: tuple[str, ...], first_may_be_empty: bool = False) -> Findings:

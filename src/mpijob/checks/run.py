@@ -36,7 +36,7 @@ RULES: tuple[Rule, ...] = (
     rule("BAD_GPUS", "resources launcher", size.gpus),
     rule("SLOTS_AND_GPUS", "slots resources", size.slots_against_gpus),
     rule("BAD_AMOUNT", "resources launcher", size.amounts),
-    rule("BAD_COMMAND", "command args programs", commands.command),
+    rule("BAD_COMMAND", "command args programs script elastic", commands.command),
     rule("BAD_PROGRAMS", "programs ranks workers slots", commands.programs),
     rule(
         "OWN_LAUNCHER_RANKS", "command args programs workers slots ranks launch elastic", commands.own_ranks

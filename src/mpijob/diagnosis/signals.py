@@ -56,7 +56,7 @@ def facts(seen: Evidence) -> Iterator[Fact]:
             "message": seen.message or None,
             "addresses": _addresses(seen),
             "left_well": _left_well(seen),
-            "quiet": (quiet := _quiet_at_deadline(seen)),
+            "quiet": (quiet := quiet_at_deadline(seen)),
             "wanted_mpi": found[1] if (found := _WANTED_MPI.search(seen.message)) else None,
         }
         doubted = DOUBTED if quiet else None
@@ -229,7 +229,7 @@ def _silent_for_most(seen: Evidence, least: float) -> bool:
     return seen.reason == "DeadlineExceeded" and elapsed > 0.0 and silent >= max(least, elapsed / 2)
 
 
-def _quiet_at_deadline(seen: Evidence) -> str | None:
+def quiet_at_deadline(seen: Evidence) -> str | None:
     """Return how long ranks that a deadline ended had been silent, where they may have waited for each other.
 
     Ranks that wait in MPI are busy, so nothing else tells them from ranks that compute in silence.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mpijob.model.status.level import Level
     from mpijob.model.status.records import Artifact, Event, LogLine, LogQuery, Mark, Role, Sample
     from mpijob.model.status.stacks import RankStack, StackReport
-    from mpijob.model.status.state import Exit, JobState, Page, Phase, RankState, WorkerState
+    from mpijob.model.status.state import Exit, JobState, Page, Phase, RankState, StepState, WorkerState
 
 __all__ = [
     "Amounts",
@@ -79,6 +79,7 @@ __all__ = [
     "Secret",
     "Signal",
     "StackReport",
+    "StepState",
     "Topology",
     "Volume",
     "VolumeKind",
@@ -116,6 +117,7 @@ _HOMES = {
     "Quota": "platform.facts",
     "RankStack": "status.stacks",
     "RankState": "status.state",
+    "StepState": "status.state",
     "Resources": "spec.job",
     "Retention": "spec.job",
     "Retry": "spec.job",

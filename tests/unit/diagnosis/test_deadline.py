@@ -107,6 +107,12 @@ def test_a_log_that_may_not_be_read_takes_nothing_from_what_is_known() -> None:
     assert (told.findings, engine.read) == ((LIMIT,), 1)
 
 
+def test_lines_missing_of_a_worker_or_after_the_deadline_are_none_of_the_ranks() -> None:
+    of_worker = LogLine(time=int(112e9), text=b"gap", role=Role.WORKER, worker=0, marks=(Mark.GAP,))
+    told, _ = why(of_worker, line(110.0), line(160.6, None, Mark.GAP))
+    assert "no rank had said anything in the last" in told.findings[0].message
+
+
 def test_what_ranks_say_as_they_are_ended_does_not_count() -> None:
     told, _ = why(line(110.0), line(160.4), line(160.6, 2))
     assert "no rank had said anything in the last" in told.findings[0].message

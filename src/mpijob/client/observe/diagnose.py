@@ -19,7 +19,7 @@ import msgspec
 
 from mpijob.backends.findings import explained
 from mpijob.client import paging
-from mpijob.diagnosis import explain, fixed, patterns, report
+from mpijob.diagnosis import explain, fixed, patterns, report, signals
 from mpijob.diagnosis.evidence import Evidence, Memory, Pod, World
 from mpijob.diagnosis.logs import standalone_log
 from mpijob.diagnosis.logs.log_windows import BLOCK_BYTES
@@ -184,8 +184,10 @@ def _late(state: JobState) -> bool:
 
 def _quiet(seen: Evidence) -> tuple[Finding, ...]:
     """Return the deadline as it is told where ranks had said nothing for long; nothing where they had."""
+    if signals.quiet_at_deadline(seen) is None:
+        return ()
     found = explained(msgspec.structs.replace(seen, logs=()))
-    return tuple(one for one in found if one.code == _DEADLINE and one.confidence < 1.0)
+    return tuple(one for one in found if one.code == _DEADLINE)
 
 
 def _evidence(

@@ -175,6 +175,11 @@ def keepalive(family: Family) -> dict[str, str]:
     return {prefix + key: value for prefix in families for key, value in times.items()}
 
 
+def worker_names(job: MPIJob) -> tuple[str, ...]:
+    """Return how the workers are called on one machine."""
+    return tuple(f"{job.name}-worker-{index}" for index in range(job.workers))
+
+
 def told(job: MPIJob) -> dict[str, str]:
     """Return what every rank is told about its job, on every engine."""
     return {

@@ -32,6 +32,7 @@ _KINDS = {
     "horovodrun": "horovodrun",
     "deepspeed": "deepspeed",
 }
+SCRIPT = "script"  # the kind of a script, whose steps start the ranks
 _FAMILIES = {"openmpi": ("openmpi",), "hydra": ("mpich", "intel")}
 _WRAPPERS: dict[str, frozenset[str]] = {
     "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
@@ -65,7 +66,7 @@ _DEEPEST = 8
 class OwnLauncher(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a command that starts its own ranks says about them.
 
-    `kind` is `mpirun` (any family), `openmpi`, `hydra`, `horovodrun` or `deepspeed`. `ranks` is None
+    `kind` is `mpirun` (any family), `openmpi`, `hydra`, `horovodrun`, `deepspeed` or `script`. `ranks` is None
     when the command does not say; `per_worker` is set when it says so many for each worker instead.
     """
 
@@ -98,6 +99,8 @@ def own_launcher(argv: tuple[str, ...]) -> OwnLauncher | None:
 
 def launcher_of(job: MPIJob) -> OwnLauncher | None:
     """Return what starts a job's ranks where that is not ours: the command of an elastic job always does."""
+    if job.script:
+        return OwnLauncher(SCRIPT, job.script)
     found = own_launcher(job.argv) if not job.programs else None
     if found is None and job.elastic is not None and job.argv:
         return OwnLauncher("elastic", job.argv[0])

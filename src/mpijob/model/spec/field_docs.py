@@ -54,10 +54,15 @@ FIELDS: dict[str, Description] = {
     "MPIJob.command": _D(
         "The program and its arguments, one word each; no shell reads them.", "[python, train.py]"
     ),
-    "MPIJob.args": _D("More arguments, added to the command.", "[--epochs, 10]"),
+    "MPIJob.args": _D("More arguments, added to the command or the script.", "[--epochs, 10]"),
     "MPIJob.programs": _D(
         "Several programs in one world, instead of a command.",
         "[{ranks: 1, command: [coordinator]}, {ranks: 7, command: [solver]}]",
+    ),
+    "MPIJob.script": _D(
+        "A script, instead of a command: it runs once, in the launcher, and each mpirun, mpiexec or srun in it is a "
+        "step over the job's workers.",
+        "run.sh",
     ),
     "MPIJob.code": _D("The files that go along with the job.", "{path: .}"),
     "MPIJob.env": _D("Environment variables that every rank gets.", "{OMP_PROC_BIND: close}"),

@@ -254,6 +254,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     programs: tuple[Program, ...] = ()
+    script: str = ""
     code: Code = Code()
     env: Mapping[str, str] = {}
     secrets: tuple[Secret, ...] = ()
@@ -317,8 +318,8 @@ class MPIJob(Value, frozen=True, kw_only=True):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The command with its arguments."""
-        return (*self.command, *self.args)
+        """The command, or the script, with its arguments."""
+        return (*(self.command or filter(None, (self.script,))), *self.args)
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     partial: bool = False
     ranks: tuple[int, ...] = ()
     marks: tuple[Mark, ...] = ()
+    step: int | None = None
 
     @property
     def source(self) -> str:
@@ -91,6 +92,7 @@ class LogQuery(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     roles: tuple[Role, ...] = ()
     workers: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
     since: float | None = None
     until: float | None = None
     tail: int | None = None

@@ -113,6 +113,27 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_limit_bytes: int | None = None
 
 
+class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step of a script: what a launcher in it started. Times are seconds since the epoch.
+
+    `ranks` is 0 where the step does not say how many; `workers` are those that its ranks were seen on.
+    """
+
+    number: int
+    command: str
+    ranks: int = 0
+    workers: tuple[int, ...] = ()
+    started: float = 0.0
+    finished: float | None = None
+    exit_code: int | None = None
+    failed_rank: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The launcher's name, as in `mpirun`."""
+        return self.command.partition(" ")[0]
+
+
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything seen of one job at one moment. Times are seconds since the epoch.
 
@@ -144,6 +165,7 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     workers_wanted: int = 0
     workers: tuple[WorkerState, ...] = ()
     ranks: tuple[RankState, ...] = ()
+    steps: tuple[StepState, ...] = ()
     launcher_exit_code: int | None = None
 
     created: float = 0.0

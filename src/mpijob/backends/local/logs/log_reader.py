@@ -18,7 +18,7 @@ from mpijob.backends.local.supervisor.clock import Clock
 from mpijob.model import LogLine, LogQuery, Mark, RankState, Role
 from mpijob.observation.logs import cri, live_merge, pipeline
 
-_NAME = re.compile(r"(launcher|worker|rank)(?:-([0-9]+))?\.log")
+_NAME = re.compile(r"(launcher|worker|rank)(?:-([0-9]+))?(?:\.step-([0-9]+))?\.log")
 _FIRST_CHUNK, _CHUNK = 1 << 12, 1 << 16
 _PIECES = 64  # stored lines that may be put together to one, among the last that are wanted
 _QUICK_SECONDS, _CALM_SECONDS = 0.01, 0.05
@@ -33,7 +33,7 @@ class LogFileSource:
         who = speaker(path.name)
         assert who is not None
         self.path = path
-        self._role, self._number = who
+        self._role, self._number, self._step = who
         self._attempt = attempt
         self._worker_of = worker_of
         self._parser = cri.Parser()
@@ -97,6 +97,8 @@ class LogFileSource:
         """Return whether a wanted line can be in the file."""
         if query.roles and self._role not in query.roles:
             return False
+        if query.steps and self._step not in query.steps:
+            return False
         return not (query.ranks and (self._role is not Role.RANK or self._number not in query.ranks))
 
     def learn(self, worker_of: Mapping[int, int]) -> None:
@@ -117,6 +119,7 @@ class LogFileSource:
             parsed.partial,
             (),
             () if parsed.newline or parsed.partial else (Mark.OPEN,),
+            self._step,
         )
 
 
@@ -135,10 +138,13 @@ def missing(
     return LogLine(time_ns, text, role, "stderr", worker, rank, attempt, marks=(Mark.GAP,))
 
 
-def speaker(file: str) -> tuple[Role, int | None] | None:
-    """Return who speaks in a log file, by its name; None for another file."""
+def speaker(file: str) -> tuple[Role, int | None, int | None] | None:
+    """Return who speaks in a log file by its name, with its number and its step; None for another file."""
     match = _NAME.fullmatch(file)
-    return None if match is None else (Role(match[1]), int(match[2]) if match[2] else None)
+    if match is None:
+        return None
+    number, step = (int(one) if one else None for one in match.group(2, 3))
+    return Role(match[1]), number, step
 
 
 def sources(directory: Path, attempt: int, worker_of: Mapping[int, int]) -> list[LogFileSource]:

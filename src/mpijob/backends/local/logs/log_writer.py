@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mpijob.history.storage import disk_reserve
 from mpijob.observation.logs import cri
@@ -112,10 +112,20 @@ def _redactors(hidden: tuple[str, ...]) -> dict[str, StreamRedactor]:
     return {name: StreamRedactor(hidden) for name in _STREAMS}
 
 
+class LogTarget(Protocol):
+    """Where a pipe's data goes."""
+
+    def feed(self, stream: str, data: bytes) -> None:
+        """Store what a pipe said."""
+
+    def finish(self, stream: str) -> None:
+        """Store the rest of a stream that has ended."""
+
+
 class Pump:
     """Reads one pipe into a log file, as far as there is something."""
 
-    def __init__(self, fd: int, log: LogFile, stream: str) -> None:
+    def __init__(self, fd: int, log: LogTarget, stream: str) -> None:
         self.fd = fd
         self._log = log
         self._stream = stream

@@ -30,6 +30,10 @@ _MOST_NAMES = 500
 
 def refuse_missing(job: MPIJob, path: str, directory: Path) -> None:
     """Raise InvalidJob for a program or a script that is not there; `directory` is where the user stands."""
+    if job.script:
+        if not _there(job, job.script):
+            raise InvalidJob.of((_no_script(job, job.script, "script", directory),))
+        return
     for field, argv in _commands(job):
         if "/" not in argv[0] and shutil.which(argv[0], path=path) is None:
             raise InvalidJob.of((_no_program(job, argv[0]),))

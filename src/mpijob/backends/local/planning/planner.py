@@ -24,7 +24,7 @@ from mpijob.backends.local.storage import private_dirs
 from mpijob.backends.local.storage.paths import SHIM, Home
 from mpijob.backends.local.worker import cgroups, isolation
 from mpijob.errors import Finding, InvalidJob, Severity
-from mpijob.formats.launch import command_line, hostfile
+from mpijob.formats.launch import batch_environment, command_line, hostfile
 from mpijob.model import Facts, Family, MPIJob, Plan
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
@@ -54,7 +54,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     as_nodes = _as_nodes(job, settings, own is not None)
     if as_nodes:
         _refuse_shared_names(job, found, chosen)
-    workers = hostfile.place_ranks(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
+    workers = hostfile.place_ranks(job, command_line.worker_names(job))
     environ = _environ(job, found, place, os.environ, nodes=bool(as_nodes))
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
@@ -72,7 +72,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         workers=workers,
         world=job.world,
         hostfile=hostfile.text(found.family, workers, job.launch),
-        launch=job.argv if own else _line(job, found, place, nodes=bool(as_nodes)),
+        launch=_own_line(job) if own else _line(job, found, place, nodes=bool(as_nodes)),
         env=environ,
         own_launcher=own.kind if own else "",
         launcher=found.launcher if found.prefix in mpi_installations.SYSTEM else "",
@@ -166,12 +166,17 @@ def _line(job: MPIJob, found: Installation, place: Path, *, nodes: bool = True) 
     )
 
 
+def _own_line(job: MPIJob) -> tuple[str, ...]:
+    """Return the argv of what starts its ranks itself: the command as it is, or the script by its interpreter."""
+    return ("/bin/sh", batch_environment.STEP, "script", *job.argv) if job.script else job.argv
+
+
 def _census(job: MPIJob) -> MPIJob:
     """Return the job that only counts: the same world with nothing to do.
 
     Nothing takes a moment: Open MPI's mpirun does not always end after ranks that ended at once.
     """
-    return job.replace(command=("sleep", "0.1"), args=(), programs=())
+    return job.replace(command=("sleep", "0.1"), args=(), programs=(), script="")
 
 
 def _ours(job: MPIJob) -> dict[str, str]:
@@ -187,7 +192,7 @@ def _environ(
     hostfile, agent = str(place / "hostfile"), str(place / "agent")
     kept = {name: users[name] for name in _KEPT if name in users}
     family = found.family
-    environ = kept | {"PATH": _path(found, place, users)} | _libraries(found, users)
+    environ = kept | {"PATH": _path(found, place, users, job)} | _libraries(found, users)
     environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
     if nodes:
         crowded = job.world > len(os.sched_getaffinity(0))
@@ -200,9 +205,28 @@ def _environ(
     tuning = _tuning(users)
     environ |= tuning
     environ |= command_line.settings_as_variables(family, job.launch)
+    if job.script:
+        environ |= _of_script(job, found, place)
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
     return environ | _ours(job) | tuning | dict(job.env) | {"PYTHONPATH": _python_path(job, users)}
+
+
+def _of_script(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
+    """Return what a script and its steps are told (see formats/launch/scripts/step.sh)."""
+    names = command_line.worker_names(job)
+    return (
+        batch_environment.variables(job, uid=place.name, workers=names, nodefile=str(place / "nodefile"))
+        | batch_environment.outside_batch(found.family)
+        | {
+            "MPIJOB_STEPS": str(place / "steps"),
+            "MPIJOB_FAMILY": found.family.value,
+            "MPIJOB_LAUNCHER": found.launcher,
+            "MPIJOB_HOSTFILE": str(place / "hostfile"),
+            "MPIJOB_HOSTS": " ".join(f"{name}:{job.slots}" for name in names),
+            "MPIJOB_SHIM": SHIM,
+        }
+    )
 
 
 def _tuning(users: Mapping[str, str]) -> dict[str, str]:
@@ -221,7 +245,7 @@ def _own_parameters(home: str) -> Iterator[str]:
             yield f"OMPI_MCA_{line.partition('=')[0].strip()}"
 
 
-def _path(found: Installation, place: Path, environ: Mapping[str, str]) -> str:
+def _path(found: Installation, place: Path, environ: Mapping[str, str], job: MPIJob) -> str:
     """The library's own programs first, then this environment's Python, then the user's.
 
     The system's directory of programs keeps its place behind the user's Python; the attempt then has scripts that
@@ -229,6 +253,8 @@ def _path(found: Installation, place: Path, environ: Mapping[str, str]) -> str:
     """
     system = found.prefix in mpi_installations.SYSTEM
     ours = [str(place / "bin") if system else os.path.dirname(found.launcher)] if found.prefix else []
+    if job.script:
+        ours.insert(0, str(place / "bin"))
     users = environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(dict.fromkeys((*ours, *mpi_installations.environment_bin(), *users)))
 
@@ -254,7 +280,9 @@ def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool
         yield "one daemon of the MPI library starts all ranks: they share memory as with plain mpirun"
     elif not own:
         yield f"each worker is a node to MPI, with a daemon of its own: {as_nodes}"
-    if own:
+    if job.script:
+        yield f"{job.script} runs once, in the launcher; each mpirun, mpiexec or srun in it is a step over the workers"
+    elif own:
         yield f"the command starts its own ranks ({job.argv[0]}): it is run as it is, over the job's workers"
 
 

@@ -1,6 +1,22 @@
 #!/bin/sh
 # Stands before every rank's command. It says who this rank is, waits until the world is proved,
 # gives the rank its own output and GPUs, runs the command, and says how it ended.
+# In a script's step (--step=N) the output stays the step's own, and options of srun come before the command.
+step= output= errors= label= programs=
+while :; do
+  case ${1:-} in
+    --step=*) step=${1#*=} ;;
+    --srun) programs=1 ;;
+    --output=*) output=${1#*=} ;;
+    --error=*) errors=${1#*=} ;;
+    --label) label=1 ;;
+    --multi-prog=*) programs=${1#*=} ;;
+    *) break ;;
+  esac
+  [ -n "$step" ] || break
+  shift
+done
+if [ -n "$programs" ]; then shift; fi # the -- behind srun's options
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}}
 size=${PMI_SIZE:-${OMPI_COMM_WORLD_SIZE:-}}
 slot=${MPI_LOCALRANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}
@@ -32,6 +48,10 @@ fi
 if [ -z "$rank" ]; then
   echo "mpijob: the launcher gave this process no rank" >&2
   exit 255
+fi
+if [ -n "$step" ]; then
+  . "${0%/*}/step_rank.sh"
+  exit
 fi
 printf 'rank %s\n' "$rank" > "$MPIJOB_WORKER_DIR/ask"
 exec > "$dir/ranks/$rank.out" 2> "$dir/ranks/$rank.err"

@@ -100,7 +100,7 @@ def _logs(store: Store, row: Row) -> Iterator[tuple[LogSource, str]]:
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():
             if (found := speaker(path.name)) is None:
                 continue
-            role, number = found
+            role, number, _step = found
             rank = number if role is Role.RANK else None
             worker = number if role is Role.WORKER else workers.get(rank) if rank is not None else None
             key, source = row.state.ref.key, path.name

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from mpijob.model import Exit, Family, Phase, Plan, RankState, WorkerState
+from mpijob.model import Exit, Family, Phase, Plan, RankState, StepState, WorkerState
 from mpijob.observation.state.phase import Observation, Reason
 
 _LAST_SIGNAL = 64  # what a program says above it is a code of its own: exit(-1) is 255
@@ -30,6 +30,8 @@ class AttemptState:
         self.now = now
         self.ready: set[int] = set()
         self.ranks: dict[int, RankState] = {}
+        self.steps: dict[int, StepState] = {}
+        self.step_ranks: dict[int, dict[int, int]] = {}  # by step: rank → pid of its wrapper
         self.sizes: set[int] = set()
         self.rank_exits: dict[int, Exit] = {}
         self.daemon_exits: dict[int, Exit] = {}
@@ -61,6 +63,36 @@ class AttemptState:
         names = tuple(gpus.split(",")) if gpus else ()
         self.ranks[rank] = RankState(rank, worker, local_rank, node, pid, names)
         self.sizes.add(size)
+
+    def step_began(self, number: int, command: str, ranks: int) -> None:
+        """A launcher of the script has started."""
+        self.steps.setdefault(number, StepState(number, command, ranks, started=self.now))
+
+    def step_ended(self, number: int, code: int) -> None:
+        """A launcher of the script has ended."""
+        if (step := self.steps.get(number)) is not None and step.finished is None:
+            self.steps[number] = msgspec.structs.replace(step, finished=self.now, exit_code=code)
+
+    def step_hello(self, number: int, rank: int, size: int, worker: int, pid: int) -> bool:
+        """A rank of a step has said who it is; return whether all of them have."""
+        step = self.steps.get(number)
+        if step is None:
+            return False
+        ranks = self.step_ranks.setdefault(number, {})
+        ranks[rank] = pid
+        workers = tuple(sorted({*step.workers, worker}))
+        self.steps[number] = msgspec.structs.replace(step, ranks=size or step.ranks, workers=workers)
+        return len(ranks) == (size or step.ranks)
+
+    def step_bye(self, number: int, rank: int, code: int) -> None:
+        """A rank of a step has said how it ended; the first that failed is kept."""
+        step = self.steps.get(number)
+        if step is not None and code and step.failed_rank is None:
+            self.steps[number] = msgspec.structs.replace(step, failed_rank=rank)
+
+    def current_step(self) -> int | None:
+        """Return the step that began last and has not ended."""
+        return max((step.number for step in self.steps.values() if step.finished is None), default=None)
 
     def bye(self, rank: int, code: int) -> None:
         """A rank has said how it ended."""

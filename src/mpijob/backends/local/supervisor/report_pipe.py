@@ -14,6 +14,8 @@ from pathlib import Path
 _FORM = re.compile(
     rb"(?:alive|ready|unsafe) \d{1,6}|(?:daemon|done|bye|left|guest) \d{1,6} -?\d{1,9}"
     rb"|hello \d{1,6} \d{0,6}(?: \d{1,9}){3} [\w,.:-]*"
+    rb"|step \d{1,6} (?:begin \d{1,6}|end \d{1,3}|cancel)"
+    rb"|inside \d{1,6} \d{1,6} \d{0,6}(?: \d{0,9}){3} [\w,.:-]*|outside(?: \d{1,6}){3}"
     rb"|unreached [\w.-]{1,253} (?:missing|refused)"
 )
 

@@ -163,6 +163,7 @@ class StatusWriter:
             message=findings[0].message if findings else standing.message,
             workers=self._attempt.worker_states(standing.phase, self._spec.gpus_of),
             ranks=self._attempt.rank_states(),
+            steps=tuple(one for _, one in sorted(self._attempt.steps.items())),
             running=self._clock.now() if running else self.state.running,
             finished=finished,
             findings=findings or (self._worries if standing.phase is Phase.RUNNING else ()),

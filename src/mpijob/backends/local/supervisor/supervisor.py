@@ -29,6 +29,7 @@ from mpijob.backends.local.supervisor.health_monitor import HealthMonitor
 from mpijob.backends.local.supervisor.report_pipe import Reports
 from mpijob.backends.local.supervisor.staging import Staging
 from mpijob.backends.local.supervisor.status_writer import StatusWriter
+from mpijob.backends.local.supervisor.step_output import StepOutput
 from mpijob.backends.local.supervisor.usage import Meter
 from mpijob.backends.local.worker import process_tree, syscalls, worker
 from mpijob.backends.local.worker.event_loop import EventLoop
@@ -60,11 +61,13 @@ class Supervisor:
         self._workers: dict[int, int] = {}
         self._programs: set[int] = set()
         self._proof = WorldProof(spec.plan)
+        self._step_proofs: dict[int, WorldProof] = {}
         self._counting = False
         self._mpi_ready = False
         self._decided = False
         self._released = False
         self._log: LogFile
+        self._output: LogFile | StepOutput
         self._pumps: dict[int, Pump] = {}
         limit = self._job.resources.memory_bytes
         self._meter = Meter(store, state.ref.uid, spec.attempt, limit, self._clock.now, spec.gpus_of)
@@ -124,7 +127,9 @@ class Supervisor:
         self._reactor.wake_on({signal.SIGUSR1: self._on_request, **ignored})
         self._spec.prepare()
         place = self._spec.logs / "launcher.log"
-        self._log = LogFile(place, self._clock.now_ns, self._spec.hidden)
+        self._log = self._output = LogFile(place, self._clock.now_ns, self._spec.hidden)
+        if self._job.script:
+            self._output = StepOutput(self._log, self._spec, self._clock.now_ns, self._attempt.current_step)
         self._reports = Reports(self._spec.pipes / "report")
         self._reactor.watch(self._reports.fd, self._read_reports)
         self._gate = os.open(self._spec.pipes / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -150,7 +155,7 @@ class Supervisor:
         for fd in (stdin, out_end, err_end):
             os.close(fd)
         for fd, stream in ((out, "stdout"), (err, "stderr")):
-            self._pumps[fd] = Pump(fd, self._log, stream)
+            self._pumps[fd] = Pump(fd, self._output, stream)
             self._reactor.watch(fd, partial(self._pull, fd))
 
     def _spawn(self, argv: tuple[str, ...], fds: tuple[int, int, int]) -> int:
@@ -173,10 +178,9 @@ class Supervisor:
 
     def _turn(self, seconds: float) -> None:
         """Wait for something to happen, at most so long, and take note of it."""
-        pause = self._proof.pause(time.monotonic())
-        self._listen(seconds if pause is None else min(seconds, pause))
-        if wrong := self._proof.look(time.monotonic()):
-            self._attempt.stop(Reason.WRONG_WORLD, wrong)
+        pauses = [one.pause(time.monotonic()) for one in (self._proof, *self._step_proofs.values())]
+        self._listen(min([seconds, *(pause for pause in pauses if pause is not None)]))
+        self._look_at_worlds()
         if self._proof.up and not self._mpi_ready:
             self._mpi_ready = True
             self._status.tell("MPIReady", f"MPI initialization completed after {self._time.elapsed:.2f} s")
@@ -186,6 +190,13 @@ class Supervisor:
             self._watch_programs()
         self._faults.strike(self._workers, self._attempt, self._spec)
         self._keep_time()
+
+    def _look_at_worlds(self) -> None:
+        if wrong := self._proof.look(time.monotonic()):
+            self._attempt.stop(Reason.WRONG_WORLD, wrong)
+        for number, proof in self._step_proofs.items():
+            if wrong := proof.look(time.monotonic()):
+                self._attempt.stop(Reason.WRONG_WORLD, f"step {number}: {wrong}")
 
     def _over_at(self) -> float | None:
         """Return when to stop watching, or None while all is well."""
@@ -235,6 +246,35 @@ class Supervisor:
         if self._attempt.take_census() and self._attempt.stopped is None:
             self._open_gate()
 
+    def _on_step(self, number: str, what: str, count: str = "") -> None:
+        """A launcher in the job's script has started or ended, or the script wants its job cancelled."""
+        if not self._job.script:
+            return
+        if what == "begin":
+            file = self._spec.steps / number / "command"
+            with contextlib.suppress(OSError):
+                self._attempt.step_began(int(number), file.read_text(errors="replace").strip(), int(count))
+        elif what == "end":
+            self._attempt.step_ended(int(number), int(count))
+            if (proof := self._step_proofs.pop(int(number), None)) is not None:
+                proof.close()
+        else:
+            self._attempt.cancelled = True
+        self._status.advance()
+
+    def _on_inside(
+        self, step: str, rank: str, size: str, index: str, _slot: str, pid: str, _gpus: str = ""
+    ) -> None:
+        if self._attempt.step_hello(int(step), int(rank), int(size or 0), int(index or 0), int(pid)):
+            ranks = self._attempt.step_ranks[int(step)]
+            proof = self._step_proofs[int(step)] = WorldProof(self._spec.plan, len(ranks))
+            environ, work = self._spec.environ(), str(self._spec.work)
+            if (fd := proof.watch(ranks, time.monotonic(), environ, work)) >= 0:
+                self._reactor.watch(fd, partial(self._library_opened, proof, fd))
+
+    def _on_outside(self, step: str, rank: str, code: str) -> None:
+        self._attempt.step_bye(int(step), int(rank), int(code))
+
     def _on_guest(self, index: str, pid: str) -> None:
         """Somebody looks at the worker: what he uses is not the job's. Only a child of the worker is believed."""
         seen = process_tree.look(int(pid))
@@ -272,14 +312,14 @@ class Supervisor:
             ranks = {rank: one.pid for rank, one in self._attempt.ranks.items()}
             environ, work = self._spec.environ(), str(self._spec.work)
             if (fd := self._proof.watch(ranks, time.monotonic(), environ, work)) >= 0:
-                self._reactor.watch(fd, partial(self._library_opened, fd))
+                self._reactor.watch(fd, partial(self._library_opened, self._proof, fd))
         self._status.advance(
             self._status.event("WorldProved", self._census_sentence()),
             self._status.event("Running", f"the ranks run their program after {self._time.elapsed:.2f} s"),
         )
 
-    def _library_opened(self, fd: int) -> None:
-        if not self._proof.opened(fd, time.monotonic()):
+    def _library_opened(self, proof: WorldProof, fd: int) -> None:
+        if not proof.opened(fd, time.monotonic()):
             self._reactor.drop(fd)
 
     def _census_sentence(self) -> str:
@@ -404,7 +444,7 @@ class Supervisor:
         for pump in self._pumps.values():
             pump.drain()
         if hasattr(self, "_log"):
-            self._log.close()
+            self._output.close()
         self._meter.flush()
 
     def _on_request(self) -> None:

@@ -42,17 +42,17 @@ class _Loaded(NamedTuple):
 
 
 class WorldProof:
-    """Looks at the ranks of one attempt until each has shown its MPI."""
+    """Looks at the ranks of one attempt, or of one step of its script, until each has shown its MPI."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, world: int = 0) -> None:
         self._family = Family.OPENMPI if plan.family is Family.OPENMPI else Family.MPICH
         self._launcher = plan.mpi
-        self._world = plan.world
+        self._world = world or plan.world
         self._watches_orphans = not plan.own_launcher
         self._open: dict[int, int] = {}
         self._up: set[int] = set()
         self._loaded = False
-        crowd = max(1.0, plan.world / _RANKS_PER_LOOK)
+        crowd = max(1.0, self._world / _RANKS_PER_LOOK)
         self._first = self._pause = _FIRST_SECONDS * crowd
         self._slowest = min(_SLOW_SECONDS * crowd, _SLOWEST_SECONDS)
         self._credit, self._credited, self._again = _MOST_AT_ONCE, 0.0, False
@@ -82,6 +82,10 @@ class WorldProof:
             soonest = max(now + _AFTER_OPEN_SECONDS, self._last + self._first)
             self._next, self._again = min(self._next or soonest, soonest), True
         return bool(self._open)
+
+    def close(self) -> None:
+        """Look no more: the step is over."""
+        self._open.clear()
 
     def pause(self, now: float) -> float | None:
         """Return how long until the next look; None when there will be none."""

@@ -1,0 +1,75 @@
+"""The output of a script: what its steps' ranks print goes to their own logs, the rest is the launcher's.
+
+A step whose output the script does not take elsewhere has its launcher put a tag before each line (`step.sh`); here
+the tags become the log that a line is stored in. One reader writes all of them, so their order is that of the script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from mpijob.backends.local.logs.log_writer import LogFile
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
+from mpijob.model import Family
+
+_HYDRA = re.compile(rb"\[step (?P<step>\d{1,6}) rank (?P<rank>\d{1,6})\] (?P<stream>)")
+_OPENMPI = re.compile(rb"\[\d+,(?P<rank>\d{1,6})\]<(?P<stream>stdout|stderr|stddiag)>:(?P<step>)")
+_LONGEST = 64 << 10  # of a line without an end, before it is stored as it is
+
+
+class StepOutput:
+    """Takes the place of the launcher's log for the two streams of a script."""
+
+    def __init__(
+        self, log: LogFile, spec: AttemptSpec, now_ns: Callable[[], int], current: Callable[[], int | None]
+    ) -> None:
+        self._log, self._spec, self._now_ns, self._current = log, spec, now_ns, current
+        self._openmpi = spec.plan.family is Family.OPENMPI
+        self._gap = self._openmpi and not spec.plan.family_version.startswith(("2.", "3.", "4."))
+        self._rest = {"stdout": b"", "stderr": b""}
+        self._files: dict[tuple[int, int], LogFile] = {}
+
+    def feed(self, stream: str, data: bytes) -> None:
+        """Store what the script and its steps said."""
+        *lines, rest = (self._rest[stream] + data).split(b"\n")
+        if len(rest) > _LONGEST:
+            lines, rest = [*lines, rest], b""
+        for line in lines:
+            self._store(stream, line + b"\n")
+        self._rest[stream] = rest
+
+    def finish(self, stream: str) -> None:
+        """Store the rest of a stream that has ended."""
+        rest, self._rest[stream] = self._rest[stream], b""
+        if rest:
+            self._store(stream, rest)
+        for log in (self._log, *self._files.values()):
+            log.finish(stream)
+
+    def close(self) -> None:
+        """Store what is left and close the files."""
+        for stream in self._rest:
+            self.finish(stream)
+        for log in (self._log, *self._files.values()):
+            log.close()
+
+    def _store(self, stream: str, line: bytes) -> None:
+        tags = [*(_OPENMPI if self._openmpi else _HYDRA).finditer(line)]
+        first = tags[0].start() if tags else len(line)
+        if first:
+            self._log.feed(stream, line[:first])
+        ends = [*(tag.start() for tag in tags[1:]), len(line)]
+        for tag, end in zip(tags, ends, strict=False):
+            text = line[tag.end() : end]
+            text = text[1:] if self._gap and text.startswith(b" ") else text
+            step = int(tag["step"]) if tag["step"] else self._current() or 0
+            told = "stderr" if tag["stream"].startswith(b"std") and tag["stream"] != b"stdout" else stream
+            self._of_rank(step, int(tag["rank"])).feed(told, text)
+
+    def _of_rank(self, step: int, rank: int) -> LogFile:
+        key = step, rank
+        if key not in self._files:
+            path = self._spec.logs / f"rank-{rank}.step-{step}.log"
+            self._files[key] = LogFile(path, self._now_ns, self._spec.hidden)
+        return self._files[key]

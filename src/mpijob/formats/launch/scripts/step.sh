@@ -1,0 +1,637 @@
+#!/bin/sh
+# What a job's script finds under the names of launchers and of a batch system's programs: `sh step.sh NAME WORDS…`.
+# A launcher becomes a step: the MPI library's own one is started over the job's workers, with the rank's wrapper
+# before the program. POSIX sh, for images without anything else. The job tells us by variables: MPIJOB_STEPS (our
+# directory), MPIJOB_FAMILY, MPIJOB_LAUNCHER, MPIJOB_HOSTS ("worker:slots …"), MPIJOB_HOSTFILE, MPIJOB_SHIM.
+set -u
+name=$1
+shift
+steps=$MPIJOB_STEPS
+newline='
+'
+
+say() { printf 'mpijob: %s\n' "$*" >&2; }
+refuse() {
+  say "$*"
+  exit 1
+}
+once() { # $1 what it is about: said once for a job
+  if [ ! -e "$steps/said.$1" ]; then
+    : >"$steps/said.$1"
+    shift
+    say "$*"
+  fi
+}
+report() { # to the supervisor on one machine, into the launcher's log on a cluster
+  if [ -n "${MPIJOB_PIPES:-}" ]; then
+    printf 'step %s\n' "$*" >"$MPIJOB_PIPES/report"
+  else
+    printf 'mpijob-step %s\n' "$*" >/proc/1/fd/1
+  fi
+}
+
+# -- one step -----------------------------------------------------------------------------------------------
+begin() { # $1 ranks, then the step's own words: takes the next number
+  step=0
+  if [ -e "$steps/next" ]; then read -r step <"$steps/next"; fi
+  until mkdir "$steps/$step" 2>/dev/null; do step=$((step + 1)); done
+  printf '%s\n' "$((step + 1))" >"$steps/next"
+  ranks=$1
+  shift
+  printf '%s\n' "$*" >"$steps/$step/command"
+}
+
+run() { # runs the launcher as a child: its end is noted, signals are handed on
+  if [ -n "${MPIJOB_PIPES:-}" ]; then
+    report "$step begin $ranks"
+  else
+    report "number=$step ranks=$ranks command=$(tr ' \t\n' '\037\037\037' <"$steps/$step/command")"
+  fi
+  exec 3<&0
+  "$@" <&3 3<&- &
+  child=$!
+  for signal in TERM INT HUP USR1 USR2; do trap "kill -s $signal $child 2>/dev/null" "$signal"; done
+  while :; do
+    wait "$child"
+    code=$?
+    kill -s 0 "$child" 2>/dev/null || break
+  done
+  free_slots
+  if [ -n "${MPIJOB_PIPES:-}" ]; then report "$step end $code"; else report "number=$step code=$code"; fi
+  printf '%s\n' "$code" >"$steps/$step/code"
+  exit "$code"
+}
+
+tagged() { # whether what the ranks print goes to the job's own log, where each line says which rank wrote it
+  [ -n "${MPIJOB_STDOUT:-}" ] && [ "$(readlink "/proc/$$/fd/1")" = "$MPIJOB_STDOUT" ]
+}
+
+exported() { # the variables that the script has set; hydra hands them on by itself
+  export -p | while IFS= read -r line; do
+    case $line in
+      'export '[A-Za-z_]*)
+        one=${line#export }
+        one=${one%%=*}
+        case $one in
+          *[!A-Za-z0-9_]* | PWD | OLDPWD | SHLVL | _ | HOSTNAME | TERM | MPIJOB_* | OMPI_* | PMIX_* | PRTE_* | PMI_*) ;;
+          *) printf '%s\n' "$one" ;;
+        esac
+        ;;
+    esac
+  done
+}
+
+launch() { # the sections of programs with their options: puts the launcher and what all sections share before them
+  if [ "$MPIJOB_FAMILY" = openmpi ]; then
+    for one in $(exported); do
+      if eval "[ -n \"\${$one+set}\" ]"; then set -- -x "$one" "$@"; fi
+    done
+    if tagged; then set -- --tag-output "$@"; fi
+    if [ -n "$hostfile" ]; then set -- --hostfile "$hostfile" "$@"; fi
+  else
+    if [ -z "$pattern" ] && tagged; then pattern="[step $step rank %r] "; fi
+    if [ -n "$pattern" ]; then set -- -prepend-pattern "$pattern" "$@"; fi
+    if [ -n "$hostfile" ]; then set -- -f "$hostfile" "$@"; fi
+  fi
+  run "$MPIJOB_LAUNCHER" "$@"
+}
+
+nested() {
+  if [ -n "${MPIJOB_RANK:-}" ]; then
+    refuse "$name was started by rank $MPIJOB_RANK: a step cannot start steps; start it from the script itself"
+  fi
+}
+
+# -- mpirun and mpiexec, in the words of any family ---------------------------------------------------------
+ignored() { once "option.$1" "$name $1 is left out: $MPIJOB_FAMILY has no such option"; }
+
+mpirun_step() {
+  nested
+  hostfile=$MPIJOB_HOSTFILE pattern='' all=$* wanted='' per='' sections=1
+  left=$# where=options counted=''
+  case $MPIJOB_FAMILY in openmpi) open=1 ;; *) open='' ;; esac
+  begin 0 "$name" "$@"
+  while [ "$left" -gt 0 ]; do
+    word=$1
+    shift
+    left=$((left - 1))
+    if [ "$where" = words ]; then
+      set -- "$@" "$word"
+      if [ "$word" = : ]; then where=options counted='' sections=$((sections + 1)); fi
+      continue
+    fi
+    case $word in
+      -*) ;;
+      *) # the program: the wrapper comes before it
+        if [ -z "$counted" ] && [ "$sections" = 1 ]; then
+          case " $all " in *' : '*) ;; *)
+            wanted=${MPIJOB_WORLD:-1}
+            if [ -n "$per" ]; then wanted=$(($(set -- $MPIJOB_HOSTS && echo $#) * per)); fi
+            set -- "$@" -n "$wanted"
+            ;;
+          esac
+        fi
+        set -- "$@" /bin/sh "$MPIJOB_SHIM" "--step=$step" "$word"
+        where=words
+        continue
+        ;;
+    esac
+    value='' joined=''
+    case $word in --*=*) value=${word#*=} joined=1 word=${word%%=*} ;; esac
+    option=${word#-}
+    option=${option#-}
+    case $option in # how many words it takes
+      mca | prtemca | pmixmca | gmca | gpmixmca | omca | genv) takes=2 ;;
+      env) case ${1:-} in *=*) takes=1 ;; *) takes=2 ;; esac ;;
+      n | np | c | N | ppn | perhost | npernode | npersocket | x | wdir | wd | hostfile | machinefile | f | H | host | hosts \
+        | machine | default-hostfile | map-by | rank-by | bind-to | cpu-bind | mem-bind | membind | depth | d | cc | prefix \
+        | rankfile | rf | ppr | timeout | output | output-filename | app | path | tune | personality | pset | stdin | cpu-set \
+        | cpu-list | dvm | report-uri | ompi-server | tmpdir | am | runtime-options | display | set-env | launch-agent | xterm \
+        | genvlist | envlist | launcher | launcher-exec | iface | rmk | configfile | outfile-pattern | errfile-pattern \
+        | prepend-pattern | usize | topolib | nameserver | demux | localhost | port-range | soft | arch | bootstrap \
+        | bootstrap-exec | bootstrap-exec-args | branch-count | trace-pattern | s | cpus-per-proc | cpus-per-rank | gpu-bind \
+        | j | S | ss | cpus-per-pe) takes=1 ;;
+      *) takes=0 ;;
+    esac
+    if [ -n "$joined" ]; then takes=0; fi
+    if [ "$takes" -gt "$left" ]; then refuse "$name $word needs a value"; fi
+    if [ "$takes" -ge 1 ]; then value=$1; shift; fi
+    second=''
+    if [ "$takes" = 2 ]; then second=$1; shift; fi
+    left=$((left - takes))
+    case $option in
+      n | np | c)
+        counted=1 ranks=$((ranks + value))
+        set -- "$@" -n "$value"
+        ;;
+      N | ppn | perhost | npernode)
+        per=$value
+        if [ -n "$open" ]; then set -- "$@" -N "$value"; else set -- "$@" -ppn "$value"; fi
+        ;;
+      wdir | wd) if [ -n "$open" ]; then set -- "$@" --wdir "$value"; else set -- "$@" -wdir "$value"; fi ;;
+      x | env | genv | set-env)
+        if [ "$takes" = 2 ]; then value="$value=$second"; fi
+        case $value in
+          *=*) if [ -n "$open" ]; then set -- "$@" -x "$value"; else export "$value"; fi ;;
+          *) : ;; # it is handed on anyway
+        esac
+        ;;
+      genvall | envall | genvlist | envlist | genvnone | envnone) : ;;
+      hostfile | machinefile | f | default-hostfile)
+        hostfile=''
+        if [ -n "$open" ]; then set -- "$@" --hostfile "$value"; else set -- "$@" -f "$value"; fi
+        ;;
+      H | host | hosts)
+        hostfile=''
+        if [ -n "$open" ]; then set -- "$@" --host "$value"; else set -- "$@" -hosts "$value"; fi
+        ;;
+      l | tag-output | label | prepend-rank)
+        if [ -z "$open" ]; then pattern='[%r] '; else set -- "$@" --tag-output; fi
+        ;;
+      mca | prtemca | pmixmca | gmca | gpmixmca | omca)
+        if [ -n "$open" ]; then set -- "$@" "$word" "$value" "$second"; else ignored "$word"; fi
+        ;;
+      allow-run-as-root | oversubscribe | use-hwthread-cpus | report-bindings | nooversubscribe | display-map | display | quiet | q \
+        | bynode | byslot | map-by | rank-by | cpu-set | cpu-list | prefix | rankfile | rf | npersocket | ppr | am | tune \
+        | output-filename | output | timeout | stdin | merge-stderr-to-stdout | do-not-launch)
+        if [ -n "$open" ]; then
+          set -- "$@" "$word"
+          if [ -n "$value" ]; then set -- "$@" "$value"; fi
+        elif [ "$option" = map-by ] && [ "$value" = node ]; then
+          set -- "$@" -ppn 1
+        else
+          ignored "$word"
+        fi
+        ;;
+      cpu-bind | mem-bind | depth | d | cc | gpu-bind | j | S | ss | cpus-per-pe | no-vni | line-buffer | cpus-per-proc \
+        | cpus-per-rank | no-transfer) ignored "$word" ;; # of other launchers: they place and bind, and change no result
+      bind-to) set -- "$@" "$([ -n "$open" ] && echo --bind-to || echo -bind-to)" "$value" ;;
+      *)
+        set -- "$@" "$word"
+        if [ "$takes" -ge 1 ] || [ -n "$joined" ]; then set -- "$@" "$value"; fi
+        if [ "$takes" = 2 ]; then set -- "$@" "$second"; fi
+        ;;
+    esac
+  done
+  if [ "$where" = options ]; then # --version, --help: no step
+    rmdir_step
+    exec "$MPIJOB_LAUNCHER" "$@"
+  fi
+  ranks=$((ranks + ${wanted:-0}))
+  launch "$@"
+}
+
+rmdir_step() { rm -rf "${steps:?}/$step"; }
+
+# -- srun -----------------------------------------------------------------------------------------------------
+held=''
+free_slots() { for one in $held; do rmdir "$one" 2>/dev/null; done; }
+
+SRUN_VALUES='ntasks nodes ntasks-per-node tasks-per-node cpus-per-task output error input chdir job-name nodelist exclude
+distribution time partition account mem mem-per-cpu mem-per-gpu mem-bind cpu-bind cpu_bind mem_bind gpus gpus-per-node
+gpus-per-task gpus-per-socket gpu-bind gpu-freq cpu-freq gres ntasks-per-gpu ntasks-per-core ntasks-per-socket hint mpi export
+export-file het-group pack-group wait relative constraint qos dependency jobid comment threads-per-core sockets-per-node
+cores-per-socket extra-node-info container-image container-mounts container-workdir container-name container-env container
+prolog epilog task-prolog task-epilog open-mode profile signal switches tmp tres-per-task network core-spec thread-spec
+acctg-freq mincpus reservation wckey slurmd-debug resv-ports nodefile'
+SRUN_FLAGS='label unbuffered exact exclusive overlap overcommit oversubscribe multi-prog pty verbose quiet hold no-kill
+preserve-env disable-status no-allocate contiguous spread-job use-min-nodes whole container-mount-home
+no-container-mount-home container-writable container-remap-root no-container-remap-root immediate kill-on-bad-exit
+no-shell bcast propagate nice requeue version help'
+
+long_name() { # $1 as typed, without dashes: sets option, by the only long name that begins with it
+  option=''
+  for one in $SRUN_VALUES $SRUN_FLAGS; do
+    if [ "$one" = "$1" ]; then option=$one && return; fi
+    case $one in "$1"*) option="$option $one" ;; esac
+  done
+  option=${option# }
+  case $option in
+    '') refuse "srun: unrecognized option '--$1'" ;;
+    *' '*) refuse "srun: option '--$1' is ambiguous: $option" ;;
+  esac
+}
+
+short_name() {
+  case $1 in
+    n) option=ntasks ;; N) option=nodes ;; c) option=cpus-per-task ;; o) option=output ;; e) option=error ;;
+    i) option=input ;; D) option=chdir ;; J) option=job-name ;; w) option=nodelist ;; x) option=exclude ;;
+    m) option=distribution ;; t) option=time ;; p) option=partition ;; A) option=account ;; G) option=gpus ;;
+    r) option=relative ;; C) option=constraint ;; q) option=qos ;; d) option=dependency ;; B) option=extra-node-info ;;
+    W) option=wait ;; S) option=core-spec ;; F) option=nodefile ;; l) option=label ;; u) option=unbuffered ;;
+    O) option=overcommit ;; s) option=oversubscribe ;; v) option=verbose ;; Q) option=quiet ;; H) option=hold ;;
+    k) option=no-kill ;; E) option=preserve-env ;; X) option=disable-status ;; K) option=kill-on-bad-exit ;;
+    I) option=immediate ;; Z) option=no-allocate ;; V) option=version ;; h) option=help ;;
+    *) refuse "srun: invalid option -- '$1'" ;;
+  esac
+}
+
+takes_value() { case " $(echo $SRUN_VALUES) " in *" $1 "*) return 0 ;; *) return 1 ;; esac; }
+
+srun_option() { # $1 the option, $2 its value
+  case $1 in
+    ntasks) tasks=$2 ;;
+    nodes) nodes=${2##*-} ;;
+    ntasks-per-node | tasks-per-node) per=$2 ;;
+    nodelist) listed=$(expand "$2") ;;
+    exclude) without=" $(expand "$2" | tr '\n' ' ')" ;;
+    relative) from=$2 ;;
+    distribution) case $2 in cyclic*) cyclic=1 ;; esac ;;
+    output) output=$2 ;;
+    error) errors=$2 ;;
+    input) case $2 in none) input=/dev/null ;; all) ;; *) input=$2 ;; esac ;;
+    chdir) cd "$2" || exit 1 ;;
+    open-mode) case $2 in a*) append=1 ;; esac ;;
+    label) label=1 ;;
+    multi-prog) multi=1 ;;
+    overlap | oversubscribe) overlap=1 ;;
+    overcommit) overlap=1 over=1 ;;
+    export)
+      IFS=,
+      for one in $2; do
+        case $one in
+          ALL | NIL) ;;
+          NONE) once export "srun --export=NONE is left out: every rank gets the script's variables" ;;
+          *=*) export "${one?}" ;;
+        esac
+      done
+      unset IFS
+      ;;
+    cpus-per-task) export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$2}" SLURM_CPUS_PER_TASK="$2" ;;
+    pty) once pty "srun --pty is left out: there is no terminal" ;;
+    container-image | container) once container "srun --$1 $2: the job's own image is used; set image in the job" ;;
+    bcast) once bcast "srun --bcast is left out: the program is where it is" ;;
+    het-group | pack-group | jobid | mpi | job-name | time | partition | account | mem* | cpu* | gpu* | gres | hint | exact \
+      | exclusive | whole | unbuffered | verbose | quiet | wait | kill-on-bad-exit | no-kill | constraint | qos | threads-per-core \
+      | ntasks-per-core | ntasks-per-socket | ntasks-per-gpu | sockets-per-node | cores-per-socket | extra-node-info | comment \
+      | container-* | no-container-* | profile | switches | tmp | network | core-spec | thread-spec | acctg-freq | mincpus \
+      | propagate | nice | contiguous | spread-job | use-min-nodes | immediate | disable-status | preserve-env | signal \
+      | reservation | wckey | slurmd-debug | resv-ports | hold | requeue | no-shell | tres-per-task) ;; # not of the result
+    *) refuse "srun --$1 cannot be meant here: take it out of the script" ;;
+  esac
+}
+
+srun_step() {
+  nested
+  case $MPIJOB_FAMILY in openmpi) open=1 ;; *) open='' ;; esac
+  tasks='' nodes='' per='' listed='' without=' ' from=0 cyclic='' output='' errors='' input='' append='' label='' multi=''
+  overlap='' over='' pattern='' hostfile=''
+  begin 0 srun "$@"
+  left=$# where=options sections=0 total=0 : >"$steps/$step/hosts"
+  while [ "$left" -gt 0 ]; do
+    word=$1
+    shift
+    left=$((left - 1))
+    case $where$word in
+      words:)
+        where=options tasks='' per='' nodes=''
+        set -- "$@" :
+        continue
+        ;;
+      words*)
+        set -- "$@" "$word"
+        continue
+        ;;
+      options--) [ "$left" -gt 0 ] || refuse "srun: no program was given"; word=$1; shift; left=$((left - 1)) ;;
+      options--*)
+        typed=${word#--} value=''
+        case $typed in *=*) value=${typed#*=} typed=${typed%%=*} given=1 ;; *) given='' ;; esac
+        long_name "$typed"
+        if [ -z "$given" ] && takes_value "$option"; then
+          [ "$left" -gt 0 ] || refuse "srun: option '--$option' requires an argument"
+          value=$1
+          shift
+          left=$((left - 1))
+        fi
+        srun_option "$option" "$value"
+        continue
+        ;;
+      options-?*)
+        letters=${word#-}
+        while [ -n "$letters" ]; do
+          letter=${letters%"${letters#?}"}
+          letters=${letters#?}
+          short_name "$letter"
+          value=''
+          if takes_value "$option"; then
+            if [ -n "$letters" ]; then value=$letters letters=''; else
+              [ "$left" -gt 0 ] || refuse "srun: option requires an argument -- '$letter'"
+              value=$1
+              shift
+              left=$((left - 1))
+            fi
+          elif [ "$option" = kill-on-bad-exit ] || [ "$option" = immediate ]; then
+            letters=${letters#[0-9]}
+          fi
+          srun_option "$option" "$value"
+        done
+        continue
+        ;;
+    esac
+    layout
+    sections=$((sections + 1))
+    set -- "$@" -n "$tasks" /bin/sh "$MPIJOB_SHIM" "--step=$step" --srun
+    case $output in *%[tnN]*) set -- "$@" "--output=$(filled "$output")" ;; esac
+    case $errors in *%[tnN]*) set -- "$@" "--error=$(filled "$errors")" ;; esac
+    if [ -n "$label" ] && [ -n "$open" ]; then set -- "$@" --label; fi
+    if [ -n "$multi" ]; then
+      [ -r "$word" ] || refuse "srun --multi-prog: there is no file $word"
+      set -- "$@" "--multi-prog=$(cat "$word")" --
+    else
+      set -- "$@" -- "$word"
+    fi
+    where=words
+  done
+  if [ "$sections" = 0 ]; then refuse "srun: no program was given"; fi
+  hostfile=$steps/$step/hosts ranks=$total
+  if [ -n "$label" ] && [ -z "$open" ]; then pattern='%r: '; fi
+  if [ -n "$cyclic" ]; then if [ -n "$open" ]; then set -- --map-by node "$@"; else set -- -ppn 1 "$@"; fi; fi
+  if [ -n "$input" ]; then exec <"$input"; fi
+  redirect "$output" 1
+  if [ -n "$errors" ]; then redirect "$errors" 2; elif [ -n "$output" ]; then exec 2>&1; fi
+  launch "$@"
+}
+
+filled() { # a file's name with all but the rank's own letters filled in
+  printf '%s' "$1" | sed "s|%j|$SLURM_JOB_ID|g;s|%J|$SLURM_JOB_ID.$step|g;s|%s|$step|g;s|%x|$SLURM_JOB_NAME|g;s|%u|${USER:-}|g;s|%A|${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}|g;s|%a|${SLURM_ARRAY_TASK_ID:-0}|g"
+}
+
+redirect() { # $1 a file's name, $2 the stream
+  case $1 in
+    '' | all | *%[tnN]*) return ;;
+    none) target=/dev/null ;;
+    *) target=$(filled "$1") ;;
+  esac
+  case $2$append in
+    1) exec >"$target" ;; 2) exec 2>"$target" ;;
+    11) exec >>"$target" ;; 21) exec 2>>"$target" ;;
+  esac
+}
+
+layout() { # how many of this section's ranks each worker gets, as Slurm would: evenly, the first workers first
+  chosen='' count=0 at=0
+  for one in $MPIJOB_HOSTS; do
+    host=${one%:*}
+    at=$((at + 1))
+    if [ "$at" -le "$from" ]; then continue; fi
+    case $without in *" $host "*) continue ;; esac
+    if [ -n "$listed" ]; then
+      case "$newline$listed$newline" in *"$newline$host$newline"*) ;; *) continue ;; esac
+    fi
+    if [ -n "$nodes" ] && [ "$count" -ge "$nodes" ]; then break; fi
+    chosen="$chosen $one" count=$((count + 1))
+  done
+  [ "$count" -gt 0 ] || refuse "srun: no worker of the job is left for the step"
+  if [ -n "$nodes" ] && [ "$count" -lt "$nodes" ]; then refuse "srun: $nodes nodes are asked for, and the job has $count"; fi
+  if [ -z "$tasks" ]; then
+    if [ -n "$per" ]; then tasks=$((per * count)); elif [ -n "${SLURM_NTASKS:-}" ]; then tasks=$SLURM_NTASKS; else tasks=$count; fi
+  fi
+  room=0
+  for one in $chosen; do room=$((room + ${one##*:})); done
+  if [ "$tasks" -gt "$room" ] && [ -z "$over" ]; then
+    refuse "srun: $tasks tasks are asked for, and the job has $room slots on $count workers"
+  fi
+  until placed; do
+    free_slots
+    held=''
+    once waits "a step waits until $tasks slots are free"
+    sleep 0.1 2>/dev/null || sleep 1
+  done
+  total=$((total + tasks))
+}
+
+placed() { # takes the slots: a directory for each, so that steps in the background share them out
+  todo=$tasks turn=0 layout=' '
+  for one in $chosen; do layout="$layout${one%:*}=0 "; done
+  while [ "$todo" -gt 0 ]; do
+    before=$todo turn=$((turn + 1))
+    for one in $chosen; do
+      host=${one%:*} slots=${one##*:}
+      [ "$todo" -gt 0 ] || break
+      now=${layout#* "$host"=}
+      now=${now%% *}
+      if [ -n "$per" ] && [ "$now" -ge "$per" ]; then continue; fi
+      if [ -z "$overlap" ]; then
+        got='' slot=0
+        while [ "$slot" -lt "$slots" ]; do
+          if mkdir "$steps/slots/$host.$slot" 2>/dev/null; then got=$steps/slots/$host.$slot && break; fi
+          slot=$((slot + 1))
+        done
+        [ -n "$got" ] || continue
+        held="$held $got"
+      elif [ "$now" -ge "$slots" ] && [ -z "$over" ]; then
+        continue
+      fi
+      layout="${layout%% "$host"=*} $host=$((now + 1)) ${layout#* "$host"="$now" }"
+      todo=$((todo - 1))
+    done
+    if [ "$todo" = "$before" ]; then return 1; fi
+  done
+  for one in $layout; do
+    if [ "${one##*=}" -gt 0 ]; then
+      if [ -n "$open" ]; then echo "${one%=*} slots=${one##*=}"; else echo "${one%=*}:${one##*=}"; fi
+    fi
+  done >>"$steps/$step/hosts"
+}
+
+# -- what scripts ask of a batch system -----------------------------------------------------------------------
+workers() { for one in $MPIJOB_HOSTS; do printf '%s\n' "${one%:*}"; done; }
+
+expand() { # a list of hosts as Slurm writes it: a[0-2,5],b
+  rest=$1,
+  while [ -n "$rest" ] && [ "$rest" != , ]; do
+    case $rest in
+      *\[*)
+        head=${rest%%\[*}
+        case $head in *,*)
+          printf '%s\n' "${rest%%,*}"
+          rest=${rest#*,}
+          continue
+          ;;
+        esac
+        inside=${rest#*\[}
+        after=${inside#*\]}
+        inside=${inside%%\]*},
+        while [ -n "$inside" ]; do
+          span=${inside%%,*} inside=${inside#*,}
+          low=${span%%-*} high=${span##*-}
+          at=$low
+          while [ "${at#"${at%%[!0]*}"}" != '' ] || [ "$at" = 0 ] || [ -n "$at" ]; do
+            printf "%s%0${#low}d\n" "$head" "$(number "$at")"
+            if [ "$(number "$at")" -ge "$(number "$high")" ]; then break; fi
+            at=$(($(number "$at") + 1))
+          done
+        done
+        rest=${after#,}
+        ;;
+      *)
+        printf '%s\n' "${rest%%,*}"
+        rest=${rest#*,}
+        ;;
+    esac
+  done
+}
+number() { # without zeros before it, which would make it octal
+  digits=$1
+  while [ "${digits#0}" != "$digits" ] && [ "${#digits}" -gt 1 ]; do digits=${digits#0}; done
+  printf '%s' "$digits"
+}
+
+scontrol_() {
+  case "${1:-} ${2:-}" in
+    'show hostname' | 'show hostnames') expand "${3:-$SLURM_JOB_NODELIST}" ;;
+    'show job' | 'show jobid')
+      [ "${3:-$SLURM_JOB_ID}" = "$SLURM_JOB_ID" ] || refuse "scontrol: only this job is known here"
+      printf 'JobId=%s JobName=%s\n   JobState=RUNNING NumNodes=%s NumTasks=%s NodeList=%s\n' "$SLURM_JOB_ID" \
+        "$SLURM_JOB_NAME" "$SLURM_NNODES" "${SLURM_NTASKS:-}" "$SLURM_JOB_NODELIST"
+      ;;
+    *) refuse "scontrol $*: only 'show hostnames' and 'show job' are known here" ;;
+  esac
+}
+
+squeue_() {
+  header=1 format=''
+  while [ "$#" -gt 0 ]; do
+    case $1 in
+      -h | --noheader) header='' ;;
+      -o | --format | -O) format=${2:-} && shift ;;
+      --format=*) format=${1#*=} ;;
+      -o*) format=${1#-o} ;;
+      -j | --jobs | --job | -u | --user) [ "$#" -gt 1 ] && shift ;;
+    esac
+    shift
+  done
+  format=$(printf '%s' "${format:-%i %j %t %D %N}" | sed 's/%[.0-9]*\([a-zA-Z]\)/%\1/g')
+  fill() { printf '%s\n' "$format" | sed "s|%i|$1|g;s|%A|$1|g;s|%j|$2|g;s|%t|$3|g;s|%T|$4|g;s|%D|$5|g;s|%N|$6|g;s|%u|$7|g;s|%[a-zA-Z]||g"; }
+  if [ -n "$header" ]; then fill JOBID NAME ST STATE NODES NODELIST USER; fi
+  fill "$SLURM_JOB_ID" "$SLURM_JOB_NAME" R RUNNING "$SLURM_NNODES" "$SLURM_JOB_NODELIST" "${USER:-}"
+}
+
+scancel_() {
+  for one; do
+    case $one in
+      "$SLURM_JOB_ID")
+        [ -n "${MPIJOB_PIPES:-}" ] || refuse "scancel: end the script with exit instead"
+        report 0 cancel
+        ;;
+      -Q | --quiet) ;;
+      *) refuse "scancel $*: only this job, $SLURM_JOB_ID, can be cancelled here" ;;
+    esac
+  done
+}
+
+sacct_() {
+  printf 'JobID|JobName|State|ExitCode\n%s|%s|RUNNING|0:0\n' "$SLURM_JOB_ID" "$SLURM_JOB_NAME"
+  at=0
+  while [ -d "$steps/$at" ]; do
+    read -r what <"$steps/$at/command"
+    state=RUNNING code=0
+    if [ -e "$steps/$at/code" ]; then
+      read -r code <"$steps/$at/code"
+      if [ "$code" = 0 ]; then state=COMPLETED; else state=FAILED; fi
+    fi
+    printf '%s.%s|%s|%s|%s:0\n' "$SLURM_JOB_ID" "$at" "${what%% *}" "$state" "$code"
+    at=$((at + 1))
+  done
+}
+
+hostname_() {
+  host=${MPIJOB_HOSTS%%:*}
+  if [ -n "${MPIJOB_RANK:-}" ] && [ -n "${MPIJOB_WORKER:-}" ]; then
+    host=$(workers | sed -n "$((MPIJOB_WORKER + 1))p")
+  fi
+  case ${1:-} in
+    '' | -f | --fqdn | --long) printf '%s\n' "$host" ;;
+    -s | --short) printf '%s\n' "${host%%.*}" ;;
+    *) PATH=${PATH#*:} exec hostname "$@" ;;
+  esac
+}
+
+script() { # runs the job's script by its own interpreter, as the kernel would
+  file=$1
+  shift
+  mkdir -p "$steps/slots"
+  MPIJOB_STDOUT=$(readlink "/proc/$$/fd/1")
+  export MPIJOB_STDOUT
+  line=
+  read -r line <"$file" || [ -n "$line" ] || refuse "the script $file cannot be read"
+  case $file in */*) ;; *) file=./$file ;; esac
+  case $line in
+    '#!'*)
+      line=${line#'#!'}
+      line=${line#"${line%%[! 	]*}"}
+      word=${line%%[ 	]*}
+      rest=${line#"$word"}
+      rest=${rest#"${rest%%[! 	]*}"}
+      rest=${rest%"${rest##*[! 	]}"}
+      if [ -n "$rest" ]; then set -- "$rest" "$file" "$@"; else set -- "$file" "$@"; fi
+      command -v "$word" >/dev/null || refuse "the script's interpreter $word is not here"
+      exec "$word" "$@"
+      ;;
+  esac
+  if command -v bash >/dev/null; then exec bash "$file" "$@"; else exec /bin/sh "$file" "$@"; fi
+}
+
+case $name in
+  script) script "$@" ;;
+  srun) srun_step "$@" ;;
+  mpirun.openmpi | mpiexec.openmpi | orterun | prterun)
+    [ "$MPIJOB_FAMILY" = openmpi ] || refuse "$name is Open MPI's, and the job runs with $MPIJOB_FAMILY: set mpi: openmpi"
+    mpirun_step "$@"
+    ;;
+  mpirun.mpich | mpiexec.mpich | mpiexec.hydra | mpirun.hydra)
+    [ "$MPIJOB_FAMILY" != openmpi ] || refuse "$name is MPICH's, and the job runs with Open MPI: set mpi: mpich"
+    mpirun_step "$@"
+    ;;
+  mpirun | mpiexec | aprun | ibrun | prun) mpirun_step "$@" ;;
+  scontrol) scontrol_ "$@" ;;
+  squeue) squeue_ "$@" ;;
+  scancel) scancel_ "$@" ;;
+  sacct) sacct_ "$@" ;;
+  hostname) hostname_ "$@" ;;
+  sbatch | qsub | bsub | salloc)
+    refuse "$name is not here: submit what follows as a job of its own: mpijob create SCRIPT --after $MPIJOB_NAME"
+    ;;
+  module | ml) once "module" "$name $*: there are no modules here, the programs are taken as they are found" ;;
+  *) refuse "$name is not known here" ;;
+esac
