@@ -93,6 +93,7 @@ PLACES: dict[str, Place] = {
     "census": _A(MPI, "Prove the ranks with a short launch first"),
     "args": _A(PROGRAM, "More arguments", _LINES),
     "programs": _A(PROGRAM, "Several programs", _YAML),
+    "script": _A(PROGRAM, "Script instead of a command"),
     "code.include": _A(PROGRAM, "Only these paths of the code", _LINES),
     "code.exclude": _A(PROGRAM, "Not these paths of the code", _LINES),
     "code.files": _A(PROGRAM, "Small files", _YAML, kind="yaml"),

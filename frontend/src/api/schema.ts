@@ -2359,6 +2359,8 @@ export interface components {
             running?: number | null;
             /** @default null */
             started?: number | null;
+            /** @default [] */
+            steps?: components["schemas"]["StepState"][];
             /** @default null */
             wait_estimate_seconds?: number | null;
             /** @default  */
@@ -2556,6 +2558,8 @@ export interface components {
             retention?: components["schemas"]["Retention"];
             /** @default {} */
             retry?: components["schemas"]["Retry"];
+            /** @default  */
+            script?: string;
             /** @default [] */
             secrets?: components["schemas"]["Secret"][];
             /** @default {} */
@@ -3297,6 +3301,28 @@ export interface components {
             text?: string;
             time: number;
             what: string;
+        };
+        /**
+         * StepState
+         * @description One step of a script: what a launcher in it started. Times are seconds since the epoch.
+         *
+         *         `ranks` is 0 where the step does not say how many; `workers` are those that its ranks were seen on.
+         */
+        StepState: {
+            command: string;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default null */
+            failed_rank?: number | null;
+            /** @default null */
+            finished?: number | null;
+            number: number;
+            /** @default 0 */
+            ranks?: number;
+            /** @default 0 */
+            started?: number;
+            /** @default [] */
+            workers?: number[];
         };
         /**
          * TemplateList
@@ -5193,6 +5219,7 @@ export interface operations {
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
                 ranks?: number[];
+                steps?: number[];
                 since?: number | null;
                 until?: number | null;
                 tail?: number | null;
@@ -5909,6 +5936,7 @@ export interface operations {
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
                 ranks?: number[];
+                steps?: number[];
                 since?: number | null;
                 until?: number | null;
                 tail?: number | null;

@@ -6,7 +6,7 @@ import { Terms } from "../components/Terms";
 import { Part } from "../components/Part";
 
 const GROUPS: readonly (readonly [string, readonly string[]])[] = [
-  ["What runs", ["name", "namespace", "description", "image", "command", "args", "programs", "code", "env", "secrets", "volumes", "labels", "owner"]],
+  ["What runs", ["name", "namespace", "description", "image", "command", "args", "programs", "script", "code", "env", "secrets", "volumes", "labels", "owner"]],
   ["Size", ["workers", "slots", "ranks", "cores_per_rank", "resources", "launcher"]],
   ["MPI", ["mpi", "launch", "census"]],
   ["Scheduling", ["queue", "priority", "placement", "network", "gang_timeout_seconds"]],

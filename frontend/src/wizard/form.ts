@@ -42,6 +42,7 @@ export const FORM: readonly Field[] = [
   {"path":"census","step":"advanced","group":"MPI","label":"Prove the ranks with a short launch first","kind":"switch","initial":"true"},
   {"path":"args","step":"advanced","group":"Programs and code","label":"More arguments","kind":"list","initial":"","help":"One a line."},
   {"path":"programs","step":"advanced","group":"Programs and code","label":"Several programs","kind":"yaml","initial":"","help":"As YAML, as in a job file."},
+  {"path":"script","step":"advanced","group":"Programs and code","label":"Script instead of a command","kind":"text","initial":""},
   {"path":"code.include","step":"advanced","group":"Programs and code","label":"Only these paths of the code","kind":"list","initial":"","help":"One a line."},
   {"path":"code.exclude","step":"advanced","group":"Programs and code","label":"Not these paths of the code","kind":"list","initial":"","help":"One a line."},
   {"path":"code.files","step":"advanced","group":"Programs and code","label":"Small files","kind":"yaml","initial":"","help":"As YAML, as in a job file."},

@@ -111,7 +111,7 @@ export function useJudgement(draft: Draft) {
   const body = open ? { job: { ...draft.job }, command_line: draft.command } : { yaml: draft.text };
   const asked = useRested(JSON.stringify(body), 300);
   const fresh = asked === JSON.stringify(body);
-  const ready = draft.job === null ? draft.text.trim() !== "" : Boolean(draft.job["name"] && (draft.command.trim() || draft.job["programs"] || draft.job["apiVersion"]));
+  const ready = draft.job === null ? draft.text.trim() !== "" : Boolean(draft.job["name"] && (draft.command.trim() || draft.job["programs"] || draft.job["script"] || draft.job["apiVersion"]));
   const question = { enabled: ready && fresh, retry: false, staleTime: 5000 } as const; // what is not typed to its end is not asked
   const plan = useQuery({
     queryKey: ["plan", asked],

@@ -113,6 +113,7 @@ class LogOptions(TypedDict, total=False):
     roles: Iterable[Role | str]
     workers: Iterable[int]
     ranks: Iterable[int]
+    steps: Iterable[int]
     since: float | None
     until: float | None
     tail: int | None
@@ -136,6 +137,7 @@ def log_query(**options: Unpack[LogOptions]) -> LogQuery:
         roles=tuple(Role(role) for role in options.get("roles", ())),
         workers=tuple(options.get("workers", ())),
         ranks=tuple(options.get("ranks", ())),
+        steps=tuple(options.get("steps", ())),
         since=options.get("since"),
         until=options.get("until"),
         tail=options.get("tail"),

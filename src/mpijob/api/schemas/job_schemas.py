@@ -140,6 +140,7 @@ class LogQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
     roles: tuple[Role, ...] = ()
     workers: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
     since: float | None = None
     until: float | None = None
     tail: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None

@@ -100,6 +100,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--image", "image", str, "Container image."),
     Flag("--arg", "args", str, "Argument after the command.", "WORD", _LIST),
     Flag("--program", "programs", flag_values.program, "One of several programs.", "RANKS:COMMAND", _LIST),
+    Flag("--script", "script", str, "A script that runs once; its launchers are steps.", "FILE"),
     Flag("--code", "code.path", str, "Directory that goes along.", "PATH"),
     Flag("--code-include", "code.include", str, "Only these paths of it.", "GLOB", _LIST),
     Flag("--code-exclude", "code.exclude", str, "Not these paths of it.", "GLOB", _LIST),

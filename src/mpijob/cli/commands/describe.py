@@ -38,7 +38,10 @@ def describe(app: App, name: str) -> None:
     now = app.now()
     app.out.lines(job_table.state_lines(state, now))
     _section(app, "Workers", job_table.worker_lines(state.workers, state.ranks) if state.workers else [])
-    _section(app, "Ranks", job_table.rank_lines(state) if state.ranks else [])
+    if state.steps:
+        _section(app, "Steps", job_table.step_lines(state, now))
+    else:
+        _section(app, "Ranks", job_table.rank_lines(state) if state.ranks else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
     _section(app, "Events", [job_table.event_line(event, now) for event in events[-_LAST_EVENTS:]])
     _section(

@@ -27,6 +27,9 @@ _CHOICES = ("follow", "tail", "find", "before", "after")  # that a download leav
 @name_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--rank", "ranks", type=Numbers(), default=(), metavar="0-3,7", help="Only these ranks.")
+@click.option(
+    "--step", "steps", type=Numbers(), default=(), metavar="0-3,7", help="Only these steps of a script."
+)
 @click.option("--worker", "workers", type=Numbers(), default=(), metavar="0-3,7", help="Only these workers.")
 @click.option(
     "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]), help="Only this role."

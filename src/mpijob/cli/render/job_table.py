@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING, Any
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
 from mpijob.model.spec.quantity import as_bytes, as_count, ranks_on
+from mpijob.model.status.records import spans
 
 if TYPE_CHECKING:
     from mpijob.cli.context import App
-    from mpijob.model import Amounts, Artifact, Event, JobState, LogLine, Plan, Quota, RankState, WorkerState
+    from mpijob.model import (
+        Amounts,
+        Artifact,
+        Event,
+        JobState,
+        LogLine,
+        Plan,
+        Quota,
+        RankState,
+        StepState,
+        WorkerState,
+    )
 
 
 def show_page(app: App, *, deleted: bool = False, **chosen: Any) -> None:
@@ -176,6 +188,29 @@ def rank_lines(state: JobState) -> list[str]:
     return text.table(("RANK", "WORKER", "NODE", "GPUS", "EXIT"), rows)
 
 
+def step_lines(state: JobState, now: float) -> list[str]:
+    """Return the table of a script's steps."""
+    rows = [
+        (
+            str(step.number),
+            str(step.ranks or "-"),
+            spans(step.workers, ",") or "-",
+            text.duration((step.finished or now) - step.started),
+            _step_end(step),
+            text.one_line(step.command),
+        )
+        for step in state.steps
+    ]
+    return text.table(("STEP", "RANKS", "WORKERS", "TIME", "EXIT", "COMMAND"), rows)
+
+
+def _step_end(step: StepState) -> str:
+    if step.exit_code is None:
+        return "running" if step.finished is None else "-"
+    first = f" (rank {step.failed_rank})" if step.failed_rank is not None else ""
+    return f"{step.exit_code}{first}"
+
+
 def memory_of(used: int | None, limit: int | None) -> str:
     """Return memory in use, and its limit where there is one."""
     if used is None:
@@ -311,6 +346,7 @@ def log_value(line: LogLine) -> dict[str, Any]:
     }
     value |= {"partial": True} if line.partial else {}
     value |= {"ranks": line.ranks} if line.ranks else {}
+    value |= {} if line.step is None else {"step": line.step}
     return value | ({"marks": line.marks} if line.marks else {})
 
 

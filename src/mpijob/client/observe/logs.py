@@ -29,7 +29,7 @@ def lines(ref: JobRef, backend: Backend, query: LogQuery) -> Iterator[LogLine]:
 
 def resolved(ref: JobRef, backend: Backend, query: LogQuery) -> LogQuery:
     """Return the question with the previous attempt's number; raise NotFound when the job never has such."""
-    if not (query.ranks or query.workers or query.attempt is not None or query.previous):
+    if not (query.ranks or query.steps or query.workers or query.attempt is not None or query.previous):
         return query
     state = backend.get(ref)
     if query.previous:

@@ -56,6 +56,9 @@ def _sources(query: LogQuery) -> Iterator[Predicate]:
     if query.ranks:
         ranks = frozenset(query.ranks)
         yield lambda line: line.rank in ranks
+    if query.steps:
+        steps = frozenset(query.steps)
+        yield lambda line: line.step in steps
     if query.attempt is not None:
         attempt = query.attempt
         yield lambda line: line.attempt == attempt

@@ -35,6 +35,7 @@ case $1 in # as srun and Open MPI do: a program of the working directory, where 
   *) if ! command -v "$1" > /dev/null && [ -x "./$1" ]; then program=./$1; shift; set -- "$program" "$@"; fi ;;
 esac
 trap : TERM INT HUP USR1 USR2 CONT
+read -r began _ < /proc/uptime
 if [ -n "$label" ]; then
   pipe=$TMPDIR/label.$step.$rank
   mkfifo "$pipe" && sed -u "s/^/$rank: /" < "$pipe" &
@@ -46,6 +47,10 @@ if [ -n "$label" ]; then
 else
   "$@"
   code=$?
+fi
+read -r ended _ < /proc/uptime
+if [ -n "$OMPI_COMM_WORLD_RANK" ] && [ "$((${ended%.*}${ended#*.} - ${began%.*}${began#*.}))" -lt 10 ]; then
+  sleep 0.1 # Open MPI's mpirun does not always end after ranks that ended at once
 fi
 printf 'outside %s %s %s\n' "$step" "$rank" "$code" > "$dir/report"
 exit "$code"

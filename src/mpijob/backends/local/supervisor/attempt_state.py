@@ -32,6 +32,8 @@ class AttemptState:
         self.ranks: dict[int, RankState] = {}
         self.steps: dict[int, StepState] = {}
         self.step_ranks: dict[int, dict[int, int]] = {}  # by step: rank → pid of its wrapper
+        self._step_exits: dict[int, dict[int, Exit]] = {}  # by step and rank
+        self._step_workers: dict[tuple[int, int], int] = {}  # by step and rank
         self.sizes: set[int] = set()
         self.rank_exits: dict[int, Exit] = {}
         self.daemon_exits: dict[int, Exit] = {}
@@ -80,6 +82,7 @@ class AttemptState:
             return False
         ranks = self.step_ranks.setdefault(number, {})
         ranks[rank] = pid
+        self._step_workers[number, rank] = worker
         workers = tuple(sorted({*step.workers, worker}))
         self.steps[number] = msgspec.structs.replace(step, ranks=size or step.ranks, workers=workers)
         return len(ranks) == (size or step.ranks)
@@ -87,8 +90,17 @@ class AttemptState:
     def step_bye(self, number: int, rank: int, code: int) -> None:
         """A rank of a step has said how it ended; the first that failed is kept."""
         step = self.steps.get(number)
+        told = 128 - code if 128 < code <= 128 + _LAST_SIGNAL else code
+        exit = self._exit(told, rank, self._step_workers.get((number, rank)))
+        self._step_exits.setdefault(number, {}).setdefault(rank, exit)
         if step is not None and code and step.failed_rank is None:
             self.steps[number] = msgspec.structs.replace(step, failed_rank=rank)
+
+    def failed_step(self) -> StepState | None:
+        """Return the last step that failed, of a script that ended so too."""
+        if self.launcher is None or self.launcher.good:
+            return None
+        return next((step for _, step in sorted(self.steps.items(), reverse=True) if step.exit_code), None)
 
     def current_step(self) -> int | None:
         """Return the step that began last and has not ended."""
@@ -100,7 +112,7 @@ class AttemptState:
 
     def left(self, rank: int, code: int) -> None:
         """A rank has told how it ends just before it lets MPI end all of them; what is seen of it later is that."""
-        if rank in self.ranks and rank not in self.rank_exits:
+        if rank in self.ranks and rank not in self.rank_exits and not self._plan.job.script:
             self._rank_ended(rank, code)
             self.aborted.add(rank)
 
@@ -123,8 +135,10 @@ class AttemptState:
         self.rank_exits[rank] = msgspec.structs.replace(exit, time=time, by_us=by_us)
 
     def daemon_done(self, worker: int, code: int) -> None:
-        """A worker's MPI daemon has ended."""
+        """A worker's MPI daemon has ended; what a step's end means is the script's business."""
         self.daemons[worker] = self.daemons.get(worker, 1) - 1
+        if self._plan.job.script:
+            return
         if worker not in self.daemon_exits or self.daemon_exits[worker].good:
             self.daemon_exits[worker] = self._exit(code, worker, worker)
 
@@ -231,7 +245,10 @@ class AttemptState:
 
     def ranks_ended(self) -> tuple[Exit, ...]:
         """Return how ranks ended, the first first."""
-        return self.causes(sorted(self.rank_exits.values(), key=self._order))
+        exits = self.rank_exits
+        if (step := self.failed_step()) is not None:
+            exits = self._step_exits.get(step.number, {})
+        return self.causes(sorted(exits.values(), key=self._order))
 
     def _order(self, exit: Exit) -> tuple[float, bool, bool, bool]:
         """What was told or done before what followed from it, also when both are learnt together."""

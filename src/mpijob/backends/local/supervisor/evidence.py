@@ -52,6 +52,10 @@ def findings_for(
         silent_seconds=_silence(spec, standing, started, said),
     )  # fmt: skip
     findings = explained(evidence, site, spec.secrets.values())
+    if findings and (step := attempt_state.failed_step()) is not None:
+        told = f"step {step.number}, {step.command}: exited with {step.exit_code}"
+        first = msgspec.structs.replace(findings[0], evidence=(told, *findings[0].evidence))
+        findings = (first, *findings[1:])
     cause = findings[0].rank if findings else None
     attempt_state.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
     return findings

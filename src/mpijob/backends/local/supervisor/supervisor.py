@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from mpijob.backends.local.logs.log_writer import LogFile, Pump
+from mpijob.backends.local.logs.step_output import StepOutput
 from mpijob.backends.local.planning.machine import node_name
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.supervisor import shutdown
@@ -29,7 +30,6 @@ from mpijob.backends.local.supervisor.health_monitor import HealthMonitor
 from mpijob.backends.local.supervisor.report_pipe import Reports
 from mpijob.backends.local.supervisor.staging import Staging
 from mpijob.backends.local.supervisor.status_writer import StatusWriter
-from mpijob.backends.local.supervisor.step_output import StepOutput
 from mpijob.backends.local.supervisor.usage import Meter
 from mpijob.backends.local.worker import process_tree, syscalls, worker
 from mpijob.backends.local.worker.event_loop import EventLoop
@@ -126,10 +126,12 @@ class Supervisor:
         ignored = dict.fromkeys((signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
         self._reactor.wake_on({signal.SIGUSR1: self._on_request, **ignored})
         self._spec.prepare()
-        place = self._spec.logs / "launcher.log"
-        self._log = self._output = LogFile(place, self._clock.now_ns, self._spec.hidden)
+        logs = self._spec.logs
+        log_file = partial(LogFile, now_ns=self._clock.now_ns, hidden=self._spec.hidden)
+        self._log = self._output = log_file(logs / "launcher.log")
         if self._job.script:
-            self._output = StepOutput(self._log, self._spec, self._clock.now_ns, self._attempt.current_step)
+            current = self._attempt.current_step
+            self._output = StepOutput(self._log, log_file, logs, self._spec.plan, current)
         self._reports = Reports(self._spec.pipes / "report")
         self._reactor.watch(self._reports.fd, self._read_reports)
         self._gate = os.open(self._spec.pipes / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -91,7 +91,10 @@ launch() { # the sections of programs with their options: puts the launcher and 
   else
     if [ -z "$pattern" ] && tagged; then pattern="[step $step rank %r] "; fi
     if [ -n "$pattern" ]; then set -- -prepend-pattern "$pattern" "$@"; fi
-    if [ -n "$hostfile" ]; then set -- -f "$hostfile" "$@"; fi
+    case $MPIJOB_FAMILY$name in # by -f Intel MPI overlooks how many ranks each host gets
+      intelsrun) set -- -machinefile "$hostfile" "$@" ;;
+      *) if [ -n "$hostfile" ]; then set -- -f "$hostfile" "$@"; fi ;;
+    esac
   fi
   run "$MPIJOB_LAUNCHER" "$@"
 }
@@ -467,6 +470,12 @@ placed() { # takes the slots: a directory for each, so that steps in the backgro
     done
     if [ "$todo" = "$before" ]; then return 1; fi
   done
+  turn=0
+  while [ -n "$cyclic" ] && [ "$MPIJOB_FAMILY" = intel ] && [ "$turn" -lt "$tasks" ]; do # it does not go round by itself
+    for one in $layout; do if [ "${one##*=}" -gt "$turn" ]; then echo "${one%=*}:1"; fi; done
+    turn=$((turn + 1))
+  done >>"$steps/$step/hosts"
+  if [ "$turn" -gt 0 ]; then return; fi
   for one in $layout; do
     if [ "${one##*=}" -gt 0 ]; then
       if [ -n "$open" ]; then echo "${one%=*} slots=${one##*=}"; else echo "${one%=*}:${one##*=}"; fi
@@ -491,18 +500,19 @@ expand() { # a list of hosts as Slurm writes it: a[0-2,5],b
         esac
         inside=${rest#*\[}
         after=${inside#*\]}
+        suffix=${after%%,*}
         inside=${inside%%\]*},
         while [ -n "$inside" ]; do
           span=${inside%%,*} inside=${inside#*,}
           low=${span%%-*} high=${span##*-}
-          at=$low
-          while [ "${at#"${at%%[!0]*}"}" != '' ] || [ "$at" = 0 ] || [ -n "$at" ]; do
-            printf "%s%0${#low}d\n" "$head" "$(number "$at")"
-            if [ "$(number "$at")" -ge "$(number "$high")" ]; then break; fi
-            at=$(($(number "$at") + 1))
+          at=$(number "$low") high=$(number "$high")
+          while [ "$at" -le "$high" ]; do
+            printf "%s%0${#low}d%s\n" "$head" "$at" "$suffix"
+            at=$((at + 1))
           done
         done
-        rest=${after#,}
+        rest=${after#"$suffix"}
+        rest=${rest#,}
         ;;
       *)
         printf '%s\n' "${rest%%,*}"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from mpijob.backends.local.logs.log_writer import LogFile
-from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
-from mpijob.model import Family
+from mpijob.model import Family, Plan
 
 _HYDRA = re.compile(rb"\[step (?P<step>\d{1,6}) rank (?P<rank>\d{1,6})\] (?P<stream>)")
 _OPENMPI = re.compile(rb"\[\d+,(?P<rank>\d{1,6})\]<(?P<stream>stdout|stderr|stddiag)>:(?P<step>)")
+_NOISE = re.compile(rb"\[[^\]\s]+\] plm:(?:ssh|rsh): Warning: setpgid\(")  # PRRTE and our agent, and no fault
 _LONGEST = 64 << 10  # of a line without an end, before it is stored as it is
 
 
@@ -22,11 +23,12 @@ class StepOutput:
     """Takes the place of the launcher's log for the two streams of a script."""
 
     def __init__(
-        self, log: LogFile, spec: AttemptSpec, now_ns: Callable[[], int], current: Callable[[], int | None]
-    ) -> None:
-        self._log, self._spec, self._now_ns, self._current = log, spec, now_ns, current
-        self._openmpi = spec.plan.family is Family.OPENMPI
-        self._gap = self._openmpi and not spec.plan.family_version.startswith(("2.", "3.", "4."))
+        self, log: LogFile, of_rank: Callable[[Path], LogFile], folder: Path, plan: Plan,
+        current: Callable[[], int | None],
+    ) -> None:  # fmt: skip
+        self._log, self._new_log, self._folder, self._current = log, of_rank, folder, current
+        self._openmpi = plan.family is Family.OPENMPI
+        self._gap = self._openmpi and not plan.family_version.startswith(("2.", "3.", "4."))
         self._rest = {"stdout": b"", "stderr": b""}
         self._files: dict[tuple[int, int], LogFile] = {}
 
@@ -57,7 +59,7 @@ class StepOutput:
     def _store(self, stream: str, line: bytes) -> None:
         tags = [*(_OPENMPI if self._openmpi else _HYDRA).finditer(line)]
         first = tags[0].start() if tags else len(line)
-        if first:
+        if first and not _NOISE.match(line):
             self._log.feed(stream, line[:first])
         ends = [*(tag.start() for tag in tags[1:]), len(line)]
         for tag, end in zip(tags, ends, strict=False):
@@ -70,6 +72,5 @@ class StepOutput:
     def _of_rank(self, step: int, rank: int) -> LogFile:
         key = step, rank
         if key not in self._files:
-            path = self._spec.logs / f"rank-{rank}.step-{step}.log"
-            self._files[key] = LogFile(path, self._now_ns, self._spec.hidden)
+            self._files[key] = self._new_log(self._folder / f"rank-{rank}.step-{step}.log")
         return self._files[key]

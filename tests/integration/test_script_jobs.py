@@ -1,0 +1,182 @@
+"""A script as a job: it runs once, and each launcher in it is a step over the job's workers, with every real MPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mpijob import Client, Job, MPIJob
+from mpijob.errors import InvalidJob
+from mpijob.model import Code, Phase, Resources
+
+from .support import said, succeeded
+
+pytestmark = pytest.mark.engine
+
+ROOMY = Resources(cpu="500m", memory="512Mi")
+SIZE = "python -c 'from mpi4py import MPI; print(MPI.COMM_WORLD.size)'"
+
+
+def script_job(name: str, text: str, **fields: Any) -> MPIJob:
+    fields = {"workers": 2, "slots": 2, "resources": ROOMY, "grace_seconds": 1.0, "script": "run.sh"} | fields
+    return MPIJob(name=name, code=Code(files={"run.sh": text}), **fields)
+
+
+def launcher_lines(job: Job) -> list[str]:
+    return [line.text.decode() for line in job.logs() if line.rank is None and line.worker is None]
+
+
+def test_steps_have_their_worlds_and_the_script_its_own_output(client: Client, family: str) -> None:
+    text = f"""#!/bin/bash
+export GREETING=hallo
+echo "$0 $1 on $(hostname) of $SLURM_NNODES: $(scontrol show hostnames | tail -1)"
+mpirun -n 4 sh -c 'echo $SLURM_PROCID $GREETING $SLURMD_NODENAME'
+mpiexec -n 2 {SIZE} > sizes.txt
+cat sizes.txt
+echo 3 | mpirun -np 1 sh -c 'read x; echo got $x' | sed 's/got/piped/'
+mpirun -n 1 sh -c 'exit 7'
+echo "status $?"
+"""
+    job = succeeded(client, script_job("steps", text, mpi=family, args=("one",)))
+    assert launcher_lines(job)[:4] == [
+        "./run.sh one on steps-worker-0 of 2: steps-worker-1", "2", "2", "piped 3",
+    ]  # fmt: skip
+    assert "status 7" in launcher_lines(job)
+    assert said(job) == {rank: [f"{rank} hallo steps-worker-{rank // 2}"] for rank in range(4)}
+    steps = job.state().steps
+    assert [(one.number, one.name, one.ranks, one.workers, one.exit_code) for one in steps] == [
+        (0, "mpirun", 4, (0, 1), 0),
+        (1, "mpiexec", 2, (0,), 0),
+        (2, "mpirun", 1, (0,), 0),
+        (3, "mpirun", 1, (0,), 7),
+    ]
+    assert all(one.finished is not None and one.finished >= one.started for one in steps)
+    assert {line.rank for line in job.logs(steps=[0])} == {0, 1, 2, 3}
+    assert [*job.logs(steps=[1])] == []
+
+
+def test_srun_lays_its_tasks_out_as_slurm_does(client: Client, family: str) -> None:
+    text = """#!/bin/bash
+show='echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID $SLURMD_NODENAME'
+srun -N2 -n3 sh -c "$show" | sort
+srun --ntasks-per-no=2 -n2 --nodes 1 sh -c "$show" | sort
+srun -n4 --distribution=cyclic sh -c "$show" | sort
+srun -n2 -w laid-worker-1 sh -c "$show" | sort
+srun -n2 -o 'r%t.txt' sh -c "$show"; cat r0.txt r1.txt
+srun -l -n2 echo labelled | sort
+printf '0 echo first %%t\\n1-3 echo other %%o\\n' > conf; srun -n4 --multi-prog conf | sort
+srun -n5 true; echo "too many: $?"
+srun --nosuch true; echo "unknown: $?"
+"""
+    job = succeeded(client, script_job("laid", text, mpi=family))
+    zero, one = "laid-worker-0", "laid-worker-1"
+    assert launcher_lines(job) == [
+        f"0/3 0 {zero}", f"1/3 1 {zero}", f"2/3 0 {one}",
+        f"0/2 0 {zero}", f"1/2 1 {zero}",
+        f"0/4 0 {zero}", f"1/4 0 {one}", f"2/4 1 {zero}", f"3/4 1 {one}",
+        f"0/2 0 {one}", f"1/2 1 {one}",
+        f"0/2 0 {zero}", f"1/2 0 {one}",
+        "0: labelled", "1: labelled",
+        "first 0", "other 0", "other 1", "other 2",
+        "mpijob: srun: 5 tasks are asked for, and the job has 4 slots on 2 workers", "too many: 1",
+        "mpijob: srun: unrecognized option '--nosuch'", "unknown: 1",
+    ]  # fmt: skip
+
+
+def test_steps_in_the_background_share_the_slots(client: Client) -> None:
+    text = """#!/bin/bash
+for i in 1 2 3 4 5 6; do srun -n2 --exact sh -c '[ $SLURM_PROCID = 1 ] || { date +%s.%N >> begun; sleep 0.4; }' & done
+wait
+cat begun
+"""
+    job = succeeded(client, script_job("crowd", text))
+    assert len(job.state().steps) == 6
+    begun = sorted(float(line) for line in launcher_lines(job) if line[0].isdigit())
+    assert len(begun) == 6
+    assert all(later - first > 0.3 for first, later in zip(begun, begun[2:], strict=False))
+
+
+def test_the_script_decides_and_a_failed_step_names_itself(client: Client, family: str) -> None:
+    text = f"""#!/bin/bash
+mpirun -n 2 python -c 'from mpi4py import MPI; raise ValueError("first")' 2> /dev/null || echo handled
+set -e
+mpirun -n 2 {SIZE}
+mpirun -n 4 python -c '
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 2: raise ValueError("mesh has no cells")
+MPI.COMM_WORLD.Barrier()'
+echo never
+"""
+    job = client.submit(script_job("fails", text, mpi=family))
+    assert job.wait(120).phase is Phase.FAILED
+    assert "handled" in launcher_lines(job)
+    assert "never" not in launcher_lines(job)
+    first = job.diagnose().findings[0]
+    assert (first.code, first.rank) == ("PYTHON_EXCEPTION", 2)
+    assert "mesh has no cells" in first.message
+    assert first.evidence[0].startswith("step 2, mpirun -n 4 python")
+    failed = job.state().steps[-1]
+    assert (failed.exit_code, failed.failed_rank) != (0, None)
+
+
+def test_what_scripts_ask_of_a_batch_system_is_answered(client: Client) -> None:
+    text = """#!/bin/bash
+squeue -h -j $SLURM_JOB_ID -o "%j %t %D"
+[ $((SLURM_JOB_ID + 0)) = ${PBS_JOBID%%.*} ] && echo number
+wc -l < $PBS_NODEFILE; head -1 $PBS_NODEFILE
+[ "$PWD" = "$SLURM_SUBMIT_DIR" ] && cd "$PBS_O_WORKDIR" && echo here
+scontrol show hostnames 'a[08-10,12],b-[1-2]-x' | tr '\\n' ' '; echo
+module load openmpi; module load gcc; echo "modules $?"
+sbatch next.sh || echo refused
+srun -n1 true; sacct | tail -1 | cut -d'|' -f2-
+"""
+    job = succeeded(client, script_job("asks", text))
+    assert launcher_lines(job) == [
+        "asks R 2", "number", "4", "asks-worker-0", "here", "a08 a09 a10 a12 b-1-x b-2-x ",
+        "mpijob: module load openmpi: there are no modules here, the programs are taken as they are found", "modules 0",
+        "mpijob: sbatch is not here: submit what follows as a job of its own: mpijob create SCRIPT --after asks",
+        "refused", "srun|COMPLETED|0:0",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("#!/usr/bin/env python3\nimport sys\nprint('python', sys.argv[1:])\n", "python ['a b', 'c']"),
+        ('#! /bin/sh -e\necho "$1|$2"; false; echo never\n', "a b|c"),
+        ('echo ${BASH_VERSION:+bash} "$2"\n', "bash c"),
+    ],
+    ids=["python", "with an option", "no interpreter named"],
+)
+def test_a_script_runs_by_its_own_interpreter(client: Client, head: str, expected: str) -> None:
+    job = client.submit(script_job("interpreted", head, workers=1, slots=1, args=("a b", "c")))
+    job.wait(60)
+    assert launcher_lines(job) == [expected]
+
+
+def test_a_rank_cannot_start_steps_and_scancel_cancels_the_job(client: Client) -> None:
+    text = """#!/bin/bash
+mpirun -n 1 mpirun -n 1 true; echo "nested $?"
+scancel $SLURM_JOB_ID
+sleep 60
+"""
+    job = client.submit(script_job("ends", text))
+    assert job.wait(60).phase is Phase.CANCELLED
+    assert "nested 1" in launcher_lines(job)
+    assert any("a step cannot start steps" in line.text.decode() for line in job.logs())
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"command": ("true",)}, "both command and script"),
+        ({"script": "/etc/profile"}, "outside"),
+        ({"script": "../run.sh"}, "outside"),
+        ({"script": "none.sh"}, "no file 'none.sh'"),
+    ],
+)
+def test_a_script_that_cannot_be_meant_is_refused(client: Client, fields: dict[str, Any], word: str) -> None:
+    job = script_job("wrong", "true\n").replace(**fields)
+    with pytest.raises(InvalidJob, match=word):
+        client.submit(job)
