@@ -18,8 +18,14 @@ ROOMY = Resources(cpu="500m", memory="512Mi")
 SIZE = "python -c 'from mpi4py import MPI; print(MPI.COMM_WORLD.size)'"
 
 
-def script_job(name: str, text: str, **fields: Any) -> MPIJob:
-    fields = {"workers": 2, "slots": 2, "resources": ROOMY, "grace_seconds": 1.0, "script": "run.sh"} | fields
+def script_job(name: str, text: str, **given: Any) -> MPIJob:
+    fields: dict[str, Any] = {
+        "workers": 2,
+        "slots": 2,
+        "resources": ROOMY,
+        "grace_seconds": 1.0,
+        "script": "run.sh",
+    } | given
     return MPIJob(name=name, code=Code(files={"run.sh": text}), **fields)
 
 

@@ -161,6 +161,8 @@ class WorldProof:
                 f"one; set mpi: {wants}"
             )
         lost, changed = differences(identity, _read(process, "environ"))
+        if lost and not _read(process, "maps"):
+            return ""  # it is ending, and has no variables any more
         if lost:
             return (
                 f"{who} has loaded {loaded.library} without the variables of its launcher ({', '.join(lost)}; env -i, "
