@@ -183,7 +183,9 @@ def sensible(job: MPIJob) -> MPIJob:
         changes["elastic"] = job.elastic.replace(max_workers=abs(job.elastic.max_workers) % 9 + 1)
     changes |= {"workers": abs(job.workers) % 9 + 1, "slots": abs(job.slots) % 9 + 1, "ranks": None}
     if job.programs:
-        changes |= {"command": (), "args": ()}
+        changes |= {"command": (), "args": (), "script": ""}
+    elif job.script:
+        changes |= {"command": (), "elastic": None}
     sources = {one.env: f"env:{one.source}" if one.source else "name/key" for one in job.secrets}
     changes["secrets"] = tuple(Secret(env=env, source=source) for env, source in sources.items())
     changes |= {"resources": amounts(job.resources), "launcher": amounts(job.launcher)}

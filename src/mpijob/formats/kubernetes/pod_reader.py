@@ -20,6 +20,7 @@ from mpijob.formats.kubernetes.metadata.well_known import (
     HOME,
     OUR_LABELS,
     SHIM,
+    STEP,
     Document,
     Shape,
     container_of,
@@ -67,7 +68,7 @@ def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[st
     variables = _variables(main) if is_ours(main) else _variables(main) | _variables(front)
     return {
         "image": main.get("image") or front.get("image") or "",
-        "command": command(front),
+        **_started(front),
         "env": variables,
         "secrets": _secrets(main) or _secrets(front),
         "volumes": volumes.read(worker, main) or volumes.read(launcher, front),
@@ -79,6 +80,14 @@ def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[st
         "priority": worker.get("priorityClassName") or 0,
         "grace_seconds": float(worker.get("terminationGracePeriodSeconds") or 10.0),
     }
+
+
+def _started(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the command, or the script with its arguments."""
+    words = command(container)
+    if words[:3] == ("/bin/sh", STEP, "script") and is_ours(container):
+        return {"command": (), "script": words[3], "args": words[4:]}
+    return {"command": words}
 
 
 def command(container: Mapping[str, Any]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import CONTAINER as CONTAINER
 from mpijob.formats.kubernetes.metadata.well_known import HOME, Document, Order, Shape, exact
 from mpijob.formats.kubernetes.metadata.well_known import container_of as container_of
-from mpijob.formats.launch import command_line, hostfile, launcher_script, pod_scripts
+from mpijob.formats.launch import batch_environment, command_line, hostfile, launcher_script, pod_scripts
 from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.enums import FABRIC_DEVICES, MIG_PREFIX, PRIORITIES
@@ -59,8 +59,11 @@ def launch_words(job: MPIJob, shape: Shape) -> tuple[list[str], int]:
     own = launcher_of(job)
     if own is None:
         return _exact(_line(job, shape)), 0
-    before = _line(job.replace(command=("true",), args=(), programs=()), shape) if job.census else ()
-    return _exact((*before, *job.argv)), len(before)
+    before = (
+        _line(job.replace(command=("true",), args=(), programs=(), script=""), shape) if job.census else ()
+    )
+    words = ("/bin/sh", well_known.STEP, "script", *job.argv) if job.script else job.argv
+    return _exact((*before, *words)), len(before)
 
 
 def notices(job: MPIJob, shape: Shape) -> Iterator[Finding]:
@@ -182,7 +185,11 @@ def _image(job: MPIJob, shape: Shape, role: Role) -> str:
 
 def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
     texts = [pod_scripts.sshd_config(), pod_scripts.ssh_config(), pod_scripts.agent(), pod_scripts.RANK]
-    texts += [shape.python] if shape.python else []
+    if job.script:
+        step = map(batch_environment.text, (batch_environment.STEP, batch_environment.STEP_RANK))
+        texts += [shape.python or "", *step]
+    elif shape.python:
+        texts += [shape.python]
     container: Document = {
         "name": PREPARE_CONTAINER,
         "image": _image(job, shape, role),
@@ -347,6 +354,11 @@ def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
         command_line.keepalive(family) | command_line.unbound(family, job.launch) | _census_plan(job, shape)
     )
     start |= {"MPIJOB_ORDER": order.value, "MPIJOB_PATIENCE": str(math.ceil(job.gang_timeout_seconds))}
+    if job.script:
+        start |= batch_environment.steps(
+            job, family, uid=shape.uid, directory=f"{HOME}/steps", launcher="mpirun"
+        )
+        start |= {"MPIJOB_HOSTFILE": well_known.HOSTFILE, "MPIJOB_SHIM": well_known.SHIM}
     if job.elastic is not None:
         start[command_line.DISCOVER] = well_known.DISCOVERY
     if job.keep_on_failure_seconds > 0:

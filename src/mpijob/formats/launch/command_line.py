@@ -175,20 +175,21 @@ def keepalive(family: Family) -> dict[str, str]:
     return {prefix + key: value for prefix in families for key, value in times.items()}
 
 
-def worker_names(job: MPIJob) -> tuple[str, ...]:
-    """Return how the workers are called on one machine."""
-    return tuple(f"{job.name}-worker-{index}" for index in range(job.workers))
-
-
 def told(job: MPIJob) -> dict[str, str]:
-    """Return what every rank is told about its job, on every engine."""
-    return {
-        "MPIJOB_NAME": job.name,
-        "MPIJOB_NAMESPACE": job.namespace,
-        "MPIJOB_WORLD": str(job.world),
-        "OMP_NUM_THREADS": str(job.cores_per_rank),
-        "PYTHONUNBUFFERED": "1",
-    } | (wandb_names(job.name) if uses_wandb(job) else {})
+    """Return what every rank is told about its job, on every engine.
+
+    Ranks of a script may share a file, in which lines that Python writes in pieces would be mixed up.
+    """
+    return (
+        {
+            "MPIJOB_NAME": job.name,
+            "MPIJOB_NAMESPACE": job.namespace,
+            "MPIJOB_WORLD": str(job.world),
+            "OMP_NUM_THREADS": str(job.cores_per_rank),
+        }
+        | ({} if job.script else {"PYTHONUNBUFFERED": "1"})
+        | (wandb_names(job.name) if uses_wandb(job) else {})
+    )
 
 
 def uses_wandb(job: MPIJob) -> bool:

@@ -160,7 +160,9 @@ case ${MPIJOB_PROVE:-1}$words in
 esac
 shift "$words"
 there "$1"
-if [ -n "${tag:-}" ]; then # no rank knows this word, so none can print another rank's tag
+MPIJOB_TAG=${tag:-}
+export MPIJOB_TAG # for a script's steps
+if [ -n "$MPIJOB_TAG" ]; then # no rank knows this word, so none can print another rank's tag
   for word do
     shift
     case $word in '[rank %r] ') word="[rank %r $tag] " ;; esac

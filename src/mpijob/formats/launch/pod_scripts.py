@@ -106,8 +106,8 @@ take_keys() { # a copy of our own: ssh refuses a key that others may read
 }
 """
 
-# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, $5 the ranks' sitecustomize, if there is one;
-# the archive of what goes along may be mounted
+# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, $5 the ranks' sitecustomize or "", then for a script
+# $6 what it finds as launchers and $7 the part of its steps' ranks; the archive of what goes along may be mounted
 PREPARE = """\
 set -eu
 umask 077
@@ -123,6 +123,7 @@ printf '%s' "$3" >ssh
 printf '%s' "$4" >rank.sh
 chmod 700 ssh rank.sh
 if [ -n "${5:-}" ]; then mkdir -p python && printf '%s' "$5" >python/sitecustomize.py; fi
+if [ -n "${6:-}" ]; then printf '%s' "$6" >step.sh && printf '%s' "$7" >step_rank.sh; fi
 archive=${MPIJOB_CODE:-/mpijob/code}/archive
 if [ -e "$archive" ]; then tar -xzf "$archive" -C work; fi
 """
@@ -163,6 +164,7 @@ exec "$sshd" -D -e -f "$home/sshd_config"
 # other workers' ranks only for one that a signal ended, so there the shim of a rank that failed kills itself.
 RANK = """\
 #!/bin/sh
+case ${1:-} in --step=*) in_step=1 ;; *) in_step= ;; esac
 home=${MPIJOB_HOME:-/mpijob/home}
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}}
 size=${PMI_SIZE:-${OMPI_COMM_WORLD_SIZE:-}}
@@ -203,16 +205,22 @@ count() { # how often memory has run out in this container, or nothing where nob
 count
 before=${kills:-0}
 trap : TERM INT HUP USR1 USR2 CONT
-input=/dev/null # what a launcher passes on may never end: Open MPI 5 for rank 0, hydra for all others
-if [ "$rank" = 0 ]; then input=${MPIJOB_STDIN:-/dev/null}; fi
-exec <"$input"
+tell=1
+if [ -n "$in_step" ]; then
+  . "$home/step_rank.sh"
+else
+  input=/dev/null # what a launcher passes on may never end: Open MPI 5 for rank 0, hydra for all others
+  if [ "$rank" = 0 ]; then input=${MPIJOB_STDIN:-/dev/null}; fi
+  exec <"$input"
+fi
 /bin/sh -c '{ : >"$0/ranks/$$"; } 2>/dev/null; exec "$@"' "$home" "$@"
 code=$? oom=
 if [ "$code" = 137 ]; then
   count
   if [ -n "$kills" ]; then oom=" oom=$((kills - before))"; fi
 fi
-printf 'mpijob-exit rank=%s code=%s%s\\n' "$rank" "$code" "$oom"
+if [ -n "$tell" ]; then printf 'mpijob-exit rank=%s code=%s%s%s\\n' "$rank" "$code" "$oom" "${step:+ step=$step}"; fi
+if [ -n "$in_step" ]; then after_step; fi
 if [ "$code" != 0 ] && [ -n "${PMI_RANK:-}" ]; then kill -s KILL $$; fi
 exit "$code"
 """

@@ -21,14 +21,16 @@ from typing import NamedTuple
 from mpijob.model import Family
 
 _OPENMPI = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr|stddiag)>:")
-_HYDRA = re.compile(rb"\[rank (\d+)\] ()")  # as `launch` has hydra write it
+_HYDRA = re.compile(
+    rb"\[(?:step \d{1,6} )?rank (\d+)\] ()"
+)  # as `launch` and a script's steps have hydra write it
 _EPILOGUE = re.compile(
     rb"\[proxy:[^\]\s]{1,300}\] (?:HYD_pmcd_pmip_control_cmd_cb \([^)]{1,300}\): assert \(!closed\) failed"
     rb"|HYDT_dmxu_poll_wait_for_event \([^)]{1,300}\): callback returned error status"
     rb"|main \([^)]{1,300}\): demux engine error waiting for event)\s*$"
 )
 _LONGEST = 64 * 1024  # of a line that is never ended its last part is kept
-_REPORT = re.compile(rb"mpijob-(census|world|exit) ([a-z]+=\S*(?: [a-z]+=\S*)*)$")
+_REPORT = re.compile(rb"mpijob-(census|world|exit|step) ([a-z]+=\S*(?: [a-z]+=\S*)*)$")
 
 
 def is_epilogue(text: bytes) -> bool:
@@ -45,7 +47,7 @@ class RankLine(NamedTuple):
 
 
 class Report(NamedTuple):
-    """One of our own texts' reports: `census`, `world` or `exit`, with its words."""
+    """One of our own texts' reports: `census`, `world`, `exit` or `step`, with its words."""
 
     kind: str
     words: dict[str, str]
@@ -93,13 +95,13 @@ class Output:
         """Whether a report comes from whom it speaks of: the launcher counts, each rank tells its own end."""
         if rank is None:
             return not (self._sure and report.kind == "world")
-        return report.kind != "world" and report.number("rank") == rank
+        return report.kind in ("census", "exit") and report.number("rank") == rank
 
     def _learn(self, report: Report) -> None:
         self._gap, self._sure = report.words.get("gap") != "0", True
         self._ranks = report.number("ranks")
         if (word := report.words.get("tag", "")) and not self._openmpi:
-            self._tag = re.compile(rb"\[rank (\d+) %s\] ()" % re.escape(word.encode()))
+            self._tag = re.compile(rb"\[(?:step \d{1,6} )?rank (\d+) %s\] ()" % re.escape(word.encode()))
 
     def _whole_lines(self, line: bytes) -> Iterator[RankLine]:
         """A line that another rank's cut off goes on with the next piece of its own."""

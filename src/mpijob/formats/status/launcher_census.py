@@ -19,7 +19,7 @@ from mpijob.formats.launch import command_line
 from mpijob.formats.launch.rank_output import Output, RankLine, Report
 from mpijob.formats.status import job_conditions
 from mpijob.formats.status.nested_fields import number, part, parts, text, time_of
-from mpijob.model import Exit, Family, RankState
+from mpijob.model import Exit, Family, RankState, StepState
 from mpijob.model.platform.cluster_observation import Census
 from mpijob.model.spec.command import own_launcher
 
@@ -105,6 +105,7 @@ class _Taken:
         self._spared: list[int] = []
         self._mourners: list[int] = []
         self._left: list[int] = []
+        self._steps: dict[int, StepState] = {}
         self._proved: int | None = None
         self._time: float | None = None
 
@@ -116,7 +117,9 @@ class _Taken:
 
     def _report(self, said: Report, stamp: float | None) -> None:
         rank = said.number("rank")
-        if said.kind == "world" and self._proved is None:
+        if said.kind == "step" or "step" in said.words:
+            self._step(said, stamp or 0.0)
+        elif said.kind == "world" and self._proved is None:
             self._proved, self._time = said.number("ranks"), stamp
         elif said.kind == "census" and self._proved is None and rank is not None:
             self._ranks[rank] = _rank(said, rank, self._layout)
@@ -127,6 +130,21 @@ class _Taken:
             self._starved += [rank] if said.number("oom") else []
             self._spared += [rank] if said.number("oom") == 0 else []
             self._left += [rank] if said.number("left") else []
+
+    def _step(self, said: Report, stamp: float) -> None:
+        """A launcher of the script began or ended, or a rank of it did."""
+        number = said.number("step" if said.kind == "exit" else "number")
+        known, code = self._steps.get(number if number is not None else -1), said.number("code")
+        if number is None:
+            return
+        if said.kind == "exit":
+            if known is not None and code and known.failed_rank is None:
+                self._steps[number] = msgspec.structs.replace(known, failed_rank=said.number("rank"))
+        elif known is None:
+            command = said.words.get("command", "").replace("\x1f", " ").strip()
+            self._steps[number] = StepState(number, command, said.number("ranks") or 0, started=stamp)
+        elif code is not None and known.finished is None:
+            self._steps[number] = msgspec.structs.replace(known, finished=stamp, exit_code=code)
 
     def census(self) -> Census:
         ends = {rank: exit.status for rank, exit in self._exits.items()}
@@ -144,6 +162,7 @@ class _Taken:
             spared=tuple(self._spared),
             mourners=tuple(dict.fromkeys(self._mourners)),
             left=tuple(self._left),
+            steps=tuple(one for _, one in sorted(self._steps.items())),
             time=self._time,
         )
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from mpijob.model.status.records import Role
-from mpijob.model.status.state import Exit, JobState, Phase, RankState
+from mpijob.model.status.state import Exit, JobState, Phase, RankState, StepState
 
 
 class Stage(StrEnum):
@@ -187,6 +187,7 @@ class Census(Seen, frozen=True):
     spared: tuple[int, ...] = ()
     mourners: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
+    steps: tuple[StepState, ...] = ()
     time: float | None = None
 
 

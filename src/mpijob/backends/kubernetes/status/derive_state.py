@@ -137,6 +137,7 @@ def _state(sight: ClusterObservation, standing: PhaseResult, first: Cause | None
         queue_position=queue.position if queue is not None and standing.phase is Phase.QUEUED else None,
         workers=worker_states.states(sight, standing, first),
         ranks=_ranks(sight, first),
+        steps=sight.census.steps,
         launcher_exit_code=launcher.exit.status
         if launcher is not None and launcher.exit is not None
         else None,

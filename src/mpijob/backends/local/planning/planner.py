@@ -54,7 +54,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     as_nodes = _as_nodes(job, settings, own is not None)
     if as_nodes:
         _refuse_shared_names(job, found, chosen)
-    workers = hostfile.place_ranks(job, command_line.worker_names(job))
+    workers = hostfile.place_ranks(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
     environ = _environ(job, found, place, os.environ, nodes=bool(as_nodes))
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
@@ -192,7 +192,7 @@ def _environ(
     hostfile, agent = str(place / "hostfile"), str(place / "agent")
     kept = {name: users[name] for name in _KEPT if name in users}
     family = found.family
-    environ = kept | {"PATH": _path(found, place, users, job)} | _libraries(found, users)
+    environ = kept | {"PATH": _path(found, place, users)} | _libraries(found, users)
     environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
     if nodes:
         crowded = job.world > len(os.sched_getaffinity(0))
@@ -214,19 +214,14 @@ def _environ(
 
 def _of_script(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
     """Return what a script and its steps are told (see formats/launch/scripts/step.sh)."""
-    names = command_line.worker_names(job)
-    return (
-        batch_environment.variables(job, uid=place.name, workers=names, nodefile=str(place / "nodefile"))
-        | batch_environment.outside_batch(found.family)
-        | {
-            "MPIJOB_STEPS": str(place / "steps"),
-            "MPIJOB_FAMILY": found.family.value,
-            "MPIJOB_LAUNCHER": found.launcher,
-            "MPIJOB_HOSTFILE": str(place / "hostfile"),
-            "MPIJOB_HOSTS": " ".join(f"{name}:{job.slots}" for name in names),
-            "MPIJOB_SHIM": SHIM,
-        }
+    told = batch_environment.steps(
+        job, found.family, uid=place.name, directory=str(place / "steps"), launcher=found.launcher
     )
+    return told | {
+        "MPIJOB_HOSTFILE": str(place / "hostfile"),
+        "MPIJOB_SHIM": SHIM,
+        "MPIJOB_STEP_RANK": batch_environment.STEP_RANK,
+    }
 
 
 def _tuning(users: Mapping[str, str]) -> dict[str, str]:
@@ -245,7 +240,7 @@ def _own_parameters(home: str) -> Iterator[str]:
             yield f"OMPI_MCA_{line.partition('=')[0].strip()}"
 
 
-def _path(found: Installation, place: Path, environ: Mapping[str, str], job: MPIJob) -> str:
+def _path(found: Installation, place: Path, environ: Mapping[str, str]) -> str:
     """The library's own programs first, then this environment's Python, then the user's.
 
     The system's directory of programs keeps its place behind the user's Python; the attempt then has scripts that
@@ -253,8 +248,6 @@ def _path(found: Installation, place: Path, environ: Mapping[str, str], job: MPI
     """
     system = found.prefix in mpi_installations.SYSTEM
     ours = [str(place / "bin") if system else os.path.dirname(found.launcher)] if found.prefix else []
-    if job.script:
-        ours.insert(0, str(place / "bin"))
     users = environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(dict.fromkeys((*ours, *mpi_installations.environment_bin(), *users)))
 

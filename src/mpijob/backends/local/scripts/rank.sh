@@ -1,22 +1,7 @@
 #!/bin/sh
 # Stands before every rank's command. It says who this rank is, waits until the world is proved,
 # gives the rank its own output and GPUs, runs the command, and says how it ended.
-# In a script's step (--step=N) the output stays the step's own, and options of srun come before the command.
-step= output= errors= label= programs=
-while :; do
-  case ${1:-} in
-    --step=*) step=${1#*=} ;;
-    --srun) programs=1 ;;
-    --output=*) output=${1#*=} ;;
-    --error=*) errors=${1#*=} ;;
-    --label) label=1 ;;
-    --multi-prog=*) programs=${1#*=} ;;
-    *) break ;;
-  esac
-  [ -n "$step" ] || break
-  shift
-done
-if [ -n "$programs" ]; then shift; fi # the -- behind srun's options
+case ${1:-} in --step=*) in_step=1 ;; *) in_step= ;; esac # of a script: srun's options come before the command
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}}
 size=${PMI_SIZE:-${OMPI_COMM_WORLD_SIZE:-}}
 slot=${MPI_LOCALRANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}
@@ -49,16 +34,17 @@ if [ -z "$rank" ]; then
   echo "mpijob: the launcher gave this process no rank" >&2
   exit 255
 fi
-if [ -n "$step" ]; then
-  . "${0%/*}/step_rank.sh"
-  exit
+if [ -n "$in_step" ]; then
+  . "$MPIJOB_STEP_RANK"
+  printf 'inside %s %s %s %s %s %s %s\n' "$step" "$rank" "$size" "${MPIJOB_WORKER:-0}" "$slot" "$$" "$gpus" > "$dir/report"
+else
+  printf 'rank %s\n' "$rank" > "$MPIJOB_WORKER_DIR/ask"
+  exec > "$dir/ranks/$rank.out" 2> "$dir/ranks/$rank.err"
+  printf 'hello %s %s %s %s %s %s\n' "$rank" "$size" "$MPIJOB_WORKER" "$slot" "$$" "$gpus" > "$dir/report"
+  # Only rank 0 is fed; the others would wait for ever on a pipe that nobody closes.
+  if [ "$rank" = 0 ]; then exec < "$MPIJOB_STDIN"; else exec < /dev/null; fi
+  if [ "$MPIJOB_GATE" = 1 ]; then read -r _ < "$dir/gate" || exit 255; fi
 fi
-printf 'rank %s\n' "$rank" > "$MPIJOB_WORKER_DIR/ask"
-exec > "$dir/ranks/$rank.out" 2> "$dir/ranks/$rank.err"
-printf 'hello %s %s %s %s %s %s\n' "$rank" "$size" "$MPIJOB_WORKER" "$slot" "$$" "$gpus" > "$dir/report"
-# Only rank 0 is fed; the others would wait for ever on a pipe that nobody closes.
-if [ "$rank" = 0 ]; then exec < "$MPIJOB_STDIN"; else exec < /dev/null; fi
-if [ "$MPIJOB_GATE" = 1 ]; then read -r _ < "$dir/gate" || exit 255; fi
 trap : TERM INT HUP USR1 USR2 CONT
 "$@"
 code=$?
@@ -68,5 +54,10 @@ case $code$1 in # in the words that the MPI libraries have for it
     else echo "mpijob: execvp error on file $1 (No such file or directory)" >&2; fi ;;
   126*/*) echo "mpijob: execvp error on file $1 (Permission denied)" >&2 ;;
 esac
-printf 'bye %s %s\n' "$rank" "$code" > "$dir/report"
+if [ -n "$in_step" ]; then
+  after_step
+  printf 'outside %s %s %s\n' "$step" "$rank" "$code" > "$dir/report"
+else
+  printf 'bye %s %s\n' "$rank" "$code" > "$dir/report"
+fi
 exit $code

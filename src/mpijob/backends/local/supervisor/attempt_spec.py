@@ -21,7 +21,7 @@ from mpijob.backends.local.storage.private_dirs import PrivateDirs
 from mpijob.backends.local.worker import cgroups, syscalls
 from mpijob.backends.local.worker.isolation import HOSTS, WORKER_HOSTS, Isolation
 from mpijob.backends.local.worker.worker import WorkerOrder
-from mpijob.formats.launch import batch_environment, hostfile
+from mpijob.formats.launch import hostfile
 from mpijob.model import Family, Plan, VolumeKind
 from mpijob.settings import Settings
 
@@ -120,7 +120,6 @@ class AttemptSpec:
                 "MPIJOB_GATE": "1" if job.census else "0",
                 "MPIJOB_STDIN": self._stdin,
                 "TMPDIR": self.private.temporary.path,
-                **(batch_environment.directory(str(self.work)) if job.script else {}),
                 **self._quick_names(),
             }
         )
@@ -243,8 +242,8 @@ class AttemptSpec:
             found.chmod(0o700)
         (run_dir / "agent").symlink_to(self._agent)
         if self.plan.job.script:
-            self._prepare_steps(run_dir)
-        elif self.plan.launcher:
+            self.steps.mkdir(mode=0o700)
+        if self.plan.launcher:
             self._link_launchers(run_dir / "bin")
 
     def _placement(self) -> str:
@@ -264,33 +263,18 @@ class AttemptSpec:
             lines += [f"{rank}) slot={slot} ;;" for slot, rank in enumerate(worker.ranks)]
         return "\n".join([*lines, "esac", ""])
 
-    def _prepare_steps(self, run_dir: Path) -> None:
-        """Let a script find the launchers and the programs of a batch system under their names."""
-        self.steps.mkdir(mode=0o700)
-        names = [worker.name for worker in self.plan.workers]
-        (run_dir / "nodefile").write_text(batch_environment.nodefile(names, self.plan.job.slots))
-        _programs(
-            run_dir / "bin",
-            {one: ("/bin/sh", batch_environment.STEP, one) for one in batch_environment.PROGRAMS},
-        )
-
     def _link_launchers(self, directory: Path) -> None:
         """Let `mpirun` and `mpiexec` in the job mean the launcher of its MPI, whatever else is on the PATH."""
-        _programs(directory, dict.fromkeys(("mpirun", "mpiexec"), (self.plan.launcher,)))
+        directory.mkdir(mode=0o700)
+        for name in ("mpirun", "mpiexec"):  # no links: hydra looks for its helpers where its own name is
+            (directory / name).write_text(f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n')
+            (directory / name).chmod(0o700)
 
 
 def _spelled(secrets: dict[str, str]) -> tuple[str, ...]:
     from mpijob.observation.redaction import masking  # most jobs have no secrets
 
     return masking.spellings(secrets.values())
-
-
-def _programs(directory: Path, lines: dict[str, tuple[str, ...]]) -> None:
-    """Make small programs that start others; no links, because hydra looks for its helpers where its own name is."""
-    directory.mkdir(mode=0o700)
-    for name, words in lines.items():
-        (directory / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        (directory / name).chmod(0o700)
 
 
 def _pipe(path: Path) -> None:

@@ -124,7 +124,7 @@ class WorldProof:
         if self._world > 1 and any(_launches(process) for process in below):
             return (
                 f"rank {rank} starts an mpirun of its own: each of the {self._world} ranks would start a world of its "
-                "own; the command is to start it once, or to do without it"
+                "own; run what starts it as a script (--script FILE), in which each mpirun is a step"
             )
         identity = _read(pid, "environ")
         for process in below:

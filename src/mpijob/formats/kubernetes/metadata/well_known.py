@@ -56,6 +56,7 @@ HOSTFILE = "/etc/mpi/hostfile"
 DISCOVERY = "/etc/mpi/discover_hosts.sh"  # written anew by the MPI Operator when workers come and go
 AGENT = f"{HOME}/ssh"
 SHIM = f"{HOME}/rank.sh"
+STEP = f"{HOME}/step.sh"
 SECRETS_SUFFIX = "-mpijob-secrets"
 CODE_SUFFIX = "-mpijob-code"
 NETWORK_SUFFIX = "-mpijob-network"

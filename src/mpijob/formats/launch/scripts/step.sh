@@ -2,7 +2,8 @@
 # What a job's script finds under the names of launchers and of a batch system's programs: `sh step.sh NAME WORDS…`.
 # A launcher becomes a step: the MPI library's own one is started over the job's workers, with the rank's wrapper
 # before the program. POSIX sh, for images without anything else. The job tells us by variables: MPIJOB_STEPS (our
-# directory), MPIJOB_FAMILY, MPIJOB_LAUNCHER, MPIJOB_HOSTS ("worker:slots …"), MPIJOB_HOSTFILE, MPIJOB_SHIM.
+# directory), MPIJOB_FAMILY, MPIJOB_LAUNCHER, MPIJOB_HOSTFILE, MPIJOB_SHIM. `script FILE WORDS…` comes first: it makes
+# the programs under their names, and tells the script of the job in the words of batch systems.
 set -u
 name=$1
 shift
@@ -73,7 +74,8 @@ exported() { # the variables that the script has set; hydra hands them on by its
         one=${line#export }
         one=${one%%=*}
         case $one in
-          *[!A-Za-z0-9_]* | PWD | OLDPWD | SHLVL | _ | HOSTNAME | TERM | MPIJOB_* | OMPI_* | PMIX_* | PRTE_* | PMI_*) ;;
+          *[!A-Za-z0-9_]* | PWD | OLDPWD | SHLVL | _ | HOSTNAME | TERM | KUBERNETES_* | OMPI_* | PMIX_* | PRTE_* | PMI_*) ;;
+          MPIJOB_NODE | MPIJOB_POD_IP | MPIJOB_CENSUS | MPIJOB_TAG | MPIJOB_STDOUT) ;;
           *) printf '%s\n' "$one" ;;
         esac
         ;;
@@ -89,7 +91,9 @@ launch() { # the sections of programs with their options: puts the launcher and 
     if tagged; then set -- --tag-output "$@"; fi
     if [ -n "$hostfile" ]; then set -- --hostfile "$hostfile" "$@"; fi
   else
-    if [ -z "$pattern" ] && tagged; then pattern="[step $step rank %r] "; fi
+    if [ -z "$pattern" ] && tagged; then pattern="[step $step rank %r${MPIJOB_TAG:+ $MPIJOB_TAG}] "; fi
+    unset MPIJOB_TAG # no rank is to know it: it would print another's lines
+    if [ -n "${MPIJOB_POD_IP:-}" ]; then set -- -localhost "$MPIJOB_POD_IP" "$@"; fi
     if [ -n "$pattern" ]; then set -- -prepend-pattern "$pattern" "$@"; fi
     case $MPIJOB_FAMILY$name in # by -f Intel MPI overlooks how many ranks each host gets
       intelsrun) set -- -machinefile "$hostfile" "$@" ;;
@@ -134,7 +138,9 @@ mpirun_step() {
             ;;
           esac
         fi
-        set -- "$@" /bin/sh "$MPIJOB_SHIM" "--step=$step" "$word"
+        set -- "$@" /bin/sh "$MPIJOB_SHIM" "--step=$step"
+        if tagged; then set -- "$@" --tell; fi
+        set -- "$@" -- "$word"
         where=words
         continue
         ;;
@@ -373,7 +379,8 @@ srun_step() {
     esac
     layout
     sections=$((sections + 1))
-    set -- "$@" -n "$tasks" /bin/sh "$MPIJOB_SHIM" "--step=$step" --srun
+    set -- "$@" -n "$tasks" /bin/sh "$MPIJOB_SHIM" "--step=$step"
+    if [ -z "$output" ] && tagged; then set -- "$@" --tell; fi
     case $output in *%[tnN]*) set -- "$@" "--output=$(filled "$output")" ;; esac
     case $errors in *%[tnN]*) set -- "$@" "--error=$(filled "$errors")" ;; esac
     if [ -n "$label" ] && [ -n "$open" ]; then set -- "$@" --label; fi
@@ -597,12 +604,41 @@ hostname_() {
   esac
 }
 
+set_up() { # programs under their names, and the job's workers by their names
+  mkdir -p "$steps/slots" "$steps/bin"
+  for one in mpirun mpiexec mpirun.openmpi mpiexec.openmpi orterun prterun mpirun.mpich mpiexec.mpich mpiexec.hydra \
+    mpirun.hydra srun aprun ibrun prun scontrol squeue scancel sacct sbatch qsub bsub salloc module ml hostname; do
+    printf '#!/bin/sh\nexec /bin/sh %s %s "$@"\n' "'$0'" "$one" >"$steps/bin/$one"
+  done
+  chmod 700 "$steps"/bin/*
+  MPIJOB_LAUNCHER=$(command -v "$MPIJOB_LAUNCHER") || refuse "there is no program mpirun"
+  PATH=$steps/bin:$PATH
+  MPIJOB_HOSTS='' list='' each=''
+  while read -r word rest || [ -n "$word" ]; do
+    case $word in
+      '' | '#'*) continue ;;
+      *:*) slots=${word##*:} word=${word%:*} ;;
+      *) slots=${rest#slots=} ;;
+    esac
+    case $slots in '' | *[!0-9]*) slots=1 ;; esac
+    MPIJOB_HOSTS="$MPIJOB_HOSTS $word:$slots" list="$list,$word" each="$each $word $slots"
+    while [ "$slots" -gt 0 ]; do
+      printf '%s\n' "$word"
+      slots=$((slots - 1))
+    done
+  done <"$MPIJOB_HOSTFILE" >"$steps/nodefile"
+  MPIJOB_HOSTS=${MPIJOB_HOSTS# }
+  MPIJOB_STDOUT=$(readlink "/proc/$$/fd/1")
+  export PATH MPIJOB_STDOUT MPIJOB_HOSTS MPIJOB_LAUNCHER
+  export SLURM_JOB_NODELIST="${list#,}" SLURM_NODELIST="${list#,}" SLURMD_NODENAME="${MPIJOB_HOSTS%%:*}" \
+    PBS_NODEFILE="$steps/nodefile" LSB_DJOB_HOSTFILE="$steps/nodefile" LSB_MCPU_HOSTS="${each# }" \
+    SLURM_JOB_NAME="${SLURM_JOB_NAME:-$MPIJOB_NAME}" PBS_JOBNAME="${PBS_JOBNAME:-$MPIJOB_NAME}" SLURM_SUBMIT_DIR="$PWD" PBS_O_WORKDIR="$PWD" LS_SUBCWD="$PWD"
+}
+
 script() { # runs the job's script by its own interpreter, as the kernel would
   file=$1
   shift
-  mkdir -p "$steps/slots"
-  MPIJOB_STDOUT=$(readlink "/proc/$$/fd/1")
-  export MPIJOB_STDOUT
+  set_up
   line=
   read -r line <"$file" || [ -n "$line" ] || refuse "the script $file cannot be read"
   case $file in */*) ;; *) file=./$file ;; esac
