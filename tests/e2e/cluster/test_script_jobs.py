@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.cluster.support import PATIENCE, Place, a_job, own_place
+from tests.e2e.cluster.support import PATIENCE, Place, a_job, image, own_place
+from tests.e2e.cluster.test_families import IMAGES
 
 from mpijob import Phase
 from mpijob.model import Code, MPIJob
@@ -29,14 +30,14 @@ def place(kubeconfig: Path) -> Iterator[Place]:
         yield place
 
 
-def script_job(name: str, family: str, *args: str) -> MPIJob:
-    job = a_job(name, "true", workers=2, mpi=family)
+def script_job(name: str, variant: str, *args: str) -> MPIJob:
+    job = a_job(name, "true", workers=2, image=image(variant), mpi=IMAGES[variant][0])
     return job.replace(command=(), script="run.sh", args=args, slots=2, code=Code(files={"run.sh": SCRIPT}))
 
 
-@pytest.mark.parametrize("family", ["openmpi", "mpich"])
-def test_a_scripts_launchers_are_steps_over_the_pods(place: Place, family: str) -> None:
-    wanted = script_job(f"script-{family}", family, "one")
+@pytest.mark.parametrize("variant", IMAGES)
+def test_a_scripts_launchers_are_steps_over_the_pods(place: Place, variant: str) -> None:
+    wanted = script_job(f"script-{variant}", variant, "one")
     job = place.client.submit(wanted)
     assert job.wait(PATIENCE).phase is Phase.SUCCEEDED, [line.text for line in job.logs()]
     said = [*job.logs()]
@@ -56,7 +57,7 @@ def test_a_scripts_launchers_are_steps_over_the_pods(place: Place, family: str) 
 
 
 def test_a_script_that_fails_tells_its_step(place: Place) -> None:
-    job = place.client.submit(script_job("script-fails", "openmpi", "one", "two"))
+    job = place.client.submit(script_job("script-fails", next(iter(IMAGES)), "one", "two"))
     assert job.wait(PATIENCE).phase is Phase.FAILED
     failed = job.state().steps[-1]
     assert (failed.number, failed.exit_code, job.state().launcher_exit_code) == (4, 6, 3)
