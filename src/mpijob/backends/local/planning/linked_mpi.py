@@ -26,6 +26,7 @@ _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _MOST_BYTES = 1 << 16  # of a script
 _MOST_PROGRAMS = 20  # that one script is searched for
 _MOST_STATIC_BYTES = 256 << 20
+_STEPS = frozenset({"srun", "aprun", "ibrun", "prun"})  # which start programs in a script
 _DEEPEST = 4
 _STATIC = ((Family.OPENMPI, b"OMPI_COMM_WORLD_SIZE"), (Family.MPICH, b"MPIR_CVAR_"))
 
@@ -153,7 +154,7 @@ def _programs(argv: tuple[str, ...], where: _Search, depth: int) -> Iterator[str
     if base in SHELLS:
         yield from _of_shell(words, where, depth)
         return
-    if is_launcher(base):
+    if is_launcher(base) or base in _STEPS:
         for at, word in enumerate(words[1:], 1):
             if not word.startswith("-") and resolve(word, where.directory, where.path):
                 yield from _programs(words[at:], where, depth - 1)

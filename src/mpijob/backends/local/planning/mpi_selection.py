@@ -89,14 +89,17 @@ def _asked(job: MPIJob, wanted: Family, settings: Settings, home: Home) -> Choic
 def _own_launcher(job: MPIJob, home: Home) -> Installation | None:
     """Return the installation of the mpirun that a command starts: the one that its user has at the prompt."""
     words = unwrapped(job.argv)
-    if not words or not is_launcher(words[0]):
+    if not words or not (is_launcher(words[0]) or job.script):
         return None
-    path = shutil.which(words[0], path=_environ(job)["PATH"])
+    path = shutil.which("mpirun" if job.script else words[0], path=_environ(job)["PATH"])
     return mpi_installations.of_launcher(Path(path), home) if path else None
 
 
 def _commands(job: MPIJob) -> Iterator[tuple[str, ...]]:
-    if not job.programs:
+    if job.script:
+        text = job.code.files.get(job.script)
+        yield ("sh", job.script) if text is None else ("sh", "-c", text)
+    elif not job.programs:
         yield job.argv
     for program in job.programs:
         yield (*program.command, *program.args)
