@@ -8,6 +8,7 @@ import { useNow } from "../hooks";
 import { LastLines } from "../pages/Peek";
 import { ago, duration, moment, plural } from "../words";
 import { Markdown } from "../components/Markdown";
+import { Steps } from "./Steps";
 import { Timeline } from "./Timeline";
 import { Why } from "./Why";
 import { WorkerTiles } from "./Workers";
@@ -22,7 +23,7 @@ export function Overview({ detail }: { detail: JobDetail }) {
     `${gpus ? ` and ${plural(gpus, "GPU")}` : ""} each, ${plural(row.ranks, "rank")}${row.mpi ? ` on ${row.mpi}` : ""}`;
   const facts: [string, string | JSX.Element][] = [
     ["Resources", sentence],
-    ["Command", [...(spec.command ?? []), ...(spec.args ?? [])].join(" ")],
+    [spec.script ? "Script" : "Command", [...(spec.script ? [spec.script] : (spec.command ?? [])), ...(spec.args ?? [])].join(" ")],
     ["Waiting for", [state.waiting_for, state.queue_position ? `position ${state.queue_position}` : ""].filter(Boolean).join(", ")],
     ["May start in", state.wait_estimate_seconds && !row.started ? `about ${duration(state.wait_estimate_seconds)}` : ""],
     ["Message", row.phase === "Failed" ? "" : (state.message ?? "")],
@@ -40,6 +41,11 @@ export function Overview({ detail }: { detail: JobDetail }) {
         <Timeline detail={detail} now={now} />
         <HowFar detail={detail} />
       </Part>
+      {state.steps?.length ? (
+        <Part title="Steps">
+          <Steps detail={detail} now={now} />
+        </Part>
+      ) : null}
       <Part title="About">
         <Terms isHorizontal entries={facts.filter(([, value]) => value)} />
       </Part>
