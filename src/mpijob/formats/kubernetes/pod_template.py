@@ -59,9 +59,7 @@ def launch_words(job: MPIJob, shape: Shape) -> tuple[list[str], int]:
     own = launcher_of(job)
     if own is None:
         return _exact(_line(job, shape)), 0
-    before = (
-        _line(job.replace(command=("true",), args=(), programs=(), script=""), shape) if job.census else ()
-    )
+    before = _line(job.replace(command=("true",), args=(), programs=()), shape) if job.census else ()
     words = ("/bin/sh", well_known.STEP, "script", *job.argv) if job.script else job.argv
     return _exact((*before, *words)), len(before)
 

@@ -221,7 +221,7 @@ if [ "$code" = 137 ]; then
 fi
 if [ -n "$tell" ]; then printf 'mpijob-exit rank=%s code=%s%s%s\\n' "$rank" "$code" "$oom" "${step:+ step=$step}"; fi
 if [ -n "$in_step" ]; then after_step; fi
-if [ "$code" != 0 ] && [ -n "${PMI_RANK:-}" ]; then kill -s KILL $$; fi
+if [ "$code" != 0 ] && [ -n "${PMI_RANK:-}" ] && [ -z "$in_step" ]; then kill -s KILL $$; fi
 exit "$code"
 """
 

@@ -176,7 +176,7 @@ def _census(job: MPIJob) -> MPIJob:
 
     Nothing takes a moment: Open MPI's mpirun does not always end after ranks that ended at once.
     """
-    return job.replace(command=("sleep", "0.1"), args=(), programs=(), script="")
+    return job.replace(command=("sleep", "0.1"), args=(), programs=())
 
 
 def _ours(job: MPIJob) -> dict[str, str]:

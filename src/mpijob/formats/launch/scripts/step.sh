@@ -49,7 +49,7 @@ run() { # runs the launcher as a child: its end is noted, signals are handed on
     report "number=$step ranks=$ranks command=$(tr ' \t\n' '\037\037\037' <"$steps/$step/command")"
   fi
   exec 3<&0
-  "$@" <&3 3<&- &
+  MPIJOB_IN_STEP=1 "$@" <&3 3<&- &
   child=$!
   for signal in TERM INT HUP USR1 USR2; do trap "kill -s $signal $child 2>/dev/null" "$signal"; done
   while :; do
@@ -658,6 +658,10 @@ script() { # runs the job's script by its own interpreter, as the kernel would
   if command -v bash >/dev/null; then exec bash "$file" "$@"; else exec /bin/sh "$file" "$@"; fi
 }
 
+if [ -n "${MPIJOB_IN_STEP:-}" ] && [ -z "${MPIJOB_RANK:-}" ]; then # a launcher that starts another: the real one
+  PATH=${PATH#"$steps/bin:"}
+  exec "$name" "$@"
+fi
 case $name in
   script) script "$@" ;;
   srun) srun_step "$@" ;;
