@@ -20,10 +20,12 @@ from bench import (
     recording,
     scaling,
     start,
+    steps,
 )
 
 MEASUREMENTS: command.Measurements = {
     "start": start.measure,
+    "steps": steps.measure,
     "import": importing.measure,
     "list": listing.measure,
     "memory": memory.measure,

@@ -45,7 +45,7 @@ def _at(there: Place, ranks: int, rounds: int) -> Iterator[Line]:
     note = f"first line: bare {milliseconds(found['bare'])}, "
     without = median(found["run"])
     added = {
-        "run": (without - median(found["bare"]), at_most(15 + ranks)),
+        "run": (without - median(found["bare"]), at_most(12 if ranks == 2 else 15 + ranks)),
         "sdk": (median(found["sdk"]) - median(found["bare"]), at_most(8 + ranks)),
         "census": (median(found["census"]) - without, at_most(5)),
     }
