@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from mpijob import Client
+from mpijob.model import Resources
 from mpijob.settings import Settings
 
 from .support import a_job, succeeded
@@ -37,6 +38,19 @@ def test_every_worker_enters_a_group_with_its_limits(settings: Settings, isolati
         worker = group / f"worker-{index}"
         found = {path.name: path.read_text() for path in worker.iterdir()}
         assert found == {"memory.max": str(128 << 20), "cpu.max": "50000 100000", "cgroup.procs": "0"}
+
+
+def test_a_worker_that_asks_for_none_is_held_to_nothing(settings: Settings) -> None:
+    from mpijob.backends.local import LocalBackend
+
+    with Client(LocalBackend(settings), settings=settings) as client:
+        job = succeeded(client, a_job("free", resources=Resources(cpu="none", memory="none")))
+        workers = job.state().workers
+    worker = Path(settings.cgroup) / f"mpijob-{job.ref.uid}-1" / "worker-0"
+    assert int((worker / "memory.max").read_text()) > 1 << 60
+    quota, period = map(int, (worker / "cpu.max").read_text().split())
+    assert 1e5 * period < quota < (1 << 44)  # the kernel takes no larger quota
+    assert {one.memory_limit_bytes for one in workers} == {None}
 
 
 def test_a_group_that_cannot_be_made_fails_the_job_with_the_reason(client: Client) -> None:

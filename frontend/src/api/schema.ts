@@ -3076,6 +3076,8 @@ export interface components {
         /**
          * Resources
          * @description What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`.
+         *
+         *         `none` as CPU or memory requests nothing and limits nothing: on a cluster the namespace's own default holds.
          */
         Resources: {
             /** @default 1 */

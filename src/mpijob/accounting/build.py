@@ -38,7 +38,7 @@ def account(
         exit_code=exit_code(state), reason=state.reason, cause=first.code if first else "",
         message=first.message if first else state.message,
         cores=needs.cores, memory_bytes=needs.memory_bytes, gpus=needs.gpus,
-        worker_memory_bytes=0 if job is None else job.resources.memory_bytes,
+        worker_memory_bytes=0 if job is None else job.resources.asked.memory_bytes,
         core_hours=needs.cores * hours, gib_hours=needs.memory_bytes / GIB * hours, gpu_hours=needs.gpus * hours,
         measured=bool(used),
         core_hours_used=sum(one.cpu_seconds for one in used) / HOUR,

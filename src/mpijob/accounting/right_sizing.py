@@ -72,9 +72,9 @@ def counsel(job: MPIJob, program: str, accounts: Sequence[Account]) -> SizingRep
 
 def _memory(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
     peak = max((one.peak_bytes for one in runs), default=0)
-    asked = job.resources.memory_bytes
+    asked = job.resources.asked.memory_bytes
     killed = any(one.cause in ("OOM_KILLED", "MEMORY_LIMIT") for one in runs)
-    if not peak or (killed is False and _MUCH * asked <= peak <= _CLOSE * asked):
+    if not peak or not asked or (killed is False and _MUCH * asked <= peak <= _CLOSE * asked):
         return []
     wanted = math.ceil(max(peak * _MARGIN, 64 * _MIB) / (64 * _MIB)) * 64
     if killed:
@@ -101,7 +101,7 @@ def _cores(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
     if not known:
         return []
     used = median(one.core_hours_used / (one.held_seconds / HOUR) / job.workers for one in known)
-    asked = job.resources.cores
+    asked = job.resources.asked.cores
     if used >= _BUSY * asked:
         return []
     wanted = max(0.1, math.ceil(used * _MARGIN * 10) / 10)

@@ -47,7 +47,7 @@ def worker_needs(job: MPIJob) -> Amounts:
 
 def of(part: Resources) -> Amounts:
     """Return what one worker, or the launcher, needs."""
-    return Amounts(part.cores, part.memory_bytes, part.gpu)
+    return part.asked
 
 
 def amount(amounts: Amounts, what: What) -> float:

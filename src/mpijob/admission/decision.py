@@ -28,6 +28,7 @@ from mpijob.admission.queue_reason import lacking, too_many_jobs, unavailable, w
 from mpijob.errors import Conflict, Finding, Fix, NotAllowed, QuotaExceeded, Severity
 from mpijob.model import Facts, Identity, MPIJob, Phase, Quota
 from mpijob.model.spec import dependencies
+from mpijob.model.spec.quantity import NONE
 
 
 def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
@@ -37,6 +38,7 @@ def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
     _dependable(job, facts)
     _few_enough(job, facts)
     if facts.quota is not None:
+        _amounts_said(job, facts, facts.quota)
         _within_quota(job, facts.quota)
         if not (facts.queues and facts.waits_for_quota):
             _quota_left(job, facts.quota)
@@ -111,6 +113,21 @@ def _few_enough(job: MPIJob, facts: Facts) -> None:
         message = f"{job.workers} workers are asked for, but {facts.place} allows {facts.max_workers}"
         hint = f"use at most {facts.max_workers} workers"
         raise _refusal([_told(message, hint, facts.max_workers)], hint)
+
+
+def _amounts_said(job: MPIJob, facts: Facts, quota: Quota) -> None:
+    """Refuse a job that asks for none of what a quota counts, unless the namespace has a default for it."""
+    bounds = facts.cluster.bounds if facts.cluster is not None else ()
+    defaults = {bound.resource for bound in bounds if bound.default is not None}
+    found = []
+    for name, what in (("cpu", What.CORES), ("memory", What.MEMORY)):
+        for field, part in (("resources", job.resources), ("launcher", job.launcher)):
+            counted_there = limit(quota, what) is not NO_LIMIT and name not in defaults
+            if counted_there and getattr(part, name) == NONE:
+                message = f"{field}.{name} is none, and the quota of '{quota.namespace}' counts {what.value}"
+                found.append(Finding("QUOTA_EXCEEDED", message, f"set {field}.{name}", f"{field}.{name}"))
+    if found:
+        raise _refusal(found, found[0].hint)
 
 
 def _within_quota(job: MPIJob, quota: Quota) -> None:

@@ -126,10 +126,11 @@ def slots_against_gpus(job: MPIJob, limits: Limits) -> Findings:
 
 
 def amounts(job: MPIJob, limits: Limits) -> Findings:
-    """CPU and memory can be read and are more than nothing; others can be read."""
+    """CPU and memory can be read and are more than nothing, or `none`; others can be read."""
     for field, part in (("resources", job.resources), ("launcher", job.launcher)):
-        yield from _positive(f"{field}.cpu", part.cpu)
-        yield from _positive(f"{field}.memory", part.memory)
+        for name, amount in (("cpu", part.cpu), ("memory", part.memory)):
+            if amount != quantity.NONE:
+                yield from _positive(f"{field}.{name}", amount)
         yield from _not_bytes_by_mistake(f"{field}.memory", part.memory)
         yield from _others(field, part)
     yield from _small(job)

@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from mpijob.model import Event, Exit, Family, LogLine, MPIJob, Phase, Plan, RankState, Role, Sample
+from mpijob.model.spec.quantity import UNLIMITED_BYTES
 
 _ABORTED = re.compile(rb"(?i)MPI_Abort\b")
 
@@ -35,6 +37,11 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     exceeded: bool = False
     enough: bool = False
     time: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in ("peak_bytes", "limit_bytes"):  # a limit that limits nothing is none
+            if getattr(self, field) >= UNLIMITED_BYTES:
+                force_setattr(self, field, 0)
 
 
 class World(msgspec.Struct, frozen=True, omit_defaults=True):

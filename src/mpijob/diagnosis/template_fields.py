@@ -37,7 +37,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
     memory = seen.memory_of(worker)
     peak = max(said.get("peak_bytes") or 0, memory.peak_bytes if memory else 0)
     limit = said.get("limit_bytes") or (memory.limit_bytes if memory else 0)
-    limit = limit or (0 if seen.bare else seen.spec.resources.memory_bytes)
+    limit = limit or (0 if seen.bare else seen.spec.resources.asked.memory_bytes)
     return {
         "worker": worker,
         "rank": rank,

@@ -13,6 +13,7 @@ from tests.unit.properties import examples
 from mpijob import admission
 from mpijob.errors import Conflict, NotAllowed, QuotaExceeded, Severity
 from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota, Resources
+from mpijob.model.platform.cluster import Bound, ClusterFacts
 
 GIB = 1024**3
 JANE = Identity("jane")
@@ -243,3 +244,26 @@ def test_a_judgement_is_notices_or_a_refusal_with_a_way_out(
         assert all(notice.severity is Severity.NOTICE for notice in notices)
         assert oversubscribe or admission.needs(job).fits(capacity)
     assert advice
+
+
+def test_a_job_that_asks_for_no_memory_needs_none_of_it() -> None:
+    job = a_job(workers=3, cpu=2, memory="none")
+    assert admission.needs(job) == Amounts(6.0, 0, 0)
+    assert admission.admit(job, JANE, a_place(memory=1)) == ()
+
+
+def test_a_quota_refuses_a_job_that_does_not_say_what_it_counts() -> None:
+    job = a_job(memory="none", launcher=Resources(cpu="none", memory="1Gi"))
+    error = refused(job, a_place(quota=Quota("team", memory_bytes=1 << 40)))
+    assert [finding.field for finding in error.findings] == ["resources.memory"]
+    error = refused(job, a_place(quota=Quota("team", cores=100.0)))
+    assert [finding.field for finding in error.findings] == ["launcher.cpu"]
+    assert admission.admit(job, JANE, a_place(quota=Quota("team", gpus=1))) == ()
+
+
+def test_a_default_of_the_namespace_is_what_a_job_gets_that_asks_for_none() -> None:
+    bound = Bound(name="defaults", scope="container", resource="memory", default=float(1 << 30))
+    facts = a_place(
+        quota=Quota("team", memory_bytes=1 << 40), cluster=ClusterFacts(namespace="team", bounds=(bound,))
+    )
+    assert admission.admit(a_job(memory="none"), JANE, facts) == ()

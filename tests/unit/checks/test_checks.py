@@ -170,6 +170,14 @@ def test_slots_that_do_not_go_with_the_gpus_are_warned_about() -> None:
     assert found(a_job(slots=2, resources=Resources(cpu=4, gpu=4)), "SLOTS_AND_GPUS") == []
 
 
+def test_cpu_and_memory_may_be_none_and_other_resources_may_not() -> None:
+    nothing = Resources(cpu="none", memory="none")
+    job = a_job(resources=nothing, launcher=nothing, cores_per_rank=4)
+    assert found(job, "BAD_AMOUNT") == found(job, "BAD_CORES") == []
+    others = found(a_job(resources=Resources(others={"rdma/hca": "none"})), "BAD_AMOUNT")
+    assert [finding.field for finding in others] == ["resources.others.rdma/hca"]
+
+
 @pytest.mark.parametrize("amount", ["", "x", "4GB", "-1", "0", 0, -2, float("nan"), float("inf"), "1" * 30])
 def test_amounts_that_are_none_are_refused(amount: Any) -> None:
     findings = found(a_job(resources=Resources(cpu=amount, memory=amount)), "BAD_AMOUNT")

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cluster_support import a_job, a_rich_job, kubelet
 
 from mpijob.errors import InvalidJob
-from mpijob.formats.kubernetes import pod_template
+from mpijob.formats.kubernetes import mpijob, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import well_known as terms
 from mpijob.formats.kubernetes.metadata.well_known import Gang, Order, Shape
 from mpijob.model import (
@@ -312,3 +312,15 @@ def test_the_launcher_waits_itself_only_when_nobody_else_does() -> None:
     template = pod_template.template(a_job(), Shape(gang=Gang.VOLCANO), Role.LAUNCHER, order=Order.OPEN)
     assert values(template["spec"]["containers"][0])["MPIJOB_ORDER"] == "open"
     assert values(main(a_job(), Role.LAUNCHER))["MPIJOB_ORDER"] == "ready"
+
+
+def test_a_job_that_asks_for_none_has_pods_without_request_and_limit_and_reads_back() -> None:
+    """The namespace's LimitRange fills in what a pod does not say."""
+    nothing = Resources(cpu="none", memory="none")
+    job = a_job(resources=nothing.replace(gpu=1), launcher=nothing)
+    for documents, read in ((mpijob.write(job), mpijob.read), (trainjob.write(job), trainjob.read)):
+        assert read(documents).job == job
+    for role, amounts in ((Role.WORKER, {"nvidia.com/gpu": "1"}), (Role.LAUNCHER, {})):
+        pod = pod_template.template(job, Shape(), role)["spec"]
+        assert pod["containers"][0]["resources"] == {"requests": amounts, "limits": amounts}
+        assert pod["initContainers"][0]["resources"] == {"requests": {}, "limits": {}}

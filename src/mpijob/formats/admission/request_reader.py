@@ -19,7 +19,7 @@ from mpijob.formats.runtimes import builtin, lint
 from mpijob.model import MPIJob, job_uid
 from mpijob.model.platform.admission_request import Incoming, Pods
 from mpijob.model.spec.network import Destination
-from mpijob.model.spec.quantity import parse
+from mpijob.model.spec.quantity import NONE, parse
 
 _IDENTITY_LABELS = (
     well_known.UID_LABEL,
@@ -179,7 +179,8 @@ def _told(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> _To
             return _Told()
         for part in (job.resources, job.launcher):
             for amount in (part.cpu, part.memory):
-                parse(amount)  # what is no number could be held against no quota
+                if amount != NONE:
+                    parse(amount)  # what is no number could be held against no quota
         workers, gpus = gpu_count.count(document, runtime, job.workers)
         return _Told(job, workers, gpus, contradictions=_contradictions(document, runtime))
     except MpiJobError as error:

@@ -132,8 +132,9 @@ def _asking(job: MPIJob, others: Mapping[str, str]) -> MPIJob:
 def _volumes(job: MPIJob, preset: Preset) -> Iterator[Volume]:
     yield from job.volumes
     if preset.shm and not any(one.mount == SHM for one in job.volumes):
-        quarter = int(quantity.parse(job.resources.memory)) // 4 // (1 << 20)
-        yield Volume(mount=SHM, kind=VolumeKind.SHM, size=f"{max(quarter, 64)}Mi")
+        quarter = job.resources.asked.memory_bytes // 4 // (1 << 20)
+        unlimited = job.resources.memory == quantity.NONE
+        yield Volume(mount=SHM, kind=VolumeKind.SHM, size="" if unlimited else f"{max(quarter, 64)}Mi")
 
 
 def _absent(name: str, device: str) -> Finding:

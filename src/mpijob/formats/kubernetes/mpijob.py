@@ -200,18 +200,24 @@ def _stripped(document: Mapping[str, Any]) -> Document:
         if replica is None:
             continue
         replica.pop("replicas", None)
-        _strip_image(replica, document, managed)
+        _strip_template(replica, document, managed)
     return rest
 
 
-def _strip_image(replica: Document, document: Mapping[str, Any], managed: bool) -> None:
-    """Take out what a job says, but keep the image of a launcher that has another than its workers."""
+def _strip_template(replica: Document, document: Mapping[str, Any], managed: bool) -> None:
+    """Take out what a job says, but keep the image of a launcher that has another than its workers, and resources:
+
+    a job has one amount for request and limit.
+    """
     main = pod_template.container_of(replica["template"]["spec"])
     image, wanted = main.get("image"), native(document).image
+    resources = None if managed or is_ours(main) else main.get("resources")
     replica["template"] = stripped(replica["template"], managed=managed)
+    rest: Any = pod_template.container_of(replica["template"]["spec"])
     if image and image != wanted:
-        rest: Any = pod_template.container_of(replica["template"]["spec"])
         rest["image"] = image
+    if resources:
+        rest["resources"] = resources
 
 
 def _remarks(document: Mapping[str, Any]) -> list[Finding]:

@@ -31,7 +31,7 @@ from mpijob.formats.kubernetes.pod_template import PREPARE_CONTAINER
 from mpijob.formats.launch import command_line
 from mpijob.formats.status.nested_fields import is_gpu
 from mpijob.model import Family, MPIJob, Resources, Role, Secret
-from mpijob.model.spec.quantity import parse
+from mpijob.model.spec.quantity import NONE, parse
 
 Read = TypeVar("Read")
 _SHAPED = (
@@ -65,12 +65,13 @@ def understandable(read: Callable[..., Read]) -> Callable[..., Read]:
 def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a job that two pod specs tell: image, command, variables, volumes and so on."""
     main, front = container_of(worker), container_of(launcher)
+    grace = worker.get("terminationGracePeriodSeconds")
     variables = _variables(main) if is_ours(main) else _variables(main) | _variables(front)
     return {
         "image": main.get("image") or front.get("image") or "",
         **_started(front),
         "env": variables,
-        "secrets": _secrets(main) or _secrets(front),
+        "secrets": _secrets_of_both(main, front),
         "volumes": volumes.read(worker, main) or volumes.read(launcher, front),
         "pull_secrets": tuple(one["name"] for one in worker.get("imagePullSecrets") or ()),
         "pull_policy": str(main.get("imagePullPolicy") or front.get("imagePullPolicy") or ""),
@@ -78,7 +79,7 @@ def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[st
         "launcher": resources(front),
         "placement": placement.read(worker, Shape()),
         "priority": worker.get("priorityClassName") or 0,
-        "grace_seconds": float(worker.get("terminationGracePeriodSeconds") or 10.0),
+        "grace_seconds": 10.0 if grace is None else float(grace),
     }
 
 
@@ -151,18 +152,29 @@ def _secrets(container: Mapping[str, Any]) -> tuple[Secret, ...]:
     return tuple(Secret(env=name, source=f"{key['name']}/{key['key']}") for name, key in keys)
 
 
+def _secrets_of_both(main: Mapping[str, Any], front: Mapping[str, Any]) -> tuple[Secret, ...]:
+    mine = _secrets(main)
+    names = {one.env for one in mine}
+    return (*mine, *(one for one in _secrets(front) if one.env not in names))
+
+
 def _secret_key(one: Mapping[str, Any]) -> Mapping[str, Any]:
     key = (one.get("valueFrom") or {}).get("secretKeyRef") or {}
     return key if {"name", "key"} == set(key) else {}
 
 
 def resources(container: Mapping[str, Any]) -> Resources:
-    """Return what a container may use: its requests, filled up by its limits."""
+    """Return what a container may use: its limits, filled up by its requests.
+
+    A launcher of ours requests less CPU than it may use, and means what it requests.
+    """
     said = container.get("resources") or {}
-    amounts = dict(said.get("limits") or {}) | dict(said.get("requests") or {})
+    limits, requests = dict(said.get("limits") or {}), dict(said.get("requests") or {})
+    launches = is_ours(container) and not _is_worker(container)
+    amounts = limits | requests if launches else requests | limits
     kinds = [name for name in amounts if is_gpu(name)]
     others = {name: str(amounts[name]) for name in amounts if name not in ("cpu", "memory", *kinds[:1])}
-    fields: dict[str, Any] = {key: str(amounts[key]) for key in ("cpu", "memory") if key in amounts}
+    fields: dict[str, Any] = {key: str(amounts.get(key, NONE)) for key in ("cpu", "memory")}
     if kinds:
         fields |= {"gpu": _devices(amounts[kinds[0]]), "gpu_kind": kinds[0]}
     return Resources(**fields, others=others)

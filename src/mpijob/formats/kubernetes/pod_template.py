@@ -21,7 +21,7 @@ from mpijob.formats.launch import batch_environment, command_line, hostfile, lau
 from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.enums import FABRIC_DEVICES, MIG_PREFIX, PRIORITIES
-from mpijob.model.spec.quantity import Amount
+from mpijob.model.spec.quantity import NONE, Amount
 
 PREPARE_CONTAINER = "mpijob-prepare"
 POD_ADDRESS = "MPIJOB_POD_IP"
@@ -270,7 +270,8 @@ def _cores(shape: Shape, role: Role) -> float:
 
 def _resources(resources: Resources, *, cores: float = 0.0) -> Document:
     """Return requests and limits; `cores` is the CPU limit where less is requested."""
-    amounts = {"cpu": quantity(resources.cpu), "memory": quantity(resources.memory)}
+    asked = {"cpu": resources.cpu, "memory": resources.memory}
+    amounts = {name: quantity(amount) for name, amount in asked.items() if amount != NONE}
     if resources.gpu:
         amounts[resources.gpu_kind] = str(resources.gpu)
     amounts |= {name: quantity(amount) for name, amount in resources.others.items()}

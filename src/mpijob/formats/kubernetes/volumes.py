@@ -93,7 +93,7 @@ def _buckets(pod: Mapping[str, Any]) -> dict[str, str]:
 def _volume(
     mount: Mapping[str, Any], source: Mapping[str, Any] | None, buckets: Mapping[str, str]
 ) -> Volume | None:
-    if source is None or "subPath" in mount or str(source.get("name", "")) in _OURS:
+    if source is None or not set(mount) <= _MOUNT or str(source.get("name", "")) in _OURS:
         return None
     said = _said(source)
     if said is None:
@@ -101,11 +101,16 @@ def _volume(
     kind, where, size = said
     if bucket := buckets.get(str(mount.get("name"))):
         kind, where = VolumeKind.S3, bucket
-    read_only = bool(mount.get("readOnly", False))
+    read_only = bool(mount.get("readOnly", False)) or _is_read_only(source)
     return Volume(mount=str(mount["mountPath"]), kind=kind, source=where, size=size, read_only=read_only)
 
 
 _OURS = ("mpijob-home", "mpijob-code")
+_MOUNT = frozenset({"name", "mountPath", "readOnly"})
+
+
+def _is_read_only(source: Mapping[str, Any]) -> bool:
+    return any(bool((source.get(kind) or {}).get("readOnly")) for kind in ("persistentVolumeClaim", "nfs"))
 
 
 def _said(source: Mapping[str, Any]) -> tuple[VolumeKind, str, str] | None:
@@ -114,13 +119,15 @@ def _said(source: Mapping[str, Any]) -> tuple[VolumeKind, str, str] | None:
             return VolumeKind.CLAIM, claim, ""
         case {"nfs": {"server": str(server), "path": str(path)}}:
             return VolumeKind.NFS, f"{server}:{path}", ""
-        case {"csi": {"volumeAttributes": {"server": str(server), "share": str(path)}}}:
-            return VolumeKind.NFS, f"{server}:{path}", ""
+        case {"csi": {"driver": str(driver), "volumeAttributes": dict(said), **rest}} if (
+            "nfs" in driver and not rest and set(said) == {"server", "share"}
+        ):
+            return VolumeKind.NFS, f"{said['server']}:{said['share']}", ""
         case {"configMap": {"name": str(name), **rest}} if not rest:
             return VolumeKind.CONFIG, name, ""
         case {"secret": {"secretName": str(name), **rest}} if not rest:
             return VolumeKind.SECRET, name, ""
-        case {"emptyDir": dict(what)}:
+        case {"emptyDir": dict(what)} if what.get("medium", "") in ("", "Memory"):
             kind = VolumeKind.SHM if what.get("medium") == "Memory" else VolumeKind.SCRATCH
             return kind, "", str(what.get("sizeLimit", ""))
     return None

@@ -133,8 +133,11 @@ FIELDS: dict[str, Description] = {
     "MPIJob.labels": _D("Labels to find and group jobs by.", "{team: cv}"),
     "MPIJob.owner": _D("Whose job it is; the user who submits it unless it is set.", "jane"),
     "MPIJob.cost": _D("Labels for the cost report.", "{cost-centre: '4711'}"),
-    "Resources.cpu": _D("Cores, whole or in parts.", "500m"),
-    "Resources.memory": _D("Memory; a process that takes more is ended and the job says so.", "16Gi"),
+    "Resources.cpu": _D("Cores, whole or in parts; none for no request and no limit.", "500m"),
+    "Resources.memory": _D(
+        "Memory; a process that takes more is ended and the job says so. none: no request and no limit.",
+        "16Gi",
+    ),
     "Resources.gpu": _D("GPUs, up to 8; each rank sees only its own.", "2"),
     "Resources.gpu_kind": _D(
         "Which kind of GPU, by its resource name; nvidia.com/mig-1g.5gb and its like too.",

@@ -24,6 +24,7 @@ from msgspec.structs import force_setattr
 from mpijob import codec
 from mpijob.errors import InvalidJob
 from mpijob.model.spec import quantity
+from mpijob.model.spec.amounts import Amounts
 from mpijob.model.spec.enums import PRIORITIES
 from mpijob.model.spec.quantity import Amount
 
@@ -70,7 +71,10 @@ class Topology(StrEnum):
 
 
 class Resources(Value, frozen=True, kw_only=True):
-    """What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`."""
+    """What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`.
+
+    `none` as CPU or memory requests nothing and limits nothing: on a cluster the namespace's own default holds.
+    """
 
     cpu: Amount = "1"
     memory: Amount = "1Gi"
@@ -80,13 +84,22 @@ class Resources(Value, frozen=True, kw_only=True):
 
     @property
     def cores(self) -> float:
-        """The CPU amount as a number of cores."""
-        return quantity.parse(self.cpu)
+        """How many cores it may use; more than any machine has where no CPU is asked for."""
+        return quantity.UNLIMITED_CORES if self.cpu == quantity.NONE else quantity.parse(self.cpu)
 
     @property
     def memory_bytes(self) -> int:
-        """The memory amount in bytes."""
-        return int(quantity.parse(self.memory))
+        """How many bytes it may use; more than any machine has where no memory is asked for."""
+        return quantity.UNLIMITED_BYTES if self.memory == quantity.NONE else int(quantity.parse(self.memory))
+
+    @property
+    def asked(self) -> Amounts:
+        """What is reserved for it: nothing of what it does not ask for."""
+        return Amounts(
+            0.0 if self.cpu == quantity.NONE else self.cores,
+            0 if self.memory == quantity.NONE else self.memory_bytes,
+            self.gpu,
+        )
 
 
 class CustomLaunch(Value, frozen=True, kw_only=True):

@@ -23,6 +23,9 @@ _FACTORS = {
 _NUMBER = r"(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
 _QUANTITY = rf"\+?(?:({_NUMBER}[eE][+-]?[0-9]{{1,2}})|({_NUMBER})([numkMGTPE]|[KMGTPE]i)?)"
 MOST = 1e24  # Kubernetes, too, counts what is larger as the largest
+NONE = "none"  # in place of an amount: nothing is requested, and nothing limited
+UNLIMITED_CORES = 1e6  # more than any machine has, and still a quota that a cgroup takes
+UNLIMITED_BYTES = 1 << 62
 
 Amount = str | int | float
 

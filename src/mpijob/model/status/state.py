@@ -5,9 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from mpijob.errors import Finding
 from mpijob.model.ref import JobRef
+from mpijob.model.spec.quantity import UNLIMITED_BYTES
 
 
 class Phase(StrEnum):
@@ -111,6 +113,10 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
     cpu_cores: float | None = None
     memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_limit_bytes is not None and self.memory_limit_bytes >= UNLIMITED_BYTES:
+            force_setattr(self, "memory_limit_bytes", None)
 
 
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,14 +7,22 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from mpijob.formats.convert.kubernetes import flat_fields
+from mpijob.formats.convert.kubernetes import amount_fields, flat_fields, known_fields
 from mpijob.formats.convert.kubernetes.flat_fields import Leaf
 from mpijob.formats.convert.report import Notes
-from mpijob.formats.kubernetes.metadata.well_known import LAUNCHER_CORES, QUEUE_LABEL, container_of, plain
-from mpijob.model import MPIJob
+from mpijob.formats.kubernetes.metadata.well_known import (
+    COST_PREFIX,
+    LAUNCHER_CORES,
+    OWNER_LABEL,
+    QUEUE_LABEL,
+    container_of,
+    plain,
+)
+from mpijob.model import Family, MPIJob, Secret
 
 _REPLICA = re.compile(r"spec\.mpiReplicaSpecs\.(Launcher|Worker)\.(.+)")
-_PASSED = ("apiVersion", "kind", "spec.runLauncherAsWorker")
+_AMOUNT = re.compile(r"template\.spec\.container\.resources\.(limits|requests)\.(.+)")
+_PASSED = ("apiVersion", "kind")
 _ROLE_ONLY = ("nodeSelector", "tolerations", "affinity", "imagePullSecrets", "priorityClassName",
               "terminationGracePeriodSeconds")  # fmt: skip
 _GONE = {
@@ -32,6 +40,8 @@ _OTHERS = {
     "volumes": "use a claim, NFS, a config map or a secret; --to mpijob keeps it",
     "volumeMounts": "mount the whole volume; --to mpijob keeps it",
     "annotations": "--to mpijob keeps it",
+    "claims": "ask for the devices by resources.gpu or resources.others; --to mpijob keeps it",
+    "resourceClaims": "ask for the devices by resources.gpu or resources.others; --to mpijob keeps it",
 }
 
 
@@ -42,24 +52,41 @@ def pod_of(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
     return found
 
 
+def _secret(variable: Any) -> Secret | None:
+    match variable:
+        case {"name": str(name), "valueFrom": {"secretKeyRef": {"name": str(holder), "key": str(key)}}}:
+            return Secret(env=name, source=f"{holder}/{key}")
+    return None
+
+
 class FieldReporter:
     """Says of each field what became of it."""
 
     def __init__(
-        self, document: Mapping[str, Any], job: MPIJob, notes: Notes, beyond: frozenset[str], *, keep: bool
+        self,
+        document: Mapping[str, Any],
+        job: MPIJob,
+        notes: Notes,
+        beyond: frozenset[str],
+        *,
+        keep: bool,
+        relabelled: bool = False,
     ) -> None:
         self.spec = document["spec"]
         self.job = job
         self.notes = notes
         self.beyond = beyond
         self.keep = keep
+        self.relabelled = relabelled
 
     def tell(self, leaf: Leaf) -> None:
         """Take note of one field."""
         path = leaf.path
-        if path in _PASSED or path.startswith("status"):
+        if path in _PASSED or path.startswith("status") or leaf.value in (None, {}, []):
             return
-        if self.keep and path in self.beyond:
+        if todo := known_fields.unknown("MPIJob", path):
+            self._misspelt(leaf, todo)
+        elif self.keep and path in self.beyond:
             self._foreign(leaf)
         elif path.startswith("metadata."):
             self._metadata(leaf)
@@ -70,6 +97,14 @@ class FieldReporter:
         else:
             self._spec(leaf)
 
+    def _misspelt(self, leaf: Leaf, todo: str) -> None:
+        if self.keep and leaf.path in self.beyond:
+            self.notes.changed(
+                leaf.path, leaf.shown, "", f"written as it stands: {known_fields.IGNORED}", todo
+            )
+        else:
+            self.notes.dropped(leaf.path, leaf.shown, known_fields.IGNORED, todo)
+
     def _metadata(self, leaf: Leaf) -> None:
         parts = {"metadata.name": "name", "metadata.namespace": "namespace"}
         if leaf.path in parts:
@@ -78,12 +113,22 @@ class FieldReporter:
             self._label(leaf, leaf.path.removeprefix("metadata.labels."))
         elif leaf.path in self.beyond:
             self._foreign(leaf)
+        else:
+            note = "the API server and its controllers write it"
+            self.notes.dropped(leaf.path, leaf.shown, note, "nothing: the new object gets its own")
 
     def _label(self, leaf: Leaf, key: str) -> None:
         if key == QUEUE_LABEL:
             self.notes.exact(leaf.path, leaf.shown, "queue")
-        elif key in self.job.labels:
+        elif self.job.labels.get(key) == str(leaf.value):
             self.notes.exact(leaf.path, leaf.shown, f"labels.{key}")
+        elif key in self.job.labels:
+            note = f"the workers' affinity asks for another value, {self.job.labels[key]}"
+            self.notes.dropped(leaf.path, leaf.shown, note, f"set labels.{key} to the one you mean")
+        elif key.startswith(COST_PREFIX):
+            self.notes.exact(leaf.path, leaf.shown, "cost")
+        elif key == OWNER_LABEL:
+            self.notes.exact(leaf.path, leaf.shown, "owner")
         else:
             todo = "set priority" if "priority" in key else "nothing: the engine writes its own"
             self.notes.dropped(leaf.path, leaf.shown, "labels of this kind belong to the engine", todo)
@@ -92,8 +137,14 @@ class FieldReporter:
         match leaf.path:
             case "spec.slotsPerWorker":
                 self.notes.exact(leaf.path, leaf.shown, "slots")
-            case "spec.mpiImplementation":
+            case "spec.mpiImplementation" if self.keep or self.job.mpi is not Family.AUTO:
                 self.notes.exact(leaf.path, leaf.shown, "mpi")
+            case "spec.mpiImplementation":
+                note = "the library that the program in the image uses is found and used"
+                self.notes.changed(leaf.path, leaf.shown, "mpi: auto", note)
+            case "spec.runLauncherAsWorker":
+                if not leaf.value:
+                    self.notes.exact(leaf.path, leaf.shown, "", "the launcher runs no ranks, ever")
             case "spec.sshAuthMountPath":
                 note = "launcher and workers have an ssh place of their own, and sshd needs no root"
                 self.notes.changed(leaf.path, leaf.shown, "", note)
@@ -157,7 +208,7 @@ class FieldReporter:
         name = str(leaf.value.get("name")) if isinstance(leaf.value, Mapping) else ""
         if name in self.job.env and plain(str(leaf.value.get("value", ""))) == self.job.env[name]:
             self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "every rank gets it")
-        elif any(one.env == name for one in self.job.secrets):
+        elif _secret(leaf.value) in self.job.secrets:
             self.notes.exact(leaf.path, leaf.shown, "secrets", "every rank gets it")
         else:
             note = "launcher and workers have the same variables here, and another value was taken"
@@ -193,9 +244,13 @@ class FieldReporter:
     def _replica(self, leaf: Leaf, role: str, rest: str) -> None:
         name = leaf.name
         if rest == "replicas":
-            self.notes.exact(leaf.path, leaf.shown, "workers" if role == "Worker" else "")
+            self._count(leaf, role)
         elif rest == "restartPolicy":
             self._restart(leaf, role)
+        elif match := _AMOUNT.fullmatch(rest):
+            self._amount(leaf, role, match[1], match[2])
+        elif rest.startswith("template.metadata.labels."):
+            self._pod_label(leaf, rest.removeprefix("template.metadata.labels."))
         elif leaf.path in self.beyond:
             self._foreign(leaf)
         elif name in _GONE:
@@ -210,10 +265,25 @@ class FieldReporter:
             self._command(leaf, role)
         elif role == "Launcher":
             self._launcher(leaf, rest, name)
-        elif ".resources." in leaf.path:
-            self._amount(leaf, role)
+        elif name == "affinity" and leaf.value != self.job.placement.affinity and self.relabelled:
+            note = "the labels that the operator gives pods are written as those that mpijob gives them"
+            self.notes.changed(leaf.path, leaf.shown, "placement.affinity", note)
         else:
             self.notes.exact(leaf.path, leaf.shown, _OURS.get(name, ""))
+
+    def _count(self, leaf: Leaf, role: str) -> None:
+        if role == "Worker" and leaf.value != self.job.workers and not self.spec.get("runLauncherAsWorker"):
+            self.notes.changed(leaf.path, leaf.shown, "workers", "a job has one worker at least")
+        elif role == "Launcher" and leaf.value != 1:
+            self.notes.changed(leaf.path, leaf.shown, "", "a job has one launcher")
+        else:
+            self.notes.exact(leaf.path, leaf.shown, "workers" if role == "Worker" else "")
+
+    def _pod_label(self, leaf: Leaf, key: str) -> None:
+        if not self.keep and self.job.labels.get(key) == str(leaf.value):
+            self.notes.changed(leaf.path, leaf.shown, f"labels.{key}", "every pod of the job has it")
+        else:
+            self._foreign(leaf)
 
     def _restart(self, leaf: Leaf, role: str) -> None:
         if leaf.value == "Never":
@@ -250,8 +320,9 @@ class FieldReporter:
     def _launcher(self, leaf: Leaf, rest: str, name: str) -> None:
         if name == "image":
             self._launcher_image(leaf)
-        elif ".resources." in leaf.path:
-            self._amount(leaf, "Launcher")
+        elif name == "imagePullPolicy" and leaf.value != self.job.pull_policy:
+            note = "launcher and workers have one pull policy here, that of the workers"
+            self.notes.dropped(leaf.path, leaf.shown, note, "set pull_policy to the one you mean")
         elif name in ("volumes", "volumeMounts") or name in _ROLE_ONLY:
             self._only_of_launcher(leaf, rest)
         else:
@@ -279,19 +350,22 @@ class FieldReporter:
                 leaf.path, leaf.shown, note, "give it to the workers, or look whether it is needed"
             )
 
-    def _amount(self, leaf: Leaf, role: str) -> None:
-        ours = "resources" if role == "Worker" else "launcher"
+    def _amount(self, leaf: Leaf, role: str, form: str, key: str) -> None:
+        """Tell of a request or a limit of a role's main container."""
+        part = self.job.resources if role == "Worker" else self.job.launcher
         said = container_of(pod_of(self.spec, role)).get("resources") or {}
-        other = said.get("limits" if ".requests." in leaf.path else "requests") or {}
-        key = leaf.path.partition(".requests." if ".requests." in leaf.path else ".limits.")[2]
-        allowed = (said.get("limits") or {}).get(key)
-        if role != "Worker" and key == "cpu" and str(allowed) == f"{LAUNCHER_CORES:g}":
-            self.notes.exact(leaf.path, leaf.shown, ours, "a launcher may use that much here, too")
-        elif key in other and str(other[key]) != str(leaf.value):
-            note = "a worker has one amount here, asked for and allowed alike: what was requested"
-            self.notes.changed(leaf.path, leaf.shown, ours, note)
+        if self.keep:
+            self.notes.exact(leaf.path, leaf.shown, "", "kept as it is")
+        elif form == "limits" and role == "Launcher" and key == "cpu" and part.cores < LAUNCHER_CORES:
+            note = (
+                f"a launcher may use {LAUNCHER_CORES:g} cores on a cluster, so that it starts many ranks fast"
+            )
+            self.notes.changed(leaf.path, leaf.shown, "launcher.cpu", note)
         else:
-            self.notes.exact(leaf.path, leaf.shown, ours)
+            ours = "resources" if role == "Worker" else "launcher"
+            amount_fields.tell(
+                self.notes, leaf, part, ours, form, key, limited=key in (said.get("limits") or {})
+            )
 
     def _foreign(self, leaf: Leaf) -> None:
         if self.keep:
@@ -310,9 +384,6 @@ class FieldReporter:
             self._retried("spec.mpiReplicaSpecs.Launcher.restartPolicy", "(not said: OnFailure)")
         if "launcherCreationPolicy" not in self.spec:
             self._spec(Leaf("spec.launcherCreationPolicy", "(not said: AtStartup)"))
-        if not container_of(pod_of(self.spec, "Worker")).get("resources"):
-            note = "there workers may use what they find; here a worker has 1 core and 1Gi"
-            self.notes.changed("resources", "(not said)", "resources", note, "nothing, or set resources")
 
 
 _OURS = {

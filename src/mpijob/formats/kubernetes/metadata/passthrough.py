@@ -44,6 +44,7 @@ _NAMED = {
     "replicatedJobs": "name",
     "runtimePatches": "manager",
 }
+_WHOLE = "resources"  # amounts that belong together: requests and limits of two sources contradict each other
 _NOTHING: Any = object()
 
 
@@ -216,7 +217,7 @@ def elastic(annotations: Mapping[str, str]) -> Elastic | None:
 def _beyond(theirs: Any, ours: Any, field: str) -> Any:
     if theirs == ours:
         return _NOTHING
-    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+    if isinstance(theirs, Mapping) and isinstance(ours, Mapping) and field != _WHOLE:
         parts = {key: _beyond(value, ours.get(key, _NOTHING), key) for key, value in theirs.items()}
         return {key: part for key, part in parts.items() if part is not _NOTHING} or _NOTHING
     if (key := _key(theirs, ours, field)) is not None:
@@ -235,7 +236,9 @@ def _items_beyond(theirs: Sequence[Any], ours: Sequence[Any], key: str) -> Any:
 
 
 def _merged(ours: Any, rest: Any, field: str) -> Any:
-    if isinstance(ours, Mapping) and isinstance(rest, Mapping):
+    if field == "securityContext" and isinstance(ours, Mapping) and isinstance(rest, Mapping):
+        ours = _compatible(ours, rest)
+    if isinstance(ours, Mapping) and isinstance(rest, Mapping) and field != _WHOLE:
         both = {key: _merged(value, rest[key], key) if key in rest else value for key, value in ours.items()}
         return both | {key: copy.deepcopy(value) for key, value in rest.items() if key not in ours}
     if (key := _key(rest, ours, field)) is not None:
@@ -243,6 +246,15 @@ def _merged(ours: Any, rest: Any, field: str) -> Any:
         known = [_merged(item, more.pop(item[key], {}), "") for item in ours]
         return known + [copy.deepcopy(item) for item in more.values()]
     return copy.deepcopy(rest)
+
+
+def _compatible(ours: Mapping[str, Any], rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our security context without what Kubernetes refuses beside the foreign one."""
+    added = (rest.get("capabilities") or {}).get("add") or ()
+    powerful = rest.get("privileged") is True or {"SYS_ADMIN", "CAP_SYS_ADMIN"} & set(added)
+    without = {"allowPrivilegeEscalation"} if powerful else set()
+    kept = {key: value for key, value in ours.items() if key not in without}
+    return kept | ({"runAsNonRoot": False} if rest.get("runAsUser") == 0 else {})
 
 
 def _key(one: Any, other: Any, field: str) -> str | None:

@@ -1,0 +1,29 @@
+"""The name of a manifest's job, also where Kubernetes would have made one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mpijob.errors import InvalidJob
+from mpijob.formats.convert.report import Notes
+
+FIELD = "metadata.generateName"
+
+
+def named(document: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
+    """Return the document with a name; one made of `generateName` is noted."""
+    metadata = dict(document.get("metadata") or {})
+    prefix = str(metadata.pop("generateName", None) or "")
+    if not metadata.get("name"):
+        name = prefix.rstrip("-.")
+        if not name:
+            raise InvalidJob(f"the {document.get('kind')} has no name", hint="set metadata.name")
+        metadata = {"name": name} | metadata
+        note = "Kubernetes makes a new name of it at every create; a job has the name that its file says"
+        notes.changed(FIELD, prefix, f"name: {name}", note, "nothing, or set another name for another run")
+    elif prefix:
+        notes.dropped(
+            FIELD, prefix, "the name is said, and Kubernetes does not look at it", "nothing: take it out"
+        )
+    return dict(document) | {"metadata": metadata}

@@ -1,0 +1,27 @@
+"""CPU and memory that a source does not ask for: the job asks for none either, and its report begins with that."""
+
+from __future__ import annotations
+
+from mpijob.formats.convert.report import FieldEntry, FieldOutcome
+from mpijob.model import MPIJob, Resources
+from mpijob.model.spec.quantity import NONE
+
+NOTHING = Resources(cpu=NONE, memory=NONE)
+_NOTE = (
+    "the source does not ask for it, so nothing is requested and nothing limited: on a cluster the namespace's "
+    "default holds, if it has one; on one machine a worker may use all that there is"
+)
+
+
+def first_line(job: MPIJob) -> tuple[FieldEntry, ...]:
+    """Return the entry that a report begins with; none where the job asks for all that it uses."""
+    parts = {"resources": job.resources, "launcher": job.launcher}
+    names = [
+        f"{part}.{name}" for part in parts for name in ("memory", "cpu") if getattr(parts[part], name) == NONE
+    ]
+    if not names:
+        return ()
+    missing = ", ".join(names)
+    return (
+        FieldEntry(missing, FieldOutcome.CHANGED, "(not said)", NONE, _NOTE, f"nothing, or set {missing}"),
+    )
