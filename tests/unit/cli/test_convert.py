@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from tests.unit.cli_support import Cli
@@ -248,3 +249,64 @@ def test_one_broken_object_does_not_stop_the_others() -> None:
     done = convert_jobs.documents([good | {"spec": None}, good])
     assert [one.stage for one in done] == [Stage.BLOCKED, Stage.READY]
     assert done[0].error
+
+
+def test_a_report_for_programs_has_a_stage_also_where_a_file_is_blocked(tmp_path: Path) -> None:
+    for name, stage in (
+        ("molecules.sbatch", "ready"),
+        ("training.sbatch", "check"),
+        ("loop.sbatch", "blocked"),
+    ):
+        (one,) = json.loads(Cli()("convert", "--report", "json", source(name)).stdout)
+        assert one["stage"] == stage
+    (tmp_path / "broken.yaml").write_text("kind: MPIJob\napiVersion: kubeflow.org/v2beta1\nspec: 3\n")
+    (unread,) = convert_jobs.directory(tmp_path)
+    assert json.loads(msgspec.json.encode(unread))["stage"] == "blocked"
+
+
+@pytest.mark.parametrize("ending", [".slrm", ".run", ".sb", ".q", ".bash", ".ompi", ".SLURM", ".txt"])
+@pytest.mark.parametrize(
+    "head", ["#!/bin/bash\n# by hand\n\n#SBATCH -N 2\nsrun ./a\n", "#PBS -l nodes=2\nmpirun ./a\n"]
+)
+def test_a_directory_gives_its_scripts_whatever_their_names_end_with(
+    tmp_path: Path, ending: str, head: str
+) -> None:
+    (tmp_path / f"job{ending}").write_text(head)
+    (tmp_path / "page.md").write_text(f"# How to\n\nWrite:\n\n{head}")
+    (tmp_path / "job.log").write_text("started\n#SBATCH -N 2\n")
+    assert [one.file for one in convert_jobs.directory(tmp_path)] == [f"job{ending}"]
+
+
+ARENA = """#!/bin/bash
+# submit
+set -e
+kubectl get nodes
+arena submit mpi --name=first --workers=2 --image-pull-secrets=reg,mirror --selector pool=gpu \\
+  --env='A=$B' --image=example/h:1 "mpirun python /t.py"
+"""
+
+
+def test_a_script_around_arena_is_read_as_arena_and_its_other_commands_are_told() -> None:
+    (one,) = convert_jobs.convert(ARENA)
+    (job,) = one.jobs
+    assert (one.source, one.stage) == ("Arena command", Stage.CHECK)
+    assert (job.pull_secrets, job.env, job.command) == (("reg", "mirror"), {"A": "$B"}, ("python", "/t.py"))
+    assert (job.resources.memory, dict(job.placement.node_selector)) == ("none", {"pool": "gpu"})
+    assert one.entries[0].ours == "none"
+    assert [entry.value for entry in one.entries if entry.field == "script"] == ["set -e; kubectl get nodes"]
+
+
+def test_every_arena_submit_of_a_script_is_a_job_and_what_a_shell_must_know_blocks() -> None:
+    more = 'arena submit mpi --name=$NAME --workers=2 --cpu 2 --memory 4Gi --image=i "python $HOME/t.py"\n'
+    first, second = convert_jobs.convert(ARENA + more)
+    assert (first.stage, second.stage) == (Stage.CHECK, Stage.BLOCKED)
+    assert [entry.field for entry in second.entries if entry.blocks] == ["--name", "command"]
+    assert second.jobs[0].resources.memory == "4Gi"
+
+
+def test_a_job_that_asks_for_no_memory_asks_slurm_for_all_of_a_node() -> None:
+    (one,) = convert_jobs.convert(
+        "name: free\nslots: 4\nresources: {cpu: none, memory: none}\ncommand: [./a]\n", to="sbatch"
+    )
+    assert "#SBATCH --mem=0M" in one.texts[0]
+    assert "#SBATCH --cpus-per-task=1\n" in one.texts[0]

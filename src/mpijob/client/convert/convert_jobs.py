@@ -45,6 +45,9 @@ __all__ = [
 _ENDINGS = frozenset(
     {".yaml", ".yml", ".json", ".sbatch", ".slurm", ".sh", ".pbs", ".job", ".sub", ".batch", ""}
 )
+_DIRECTIVES = re.compile(  # a script, whatever its name ends with
+    r"(?:#!.*\n(?:(?:#.*)?\n)*|\s*)#(?:SBATCH|PBS)\s"
+)
 _MOST_FILES = 5_000
 _MOST_BYTES = 1 << 20
 
@@ -56,10 +59,10 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     those of an array, `after` stands for the job that they wait for. `error` says why nothing could be read.
     """
 
+    stage: Stage
     file: str = ""
     source: str = ""
     to: str = "job"
-    stage: Stage = Stage.BLOCKED
     automatic: float = 1.0
     jobs: tuple[MPIJob, ...] = ()
     texts: tuple[str, ...] = ()
@@ -145,7 +148,7 @@ def documents(
                 for each in detect.documents([one], to=to, file=where)
             ]
         except MpiJobError as error:
-            done.append(Conversion(file=where, source=str(one.get("kind")), to=to, error=error.message))
+            done.append(_unread(where, str(one.get("kind")), to, error))
     return tuple(done)
 
 
@@ -170,7 +173,7 @@ def directory(
     _refuse(to)
     weighed = functools.cache(script_folder.too_much)
     for path in sorted(root.rglob("*"))[:_MOST_FILES]:
-        if path.suffix.lower() in _ENDINGS and path.is_file() and not _is_hidden(path, root):
+        if path.is_file() and not _is_hidden(path, root):
             name = str(path.relative_to(root))
             way = os.path.relpath(path.parent, os.path.join(out, os.path.dirname(name))) if out else ""
             text = _job_text(path)
@@ -180,12 +183,16 @@ def directory(
 
 
 def _job_text(path: Path) -> str:
-    """Return the text of a file that looks like a job; "" for any other."""
+    """Return the text of a file that looks like a job; "" for any other.
+
+    One with an unusual ending must begin as a batch script does: pages and logs quote directives as well.
+    """
     try:
         text = "" if path.stat().st_size > _MOST_BYTES else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
-    return text if _is_job(text) else ""
+    usual = path.suffix.lower() in _ENDINGS
+    return text if (_is_job(text) if usual else _DIRECTIVES.match(text)) else ""
 
 
 def _from_file(
@@ -194,7 +201,11 @@ def _from_file(
     try:
         yield from _converted(text, to, name, image, format, openshift, folder)
     except MpiJobError as error:
-        yield Conversion(file=name, source="not read", to=to, error=error.message)
+        yield _unread(name, "not read", to, error)
+
+
+def _unread(file: str, source: str, to: str, error: MpiJobError) -> Conversion:
+    return Conversion(stage=Stage.BLOCKED, file=file, source=source, to=to, error=error.message)
 
 
 def _is_job(text: str) -> bool:

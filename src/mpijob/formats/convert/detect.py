@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from mpijob.errors import InvalidJob
 from mpijob.formats.convert import batch_script, own
 from mpijob.formats.convert.kubernetes import mpijob_manifests, trainjob_manifests, undocumented
 from mpijob.formats.convert.other import arena, cloud
-from mpijob.formats.convert.report import Converted
+from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome
 from mpijob.formats.jobfile import yaml_tree
 from mpijob.formats.kubernetes import manifests, trainjob
 from mpijob.formats.kubernetes.pod_reader import understandable
@@ -30,7 +32,7 @@ def read(
     if batch_script.kind(text):
         return (batch_script.read(text, file, beside),)
     if arena.is_arena(text):
-        return (arena.read(text, file),)
+        return arena.read(text, file)
     if text.startswith("#!"):
         return (batch_script.read(text, file, beside),)
     if not _STRUCTURED.search(text):
@@ -63,14 +65,28 @@ def documents(
     if strange:
         return (undocumented.read(strange, file),)
     converted = []
+    used: list[Mapping[str, Any]] = []
     for one in found:
         if one.get("kind") == "MPIJob":
             converted.append(mpijob_manifests.read(one, keep=to == "mpijob", file=file))
         elif one.get("kind") == trainjob.JOB:
             named = ((one.get("spec") or {}).get("runtimeRef") or {}).get("name")
             mine = [runtime for runtime in runtimes if (runtime.get("metadata") or {}).get("name") == named]
+            used += mine[:1]
             converted.append(trainjob_manifests.read([one, *mine[:1]], keep=to == "trainjob", file=file))
     if not converted:
         kinds = ", ".join(sorted({str(one.get("kind")) for one in found}))
         raise InvalidJob(f"{file or 'the file'} has no job: {kinds}", hint="kind MPIJob or TrainJob is read")
-    return tuple(converted)
+    others = [one for one in found if one.get("kind") not in ("MPIJob", trainjob.JOB) and one not in used]
+    return (_with_others(converted[0], others), *converted[1:])
+
+
+def _with_others(first: Converted, others: Sequence[Mapping[str, Any]]) -> Converted:
+    """Return what was read first with one line on the objects of the file that are no jobs."""
+    if not others:
+        return first
+    names = [f"{one.get('kind')} {(one.get('metadata') or {}).get('name', '')}".strip() for one in others]
+    note = "these objects of the file are no jobs: they are neither read nor written"
+    todo = "kubectl apply them as they are, if the job needs them"
+    entry = FieldEntry("other documents", FieldOutcome.DROPPED, ", ".join(names), "", note, todo)
+    return msgspec.structs.replace(first, entries=(*first.entries, entry))

@@ -16,6 +16,7 @@ from mpijob.formats.kubernetes import mpijob, trainjob
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.passthrough import Foreign
 from mpijob.model import Family, MPIJob
+from mpijob.model.spec.quantity import NONE
 
 TARGETS = ("job", "trainjob", "mpijob", "sbatch")
 _KUBECTL = "kubectl apply has nobody who does it"
@@ -68,12 +69,19 @@ def write(
             text=jobfile_writer.write(job, format), ending=".json" if format == "json" else ".yaml"
         )
     if to == "sbatch":
-        text, entries = export_slurm.write(job)
+        text, entries = export_slurm.write(_asking_slurm(job))
         return Written(text=text, entries=entries, ending=".sbatch")
     if to not in TARGETS:
         raise InvalidJob(f"there is no form '{to}'", hint=f"one of {', '.join(TARGETS)}")
     shape = well_known.Shape(family=_library(job, family), user=user)
     return _manifests(job, to, format, foreign or Foreign(), shape)
+
+
+def _asking_slurm(job: MPIJob) -> MPIJob:
+    """Return the job with what Slurm has for none: all memory of a node (`--mem=0`), and a core for each rank."""
+    memory = 0 if job.resources.memory == NONE else job.resources.memory
+    cpu = job.cores_per_rank * job.slots if job.resources.cpu == NONE else job.resources.cpu
+    return job.replace(resources=job.resources.replace(cpu=cpu, memory=memory))
 
 
 def _library(job: MPIJob, family: Family) -> Family:

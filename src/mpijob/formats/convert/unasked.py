@@ -25,3 +25,12 @@ def first_line(job: MPIJob) -> tuple[FieldEntry, ...]:
     return (
         FieldEntry(missing, FieldOutcome.CHANGED, "(not said)", NONE, _NOTE, f"nothing, or set {missing}"),
     )
+
+
+def added_launcher(job: MPIJob) -> tuple[FieldEntry, ...]:
+    """Return the entry on the launcher of a job whose source has none of its own."""
+    amounts = f"launcher.cpu: {job.launcher.cpu}, launcher.memory: {job.launcher.memory}"
+    note = "a launcher of its own starts the ranks; the source does not say what it may use"
+    return (
+        FieldEntry("launcher", FieldOutcome.CHANGED, "(not said)", amounts, note, "nothing, or set launcher"),
+    )

@@ -54,14 +54,30 @@ def _moved(spec: dict[str, Any], notes: Notes) -> None:
     policy = dict(spec.get("runPolicy") or {})
     for field in _MOVED:
         if field in spec:
-            policy.setdefault(field, spec.pop(field))
+            value = spec.pop(field)
+            if field in policy:
+                note = f"runPolicy says {policy[field]}, and that is what counts"
+                notes.dropped(f"spec.{field}", value, note, "nothing: take it out")
+            policy.setdefault(field, value)
     if policy:
         spec["runPolicy"] = policy
     if "mpiDistribution" in spec:
-        spec["mpiImplementation"] = _LIBRARIES.get(str(spec.pop("mpiDistribution")), "OpenMPI")
+        _distribution(spec, str(spec.pop("mpiDistribution")), notes)
     main = spec.pop("mainContainer", None)
     if main:
         _first(spec, str(main), notes)
+
+
+def _distribution(spec: dict[str, Any], said: str, notes: Notes) -> None:
+    found = _LIBRARIES.get(said)
+    spec["mpiImplementation"] = found or "OpenMPI"
+    if found:
+        notes.changed(
+            "spec.mpiDistribution", said, "mpi", f"it is called mpiImplementation: {found} since v2beta1"
+        )
+    else:
+        todo = f"set mpi to one of {', '.join(sorted({*_LIBRARIES.values()}))}"
+        notes.dropped("spec.mpiDistribution", said, "this MPI library is not known", todo)
 
 
 def _first(spec: dict[str, Any], main: str, notes: Notes) -> None:
@@ -75,15 +91,17 @@ def _first(spec: dict[str, Any], main: str, notes: Notes) -> None:
 def _oldest(found: dict[str, Any], notes: Notes) -> None:
     """v1alpha1: one template for both roles, and processing units instead of resources."""
     spec = found["spec"]
-    units = spec.pop("gpus", None) or spec.pop("processingUnits", None)
-    per_node = spec.pop("gpusPerNode", None) or spec.pop("processingUnitsPerNode", None)
-    kind = str(spec.pop("processingResourceType", "nvidia.com/gpu"))
-    spec.pop("processingUnits", None)
+    units = _one_of(spec, ("gpus", "processingUnits"), notes)
+    per_node = _one_of(spec, ("gpusPerNode", "processingUnitsPerNode"), notes)
+    kind, replicas = spec.pop("processingResourceType", None), spec.pop("replicas", None)
     template = spec.pop("template", None) or {}
-    workers, each = _split(units, per_node, spec.pop("replicas", None))
-    name = "cpu" if kind == "cpu" else "nvidia.com/gpu" if kind == "gpu" else kind
-    if units:
-        notes.changed("spec.gpus", units, "workers, resources", f"{workers} workers with {each} {name} each")
+    workers, each = _split(units[1], per_node[1], replicas)
+    name = "cpu" if kind == "cpu" else "nvidia.com/gpu" if kind in ("gpu", None) else str(kind)
+    said = (units, per_node, ("processingResourceType", kind), ("replicas", replicas))
+    for field, value in said:
+        if value is not None:
+            amounts = f" with {each} {name} each" if each else ""
+            notes.changed(f"spec.{field}", value, "workers, resources", f"{workers} workers{amounts}")
     worker = copy.deepcopy(template)
     for container in (worker.get("spec") or {}).get("containers") or []:
         container.pop("command", None)
@@ -92,14 +110,25 @@ def _oldest(found: dict[str, Any], notes: Notes) -> None:
             limits = container.setdefault("resources", {}).setdefault("limits", {})
             limits.setdefault(name, each)
     spec.setdefault("slotsPerWorker", each or 1)
-    if spec.pop("launcherOnMaster", False):
+    master = spec.pop("launcherOnMaster", None)
+    if master:
         notes.dropped(
             "spec.launcherOnMaster", "true", "the launcher goes where there is room", "set placement"
         )
+    elif master is not None:
+        notes.exact("spec.launcherOnMaster", "false", "", "the launcher goes where there is room")
     spec["mpiReplicaSpecs"] = {
         "Launcher": {"replicas": 1, "template": template},
         "Worker": {"replicas": workers, "template": worker},
     }
+
+
+def _one_of(spec: dict[str, Any], fields: tuple[str, ...], notes: Notes) -> tuple[str, Any]:
+    """Take two spellings of the same out, and return the one that is said; the operator looks at the first."""
+    found = [(field, spec.pop(field)) for field in fields if field in spec]
+    for field, value in found[1:]:
+        notes.dropped(f"spec.{field}", value, f"{found[0][0]} says it already", "nothing: take it out")
+    return found[0] if found else (fields[0], None)
 
 
 def _split(units: Any, per_node: Any, replicas: Any) -> tuple[int, int]:
@@ -107,4 +136,4 @@ def _split(units: Any, per_node: Any, replicas: Any) -> tuple[int, int]:
         total = int(units)
         each = min(total, int(per_node or 8))
         return max(1, -(-total // each)), each
-    return int(replicas or 1), 0
+    return int(replicas or 1), int(per_node or 0)

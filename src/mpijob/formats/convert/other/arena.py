@@ -1,72 +1,118 @@
-"""A command line of Arena (`arena submit mpi …`) as our job."""
+"""Command lines of Arena (`arena submit mpi …`) as jobs, also those in a script around them."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from mpijob.errors import InvalidJob
+from mpijob.formats.convert import unasked
 from mpijob.formats.convert.header import units
 from mpijob.formats.convert.header.request import noted_name
 from mpijob.formats.convert.kubernetes import launch_command
-from mpijob.formats.convert.report import Converted, Notes
-from mpijob.formats.convert.shell.constants import constant
-from mpijob.formats.convert.shell.parser import statements
-from mpijob.model import MPIJob, Resources, Volume, VolumeKind
+from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome, Notes
+from mpijob.model import MPIJob, Placement, Volume, VolumeKind
+from mpijob.model.spec.command import shell_commands, unwrapped
 
-_START = re.compile(r"\s*(?:#!.*\n)?\s*arena\s+submit\s+(?:mpi|mpijob|horovod)\b")
+_SUBMIT = re.compile(r"^[ \t]*(?:exec[ \t]+)?arena[ \t]+submit[ \t]+(?:mpi|mpijob|horovod)\b", re.MULTILINE)
+_KINDS = frozenset({"mpi", "mpijob", "horovod"})
 _FLAGS = frozenset({"--rdma", "--gang", "--sync-mode-none", "--tensorboard", "--mounts-on-launcher"})
+_QUOTED = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\.""", re.DOTALL)
+_LITERAL = {"$": "\ue000", "`": "\ue001"}  # what a shell would not expand, while words are cut
+_PLAIN = re.compile(r"[^|;&<>$`\n()]*")
 
 
 def is_arena(text: str) -> bool:
-    """Return whether a text is such a command line."""
-    return _START.match(text) is not None
+    """Return whether a text submits a job by Arena, alone or in a script."""
+    return _SUBMIT.search(text) is not None
 
 
-def read(text: str, file: str = "") -> Converted:
-    """Return the job of the first such command line in a text."""
-    for statement in statements(text):
-        for command in statement.commands:
-            if command.words[:1] == ("arena",):
-                return _read([constant(word) for word in command.words], file)
-    raise InvalidJob(
-        "there is no arena submit in the file", hint="arena submit mpi --name NAME --workers 2 …"
+def read(text: str, file: str = "") -> tuple[Converted, ...]:
+    """Return the jobs of the command lines in a text, one by one."""
+    commands = [unwrapped(words) for words in shell_commands(_marked(text))]
+    submits = [words for words in commands if words[:2] == ("arena", "submit") and {*words[2:3]} & _KINDS]
+    if not submits:
+        raise InvalidJob(
+            "there is no arena submit in the file", hint="arena submit mpi --name NAME --workers 2 …"
+        )
+    found = [_read(words, file) for words in submits]
+    rest = [_plain(" ".join(words)) for words in commands if words and words not in submits]
+    if rest:
+        note = f"{len(rest)} other commands of the script are not read"
+        todo = "run what is needed of them before mpijob run"
+        entry = FieldEntry("script", FieldOutcome.DROPPED, "; ".join(rest)[:200], "", note, todo)
+        found[0] = msgspec.structs.replace(found[0], entries=(*found[0].entries, entry))
+    return tuple(found)
+
+
+def _marked(text: str) -> str:
+    """Return a shell text in which those dollars and backquotes are marked that stand for themselves."""
+
+    def marked(match: re.Match[str]) -> str:
+        found = match[0]
+        if found.startswith("'"):
+            return "".join(_LITERAL.get(letter, letter) for letter in found)
+        return re.sub(r"\\([$`])", lambda one: _LITERAL[one[1]], found)
+
+    return _QUOTED.sub(marked, text)
+
+
+def _plain(word: str) -> str:
+    for letter, mark in _LITERAL.items():
+        word = word.replace(mark, letter)
+    return word
+
+
+def _is_expanded(word: str) -> bool:
+    return "$" in word or "`" in word
+
+
+def _read(words: Sequence[str], file: str) -> Converted:
+    notes = Notes()
+    fields: dict[str, Any] = {}
+    said: dict[str, Any] = {}
+    at = 3
+    while at < len(words) and words[at].startswith("-"):
+        name, equals, value = words[at].partition("=")
+        at += 1
+        if not equals and name not in _FLAGS and at < len(words):
+            value = words[at]
+            at += 1
+        if _is_expanded(value):
+            _unknown(notes, name, value)
+        else:
+            _take(notes, fields, said, name, _plain(value))
+    text = " ".join(words[at:])
+    if _is_expanded(text):
+        _unknown(notes, "command", text)
+    fields["resources"] = unasked.NOTHING.replace(**said)
+    fields.setdefault("slots", max(1, fields["resources"].gpu))
+    fields.setdefault("name", "job")
+    job = _commanded(MPIJob(**fields), _plain(text), notes)
+    entries = (*unasked.first_line(job), *notes.entries, *unasked.added_launcher(job))
+    return Converted(source="Arena command", jobs=(job,), entries=entries, file=file)
+
+
+def _unknown(notes: Notes, name: str, value: str) -> None:
+    notes.dropped(
+        name,
+        _plain(value),
+        "only the shell that runs the script knows its value",
+        "write the value",
+        blocks=True,
     )
 
 
-def _read(words: Sequence[str | None], file: str) -> Converted:
-    notes = Notes()
-    fields: dict[str, Any] = {}
-    amounts_said: dict[str, Any] = {}
-    at = 3
-    while at < len(words) and str(words[at]).startswith("-"):
-        name, equals, value = str(words[at]).partition("=")
-        at += 1
-        if not equals and name not in _FLAGS and at < len(words):
-            value = words[at] or ""
-            at += 1
-        _take(notes, fields, amounts_said, name, value)
-    rest = words[at:]
-    if any(word is None for word in rest):
-        notes.dropped("command", "", "a shell would expand it", "write the command", blocks=True)
-    text = " ".join(word or "" for word in rest)
-    fields["resources"] = Resources(**amounts_said)
-    if "slots" not in fields:
-        fields["slots"] = max(1, fields["resources"].gpu)
-    fields.setdefault("name", "job")
-    job = MPIJob(command=("sh", "-c", text), **fields) if text else MPIJob(**fields)
-    if text:
-        words_ = [constant(one) for one in statements(text)[0].commands[0].words] if _simple(text) else []
-        if words_ and all(one is not None for one in words_):
-            job = job.replace(command=tuple(one for one in words_ if one is not None))
-        job = launch_command.unwrapped(job, notes, "command")
-    return Converted(source="Arena command", jobs=(job,), entries=tuple(notes.entries), file=file)
-
-
-def _simple(text: str) -> bool:
-    found = statements(text)
-    return len(found) == 1 and len(found[0].commands) == 1 and not found[0].commands[0].redirects
+def _commanded(job: MPIJob, text: str, notes: Notes) -> MPIJob:
+    """Return the job with the command that Arena hands to a shell in the launcher."""
+    if not text:
+        return job
+    words = tuple(shlex.split(text)) if _PLAIN.fullmatch(text) else ("sh", "-c", text)
+    return launch_command.unwrapped(job.replace(command=words), notes, "command")
 
 
 def _take(notes: Notes, fields: dict[str, Any], said: dict[str, Any], name: str, value: str) -> None:
@@ -107,10 +153,14 @@ def _more(notes: Notes, fields: dict[str, Any], name: str, value: str) -> None:
     elif name in ("--priority", "-p"):
         fields["priority"] = value
         notes.exact(name, value, "priority")
+    elif name == "--selector":
+        before = fields.get("placement", Placement())
+        fields["placement"] = before.replace(node_selector={**before.node_selector, key: rest})
+        notes.exact(name, value, "placement.node_selector")
     elif name == "--gang":
         notes.exact(name, "", "", "workers start all together or not at all, always")
-    elif name == "--image-pull-secret":
-        fields["pull_secrets"] = (*fields.get("pull_secrets", ()), value)
+    elif name in ("--image-pull-secret", "--image-pull-secrets"):
+        fields["pull_secrets"] = (*fields.get("pull_secrets", ()), *value.split(","))
         notes.exact(name, value, "pull_secrets")
     else:
         notes.dropped(name, value, "there is no such setting here", "look whether the job needs it")
