@@ -260,6 +260,8 @@ def _strip_runtime(spec: Document, managed: bool) -> None:
     if managed:
         spec.pop("podGroupPolicy", None)
     for one in spec["template"]["spec"]["replicatedJobs"]:
+        if one["name"] not in ("node", "launcher"):
+            continue  # a job has no word for any of it
         one["template"]["spec"]["template"] = stripped(one["template"]["spec"]["template"], managed=managed)
         if managed:
             one.pop("dependsOn", None)

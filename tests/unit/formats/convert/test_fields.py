@@ -26,7 +26,8 @@ def a_replica(role: str, count: int) -> dict[str, Any]:
     small = role.lower()
     secret = {"secretKeyRef": {"name": "keys", "key": small}}
     container: dict[str, Any] = {
-        "name": "main", "image": f"example/{small}:1", "imagePullPolicy": "Always", "workingDir": "/w", "tty": True,
+        "name": "main", "image": f"example/{small}:1", "workingDir": "/w", "tty": True,
+        "imagePullPolicy": "Always" if role == "Worker" else "IfNotPresent",
         "command": ["mpirun", "./x"] if role == "Launcher" else ["/usr/sbin/sshd"], "ports": [{"containerPort": 22}],
         "env": [{"name": f"OF_{role}", "value": "1"}, {"name": f"KEY_{role}", "valueFrom": secret},
                 {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],

@@ -65,7 +65,8 @@ def _field(holder: Mapping[str, Any], key: str, item: Any, path: str, ours: bool
     elif key in ("replicatedJobs", "runtimePatches") and isinstance(item, list):
         for at, one in enumerate(item):
             label = one.get("name", at) if isinstance(one, Mapping) else at
-            yield from leaves(one, f"{here}[{label}]", ours=ours)
+            # a patch names its containers, and which of them does the work is not for it to say
+            yield from leaves(one, f"{here}[{label}]", ours=ours or key == "runtimePatches")
     else:
         yield from leaves(item, here, ours=ours)
 
@@ -76,7 +77,7 @@ def _containers(pod: Mapping[str, Any], items: list[Any], path: str, ours: bool)
         main = None
     for at, one in enumerate(items):
         if main is not None and one is main:
-            rest = {key: value for key, value in one.items() if key != "name"}
+            rest = {key: value for key, value in one.items() if key != "name" or not ours}
             if rest:
                 yield from leaves(rest, f"{path}.container" if path else "container", ours=ours)
         else:

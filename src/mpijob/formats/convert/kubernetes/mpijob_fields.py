@@ -11,6 +11,7 @@ from mpijob.formats.convert.kubernetes import amount_fields, flat_fields, known_
 from mpijob.formats.convert.kubernetes.flat_fields import Leaf
 from mpijob.formats.convert.report import Notes
 from mpijob.formats.kubernetes.metadata.well_known import (
+    CONTAINER,
     COST_PREFIX,
     LAUNCHER_CORES,
     OWNER_LABEL,
@@ -23,6 +24,7 @@ from mpijob.model import Family, MPIJob, Secret
 _REPLICA = re.compile(r"spec\.mpiReplicaSpecs\.(Launcher|Worker)\.(.+)")
 _AMOUNT = re.compile(r"template\.spec\.container\.resources\.(limits|requests)\.(.+)")
 _PASSED = ("apiVersion", "kind")
+_ALWAYS = "every pod has it so"
 _ROLE_ONLY = ("nodeSelector", "tolerations", "affinity", "imagePullSecrets", "priorityClassName",
               "terminationGracePeriodSeconds")  # fmt: skip
 _GONE = {
@@ -253,6 +255,8 @@ class FieldReporter:
             self._pod_label(leaf, rest.removeprefix("template.metadata.labels."))
         elif leaf.path in self.beyond:
             self._foreign(leaf)
+        elif rest == "template.spec.container.name":
+            self._container_name(leaf)
         elif name in _GONE:
             self.notes.dropped(leaf.path, leaf.shown, *_GONE[name])
         elif rest == "template.spec.restartPolicy":
@@ -269,7 +273,15 @@ class FieldReporter:
             note = "the labels that the operator gives pods are written as those that mpijob gives them"
             self.notes.changed(leaf.path, leaf.shown, "placement.affinity", note)
         else:
-            self.notes.exact(leaf.path, leaf.shown, _OURS.get(name, ""))
+            note = "" if name in _OURS else _ALWAYS
+            self.notes.exact(leaf.path, leaf.shown, _OURS.get(name, ""), note)
+
+    def _container_name(self, leaf: Leaf) -> None:
+        if leaf.value == CONTAINER:
+            self.notes.exact(leaf.path, leaf.shown, "", _ALWAYS)
+        else:
+            note = f"the container that does the work is called {CONTAINER} here"
+            self.notes.changed(leaf.path, leaf.shown, "", note)
 
     def _count(self, leaf: Leaf, role: str) -> None:
         if role == "Worker" and leaf.value != self.job.workers and not self.spec.get("runLauncherAsWorker"):
@@ -320,13 +332,16 @@ class FieldReporter:
     def _launcher(self, leaf: Leaf, rest: str, name: str) -> None:
         if name == "image":
             self._launcher_image(leaf)
-        elif name == "imagePullPolicy" and leaf.value != self.job.pull_policy:
+        elif name == "imagePullPolicy" and leaf.value == self.job.pull_policy:
+            self.notes.exact(leaf.path, leaf.shown, "", "launcher and workers have it alike")
+        elif name == "imagePullPolicy":
             note = "launcher and workers have one pull policy here, that of the workers"
             self.notes.dropped(leaf.path, leaf.shown, note, "set pull_policy to the one you mean")
         elif name in ("volumes", "volumeMounts") or name in _ROLE_ONLY:
             self._only_of_launcher(leaf, rest)
         else:
-            self.notes.exact(leaf.path, leaf.shown, _OURS.get(name, ""))
+            note = "" if name in _OURS else _ALWAYS
+            self.notes.exact(leaf.path, leaf.shown, _OURS.get(name, ""), note)
 
     def _launcher_image(self, leaf: Leaf) -> None:
         if leaf.value == self.job.image:
@@ -390,4 +405,5 @@ _OURS = {
     "image": "image", "env": "env", "volumes": "volumes", "volumeMounts": "volumes", "nodeSelector": "placement",
     "tolerations": "placement.tolerations", "affinity": "placement.affinity", "imagePullSecrets": "pull_secrets",
     "priorityClassName": "priority", "terminationGracePeriodSeconds": "grace_seconds",
+    "imagePullPolicy": "pull_policy",
 }  # fmt: skip

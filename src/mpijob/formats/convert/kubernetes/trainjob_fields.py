@@ -12,7 +12,7 @@ from mpijob.formats.convert.kubernetes.flat_fields import Leaf
 from mpijob.formats.convert.kubernetes.trainjob_nodes import STEP_LABEL
 from mpijob.formats.convert.report import Notes
 from mpijob.formats.kubernetes import trainjob
-from mpijob.formats.kubernetes.metadata.well_known import QUEUE_LABEL, container_of, plain
+from mpijob.formats.kubernetes.metadata.well_known import CONTAINER, QUEUE_LABEL, container_of, plain
 from mpijob.model import MPIJob
 
 _PASSED = ("apiVersion", "kind")
@@ -193,7 +193,7 @@ class FieldReporter:
         name = str(found.get("name"))
         key = (found.get("valueFrom") or {}).get("secretKeyRef") or {}
         source = f"{key.get('name')}/{key.get('key')}"
-        if "value" in found and self.job.env.get(name) == plain(str(found["value"])):
+        if "valueFrom" not in found and self.job.env.get(name) == plain(str(found.get("value", ""))):
             self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "every rank gets it")
         elif set(key) == {"name", "key"} and any(
             (one.env, one.source) == (name, source) for one in self.job.secrets
@@ -248,6 +248,8 @@ class FieldReporter:
             self.notes.changed(
                 leaf.path, leaf.shown, "", "launcher and workers are known by their own labels"
             )
+        elif role not in {"node", "launcher", self.step} and self.keep:
+            self.notes.exact(leaf.path, leaf.shown, "", "kept as it is")
         elif role not in {"node", "launcher", self.step}:
             todo = "fetch data in the command or from a volume; run other programs as jobs before: after"
             self._gone(leaf, "a job has a launcher and workers, and no further parts", todo)
@@ -270,6 +272,10 @@ class FieldReporter:
         elif rest.startswith("container.resources."):
             todo = "ask for the devices by resources.gpu or resources.others"
             self._gone(leaf, "a job asks for devices by their number, and has no claims", todo)
+        elif rest == "container.name":
+            note = f"the container that does the work is called {CONTAINER}"
+            told = self.notes.exact if leaf.value == CONTAINER else self.notes.changed
+            told(leaf.path, leaf.shown, "", note)
         elif beyond:
             self._same_or_beyond(leaf, beyond)
         elif (
