@@ -1730,8 +1730,7 @@ export interface components {
             jobs?: components["schemas"]["MPIJob"][];
             /** @default  */
             source?: string;
-            /** @default blocked */
-            stage?: components["schemas"]["Stage"];
+            stage: components["schemas"]["Stage"];
             /** @default [] */
             texts?: string[];
             /** @default job */
