@@ -263,6 +263,7 @@ def checked(cases: list[Case], before: tuple[dict[str, Any], ...], to: str) -> l
     return [wrong for case in cases if (wrong := problem(case, before, plain, to))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("to", ["job", "mpijob"])
 def test_no_field_of_an_mpijob_is_dropped_in_silence(crd_files: tuple[Path, ...], to: str) -> None:
     cases = [*mpijob_cases(schemas(crd_files)["MPIJob"])]
@@ -270,6 +271,7 @@ def test_no_field_of_an_mpijob_is_dropped_in_silence(crd_files: tuple[Path, ...]
     assert checked(cases, (an_mpijob(),), to) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["mpi", "torch"])
 @pytest.mark.parametrize("to", ["job", "trainjob"])
 def test_no_field_of_a_trainjob_or_its_runtime_is_dropped_in_silence(
