@@ -97,11 +97,12 @@ def _provoke(name: str, case: Case, stack: Stack | None) -> Path:
 
 
 def _keep(name: str, case: Case, stack: Stack | None, code: int | None, text: bytes) -> Path:
+    of_stack = {} if stack is None else {"family": stack.family, **case.facts_on.get(stack.name, {})}
     truth = Truth(
         what=case.what,
         codes=case.codes,
         words=case.words,
-        facts=case.facts | ({"family": stack.family} if stack is not None else {}),
+        facts=case.facts | of_stack,
         exit_code=code,
         software=case.software or (stack.title if stack is not None else ""),
         written=bool(case.log),

@@ -18,7 +18,7 @@ import yaml
 
 from mpijob.diagnosis import Evidence, Memory
 from mpijob.diagnosis.logs import standalone_log
-from mpijob.model import Exit, Family, MPIJob, Resources
+from mpijob.model import Exit, Family, LogLine, MPIJob, Resources, Role
 
 FOLDER = Path(__file__).parent / "cases"
 LOGS = Path(__file__).parents[2] / "tests" / "fixtures" / "why"
@@ -46,6 +46,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     codes: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     facts: dict[str, Any] = {}
+    facts_on: dict[str, dict[str, Any]] = {}  # by stack, where it ends otherwise there
     stacks: tuple[str, ...] = ()
     ranks: int = 4
     py: str = ""
@@ -130,7 +131,7 @@ def _read(path: Path, which: str) -> Log:
 
 
 def _known(truth: Truth) -> dict[str, Any]:
-    """Return the engine's facts as evidence: which rank ended first and how, the engine's reason, memory."""
+    """Return the engine's facts as evidence: which rank ended first, how, what its wrapper said, the reason, memory."""
     told, code = truth.facts, truth.exit_code
     known: dict[str, Any] = {"launcher": None if code is None else Exit(code=code, time=9.0)}
     if "rank" in told:
@@ -144,6 +145,9 @@ def _known(truth: Truth) -> dict[str, Any]:
         full = bool(told.get("oom"))
         known["memory"] = (Memory(worker or 0, 8 << 30, 8 << 30, oom_kills=1) if full else
                            Memory(worker or 0, 1 << 30, 8 << 30, enough=True),)  # fmt: skip
+    if "said" in told:
+        line = told["said"].encode()
+        known["logs"] = (LogLine(5 * 10**9, line, Role.RANK, "stderr", worker, told["rank"]),)
     if "family" in told:
         known["family"] = Family(told["family"])
     return known | {name: told[name] for name in ("reason", "message") if name in told}

@@ -45,6 +45,8 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
         return tuple(_named(_finding(seen, hit), seen) for hit in (*kept, *warnings)[:MOST_FINDINGS])
     if kept and (kept[0].rule.only_how or kept[0].trust is Trust.GENERIC):
         kept = _in_own_words(seen, kept)
+    elif kept:
+        kept = _with_earlier_error(seen, kept, hits)
     found = [_finding(seen, hit) for hit in kept]
     if not found and (unknown := _unknown(seen)) is not None:
         found.append(unknown)
@@ -67,14 +69,42 @@ def _in_own_words(seen: Evidence, kept: list[Hit]) -> list[Hit]:
     Of what only says that something failed, the most telling line is evidence, and no cause.
     """
     how, told = kept[0], None if seen.veiled else telling_line.find(seen)
+    if told is None and how.rule.only_how and not seen.veiled:
+        before = telling_line.last_before(seen, how.time)
+        return [msgspec.structs.replace(how, evidence=(*before, *how.evidence)), *kept[1:]]
     if told is None or told.points < telling_line.STRONG or told.evidence[0] in how.evidence:
         return kept
     if not how.rule.only_how:
         return [msgspec.structs.replace(how, evidence=(*told.evidence[:2], *how.evidence)), *kept[1:]]
+    return [
+        _own(told, how),
+        *(hit for hit in kept if not hit.rule.only_how and hit.trust < Trust.GENERIC),
+    ]
+
+
+def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
+    """Return the hits with an error that was written before the first of them, and that no rule knows.
+
+    It is evidence. Before a crash it is the cause: a process that has reported an error and crashes then, crashes
+    because of it.
+    """
+    first = kept[0]
+    if first.fact or seen.veiled:
+        return kept
+    known = frozenset(quote for hit in hits for quote in hit.evidence)
+    told = telling_line.find(seen, before=first.time, known=known)
+    if told is None or told.points < telling_line.EXPLICIT:
+        return kept
+    if first.rule.crash:
+        return [_own(told, first), *kept]
+    return [msgspec.structs.replace(first, evidence=(told.evidence[0], *first.evidence)), *kept[1:]]
+
+
+def _own(told: telling_line.Telling, how: Hit) -> Hit:
+    """Return the program's own words as a cause, of the rank that wrote them."""
     values = {"error": told.text, "code": how.values.get("code")}
     rank, worker = (told.rank, told.worker) if told.rank is not None else (how.rank, how.worker)
-    own = Hit(PROGRAM_ERROR, -1, told.time, worker, rank, values, told.evidence, OWN_WORDS, told.place)
-    return [own, *(hit for hit in kept if not hit.rule.only_how and hit.trust < Trust.GENERIC)]
+    return Hit(PROGRAM_ERROR, -1, told.time, worker, rank, values, told.evidence, OWN_WORDS, told.place)
 
 
 def _may(rule: Rule, seen: Evidence) -> bool:
@@ -123,7 +153,14 @@ def _kept(hits: list[Hit]) -> list[Hit]:
         first[hit.rule.id] = _joined(first[hit.rule.id], hit) if hit.rule.id in first else hit
     idle = [hit for hit in first.values() if any(_better(other, hit) for other in first.values())]
     rest = [_placed(hit, idle) for hit in first.values() if hit not in idle]
-    specific = [hit for hit in rest if hit.trust < Trust.GENERIC and not hit.rule.warning]
+    reports = tuple(quote for hit in rest if hit.trust is Trust.GENERIC for quote in hit.evidence)
+    specific = [
+        msgspec.structs.replace(hit, evidence=reports)
+        if hit.trust is Trust.LIMIT and not hit.evidence
+        else hit
+        for hit in rest
+        if hit.trust < Trust.GENERIC and not hit.rule.warning
+    ]
     warnings = [hit for hit in rest if hit.rule.warning]
     return [*(specific or [hit for hit in rest if hit not in warnings][:1]), *warnings]
 

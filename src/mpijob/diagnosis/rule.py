@@ -59,7 +59,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     `uncaught` wants the sign to be among the last things that its rank said. `yields_to` names rules
     that say it better when both hold. `even_on_success` may fire although everything ended with 0,
     `while_running` although the job goes on. `warning` is said in runs that end well, too: it is never a cause
-    by itself. `only_how` tells how a rank ended and not why: its own words tell more. `of_launcher` happened to no
+    by itself. `only_how` tells how a rank ended and not why: its own words tell more. `crash` is a signal that a
+    rank got for what it did: an error that it reported before is the cause. `of_launcher` happened to no
     rank. `example` is for its page, where the sentence is the engine's own.
     """
 
@@ -77,6 +78,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     while_running: bool = False
     warning: bool = False
     only_how: bool = False
+    crash: bool = False
     of_launcher: bool = False
     yields_to: tuple[str, ...] = ()
     field: str = ""

@@ -231,3 +231,47 @@ def test_what_may_hold_a_secret_is_not_taken_for_own_words() -> None:
     logs = said("error: the key abc123 is invalid", rank=1, time=99.0)
     told = explain(Evidence(spec=a_job(), ranks=ranks, logs=logs, veiled=True))
     assert "abc123" not in json.dumps([finding.message for finding in told])
+
+
+SEGMENTATION = (
+    "mpirun noticed that process rank 1 with PID 0 on node n1 exited on signal 11 (Segmentation fault)."
+)
+HYDRA_9 = (
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 86 RUNNING AT n1\n=   EXIT CODE: 9\n"
+    "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("reader: ERROR: mesh.bin holds no cells\n", ["PROGRAM_ERROR", "SEGFAULT"]),
+        ("step 12 done\n", ["SEGFAULT"]),
+        ("WARNING: mesh.bin holds few cells\n", ["SEGFAULT"]),
+    ],
+)
+def test_an_error_that_was_reported_before_a_crash_is_its_cause(before: str, expected: list[str]) -> None:
+    assert codes(f"start\n{before}{SEGMENTATION}\n") == expected
+
+
+def test_an_error_before_a_known_cause_is_shown_with_it() -> None:
+    first = mpijob.diagnose(
+        f"open_input: fatal error opening run.in\n{STACK}ValueError: no input\n", exit_code=1
+    ).findings[0]
+    assert first.code == "PYTHON_EXCEPTION"
+    assert "run.in" in first.evidence[0]
+
+
+def test_what_the_engine_saw_of_a_signal_outweighs_the_launchers_report() -> None:
+    ended = Exit(signal=8, index=3, worker=0, time=5.0)
+    found = explain(Evidence(spec=a_job(), logs=said(HYDRA_9), ranks=(ended,), launcher=Exit(code=9)))
+    assert [finding.code for finding in found] == ["FLOATING_POINT"]
+    assert codes(HYDRA_9) == ["OOM_KILLED"]
+
+
+def test_the_last_line_before_an_abort_is_shown_where_none_looks_wrong() -> None:
+    abort = (
+        "Abort(3) on node 0 (rank 0 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 3) - process 0"
+    )
+    first = mpijob.diagnose(f"the licence for CHEM ended yesterday\n{abort}\n").findings[0]
+    assert (first.code, "licence for CHEM" in first.evidence[0]) == ("MPI_ABORT", True)

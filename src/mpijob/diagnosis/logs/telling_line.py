@@ -19,6 +19,7 @@ from mpijob.diagnosis.logs.log_index import Stream, shown, streams
 from mpijob.errors import Place
 
 STRONG = 4.0  # points from which a line is taken for the program's own last words
+EXPLICIT = 6.0  # points from which a line calls itself an error
 ABNORMAL = 2.5  # points from which a line looks wrong at all
 LITERALS = (
     *(
@@ -140,10 +141,18 @@ class Telling(msgspec.Struct, frozen=True):
     worker: int | None = None
 
 
-def find(seen: Evidence) -> Telling | None:
-    """Return the most telling line of everything that was said, if any line looks wrong."""
+def find(seen: Evidence, *, before: float = math.inf, known: frozenset[str] = frozenset()) -> Telling | None:
+    """Return the most telling line of everything that was said, if any line looks wrong.
+
+    With `before`, of what was said until then; lines that `known` quotes are left out.
+    """
     said = streams(seen)
-    lines = [(stream.time(at), place, at) for place, stream in enumerate(said) for at in range(stream.count)]
+    lines = [
+        (time, place, at)
+        for place, stream in enumerate(said)
+        for at in range(stream.count)
+        if (time := stream.time(at)) < before
+    ]
     texts = [said[place].window.lines[at] for _, place, at in lines]
     often = Counter(map(_shape, texts))
     points = [_points(text) for text in texts]
@@ -152,6 +161,9 @@ def find(seen: Evidence) -> Telling | None:
     )
     best: tuple[float, int] | None = None
     for number, index in enumerate(order):
+        _, place, at = lines[index]
+        if known and not known.isdisjoint(said[place].quote(at, at)):
+            continue
         rarity = math.log2(often[_shape(texts[index])])
         score = points[index] + 2.0 / (1 + number / 2) - min(3.0, max(0.0, rarity - 1))
         if best is None or score > best[0] + 1e-9:
@@ -160,6 +172,24 @@ def find(seen: Evidence) -> Telling | None:
         return None
     time, place, at = lines[best[1]]
     return _told(said[place], at, best[0], time)
+
+
+def last_before(seen: Evidence, time: float) -> tuple[str, ...]:
+    """Return what was said last before an end, where no line looks wrong: it may be the reason, and proves nothing."""
+    said = [
+        (when, stream, at)
+        for stream in streams(seen)
+        for at in range(stream.count)
+        if (when := stream.time(at)) < time and _says_something(stream.window.lines[at])
+    ]
+    if not said:
+        return ()
+    _, stream, at = max(said, key=lambda line: line[0])
+    return stream.quote(at, at)
+
+
+def _says_something(line: bytes) -> bool:
+    return not _ANY_FAILURE.search(line) and any(map(bytes.isalpha, line.split()))
 
 
 def looks_wrong(lines: Iterable[bytes]) -> bool:

@@ -28,10 +28,6 @@ RULES = (
                 "expected format:",
                 r"does not match the expected format: Option: (?P<option>\S+)(?: Param: (?P<value>\S+))?",
             ),
-            Sign(
-                "per resource (ppr)",
-                r"(?P<detail>unrecognized value was given for the number of processes per resource \(ppr\)[^\n]{0,40})",
-            ),
             Sign("nrecognized argument", r"[Uu]nrecognized argument (?P<option>\S+)"),
             Sign(
                 "unrecognized option",
@@ -149,6 +145,11 @@ RULES = (
         why="The command asks to bind or map ranks to more cores, sockets or hardware threads than the node, or the "
         "container's share of it, has.",
         signs=(
+            Sign(
+                "per resource (ppr)",
+                r"(?P<detail>unrecognized value was given for the number of processes per resource \(ppr\))"
+                r"[^\n]{0,40} Value: (?P<target>\S+)",
+            ),
             Sign("binding more", r"would result in binding more processes than cpus on a resource"),
             Sign(
                 "bind to",
@@ -264,17 +265,19 @@ RULES = (
             ),
             Sign(
                 "No components were able",
-                r"No components were able to be opened in the (?P<framework>\w+) framework",
+                r"No components were able to be opened in the (?P<needed>\w+) framework",
             ),
             Sign("PML ", r"PML (?P<component>\w+) cannot be selected"),
         ),
         causes=(
+            "Open MPI has no component {component} of {framework} that works here, and so none of {needed}.",
             "Open MPI has no component {component} of {framework} that works here.",
             "Open MPI cannot use {component} here.",
-            "Open MPI has no component of {framework} that works here.",
+            "Open MPI has no component of {needed} that works here.",
         ),
         remedies=(
             Remedy("let Open MPI choose: leave out --mca {framework} and OMPI_MCA_{framework}"),
+            Remedy("let Open MPI choose: leave out --mca {needed} and OMPI_MCA_{needed}"),
             Remedy("let Open MPI choose: leave out the --mca options and OMPI_MCA_ variables"),
             Remedy("see what this build has: ompi_info | grep {framework}"),
         ),

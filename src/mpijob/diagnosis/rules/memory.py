@@ -68,7 +68,10 @@ RULES = (
         ),
         confidence=0.6,
         field="resources.memory",
-        yields_to=("MEMORY_LIMIT", "SEGFAULT", "RANK_KILLED"),
+        yields_to=(
+            *("MEMORY_LIMIT", "RANK_KILLED"),
+            *("SEGFAULT", "BUS_ERROR", "FLOATING_POINT", "ILLEGAL_INSTRUCTION", "ABORTED"),
+        ),
     ),
     Rule(
         id="RANK_KILLED",

@@ -27,6 +27,7 @@ RULES = (
         why="A rank read or wrote memory that is not its own and was stopped by the system. The fault is in "
         "native code: the program, a library, or two libraries of versions that do not fit.",
         facts=("rank-signal:11",),
+        crash=True,
         signs=crashed(11),
         causes=("{who} crashed with a segmentation fault (signal 11, SIGSEGV).",),
         remedies=(
@@ -43,6 +44,7 @@ RULES = (
         why="The program, or one of its libraries, was compiled for a newer CPU than the node has (AVX-512, AMX), "
         "or it ran into bytes that are no code at all. With several kinds of nodes it fails on some of them only.",
         facts=("rank-signal:4",),
+        crash=True,
         signs=crashed(4),
         causes=("{who} used an instruction that its CPU does not have (signal 4, SIGILL).",),
         remedies=(
@@ -58,6 +60,7 @@ RULES = (
         why="Memory that a rank had mapped could not be given: /dev/shm or the disk behind a mapped file is full, or "
         "the file was cut short meanwhile.",
         facts=("rank-signal:7",),
+        crash=True,
         signs=crashed(7),
         causes=("{who} could not use memory that it had mapped (signal 7, SIGBUS): often /dev/shm is full.",),
         remedies=(
@@ -74,6 +77,7 @@ RULES = (
         why="An integer was divided by zero, or the program asked to be stopped at a floating-point division by zero, "
         "overflow or invalid operation (-ffpe-trap, feenableexcept).",
         facts=("rank-signal:8",),
+        crash=True,
         signs=crashed(8),
         causes=("{who} divided by zero or made another arithmetic error (signal 8, SIGFPE).",),
         remedies=(
@@ -88,6 +92,7 @@ RULES = (
         why="The program, or a library in it, found something impossible and called abort: an assertion, damaged "
         "memory (free, malloc), a C++ exception that nobody caught. What it found is in its last line.",
         facts=("rank-signal:6",),
+        crash=True,
         signs=(
             Sign("Assertion", r"(?P<error>[^\n]{0,200}Assertion (?:`|'|‘)?[^\n]{1,200} failed\.?)"),
             Sign("stack smashing", r"(?P<error>\*\*\* stack smashing detected \*\*\*)"),

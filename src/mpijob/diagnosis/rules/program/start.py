@@ -79,7 +79,13 @@ RULES = (
         ),
         confidence=0.95,
         uncaught=True,
-        yields_to=("MISSING_INTERPRETER", "MPI_NOT_ON_WORKER", "PYTHON_EXCEPTION", *SAID_BY_PYTHON),
+        yields_to=(
+            "NOT_EXECUTABLE",
+            "MISSING_INTERPRETER",
+            "MPI_NOT_ON_WORKER",
+            "PYTHON_EXCEPTION",
+            *SAID_BY_PYTHON,
+        ),
         field="command",
     ),
     Rule(
