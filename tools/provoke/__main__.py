@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.provoke.case import Case, Truth, cases, keep
-from tools.provoke.stacks import FRAMEWORKS, Stack, environ, known
+from tools.provoke.stacks import FOLDERS, SLURM, Stack, environ, known, missing
 
 MOST_BYTES = 6 << 10
 _MARK = "===== provoked"
@@ -34,10 +34,11 @@ _BUILD = {
 def main() -> None:
     """Provoke the cases whose names are given, or all."""
     wanted = sys.argv[1:]
-    missing = [stack.name for stack in known().values() if not stack.there]
-    missing += [] if os.environ.get(FRAMEWORKS) else ["PyTorch, DeepSpeed and JAX (FRAMEWORKS is not set)"]
-    if missing:
-        sys.stderr.write(f"not installed, left out: {', '.join(missing)}\n")
+    absent = [stack.name for stack in known().values() if not stack.there]
+    parts = FOLDERS | {SLURM: "Slurm"}
+    absent += [f"{title} ({name} is not set)" for name, title in parts.items() if not os.environ.get(name)]
+    if absent:
+        sys.stderr.write(f"not installed, left out: {', '.join(absent)}\n")
     if wanted[:1] == ["--scripts"]:
         _scripts(Path(wanted[1]))
         return
@@ -53,9 +54,7 @@ def main() -> None:
 def _all() -> Iterator[tuple[str, Case, Stack | None]]:
     stacks = known()
     for case in cases():
-        if case.gpu:
-            continue
-        if FRAMEWORKS in case.run and not os.environ.get(FRAMEWORKS):
+        if case.gpu or missing(case.run):
             continue
         if not case.stacks:
             yield case.name, case, None
@@ -149,8 +148,9 @@ def _neutral(text: bytes, place: Path, stack: Stack | None) -> bytes:
     """Return the output without what belongs to this machine."""
     text = text.replace(str(place).encode(), b"/job").replace(sys.prefix.encode(), b"/opt/venv")
     text = text.replace(sys.base_prefix.encode() + b"/lib/python", b"/usr/lib/python")
-    if frameworks := os.environ.get(FRAMEWORKS):
-        text = text.replace(str(Path(frameworks).parent).encode(), b"/opt/frameworks")
+    for name in FOLDERS:
+        if folder := os.environ.get(name):
+            text = text.replace(str(Path(folder).parent).encode(), f"/opt/{name.lower()}".encode())
     if stack is not None and (root := str(Path(stack.mpirun).parents[1])) != "/usr":
         text = text.replace(root.encode(), b"/opt/mpi")
     host = socket.gethostname().encode()

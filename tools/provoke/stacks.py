@@ -9,7 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-FRAMEWORKS = "FRAMEWORKS"  # the bin folder of an environment with PyTorch, DeepSpeed and JAX
+FOLDERS = {  # variables with the bin folder of an environment of Python, and what it holds
+    "FRAMEWORKS": "PyTorch, DeepSpeed and JAX",
+    "LIBRARIES": "MPICH, mpi4py, pandas, h5py, xgboost, LightGBM, Dask, Numba, hydra, boto3 and others of PyPI",
+}
+SLURM = "SLURM_BED"  # a command that runs another one in a Slurm cluster: sh -u USER HOST COMMAND
 _PREFIX = Path(sys.prefix)
 _BASE = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
 _ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -53,11 +57,17 @@ def known() -> dict[str, Stack]:
     return {stack.name: stack for stack in stacks}
 
 
+def missing(run: str) -> list[str]:
+    """Return the variables that a case's script needs and that are not set."""
+    return [name for name in (*FOLDERS, SLURM) if f"${name}" in run and not os.environ.get(name)]
+
+
 def environ(stack: Stack | None) -> dict[str, str]:
     """Return the environment of a provoked program: nothing of ours but where things are."""
     own = {} if stack is None else stack.environ
     path = f"{Path(stack.mpirun).parent}:{_BASE['PATH']}" if stack is not None else _BASE["PATH"]
-    words = {"PYTHON": sys.executable, "PATH": path, FRAMEWORKS: os.environ.get(FRAMEWORKS, "")}
+    words = {"PYTHON": sys.executable, "PATH": path}
+    words |= {name: os.environ.get(name, "") for name in (*FOLDERS, SLURM)}
     if stack is not None:
         words |= {"MPIRUN": f"{stack.mpirun} {stack.flags}".strip(), "MPICC": stack.mpicc}
     return {**_BASE, **own, **words}
