@@ -109,7 +109,7 @@ def test_the_last_words_of_the_rank_that_failed_are_quoted_as_such(client: Clien
     state = ended(client, a_job(script=script, mpi=mpi, env={"API_TOKEN": TOKEN, "KEY": TOKEN}))
     (cause,) = state.findings
     assert (cause.code, cause.rank) == ("PROGRAM_ERROR", 1)
-    assert "(exit code 3): negative density in cell 17, key ***" in cause.message
+    assert "exited with code 3: negative density in cell 17, key ***" in cause.message
     assert TOKEN not in cause.message + "".join(cause.evidence)
 
 

@@ -30,6 +30,7 @@ _JOB = re.compile(r"\bJOB\b")
 _OF_A_JOB = re.compile(r"(?:: |, then |; )mpijob \w+ JOB\b.*$")
 _COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod) [^;]+)$")
 OWN_WORDS = 0.6  # how sure it is that a program's own words name the cause
+LAST_WORDS = 0.5  # and that the only error does, where a log ends with it
 
 
 def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
@@ -47,7 +48,7 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
         kept = _in_own_words(seen, kept)
     elif kept:
         kept = _with_earlier_error(seen, kept, hits)
-    found = [_finding(seen, hit) for hit in kept]
+    found = [_finding(seen, hit) for hit in kept or _last_words(seen, warnings)]
     if not found and (unknown := _unknown(seen)) is not None:
         found.append(unknown)
     found += [_warned(_finding(seen, hit)) for hit in warnings if found]
@@ -89,7 +90,7 @@ def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> lis
     because of it.
     """
     first = kept[0]
-    if first.fact or seen.veiled:
+    if seen.veiled or (first.fact and not first.rule.crash):
         return kept
     known = frozenset(quote for hit in hits for quote in hit.evidence)
     told = telling_line.find(seen, before=first.time, known=known)
@@ -98,6 +99,33 @@ def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> lis
     if first.rule.crash:
         return [_own(told, first), *kept]
     return [msgspec.structs.replace(first, evidence=(told.evidence[0], *first.evidence)), *kept[1:]]
+
+
+def _last_words(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
+    """Return the only error of a run that failed, where its log ends with it and no rule knows it.
+
+    What is written in runs that end well, too, is none.
+    """
+    if seen.veiled or seen.outcome_unseen:
+        return []
+    harmless = frozenset(quote for hit in warnings for quote in hit.evidence)
+    told = telling_line.find(seen, known=harmless)
+    if told is None or not (told.alone and told.last) or told.points < telling_line.EXPLICIT:
+        return []
+    values = {"last": told.text}
+    return [
+        Hit(
+            PROGRAM_ERROR,
+            -1,
+            told.time,
+            told.worker,
+            told.rank,
+            values,
+            told.evidence,
+            LAST_WORDS,
+            told.place,
+        )
+    ]
 
 
 def _own(told: telling_line.Telling, how: Hit) -> Hit:

@@ -275,3 +275,24 @@ def test_the_last_line_before_an_abort_is_shown_where_none_looks_wrong() -> None
     )
     first = mpijob.diagnose(f"the licence for CHEM ended yesterday\n{abort}\n").findings[0]
     assert (first.code, "licence for CHEM" in first.evidence[0]) == ("MPI_ABORT", True)
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        ("start\nh5tool: ERROR: unable to open file out.h5\n", ["PROGRAM_ERROR"]),  # its last words
+        ("h5tool: ERROR: unable to open file out.h5\nreading the copy\nstep 1\n", ["UNKNOWN"]),  # it went on
+        (
+            "a: ERROR: no mesh in m.dat\nb\nc\nd\nz: ERROR: no input of z\n",
+            ["UNKNOWN"],
+        ),  # two, which is first?
+    ],
+)
+def test_the_only_error_is_a_cause_where_the_log_ends_with_it(log: str, expected: list[str]) -> None:
+    assert codes(log, exit_code=1) == expected
+
+
+def test_a_run_that_reports_success_after_an_error_that_it_handled_has_no_cause() -> None:
+    assert (
+        codes(f"{STACK}ValueError: sample 7 is damaged\nskipped\ntraining finished after 30 samples\n") == []
+    )

@@ -18,8 +18,13 @@ _WELL = re.compile(
 
 
 def shown(lines: Iterable[bytes]) -> bool | None:
-    """Return whether the last lines say that the run is complete (True) or look like a failure; None for neither."""
+    """Return whether the last lines say that the run is complete (True) or look like a failure; None for neither.
+
+    The very last line decides: a program that reports its success after an error has handled it.
+    """
     last = [line for line in lines if line.strip()][-END_LINES:]
+    if last and _WELL.search(last[-1]) and not looks_wrong(last[-1:]):
+        return True
     if looks_wrong(last):
         return False
     return True if any(_WELL.search(line) for line in last) else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -67,6 +67,13 @@ _WORDS = (
             rb"is empty|inconsistent|incompatible|impossible|must (?:be|not)|violat(?:ed|ion)|expected|lost atoms)\b"
         ),
     ),
+    (  # as strerror writes it, at the end of a line
+        4.0,
+        re.compile(
+            rb": (?:No such file or directory|Permission denied|Is a directory|Not a directory|Connection refused"
+            rb"|No space left on device|Read-only file system|Input/output error|Bad file descriptor)\.?$"
+        ),
+    ),
     (
         2.0,
         re.compile(
@@ -88,7 +95,8 @@ _INNOCENT = (
             rb"|failed|failures)[ =:]+0\b"
             rb"|\berror (?:rate|norm|estimate|bound|tolerance|bars?|handler|handling)|\bretry(?:ing)?\b"
             rb"|\bignor(?:e|ed|ing)\b"
-            rb"|\brecovered\b|\bdeprecated\b|non-fatal|\bharmless\b|\bresidual error\b|\bmean (?:squared"
+            rb"|\brecovered\b|\bas expected\b"
+            rb"|\bdeprecated\b|non-fatal|\bharmless\b|\bresidual error\b|\bmean (?:squared"
             rb"|absolute) error\b"
         ),
     ),
@@ -118,19 +126,27 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|exit(?:s|ed)? with (?:return |exit |status )*(?:code|status)|[Ee]xecution halted|application called MPI_Abort"
     rb"|Per user-direction|thus causing|The first process to do so|mpirun has exited|MPI processes|local "
     rb"abort before MPI_INIT"
-    rb"|Killing subprocess|subprocess\.CalledProcessError|[Cc]ommand exited|exit status \d|make(?:\[\d\])?: "
+    rb"|Killing subprocess|subprocess\.CalledProcessError|[Cc]ommand exited"
+    rb"|[Cc]hild returned status|exit status \d|make(?:\[\d\])?: "
     rb"\*\*\*|cleaning up"
     rb"|Fatal error in P?MPI_Abort|\*{3,}|MPI_ERRORS_ARE_FATAL|potentially your MPI job|HYD\w*_|PMIx?_Abort"
     rb"|prterun (?:noticed|detected)"
     rb"|Abort\(\d+\)(?: on node|: )|Fatal error in (?:internal_|P?MPI_)|^\S+\.py FAILED|Connection (?:reset"
     rb"|closed) by peer|ncclRemoteError|(?:ORTE|PRTE)_ERROR_LOG|PMIX "
     rb"ERROR: ERROR in file|MPI_INIT failed"
+    rb"|[Ee]rror is not recoverable|Downstream from host"
+    rb"|internal error has occurred in|error message you will|ld returned \d+ exit|FORCE-TERMINATE"
+    rb"|^\s*Error(?: name)?: {2,}|There (?:was|were) \d+ errors?"
     rb"|^-{10,}|^={10,}|^%{10,}|job aborted|signal \d+ \(|Signal (?:code|:)|^\s*(?:Node|Host|Local host|PID):"
 )
 
 
 class Telling(msgspec.Struct, frozen=True):
-    """A line that stands out: its text with what it announces, where it is, and its points."""
+    """A line that stands out: its text with what it announces, where it is, and its points.
+
+    `alone` says that no other line, but those that belong to it, calls itself an error; `last`, that nothing was
+    said after it but its like and what follows any failure.
+    """
 
     text: str
     points: float
@@ -139,6 +155,8 @@ class Telling(msgspec.Struct, frozen=True):
     time: float
     rank: int | None = None
     worker: int | None = None
+    alone: bool = False
+    last: bool = False
 
 
 def find(seen: Evidence, *, before: float = math.inf, known: frozenset[str] = frozenset()) -> Telling | None:
@@ -171,7 +189,23 @@ def find(seen: Evidence, *, before: float = math.inf, known: frozenset[str] = fr
     if best is None:
         return None
     time, place, at = lines[best[1]]
-    return _told(said[place], at, best[0], time)
+    told = _told(said[place], at, best[0], time)
+    own = {_shape(line) for line in _block(said[place].window.lines, at)}
+    others = (_shape(texts[index]) for index in order if points[index] >= STRONG)
+    later = (text for (when, _, _), text in zip(lines, texts, strict=True) if when > time)
+    return msgspec.structs.replace(
+        told,
+        alone=own.issuperset(others),
+        last=all(_shape(text) in own or not _says_something(text) for text in later),
+    )
+
+
+def _block(lines: tuple[bytes, ...], at: int) -> Iterator[bytes]:
+    """Yield an error and what belongs to it: the next lines that are indented, or look wrong themselves."""
+    yield lines[at]
+    for line in lines[at + 1 : at + 1 + _AFTER_LINES]:
+        if line[:1].isspace() or line.startswith("│".encode()) or _points(line) >= ABNORMAL:
+            yield line
 
 
 def last_before(seen: Evidence, time: float) -> tuple[str, ...]:

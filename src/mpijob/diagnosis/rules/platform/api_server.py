@@ -139,7 +139,14 @@ RULES = (
         why="The API server checked the object against its schema, and a field is wrong, missing or unknown; or the "
         "cluster does not have that kind of object at all.",
         signs=(
-            Sign("is invalid:", r"(?P<detail>The \S+ \"[^\"]+\" is invalid: [^\n]{1,240})"),
+            Sign(
+                "is invalid:",
+                r"(?P<detail>The \S+ \"[^\"]+\" is invalid: (?![^\n]{0,80}AdmissionPolicy)[^\n]{1,240})",
+            ),
+            Sign(
+                "is being terminated",
+                r"(?P<detail>unable to create new content in namespace \S+ because it is being terminated)",
+            ),
             Sign("no matches for kind", r"(?P<detail>no matches for kind \"[^\"]+\" in version \"[^\"]+\")"),
             Sign("strict decoding error", r"(?P<detail>strict decoding error: [^\n]{1,200})"),
             Sign("error converting YAML", r"(?P<detail>error converting YAML to JSON: [^\n]{1,160})"),

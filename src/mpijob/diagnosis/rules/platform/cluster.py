@@ -221,9 +221,9 @@ RULES = (
     ),
     Rule(
         id="POLICY_REFUSED",
-        title="The namespace's security policy refuses the pods",
-        why="The namespace enforces a security level, and the pods ask for something that it forbids: a user ID, "
-        "a kind of volume, a capability.",
+        title="A policy of the cluster refuses the job",
+        why="The namespace enforces a security level, or an administrator wrote an admission policy, and the job asks "
+        "for something that it forbids: a user ID, a kind of volume, a capability, too many workers.",
         trust=Trust.FACT,
         facts=("reason:PolicyRefused",),
         signs=(
@@ -232,8 +232,16 @@ RULES = (
                 "security context constraint",
                 r"(?P<detail>unable to validate against any security context constraint[^\n]{0,240})",
             ),
+            Sign(
+                "AdmissionPolicy",
+                r"ValidatingAdmissionPolicy '(?P<policy>[^']+)'[^\n]{0,120}? denied request: (?P<detail>[^\n]{1,240})",
+            ),
         ),
-        causes=("{message}", "The namespace's security policy refuses the pods: {detail}"),
+        causes=(
+            "{message}",
+            "The admission policy {policy} refuses the job: {detail}",
+            "The namespace's security policy refuses the pods: {detail}",
+        ),
         example='the job\'s pods cannot be made: violates PodSecurity "restricted:latest": …',
         remedies=(
             Remedy(

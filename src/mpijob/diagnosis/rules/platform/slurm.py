@@ -114,6 +114,10 @@ RULES = (
                 r"(?:sbatch|srun|salloc): error: Unable to allocate resources: (?P<error>[^\n]{1,200})",
             ),
             Sign(
+                "specification",
+                r"(?:sbatch|srun|salloc): error: (?P<error>Invalid --[^\n]{1,60}specification)",
+            ),
+            Sign(
                 "Invalid partition",
                 r"(?:sbatch|srun|salloc): error: (?P<error>[Ii]nvalid partition[^\n]{0,120})",
             ),

@@ -60,7 +60,7 @@ RULES = (
                 "above exception",
                 r"(?P<chained>The above exception was the direct cause of|During handling of the above "
                 r"exception)[^\n]*\s+"
-                r"(?:\S*[ ])?" + _TRACEBACK,
+                r"(?:\S*[ ])?" + _TRACEBACK + r"(?![\s\S]{0,9000}?(?:direct cause of|handling of the above))",
             ),
             Sign(
                 "Exception Group Traceback",
@@ -109,9 +109,11 @@ RULES = (
                 r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>error: the following arguments are required: "
                 r"[^\n]{1,160})$",
             ),
+            Sign("No such option", r"(?P<detail>(?:Error: )?No such option:? [^\n│]{1,120})"),
+            Sign("unknown flag", r"(?P<detail>Error: unknown (?:shorthand )?flag: [^\n]{1,120})"),
             Sign(
-                "No such option",
-                r"(?P<detail>Error: No such option:? [^\n]{1,120})",
+                "Could not override",  # hydra
+                r"(?P<detail>Could not override '[^'\n]{1,120}'\.)(?:[^\n]*\n){1,3}?(?=Key '|No match)",
             ),
             Sign("Error: Invalid value", r"(?P<detail>Error: Invalid value[^\n]{1,160})"),
             Sign(

@@ -9,7 +9,8 @@ _TAG = r"^(?:\S*[ ])?"  # a rank's tag, where a launcher writes one
 UNCAUGHT_ERROR = Rule(
     id="UNCAUGHT_ERROR",
     title="The program ended with an error that it did not handle",
-    why="The program, in C++, Fortran, R, Julia or Java, met an error that nothing in it handles, and its language "
+    why="The program, in C++, Fortran, R, Julia, Java, Go, Rust, Lua, JavaScript or another "
+    "language, met an error that nothing in it handles, and its language "
     "ended it. The text is the program's or its library's own.",
     signs=(
         Sign(
@@ -36,6 +37,27 @@ UNCAUGHT_ERROR = Rule(
             r"Exception in thread \"[^\"\n]{1,80}\" (?P<error>[\w.$]{1,120}(?:: [^\n]{1,300})?)",
         ),
         Sign("Could not find or load", r"Error: (?P<error>Could not find or load main class [^\n]{1,200})"),
+        Sign(
+            "attempt to ",  # Lua
+            _TAG
+            + r"lua[\d.]*: (?P<file>[^\s:]+):(?P<line>\d+): (?P<error>[^\n]{1,300})(?=\nstack traceback:)",
+        ),
+        Sign("panic: ", _TAG + r"panic: (?P<error>[^\n]{1,300})(?=[\s\S]{0,400}^goroutine \d+)"),  # Go
+        Sign(
+            "    at ",  # Node.js
+            _TAG + r"(?:Uncaught )?(?P<error>\w*Error(?: \[\w+\])?: [^\n]{1,300})"
+            r"(?=(?:\n[^\n]{0,200}){0,3}?\n[ ]{4}at [^\n]+:\d+:\d+\)?$)",
+        ),
+        Sign(
+            "PHP Fatal error", r"PHP Fatal error: (?P<error>[^\n]{1,300}?) in (?P<file>[^\s:]+):(?P<line>\d+)"
+        ),
+        Sign("undefined near line", _TAG + r"error: (?P<error>'\w+' undefined[^\n]{0,200})"),  # Octave
+        Sign("Runtime error ", _TAG + r"(?P<error>Runtime error \d+ at \$[0-9A-Fa-f]+)"),  # Free Pascal
+        Sign(
+            "Unhandled ",  # Common Lisp
+            r"Unhandled (?P<kind>[\w:-]+) in thread [^\n]*(?:\n[ ]{20,}[^\n]*)?\n"
+            r"(?P<error>(?:[ ]{1,8}\S[^\n]{0,200}\n){1,6})",
+        ),
         Sign("panicked at", r"thread '[^'\n]{1,60}' panicked at (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),
     ),
     causes=(
@@ -112,14 +134,24 @@ PROGRAM_ERROR = Rule(
         Sign("FATAL ERROR:", _TAG + r"FATAL ERROR: (?P<error>[^\n]{1,300})"),  # NAMD
         Sign("VERY BAD NEWS", r"VERY BAD NEWS! (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),  # VASP
         Sign("Error ", _TAG + r"[ ]*Error (?P<routine>[A-Z]{4,20}): (?P<error>[^\n]{1,200})"),  # VASP
+        Sign(
+            "--- !",  # ABINIT
+            r"^--- !(?:ERROR|BUG)\s*\n(?:[^\n]*\n){1,6}?message: \|\s*\n[ ]*(?P<error>[^\n]{1,300})",
+        ),
+        Sign(
+            "For more information see the NWChem",
+            r"-{70,}\s*\n[ ](?P<error>[^\n]{3,160}?)[ ]{2,}-?\d+\s*\n[ ]-{70,}[\s\S]{0,2000}?For more information",
+        ),
+        Sign("curl: (", _TAG + r"curl: \(\d+\) (?P<error>[^\n]{1,300})"),
         Sign("HDF5-DIAG", r"HDF5-DIAG: [^\n]*\n(?:[^\n]*\n){0,30}?[^\n]*minor: (?P<error>[^\n]{1,200})"),
     ),
     causes=(
-        "{who} stopped with its own error in {routine}: {error}",
-        "{who} stopped with its own words (exit code {code}): {error}",
-        "{who} stopped with its own error: {error}",
+        "The program ended with an error: {last}",
+        "{who} reported an error in {routine}: {error}",
+        "{who} reported an error and exited with code {code}: {error}",
+        "{who} reported an error: {error}",
     ),
-    example="Rank 0 stopped with its own error: ERROR: Lost atoms: original 4000 current 3986",
+    example="Rank 0 reported an error: ERROR: Lost atoms: original 4000 current 3986",
     remedies=(
         Remedy("correct what the program names: its input, its data, or the size of the problem"),
         Remedy("read what was said before it: mpijob logs JOB --tail 50"),
