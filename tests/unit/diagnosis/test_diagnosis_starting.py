@@ -89,9 +89,9 @@ def test_why_knows_both_from_a_log_alone(family: str, case: str, code: str, summ
     assert summary in answer["summary"]
 
 
-def test_a_deadline_is_doubled_as_a_guess_and_says_so() -> None:
+def test_a_deadline_is_doubled_as_an_estimate_and_says_so() -> None:
     first = explain(Evidence(spec=a_job(deadline_seconds=60), reason="DeadlineExceeded"))[0]
-    assert "that is a guess" in first.fixes[0].text
+    assert "an estimate" in first.fixes[0].text
 
 
 @pytest.mark.parametrize(

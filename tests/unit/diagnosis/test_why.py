@@ -176,7 +176,7 @@ def test_ranks_that_left_with_0_when_the_deadline_ended_them_are_told() -> None:
     ranks = tuple(Exit(0, index=rank, by_us=True) for rank in range(4))
     spec = a_job(deadline_seconds=300.0)
     (late,) = explain(Evidence(spec=spec, reason="DeadlineExceeded", launcher=Exit(0), ranks=ranks))
-    assert "4 ranks ended with 0 only after being told to end" in late.message
+    assert "4 ranks exited with 0 only after the end signal" in late.message
     (killed,) = explain(Evidence(spec=spec, reason="DeadlineExceeded", launcher=Exit(0), ranks=ranks[1:]))
     assert killed.message == "The job ran past its deadline of 300 s."
 

@@ -145,7 +145,7 @@ RULES = (
     ),
     Rule(
         id="PERMISSION_DENIED",
-        title="ssh does not let the launcher in",
+        title="ssh rejects the launcher's key",
         why="The worker's ssh server did not accept the launcher's key: another key, a key file that others "
         "may read, or a user that the image does not know.",
         signs=(

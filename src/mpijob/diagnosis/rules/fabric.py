@@ -43,8 +43,8 @@ RULES = (
     ),
     Rule(
         id="FABRIC_FAILED",
-        title="MPI could not start over the network that it was told to use",
-        why="MPI, UCX or libfabric was told to use a network (InfiniBand, RoCE, EFA, Omni-Path, or a named interface) "
+        title="MPI could not start over the selected network",
+        why="MPI, UCX or libfabric was set to a network (InfiniBand, RoCE, EFA, Omni-Path, or a named interface) "
         "and found no device or provider that works, so MPI_Init failed.",
         signs=(
             Sign("no usable transports", r"(?P<detail>no usable transports/devices[^\n]{0,80})"),
@@ -67,8 +67,8 @@ RULES = (
             Sign("can't open", r"(?P<detail>PSM[23] can't open (?:hfi|nic) unit[^\n]{0,40})"),
             Sign("unable to find any HCAs", r"(?P<detail>unable to find any HCAs)"),
         ),
-        causes=("MPI could not start over the network that it was told to use: {detail}.",),
-        example="MPI could not start over the network that it was told to use: OFI addrinfo() failed.",
+        causes=("MPI could not start over the selected network: {detail}.",),
+        example="MPI could not start over the selected network: OFI addrinfo() failed.",
         remedies=(
             *_TCP,
             Remedy("ask for the device in the job's resources: resources.others, as `rdma/hca: 1`"),

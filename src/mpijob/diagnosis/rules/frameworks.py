@@ -29,7 +29,7 @@ RULES = (
         ),
         remedies=(
             Remedy(
-                "let the job fail instead of waiting for ever",
+                "let the job fail instead of waiting forever",
                 {
                     "env": {
                         "HOROVOD_STALL_CHECK_TIME_SECONDS": "60",

@@ -9,7 +9,7 @@ _INTERFACE = Remedy(
     "name the network interface of the pods for NCCL and Gloo",
     {"env": {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}},
 )
-_NO_IB = Remedy("without InfiniBand, tell NCCL to use TCP", {"env": {"NCCL_IB_DISABLE": "1"}})
+_NO_IB = Remedy("without InfiniBand, make NCCL use TCP", {"env": {"NCCL_IB_DISABLE": "1"}})
 _STACKS = Remedy("see where each rank stands while it hangs: mpijob stacks JOB")
 _ONE_EACH = Remedy("give each rank a GPU of its own: {gpu_slots} slots", {"slots": "{gpu_slots}"})
 
@@ -30,9 +30,9 @@ RULES = (
             Sign("collective operation timeout", r"Watchdog caught collective operation timeout"),
         ),
         causes=(
-            "{who} waited in vain for the others in {call} (NCCL, call number {sequence}): a rank fell behind or "
+            "{who} timed out waiting for the others in {call} (NCCL, call number {sequence}): a rank fell behind or "
             "left.",
-            "{who} waited in vain for the others in a collective call of NCCL: a rank fell behind or left.",
+            "{who} timed out waiting for the others in a collective call of NCCL: a rank fell behind or left.",
         ),
         remedies=(
             Remedy(
@@ -248,7 +248,7 @@ RULES = (
                 {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
             ),
             Remedy(
-                "if it is always the same machine, leave it out: placement.exclude_nodes; tell its administrator"
+                "if it is always one machine, leave it out: placement.exclude_nodes; report it to an administrator"
             ),
         ),
         confidence=0.85,

@@ -212,7 +212,7 @@ RULES = (
         causes=(
             "The ranks cannot be bound as asked: {detail}",
             "The ranks cannot be bound to {target}: the node has none that is free.",
-            "More ranks shall be bound than there are cores on a node.",
+            "More ranks are to be bound than a node has cores.",
         ),
         remedies=(
             Remedy("do not bind the ranks: --bind-to none", {"launch": {"bind_to": "none"}}),
@@ -253,7 +253,7 @@ RULES = (
     ),
     Rule(
         id="COMPONENT_MISSING",
-        title="Open MPI does not have a component that it was told to use",
+        title="A selected Open MPI component is not available",
         why="A parameter (--mca, OMPI_MCA_…) names a transport or another part that this build of Open MPI does "
         "not have, "
         "or that cannot work on this machine.",
@@ -295,7 +295,7 @@ RULES = (
             Sign("ssh", r"execvp error on file (?P<agent>\S*ssh) "),
             Sign("unable to find ssh", r"(?P<agent>ssh)[^\n]{0,60}not found in (?:the )?PATH"),
         ),
-        causes=("The launcher finds no {agent} to reach other hosts with.",),
+        causes=("The launcher does not find {agent}, which it needs to reach other hosts.",),
         remedies=(
             Remedy("install openssh-client where the launcher runs, or let the job use its own agent"),
             Remedy(
@@ -307,7 +307,7 @@ RULES = (
     ),
     Rule(
         id="PMI_MISSING",
-        title="srun and the program's MPI do not understand each other",
+        title="srun and the program's MPI have no PMI in common",
         why="srun starts ranks by PMI or PMIx. The program's MPI was built without the one that this Slurm offers, so "
         "MPI_Init failed, or each rank is a world of one.",
         signs=(
@@ -326,7 +326,7 @@ RULES = (
             Sign("init failed", r"(?P<detail>PMI2? init failed[^\n]{0,60})"),
             Sign("pmix_init", r"(?P<detail>PMIX?_Init(?: failed|: error)[^\n]{0,80})"),
         ),
-        causes=("srun and the program's MPI do not understand each other: {detail}.",),
+        causes=("srun and the program's MPI have no PMI in common: {detail}.",),
         remedies=(
             Remedy(
                 "name the PMI that both have: srun --mpi=pmix ({openmpi}); srun --mpi=list shows what Slurm has"

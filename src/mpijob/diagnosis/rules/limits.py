@@ -50,7 +50,7 @@ RULES = (
         id="PROCESS_LIMIT",
         title="No more processes or threads may be started",
         why="The pod or the user may have so many processes and threads. Libraries start a thread for each core of the "
-        "machine unless they are told otherwise.",
+        "machine by default.",
         signs=(
             Sign("fork", r"(?:fork|vfork|posix_spawn)[^\n]{0,60}Resource temporarily unavailable"),
             Sign("number of processes", r"system limit exceeded on number of processes that can be started"),

@@ -6,7 +6,7 @@ from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 from mpijob.diagnosis.rules.launcher_reports import ended_by
 
 _MORE = Remedy(
-    "raise the memory of each worker to {more_memory} at least; that is a guess, for what it needs in all is not known",
+    "raise the memory of each worker to {more_memory} at least; an estimate: the total need is not known",
     {"resources": {"memory": "{more_memory}"}},
 )
 _FEWER = Remedy("run fewer ranks in each worker: {fewer_slots} slots", {"slots": "{fewer_slots}"})
@@ -207,7 +207,7 @@ RULES = (
             ),
             Sign("shared memory (shm)", r"out of shared memory|insufficient shared memory \(shm\)"),
         ),
-        causes=("{who} found no room in /dev/shm.",),
+        causes=("{who} ran out of space in /dev/shm.",),
         remedies=(
             Remedy("mount a larger /dev/shm (it counts as the worker's memory)", {"volumes": "{with_shm}"}),
             Remedy("make /dev/shm larger: docker run --shm-size=8g, or mount -o remount,size=8g /dev/shm"),

@@ -11,7 +11,7 @@ RULES = (
     Rule(
         id="MPI_MISMATCH",
         title="The program was built for another MPI than the one that starts it",
-        why="Each rank then believes to be alone: all say rank 0 of 1, each does the whole work, and the "
+        why="Each rank is then a world of one: all print rank 0 of 1, each does the whole work, and the "
         "launcher even reports success. It happens when the image or the environment holds two MPI "
         "libraries.",
         trust=Trust.FACT,
@@ -31,9 +31,9 @@ RULES = (
         ),
         causes=(
             "MPI version mismatch detected. The program is built with {library}, the launcher is {family}: "
-            "each rank believed to be alone.",
+            "each rank ran as a world of one.",
             "MPI version mismatch detected. The program is built for another MPI than the launcher's, so "
-            "each rank believed to be alone.",
+            "each rank ran as a world of one.",
         ),
         remedies=(
             _SAME,
@@ -424,8 +424,8 @@ RULES = (
     ),
     Rule(
         id="TERMINATED",
-        title="The launcher was told to end",
-        why="The ranks ended by signal 15, which is what a launcher passes on when it is itself told to end: "
+        title="The launcher was terminated (signal 15)",
+        why="The ranks ended by signal 15, which is what a launcher passes on when it receives it: "
         "by a cancel, a time limit, a log-out, or a person.",
         trust=Trust.GENERIC,
         signs=(
@@ -433,7 +433,7 @@ RULES = (
             Sign("got signal: 15", r"SignalException: Process \d+ got signal: 15\b"),
             *ended_by(15),
         ),
-        causes=("The launcher was told to end (signal 15, SIGTERM), and its ranks with it.",),
+        causes=("The launcher and its ranks were terminated (signal 15, SIGTERM).",),
         remedies=(
             Remedy("see who or what ended it: mpijob events JOB"),
             Remedy("run it again: mpijob retry JOB"),

@@ -135,7 +135,7 @@ RULES = (
     ),
     Rule(
         id="API_INVALID",
-        title="The cluster refuses an object that is not in order",
+        title="The cluster refuses an invalid object",
         why="The API server checked the object against its schema, and a field is wrong, missing or unknown; or the "
         "cluster does not have that kind of object at all.",
         signs=(

@@ -97,7 +97,7 @@ RULES = (
     Rule(
         id="QUOTA_TOO_SMALL",
         title="The queue can never admit a job of this size",
-        why="The job asks for more than the queue may give even when nothing else runs. It would wait for ever.",
+        why="The job asks for more than the queue may give even when nothing else runs. It would wait forever.",
         trust=Trust.FACT,
         facts=("reason:QuotaTooSmall",),
         causes=("{message}",),
@@ -144,8 +144,8 @@ RULES = (
         id="NOT_RESUMED",
         title="The job may start, and its engine does not start it",
         why="A queue admits a job, or a user resumes it, and the engine must then start what it held back. Some "
-        "pairs of versions of Kueue and Kubeflow Trainer do not understand each other there; the MPI Operator "
-        "0.8.2 lacks a right that it needs for it (update of jobs/status). The job stays suspended for ever.",
+        "pairs of versions of Kueue and Kubeflow Trainer are incompatible there; the MPI Operator "
+        "0.8.2 lacks a right that it needs for it (update of jobs/status). The job stays suspended.",
         trust=Trust.FACT,
         facts=("reason:NotResumed",),
         causes=("{message}",),
@@ -172,7 +172,7 @@ RULES = (
                 "write a checkpoint when the signal comes, and start from it",
                 {"signal": {"name": "USR1", "seconds_before": "{signal_before}"}},
             ),
-            Remedy("give the job a higher priority, if it deserves one"),
+            Remedy("raise the job's priority"),
         ),
         confidence=1.0,
     ),
@@ -192,7 +192,7 @@ RULES = (
         causes=("{message}", "The cluster refused the job ({hook}): {detail}"),
         example="its engine refused the job: spec.mpiReplicaSpecs[Worker].replicas: Invalid value: 0",
         remedies=(
-            Remedy("mend what the message names, then submit the job again"),
+            Remedy("fix what the message names, then submit the job again"),
             Remedy("see whether the engines are well and fit together: mpijob doctor"),
         ),
         confidence=1.0,

@@ -51,7 +51,7 @@ RULES = (
     ),
     Rule(
         id="IMAGE_REFUSED",
-        title="The registry does not let the image be pulled",
+        title="The registry refuses to serve the image",
         why="The registry wants a login that the namespace does not have, or the login may not read this "
         "image. Some registries answer the same for images that do not exist.",
         trust=Trust.FACT,

@@ -105,7 +105,7 @@ RULES = (
         ),
         causes=("{message}", "A worker was removed for a pod of higher priority: {detail}"),
         example="worker 1 was removed for a pod of higher priority",
-        remedies=(_AGAIN, _SURVIVE, Remedy("give the job a higher priority, if it deserves one")),
+        remedies=(_AGAIN, _SURVIVE, Remedy("raise the job's priority")),
         confidence=0.95,
         field="priority",
     ),

@@ -51,14 +51,14 @@ RULES = (
     ),
     Rule(
         id="SLURM_PREEMPTED",
-        title="Slurm took the job off for another one",
+        title="Slurm preempted the job",
         why="A job of higher priority needed the nodes, or an administrator put the job back into the queue. It starts "
         "again from its beginning, unless it reads a checkpoint.",
         signs=(
             Sign("DUE TO PREEMPTION", r"(?:JOB|STEP) (?P<job_id>\d+)[^\n]{0,80}DUE TO PREEMPTION"),
             Sign("DUE TO JOB REQUEUE", r"(?:JOB|STEP) (?P<job_id>\d+)[^\n]{0,80}DUE TO JOB REQUEUE"),
         ),
-        causes=("Slurm took job {job_id} off its nodes and queued it again.",),
+        causes=("Slurm preempted job {job_id} and requeued it.",),
         remedies=(
             Remedy("write checkpoints and start from the last one: #SBATCH --requeue --open-mode=append"),
             Remedy("use a partition or QOS that is not preempted"),

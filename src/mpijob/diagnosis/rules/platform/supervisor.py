@@ -27,7 +27,7 @@ RULES = (
         causes=("{message}", "A job that it waits for did not succeed."),
         example="not started: job 'prepare', which it waits for, failed (Rank 1 on worker 0 exited with code 2.)",
         remedies=(
-            Remedy("see why the job that it waits for did not succeed, and mend that: mpijob why OTHER-JOB"),
+            Remedy("see why the job that it waits for did not succeed, and fix that: mpijob why OTHER-JOB"),
             Remedy("when that one has succeeded: mpijob retry JOB"),
         ),
         confidence=1.0,
@@ -41,7 +41,7 @@ RULES = (
         facts=("reason:StartRefused",),
         causes=("Worker {worker} could not be started: {message}", "The job could not be started: {message}"),
         remedies=(
-            Remedy("mend what the message names, then run it again: mpijob retry JOB"),
+            Remedy("fix what the message names, then run it again: mpijob retry JOB"),
             Remedy("see what this machine allows: mpijob doctor"),
         ),
         confidence=1.0,
@@ -87,7 +87,7 @@ RULES = (
     Rule(
         id="DISK_FULL",
         title="The disk is full",
-        why="A write failed because the file system has no room left (or the user's quota on it is used up). "
+        why="A write failed because the file system has no space left (or the user's quota on it is used up). "
         "Logs, checkpoints and temporary files all count.",
         trust=Trust.FACT,
         facts=("reason:DiskFull",),
@@ -106,8 +106,8 @@ RULES = (
             "{who} could not write: the disk is full.",
         ),
         remedies=(
-            Remedy("free some room: mpijob delete JOB removes the logs of finished jobs"),
-            Remedy("write checkpoints and data to a volume with more room"),
+            Remedy("free disk space: mpijob delete JOB removes the logs of finished jobs"),
+            Remedy("write checkpoints and data to a volume with more space"),
         ),
         confidence=0.95,
         yields_to=("SHM_FULL",),
@@ -149,12 +149,12 @@ RULES = (
         id="DEADLINE_EXCEEDED",
         title="The job ran past its deadline",
         why="The job has a deadline, and it was still running then. It got its signal and was ended. Ranks that end "
-        "with 0 in their grace time have left because they were told to, so the job has not succeeded.",
+        "with 0 in their grace time did so because of the signal, so the job has not succeeded.",
         example="The job ran past its deadline of 3600 s.",
         trust=Trust.LIMIT,
         facts=("reason:DeadlineExceeded",),
         causes=(
-            "The job ran past its deadline of {deadline} s: {left_well} ended with 0 only after being told to end, "
+            "The job ran past its deadline of {deadline} s: {left_well} exited with 0 only after the end signal, "
             "which is no proof that the work was done.",
             "The job ran past its deadline of {deadline} s, and no rank had said anything in the last {quiet}: they "
             "computed in silence, or waited for each other (hang).",
@@ -167,7 +167,7 @@ RULES = (
                 "it is silent see where each stands: mpijob stacks JOB"
             ),
             Remedy(
-                "allow twice the time; that is a guess, for how long the program needs is not known",
+                "allow twice the time; an estimate: the run time is not known",
                 {"deadline_seconds": "{longer_deadline}"},
             ),
             Remedy(

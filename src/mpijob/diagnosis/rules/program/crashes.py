@@ -73,7 +73,7 @@ RULES = (
     ),
     Rule(
         id="FLOATING_POINT",
-        title="A rank computed something that has no result (signal 8)",
+        title="A rank made an arithmetic error (signal 8)",
         why="An integer was divided by zero, or the program asked to be stopped at a floating-point division by zero, "
         "overflow or invalid operation (-ffpe-trap, feenableexcept).",
         facts=("rank-signal:8",),
@@ -88,7 +88,7 @@ RULES = (
     ),
     Rule(
         id="ABORTED",
-        title="A rank stopped itself (signal 6)",
+        title="A rank aborted (signal 6)",
         why="The program, or a library in it, found something impossible and called abort: an assertion, damaged "
         "memory (free, malloc), a C++ exception that nobody caught. What it found is in its last line.",
         facts=("rank-signal:6",),
@@ -109,8 +109,8 @@ RULES = (
             *crashed(6),
         ),
         causes=(
-            "{who} stopped itself (signal 6, SIGABRT): {error}",
-            "{who} stopped itself (signal 6, SIGABRT).",
+            "{who} aborted (signal 6, SIGABRT): {error}",
+            "{who} aborted (signal 6, SIGABRT).",
         ),
         remedies=(
             *_LINE,

@@ -53,7 +53,7 @@ RULES = (
         id="PYTHON_EXCEPTION",
         title="A Python exception was not caught",
         why="A rank ended with an exception, and that ends the job. Where nobody watches the ranks, as under a plain "
-        "mpirun, the others may wait for it for ever, because it never reaches MPI_Finalize.",
+        "mpirun, the others may wait for it forever, because it never reaches MPI_Finalize.",
         signs=(
             Sign("Traceback", r"^(?:\S*[ ])?" + _TRACEBACK),
             Sign(  # what was raised last of a chain
@@ -87,7 +87,7 @@ RULES = (
         ),
         causes=("{who} failed with an exception: {error}",),
         remedies=(
-            Remedy("mend what the exception says; its place is in the lines shown"),
+            Remedy("fix what the exception names; the lines shown say where it was raised"),
             WITH_MPI4PY,
         ),
         confidence=0.85,
@@ -198,7 +198,7 @@ RULES = (
     ),
     Rule(
         id="NO_FINALIZE",
-        title="A rank left without telling MPI",
+        title="A rank exited without MPI_Finalize",
         why="A rank ended with 0 but without MPI_Finalize: an early return, os._exit, or a rank that never "
         "reached MPI_Init while others did.",
         signs=(
@@ -214,7 +214,7 @@ RULES = (
     Rule(
         id="ROOT_REFUSED",
         title="Open MPI does not run as root",
-        why="Open MPI's mpirun refuses to work for the user root unless it is told twice that this is meant.",
+        why="Open MPI's mpirun refuses to run as root unless two variables allow it.",
         signs=(Sign("attempt to run as root", r"has detected an attempt to run as root"),),
         causes=("Open MPI refused to run as root.",),
         remedies=(

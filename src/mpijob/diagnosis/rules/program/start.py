@@ -75,7 +75,7 @@ RULES = (
         remedies=(
             Remedy("make it executable, if it is there: chmod +x {either}"),
             Remedy("give the path as the workers see it; a relative path starts in the job's directory"),
-            Remedy("if it is a file of yours, let it go along with the job: code.path"),
+            Remedy("if it is a file of yours, upload it with the job: code.path"),
         ),
         confidence=0.95,
         uncaught=True,
@@ -92,7 +92,7 @@ RULES = (
         id="COMPILE_ERROR",
         title="The program could not be compiled",
         why="The job compiles its program before its ranks begin, and the compiler refused it. A converted script "
-        "ends there, as a job that goes on would run a program of before, or none.",
+        "stops there: it would otherwise run an older build, or none.",
         signs=(
             Sign(
                 "error: ",
@@ -115,8 +115,8 @@ RULES = (
             "The linker does not find {symbol}, which {file} uses.",
         ),
         remedies=(
-            Remedy("mend the line and run it again; what else the compiler said: mpijob logs JOB --tail 50"),
-            Remedy("a file that is not found must go along with the job: code.path, code.include"),
+            Remedy("fix the line and run it again; the compiler's full output: mpijob logs JOB --tail 50"),
+            Remedy("upload the missing file with the job: code.path, code.include"),
         ),
         confidence=0.9,
         yields_to=("PYTHON_EXCEPTION", *SAID_BY_PYTHON),
