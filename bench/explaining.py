@@ -38,9 +38,9 @@ def measure(options: Options) -> Iterator[Line]:
         found = interleaved(
             options.rounds(5),
             {
-                "ours": lambda: command(_why(logs)).wall,
-                "grep": lambda: command(_grep(logs), _C).wall,
-                "more": lambda: command(_why(logs), {**os.environ, "MPIJOB_RULES": str(more)}).wall,
+                "ours": lambda: command(why_command(logs)).wall,
+                "grep": lambda: command(grep_command(logs), C_LOCALE).wall,
+                "more": lambda: command(why_command(logs), {**os.environ, "MPIJOB_RULES": str(more)}).wall,
             },
         )
         ours, grep, with_more = (median(found[name]) for name in ("ours", "grep", "more"))
@@ -57,8 +57,8 @@ def _without_re2(folder: Path, options: Options) -> Line:
     found = interleaved(
         options.rounds(3),
         {
-            "ours": lambda: command((sys.executable, "-c", _WITHOUT, *_why(logs)[3:])).wall,
-            "grep": lambda: command(_grep(logs), _C).wall,
+            "ours": lambda: command((sys.executable, "-c", _WITHOUT, *why_command(logs)[3:])).wall,
+            "grep": lambda: command(grep_command(logs), C_LOCALE).wall,
         },
     )
     amount = f"{SLOW_BYTES * RANKS / 1e6:.0f} MB, mpijob without its extra `regex`"
@@ -86,17 +86,19 @@ def _line(step: int) -> str:
     return f"{time} INFO trainer: epoch {step // 500} step {step} loss {1 / (1 + step):.6f} norm {step % 17 / 3:.4f}\n"
 
 
-def _why(logs: Path) -> tuple[str, ...]:
+def why_command(logs: Path) -> tuple[str, ...]:
+    """Return the command that explains a folder of logs."""
     return (sys.executable, "-m", "mpijob", "why", "--log", str(logs), "--exit-code", "1", "-o", "json")
 
 
-def _grep(logs: Path) -> tuple[str, ...]:
+def grep_command(logs: Path) -> tuple[str, ...]:
+    """Return the grep that counts the lines with what the rules look for."""
     pattern = "|".join(sorted({re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", sign.literal) for sign in _signs()}))
     counted = 'grep -caE -e "$0" "$1"/* | awk -F: \'{n += $2} END {print n}\''
     return ("sh", "-c", counted, pattern, str(logs))
 
 
-_C = {**os.environ, "LC_ALL": "C"}
+C_LOCALE = {**os.environ, "LC_ALL": "C"}
 
 
 def _signs() -> list[Sign]:
@@ -125,9 +127,9 @@ def _more_rules(path: Path) -> Path:
 
 def _prove(logs: Path) -> None:
     """The right rank is named, else there is nothing to measure; and both see the same lines."""
-    told = json.loads(output(_why(logs)))
+    told = json.loads(output(why_command(logs)))
     first = told["findings"][0]
     if (first["code"], first.get("rank")) != ("PYTHON_EXCEPTION", CULPRIT):
         raise Unmeasured(f"the diagnosis names {first['code']} of rank {first.get('rank')}")
-    if int(output(_grep(logs), _C)) < 1:
+    if int(output(grep_command(logs), C_LOCALE)) < 1:
         raise Unmeasured("grep finds nothing")

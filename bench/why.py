@@ -23,7 +23,8 @@ from pathlib import Path
 
 from tools.provoke.case import Log, logs
 
-from bench.timing import command, median
+from bench import explaining
+from bench.timing import PASS, command, interleaved, median
 from mpijob.diagnosis import Evidence, explain
 from mpijob.diagnosis.logs import standalone_log
 from mpijob.diagnosis.rule import Trust
@@ -148,6 +149,8 @@ def main() -> None:
     )
     _fixes(known)
     _time(failures)
+    if "--quick" not in sys.argv:
+        _gigabyte()
     if "-v" in sys.argv:
         _misses(answers)
 
@@ -182,8 +185,22 @@ def _time(failures: list[Log]) -> None:
         path = Path(folder) / "job.log"
         path.write_bytes(failures[0].text)
         argv = (sys.executable, "-m", "mpijob", "why", "--log", str(path))
-        looks = median([command(argv).wall for _ in range(5)])
-    print(f"one look: {1000 * each:.0f} ms in the process, {looks:.2f} s as a command")
+        found = interleaved(7, {"look": lambda: command(argv).wall, "pass": lambda: command(PASS).wall})
+    look, empty = median(found["look"]), median(found["pass"])
+    print(
+        f"one look: {1000 * each:.0f} ms in the process, {look:.2f} s as a command (python -c pass: {empty:.2f} s)"
+    )
+
+
+def _gigabyte() -> None:
+    with tempfile.TemporaryDirectory(prefix="mpijob-bench-") as folder:
+        large = explaining.written(Path(folder) / "logs", explaining.FULL_BYTES)
+        ours, grep_argv = explaining.why_command(large), explaining.grep_command(large)
+        both = {"ours": lambda: command(ours).wall,
+                "grep": lambda: command(grep_argv, explaining.C_LOCALE).wall}  # fmt: skip
+        found = interleaved(3, both)
+    look, other = median(found["ours"]), median(found["grep"])
+    print(f"1 GB of {explaining.RANKS} ranks: {look:.1f} s, grep {other:.1f} s: {look / other:.1f} times")
 
 
 def _misses(answers: Iterable[tuple[Log, tuple[Finding, ...]]]) -> None:

@@ -28,7 +28,7 @@ from mpijob.model import Exit, MPIJob
 MOST_FINDINGS = 4
 _JOB = re.compile(r"\bJOB\b")
 _OF_A_JOB = re.compile(r"(?:: |, then |; )mpijob \w+ JOB\b.*$")
-_COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod) [^;]+)$")
+_COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod|mkdir) [^;]+)$")
 OWN_WORDS = 0.6  # how sure it is that a program's own words name the cause
 LAST_WORDS = 0.5  # and that the only error does, where a log ends with it
 

@@ -245,8 +245,8 @@ RULES = (
         ),
         causes=("The working folder {path} does not exist where the ranks run.",),
         remedies=(
+            Remedy("create it on every node: mkdir -p {path}"),
             Remedy("name a folder that all nodes have: a volume, or leave working_dir out"),
-            Remedy("make it first, on every node: mkdir -p {path}"),
         ),
         confidence=0.85,
         field="working_dir",
