@@ -36,7 +36,7 @@ def test_with_the_engines_facts_nothing_is_wrong(log: Log) -> None:
 
 @pytest.mark.parametrize(
     ("part", "right", "wrong"),
-    [(OPENED, 0.94, 0.03), (MEASURED, 0.7, 0.13)],  # 0.01 wrong is asked for: docs/why.md lists the misses
+    [(OPENED, 0.96, 0.02), (MEASURED, 0.75, 0.05)],  # 0.01 wrong is asked for: docs/why.md lists the misses
     ids=["opened", "measured"],
 )
 def test_answers_to_logs_that_rules_were_not_written_from_are_as_good_as_the_manual_says(
