@@ -193,9 +193,26 @@ def test_a_script_runs_with_the_mpi_of_the_programs_that_it_starts(
     client: Client, tmp_path: Path, mpi_directories: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "solver"
-    program.symlink_to(Path(mpi_directories["openmpi"], "bin", "ompi_info"))  # a program that is linked to libmpi
+    program.symlink_to(
+        Path(mpi_directories["openmpi"], "bin", "ompi_info")
+    )  # a program that is linked to libmpi
     monkeypatch.chdir(tmp_path)
     for line in (f"mpirun -n 2 {program}", f"if true; then srun -n2 {program} 100; fi"):
         plan = client.plan(script_job("linked", f"#!/bin/bash\n{line}\n"))
         assert plan.family is Family.OPENMPI
         assert any("solver" in why for why in plan.why)
+
+
+def test_a_command_that_starts_a_launcher_is_ended_with_the_fix_to_run_it_as_a_script(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/bash\nmpirun -n 2 sleep 20\necho ran $1\n")
+    monkeypatch.chdir(tmp_path)
+    job = client.submit(MPIJob(name="twice", workers=2, command=("bash", "run.sh", "x"), resources=ROOMY))
+    state = job.wait(60)
+    assert (state.phase, state.reason) == (Phase.FAILED, "WrongWorld")
+    (first, *_) = job.diagnose().findings[0].fixes
+    assert first.patch == {"script": "run.sh", "command": [], "args": ["x"]}
+    (tmp_path / "run.sh").write_text("#!/bin/bash\nmpirun -n 2 true\necho ran $1\n")
+    again = succeeded(client, job.spec.replace(name="once", **first.patch))
+    assert launcher_lines(again) == ["ran x"]

@@ -17,6 +17,7 @@ from mpijob.diagnosis.evidence import Evidence, Memory, Worry
 from mpijob.diagnosis.logs.log_index import Stream, last_words, streams
 from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_of_host
 from mpijob.model import Exit
+from mpijob.model.spec.command import SHELLS, unwrapped
 
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
 TOGETHER_SECONDS = 0.25
@@ -32,6 +33,7 @@ _KILLED = ("rank-killed", "rank-killed-by-system")
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
+_NESTED = "starts an mpirun of its own"  # as the engine says it
 _WANTED_MPI = re.compile(r"world of one; set mpi: (\w+)")
 _ASTRAY = re.compile(r"rank \d+ ran on (\S{1,253}), none of the job's workers")
 _ONE_MACHINE = re.compile(rb"Unable to find hostfile, will proceed with training with local")
@@ -57,6 +59,7 @@ def facts(seen: Evidence) -> Iterator[Fact]:
             "addresses": _addresses(seen),
             "left_well": _left_well(seen),
             "quiet": (quiet := quiet_at_deadline(seen)),
+            **_as_script(seen),
             "wanted_mpi": found[1] if (found := _WANTED_MPI.search(seen.message)) else None,
         }
         doubted = DOUBTED if quiet else None
@@ -221,6 +224,18 @@ def _silence(seen: Evidence) -> Iterator[Fact]:
     overdue = _silent_for_most(seen, 30.0) and not seen.ranks_watched  # who watches them has told of a hang
     if seen.reason == "Silent" or overdue or (seen.going and silent):
         yield Fact("silent", values={"silent": _whole(silent), **_load(seen)})
+
+
+def _as_script(seen: Evidence) -> dict[str, object]:
+    """Return the script that a command of a job runs on every rank although it starts an mpirun of its own."""
+    words = unwrapped(seen.spec.argv)
+    if _NESTED not in seen.message or not words:
+        return {}
+    if words[0].rpartition("/")[2] in SHELLS:
+        words = words[1:]
+    if not words or words[0].startswith(("-", "/")):
+        return {}
+    return {"as_script": words[0].removeprefix("./"), "script_args": [*words[1:]]}
 
 
 def _silent_for_most(seen: Evidence, least: float) -> bool:

@@ -70,6 +70,10 @@ RULES = (
             "The program's MPI is not the one that started it: {message}.",
         ),
         remedies=(
+            Remedy(
+                "run it as a script, in which each mpirun is a step: script: {as_script}",
+                {"script": "{as_script}", "command": [], "args": "{script_args}"},
+            ),
             Remedy("start it with the MPI that it loads: mpi: {wanted_mpi}", {"mpi": "{wanted_mpi}"}),
             Remedy("start it with Open MPI instead of {starter}: mpi: openmpi", {"mpi": "openmpi"}),
             Remedy("start it with MPICH ({nobody}:1 is where its MPI asked): mpi: mpich", {"mpi": "mpich"}),
