@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.e2e.cluster.support import LAUNCHER, PATIENCE, SMALL, Place, image, own_place
 
-from mpijob import Job, Phase
+from mpijob import Job, MPIJob, Phase
 from mpijob.backends.kubernetes.preflight.preflight import PLAIN_USER
 from mpijob.client.convert.convert_jobs import convert
 from mpijob.formats.jobfile import jobfile_reader
@@ -60,14 +60,27 @@ def test_every_mpijob_of_a_namespace_is_converted_and_runs_beside_the_old_one(pl
     assert (len(again["rows"]), again["moved"]) == (1, 1), "one to move, one moved"
 
 
-@pytest.mark.req("AC1", "C-hpc")
-def test_a_converted_batch_script_runs_as_a_trainjob_that_kubectl_applies(place: Place) -> None:
-    script = f"#!/bin/bash\n#SBATCH -J summed -N 2 --mem=160M\nsrun python3 -c {json.dumps(SUM)}\n"
-    (read,) = convert(script)
-    small = read.jobs[0].replace(namespace=place.namespace, resources=SMALL, launcher=LAUNCHER)
-    (one,) = convert(jobfile_reader.write(small), to="trainjob", image=image("openmpi4"))
+def summed(job: Job) -> list[str]:
+    assert job.wait(PATIENCE).phase is Phase.SUCCEEDED
+    return [line.text.decode() for line in job.logs() if "sum" in line.text.decode()]
+
+
+@pytest.mark.req("AC1")
+def test_a_job_runs_as_a_trainjob_that_kubectl_applies(place: Place) -> None:
+    small = MPIJob(
+        name="applied", workers=2, command=("python3", "-c", SUM), resources=SMALL, launcher=LAUNCHER
+    )
+    text = jobfile_reader.write(small.replace(namespace=place.namespace))
+    (one,) = convert(text, to="trainjob", image=image("openmpi4"))
     runtime, job = yaml.safe_load_all(one.texts[0])
     place.apply_job(job, runtime)
-    summed = place.client.get("summed")
-    assert summed.wait(PATIENCE).phase is Phase.SUCCEEDED
-    assert [line.text.decode() for line in summed.logs() if "sum" in line.text.decode()] == ["sum 3 of 2"] * 2
+    assert summed(place.client.get("applied")) == ["sum 3 of 2"] * 2
+
+
+@pytest.mark.req("C-hpc")
+def test_a_converted_batch_script_runs_on_the_cluster(place: Place) -> None:
+    script = f"#!/bin/bash\n#SBATCH -J summed -N 2 --mem=160M\nsrun python3 -c {json.dumps(SUM)}\n"
+    (one,) = convert(script, moved=None)
+    (job,) = one.jobs
+    job = job.replace(image=image("openmpi4"), resources=SMALL, launcher=LAUNCHER)
+    assert summed(place.client.submit(job)) == ["sum 3 of 2"] * 2

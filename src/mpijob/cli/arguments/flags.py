@@ -165,8 +165,8 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("--requeue", "requeue_on_lost_worker", True, "Queue again when a worker is lost."),
 )
 
-# What is said without a flag of the table: the NAME argument, -n, and the words after `--`.
-ELSEWHERE = {"name": "NAME", "namespace": "--namespace", "command": "-- COMMAND"}
+# What is said without a flag of the table: the NAME or SCRIPT argument, -n, and the words after `--`.
+ELSEWHERE = {"name": "NAME", "script": "SCRIPT", "namespace": "--namespace", "command": "-- COMMAND"}
 
 
 def job_flags(function: Callable[..., Any]) -> Callable[..., Any]:

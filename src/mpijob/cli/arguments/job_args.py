@@ -1,4 +1,4 @@
-"""From NAME, -f FILE, flags and the words after `--` to one MPIJob.
+"""From NAME or SCRIPT, -f FILE, flags and the words after `--` to one MPIJob.
 
 A wrong value is told in the same sentence wherever it came from. The table of flags is in `flags`,
 laying them over a tree in `overlay`, and over a file in `file_and_flags`.
@@ -20,6 +20,7 @@ from mpijob import codec
 from mpijob.cli.arguments import flag_values
 from mpijob.cli.arguments.flags import Merge
 from mpijob.cli.arguments.overlay import Change, Tree, changes_of, overlay
+from mpijob.cli.arguments.script_args import Script, find
 from mpijob.cli.context import App
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import MPIJob
@@ -53,7 +54,7 @@ def words_after() -> tuple[str, ...]:
 
 def given_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add NAME and -f to a command."""
-    function = click.argument("words", nargs=-1, metavar="[NAME]")(function)
+    function = click.argument("words", nargs=-1, metavar="[NAME | SCRIPT]")(function)
     told = "A job file, YAML or JSON; - is stdin."
     return click.option("-f", "--file", "files", multiple=True, metavar="FILE", help=told)(function)
 
@@ -64,14 +65,21 @@ class JobArguments(NamedTuple):
     file: str | None
     text: str
     changes: tuple[Change, ...]
+    script: Script | None = None
 
     @classmethod
     def of(
-        cls, app: App, given: Mapping[str, Any], command: tuple[str, ...] = (), *, nameless: bool = False
+        cls,
+        app: App,
+        given: Mapping[str, Any],
+        command: tuple[str, ...] = (),
+        *,
+        nameless: bool = False,
+        array: bool = False,
     ) -> JobArguments:
         """Read it off a command line for one job; `command` stands where the words after `--` are not the job's.
 
-        One that may be `nameless` is called after its program.
+        One that may be `nameless` is called after its program. Only an `array` may take the values of a script's.
         """
         files = given.get("files", ())
         if len(files) > 1:
@@ -81,7 +89,14 @@ class JobArguments(NamedTuple):
         if app.namespace is not None:
             changes.append(Change("namespace", app.namespace))
         file = files[0] if files else None
-        name = _name(given.get("words", ()), file)
+        words = given.get("words", ())
+        if file is None and not command and (script := find(words, words_after())) is not None:
+            _refuse_unmet(script, changes, array=array)
+            for note in script.notes(changes):
+                app.out.note(f"{script.file}: {note}")
+            changes += [Change("args", list(words_after()))] if words_after() else []
+            return cls(None, "", tuple(changes), script)
+        name = _name(words, file)
         if not name and nameless and file is None and (argv := command or words_after()):
             name = _named_after(argv)
         if name:
@@ -94,6 +109,8 @@ class JobArguments(NamedTuple):
         """Read it off a command line for any number of jobs: once for each file, or once without any."""
         if not given["files"]:
             asked = cls.of(app, given, nameless=nameless)
+            if asked.script is not None:
+                return (asked,)
             return (asked._replace(changes=(*asked.changes, *_redirected(given))),)
         if len(given["files"]) == 1:
             return (cls.of(app, given, nameless=nameless),)
@@ -102,7 +119,7 @@ class JobArguments(NamedTuple):
     def job(self) -> MPIJob:
         """Return the job that file and flags describe together."""
         if self.file is None:
-            return from_tree(overlay({}, self.changes))
+            return from_tree(self.script.job_tree(self.changes) if self.script else overlay({}, self.changes))
         from mpijob.cli.arguments import file_and_flags
 
         job = file_and_flags.job(self.text, self.file, self.changes)
@@ -123,6 +140,19 @@ class JobArguments(NamedTuple):
             from mpijob.cli.arguments import file_and_flags
 
             raise file_and_flags.placed(error, self.text, self.file, self.changes) from error
+
+
+def _refuse_unmet(script: Script, changes: list[Change], *, array: bool) -> None:
+    """Refuse a header that one job cannot do: an array, and a job to wait for whose name is not given."""
+    if script.values and not array:
+        count = len(next(iter(script.values.values())))
+        raise click.UsageError(
+            f"{script.file} asks for an array of {count} tasks: mpijob array {script.file}"
+        )
+    if script.waits and not any(change.path == "after" for change in changes):
+        raise click.UsageError(
+            f"{script.file} waits for another job, by its number: name it with --after NAME"
+        )
 
 
 def from_tree(tree: Tree) -> MPIJob:

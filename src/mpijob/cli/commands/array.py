@@ -28,12 +28,19 @@ _TEXTS = ("env.", "labels.", "cost.", "launch.settings.")  # 0.10 stays 0.10 the
 )
 @pass_app
 def array(app: App, sweep: tuple[str, ...], **given: Any) -> None:
-    """Create one job for each combination of values."""
-    if not sweep:
+    """Create one job for each combination of values.
+
+    A SCRIPT of Slurm, PBS or LSF has values of its own, in its header.
+    """
+    asked = JobArguments.of(app, given, array=True)
+    values: dict[str, list[Any]] = dict(_values(text) for text in sweep)
+    if asked.script is not None and not values:
+        values = {path: list(listed) for path, listed in asked.script.values.items()}
+    if not values:
         raise click.UsageError("give --values at least once, as in --values workers=2,4")
-    job = JobArguments.of(app, given).job()
+    job = asked.job()
     with app.out.progress(f"submitting the jobs of {job.name} …"):
-        made = app.client.array(job, dict(_values(text) for text in sweep))
+        made = app.client.array(job, values)
     states = [one.state() for one in made]
     if app.out.structured:
         app.out.value(states)

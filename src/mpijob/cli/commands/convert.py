@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Container, Iterable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from mpijob.cli.options import command
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
 from mpijob.client.convert import convert_jobs
-from mpijob.client.convert.convert_jobs import Conversion, FieldEntry, FieldOutcome, Stage
+from mpijob.client.convert.convert_jobs import UNASKED, Conversion, FieldEntry, FieldOutcome, Stage
 
 _AT_WILL = "nothing, or "
 _SIGNS = {FieldOutcome.EXACT: "exact", FieldOutcome.CHANGED: "changed", FieldOutcome.DROPPED: "dropped"}
@@ -51,9 +52,10 @@ def convert(
 ) -> None:  # fmt: skip
     """Convert MPIJobs, TrainJobs, Slurm and PBS scripts to a job, and jobs to them.
 
-    FILE is an MPIJob (v2beta1, v1, v1alpha), a TrainJob with its runtime, an sbatch or PBS script, an Arena
+    FILE is an MPIJob (v2beta1, v1, v1alpha), a TrainJob with its runtime, a script of Slurm, PBS or LSF, an Arena
     command, SageMaker or Azure ML settings, or a job file; `-` is stdin. The jobs go to stdout, and what did not
-    come along exactly to stderr. Nothing in a file is run.
+    come along exactly to stderr. Of a script the header is read, and its body runs as it is: mpijob run SCRIPT does
+    both. Nothing in a file is run.
     """
     if sum((bool(files), directory is not None, cluster)) != 1:
         raise click.UsageError("give files, --dir or --cluster")
@@ -171,30 +173,24 @@ def _cut(sentence: str) -> str:
 
 
 def _brief(one: Conversion) -> list[str]:
-    """Return the lines for stderr: what is not exact, and a count."""
+    """Return the lines for stderr: a count with what was not asked for, then what is not exact."""
     rest = [entry for entry in one.every if entry.fate is not FieldOutcome.EXACT]
+    unasked = [f"{entry.note}; {entry.todo}" for entry in rest if entry.value == UNASKED]
     where = f"{one.file or 'stdin'} ({one.source})"
     counted = ", ".join(f"{one.count(fate)} {fate.value}" for fate in FieldOutcome)
-    lines = [f"{where}: {counted}; {_STAGES[one.stage]}"]
-    return lines + [f"  {line}" for entry in rest for line in _told(entry)]
+    lines = ["; ".join([f"{where}: {counted}", _STAGES[one.stage], *unasked])]
+    return lines + [f"  {line}" for entry in rest if entry.value != UNASKED for line in _told(entry)]
 
 
 def _commands(one: Conversion, written: dict[str, Path]) -> list[str]:
-    """Return the commands that run what is more than a job alone: several, an array, a job that waits for another."""
-    if one.to != "job" or one.stage is Stage.BLOCKED or (one.values and len(one.jobs) > 1):
+    """Return the command that runs a script: alone, as an array, or behind the job that it waits for."""
+    if one.to != "job" or one.stage is Stage.BLOCKED or not one.jobs or not one.jobs[0].script:
         return []
-    if len(one.jobs) > 1 and not one.after:
-        files = "".join(f" -f {written[job.name]}" for job in one.jobs if job.name in written) or " -f FILE"
-        return [f"  run it: mpijob run{files}"]
-    if not (one.values or one.after):
-        return []
+    name = one.jobs[0].name
+    what = f"-f {written[name]}" if name in written else shlex.quote(one.file) if one.file else "-f FILE"
     values = "".join(f" --values {key}={','.join(listed)}" for key, listed in one.values.items())
-    verb = "array" if one.values else "run"
-    return [
-        f"  run it: mpijob {verb} -f {written.get(job.name, 'FILE')}"
-        f"{f' --after {one.after}' if one.after and not job.after else ''}{values}"
-        for job in one.jobs
-    ]
+    after = f" --after {one.after}" if one.after else ""
+    return [f"  run it: mpijob {'array' if values else 'run'} {what}{after}{values}"]
 
 
 _STAGES = {

@@ -30,7 +30,8 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
     """Create a job.
 
     NAME, --workers, --image and the command after `--` are enough; -f FILE gives the rest, and flags
-    win over the file. Several -f, or a file with several jobs, create all of them.
+    win over the file. Several -f, or a file with several jobs, create all of them. A SCRIPT of Slurm, PBS, LSF or a
+    shell runs as it is: its header gives the rest, flags win, and the words after `--` are its arguments.
     """
     if server and not dry_run:
         raise click.UsageError(
@@ -64,8 +65,10 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
 def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **given: Any) -> None:
     """Create a job and follow it to its end.
 
-    Without NAME and -f it is called after its program. Ctrl-C leaves the job running; a second Ctrl-C within 2 s
-    cancels it. The exit status is 1 when the job failed. Several -f run the jobs of all the files.
+    Without NAME and -f it is called after its program. A SCRIPT of Slurm, PBS, LSF or a shell runs as it is: its
+    header gives workers, memory, time …, flags win, and the words after `--` are its arguments. Ctrl-C leaves the job
+    running; a second Ctrl-C within 2 s cancels it. The exit status is 1 when the job failed. Several -f run the jobs
+    of all the files.
     """
     from mpijob.cli.follow import FollowedState, Follower
 

@@ -4,16 +4,17 @@ Reading and writing are `formats/convert`; here a converted job is also judged, 
 values that look secret do not stand in a report.
 
 >>> from mpijob.client.convert.convert_jobs import convert
->>> script = "#!/bin/bash\\n#SBATCH -N 2 --ntasks-per-node=4\\nsrun ./model --steps 10\\n"
+>>> script = "#!/bin/bash\\n#SBATCH -N 2 --ntasks-per-node=4 --mem=4G\\nsrun ./model --steps 10\\n"
 >>> done = convert(script, file="model.sbatch")[0]
->>> done.jobs[0].workers, done.jobs[0].slots, done.jobs[0].command
-(2, 4, ('./model', '--steps', '10'))
+>>> done.jobs[0].workers, done.jobs[0].slots, done.jobs[0].script
+(2, 4, 'model.sbatch')
 >>> done.stage.value
 'ready'
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -25,7 +26,7 @@ import msgspec
 
 from mpijob.errors import Finding, InvalidJob, MpiJobError, NotFound, Severity
 from mpijob.formats.convert.export import TARGETS, Written, write
-from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome, Stage
+from mpijob.formats.convert.report import UNASKED, Converted, FieldEntry, FieldOutcome, Stage
 from mpijob.formats.kubernetes.metadata.well_known import PLAIN_USER
 from mpijob.model import MPIJob
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TARGETS",
+    "UNASKED",
     "Conversion",
     "FieldEntry",
     "FieldOutcome",
@@ -120,9 +122,24 @@ def _converted(
     from mpijob.formats.convert import detect
 
     _refuse(to)
-    every = detect.read(text, to=to, file=file, beside=script_folder.names(folder))
-    found = (script_folder.placed(one, folder) for one in every)
-    return tuple(_finished(one, to, image, format, openshift) for one in found)
+    found = (script_folder.placed(one, folder, text) for one in detect.read(text, to=to, file=file))
+    return tuple(_finished(one, to, image, format, openshift, _scripts(one, text, folder)) for one in found)
+
+
+def _scripts(one: Converted, text: str, folder: Folder) -> dict[str, str]:
+    """Return the texts of the scripts that jobs name, where they can be read: of a text alone no disk is asked."""
+    found: dict[str, str] = {}
+    for job in one.jobs:
+        if not job.script:
+            continue
+        if job.script in job.code.files:
+            found[job.script] = job.code.files[job.script]
+        elif one.source != "job file":
+            found[job.script] = text
+        elif folder.path:
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                found[job.script] = Path(folder.path, job.code.path, job.script).read_text(encoding="utf-8")
+    return found
 
 
 def documents(
@@ -235,14 +252,26 @@ def _refuse(to: str) -> None:
         raise InvalidJob(f"there is no form '{to}'", hint=f"one of {', '.join(TARGETS)}")
 
 
-def _finished(one: Converted, to: str, image: str, format: str, openshift: bool) -> Conversion:
+def _finished(
+    one: Converted,
+    to: str,
+    image: str,
+    format: str,
+    openshift: bool,
+    scripts: Mapping[str, str] | None = None,
+) -> Conversion:
     jobs = tuple(job if job.image or not image else job.replace(image=image) for job in one.jobs)
     written: list[Written] = []
     entries = [*one.entries, *(entry for job in jobs for entry in _judged(job))]
     for job in jobs:
         try:
             user = None if openshift else PLAIN_USER
-            written.append(write(job, to, format=format, foreign=one.foreign, family=one.family, user=user))
+            script = (scripts or {}).get(job.script)
+            written.append(
+                write(
+                    job, to, format=format, foreign=one.foreign, family=one.family, user=user, script=script
+                )
+            )
         except InvalidJob as error:
             entries += [_refused(finding) for finding in error.findings] or [_impossible(to, error)]
     outward = tuple(_safe(entry) for each in written for entry in each.entries)

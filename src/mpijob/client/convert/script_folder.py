@@ -1,4 +1,4 @@
-"""The folder of a converted script, which goes along with its jobs: where it is seen from, and whether it can.
+"""The folder of a converted script, which goes along with its job: where it is seen from, and whether it can.
 
 Reading a script asks no disk; here its folder is looked at, so that a report says what a submit would refuse.
 """
@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 
 from mpijob.backends import code_upload
-from mpijob.client.convert import script_environment
+from mpijob.client.convert import script_advice
 from mpijob.errors import InvalidJob
 from mpijob.formats.convert import batch_script
-from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome
+from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome, to_do_first
 from mpijob.model import Code, MPIJob
 
 _INCLUDE = "name what is needed in code.include, or give the script a folder of its own"
-_NOWHERE = "of a text alone no folder is known: no file goes along with the job"
+_NOWHERE = "of a text alone no folder is known: no other file goes along with the job"
 _ELSEWHERE = (
-    "put its files into the image, on a volume or into code.files; mpijob convert FILE takes the folder along"
+    "put its other files into the image, on a volume or into code.files; mpijob convert FILE takes them along"
 )
 
 
@@ -48,29 +48,18 @@ def too_much(folder: str) -> str:
     return ""
 
 
-def names(folder: Folder) -> frozenset[str]:
-    """Return the names of what lies in the folder of a source."""
-    try:
-        return frozenset(os.listdir(folder.path)) if folder.path else frozenset()
-    except OSError:
-        return frozenset()
-
-
-def placed(one: Converted, folder: Folder) -> Converted:
-    """Return what was read with its code found from where the job file will be."""
+def placed(one: Converted, folder: Folder, text: str) -> Converted:
+    """Return what was read with its code found from where the job file will be, and with advice on a script."""
+    is_script = any(entry.field == batch_script.FOLDER for entry in one.entries)
     if folder.way is None:
-        return _without(one) if _is_script(one) else one
+        return _inline(one, text) if is_script else one
     jobs = tuple(_seen_from(job, folder.way) for job in one.jobs)
-    entries = tuple(_named(entry, jobs) for entry in one.entries)
-    if _is_script(one):
-        entries += (_heavy(folder.wrong),) if folder.wrong else ()
-        jobs, asked = script_environment.met(jobs, folder.path, entries, names(folder), one.values)
-        entries += asked
-    return msgspec.structs.replace(one, jobs=jobs, entries=entries)
-
-
-def _is_script(one: Converted) -> bool:
-    return any(entry.field == batch_script.FOLDER for entry in one.entries)
+    if not is_script:
+        return msgspec.structs.replace(one, jobs=jobs)
+    entries = [_named(entry, jobs[0]) for entry in one.entries]
+    entries += [_heavy(folder.wrong)] if folder.wrong else []
+    entries += script_advice.found(text, jobs[0].args, folder.path)
+    return msgspec.structs.replace(one, jobs=jobs, entries=to_do_first(entries))
 
 
 def _seen_from(job: MPIJob, way: str) -> MPIJob:
@@ -79,28 +68,21 @@ def _seen_from(job: MPIJob, way: str) -> MPIJob:
     return job.replace(code=job.code.replace(path=os.path.normpath(os.path.join(way, job.code.path))))
 
 
-def _named(entry: FieldEntry, jobs: tuple[MPIJob, ...]) -> FieldEntry:
+def _named(entry: FieldEntry, job: MPIJob) -> FieldEntry:
     if entry.field != batch_script.FOLDER:
         return entry
-    return msgspec.structs.replace(entry, ours=f"code.path: {jobs[0].code.path}")
+    return msgspec.structs.replace(entry, ours=f"code.path: {job.code.path}")
 
 
 def _heavy(wrong: str) -> FieldEntry:
     return FieldEntry(batch_script.FOLDER, FieldOutcome.CHANGED, "", "code.path", wrong, _INCLUDE)
 
 
-def _without(one: Converted) -> Converted:
-    """Return the jobs of a script whose folder is not known: what they name in it must come another way."""
-    entries = tuple(entry for entry in one.entries if entry.field != batch_script.FOLDER)
-    if any(_names_a_file(job) for job in one.jobs):
-        entries += (FieldEntry(batch_script.FOLDER, FieldOutcome.DROPPED, "", "", _NOWHERE, _ELSEWHERE),)
-    jobs = tuple(job.replace(code=job.code.replace(path="")) for job in one.jobs)
-    jobs, asked = script_environment.met(jobs, "", entries, frozenset(), one.values)
-    return msgspec.structs.replace(one, jobs=jobs, entries=(*entries, *asked))
-
-
-def _names_a_file(job: MPIJob) -> bool:
-    own = {*job.code.files}
-    text = " ".join(job.code.files.values())
-    words = [*job.words, *text.split()]
-    return any(word.startswith("./") or (word.endswith((".py", ".sh")) and word not in own) for word in words)
+def _inline(one: Converted, text: str) -> Converted:
+    """Return the job of a script whose folder is not known: its text goes along, other files come another way."""
+    (job,) = one.jobs
+    entries = [entry for entry in one.entries if entry.field != batch_script.FOLDER]
+    entries.append(FieldEntry(batch_script.FOLDER, FieldOutcome.DROPPED, "", "", _NOWHERE, _ELSEWHERE))
+    entries += script_advice.found(text, job.args, "")
+    job = job.replace(code=Code(files={job.script: text}))
+    return msgspec.structs.replace(one, jobs=(job,), entries=to_do_first(entries))

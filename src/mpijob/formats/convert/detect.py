@@ -19,22 +19,20 @@ from mpijob.formats.kubernetes.pod_reader import understandable
 
 _STRUCTURED = re.compile(r"\A\s*[{\[]|^\s*(?:- )?[\"']?[A-Za-z_][\w./-]*[\"']?\s*:(?:\s|$)", re.MULTILINE)
 _FORMS = (
-    "a batch script (it begins with #!, or has lines #SBATCH or #PBS), an arena command, a job file, an MPIJob or a "
+    "a script (it begins with #!, or has lines #SBATCH, #PBS or #BSUB), an arena command, a job file, an MPIJob or a "
     "TrainJob in YAML or JSON, settings of SageMaker or Azure ML"
 )
 _RUNTIMES = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 
-def read(
-    text: str, *, to: str = "job", file: str = "", beside: frozenset[str] = frozenset()
-) -> tuple[Converted, ...]:
-    """Return what is in a file, each job with its report; `to` is what will be written, `beside` lies in its folder."""
+def read(text: str, *, to: str = "job", file: str = "") -> tuple[Converted, ...]:
+    """Return what is in a file, each job with its report; `to` is what will be written."""
     if batch_script.kind(text):
-        return (batch_script.read(text, file, beside),)
+        return (batch_script.read(text, file),)
     if arena.is_arena(text):
         return arena.read(text, file)
     if text.startswith("#!"):
-        return (batch_script.read(text, file, beside),)
+        return (batch_script.read(text, file),)
     if not _STRUCTURED.search(text):
         raise InvalidJob(
             f"{file or 'the text'} is none of the forms that are known", hint=f"these are: {_FORMS}"

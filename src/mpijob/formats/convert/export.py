@@ -62,14 +62,18 @@ def write(
     foreign: Foreign | None = None,
     family: Family = Family.AUTO,
     user: int | None = None,
+    script: str | None = None,
 ) -> Written:
-    """Return a job in one of the forms; `user` is the user ID of pods, None where the cluster gives one."""
+    """Return a job in one of the forms.
+
+    `user` is the user ID of pods, None where the cluster gives one; `script` the text of the job's script.
+    """
     if to == "job":
         return Written(
             text=jobfile_writer.write(job, format), ending=".json" if format == "json" else ".yaml"
         )
     if to == "sbatch":
-        text, entries = export_slurm.write(_asking_slurm(job))
+        text, entries = export_slurm.write(_asking_slurm(job), script)
         return Written(text=text, entries=entries, ending=".sbatch")
     if to not in TARGETS:
         raise InvalidJob(f"there is no form '{to}'", hint=f"one of {', '.join(TARGETS)}")

@@ -1,35 +1,33 @@
 """Our job as a Slurm batch script, with a report on every field that it sets.
 
-What Slurm has a word for is a directive or an option of srun; the rest is told. `batch_script` reads the
-script back.
+What Slurm has a word for is a directive or an option of srun; the rest is told. The text of a job's own script comes
+out as it is, below the directives; `batch_script` reads it back.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 from mpijob.formats.convert import own
-from mpijob.formats.convert.header import units
+from mpijob.formats.convert.header import lines, units
 from mpijob.formats.convert.report import FieldEntry, Notes
-from mpijob.formats.convert.script import build_steps, multi_prog
 from mpijob.model import Family, MPIJob
 from mpijob.model.spec.command import own_launcher
 
 _PLAIN = re.compile(r"[-\w./:,@%+]+")
+_IN_TABLE = re.compile(r"[-\w./:=,@+]+")
 _MPI = {Family.OPENMPI: "pmix", Family.MPICH: "pmi2", Family.INTEL: "pmi2"}
 _BIND = {"core": "cores", "hwthread": "threads", "socket": "sockets", "numa": "ldoms", "none": "none"}
 _MIB = 1024**2
-_OURS = re.compile(
-    r"(mpijob-\d+-)?rank(-\d+)?\.sh"
-)  # a rank's script: one for each job, and none of the user's
 _EOF, _TABLE = "MPIJOB_END", "programs.conf"
 
 
-def write(job: MPIJob) -> tuple[str, tuple[FieldEntry, ...]]:
-    """Return the batch script of a job, and what became of each field."""
+def write(job: MPIJob, script: str | None = None) -> tuple[str, tuple[FieldEntry, ...]]:
+    """Return the batch script of a job, and what became of each field; `script` is the text of the job's own."""
     writer = _Writer(job)
-    text = writer.script()
+    text = writer.text() if not job.script else writer.around(script)
     return text, tuple(writer.notes.entries)
 
 
@@ -41,16 +39,36 @@ class _Writer:
         self.notes = Notes()
         self.said = own.fields(job)
         self.cores = 1
-        called = {argv[1] for argv in (job.argv, *(one.command for one in job.programs)) if len(argv) > 1}
-        ours = [name for name in job.code.files if name in called and _OURS.fullmatch(name)]
-        self.names = {name: f"{job.name}-{name}" for name in ours}
 
-    def script(self) -> str:
-        """Return the script."""
-        head = [f"#SBATCH {one}" for one in (*self._shape(), *self._limits(), *self._places())]
+    def text(self) -> str:
+        """Return the script of a job that has a command or programs."""
+        head = self._head()
         body = [*self._files(), *self._variables(), *self._launch()]
         self._rest()
         return "\n".join(["#!/bin/bash", *head, "", *body]) + "\n"
+
+    def around(self, script: str | None) -> str:
+        """Return the job's own script below directives: its lines stay as they are, but for directives of before."""
+        first = script.split("\n", 1)[0] if script is not None else ""
+        shell = first if first.startswith("#!") else "#!/bin/bash"
+        head, variables = self._head(), self._variables()
+        if script is None:
+            todo = "convert it where the script is: mpijob convert JOB.yaml --to sbatch"
+            self.notes.dropped("script", self.said.pop("script"), "its text is not known", todo, blocks=True)
+        else:
+            self._exact("script", "the lines below the directives")
+        if self.job.args:
+            todo = f"sbatch FILE {shlex.join(self.job.args)}"
+            self._changed("args", "", "sbatch takes them on its command line", todo)
+        if "csh" in shell:
+            variables = [re.sub(r"^export (\w+)=", r"setenv \1 ", line) for line in variables]
+        files = self._files(besides=self.job.script)
+        self._dropped("mpi", "the script starts what its program was built with", "load the site's module")
+        self._rest()
+        return "\n".join([shell, *head, *files, *variables, lines.body(script or "")])
+
+    def _head(self) -> list[str]:
+        return [f"#SBATCH {one}" for one in (*self._shape(), *self._limits(), *self._places())]
 
     def _exact(self, field: str, ours: str, note: str = "") -> None:
         if field in self.said:
@@ -66,7 +84,8 @@ class _Writer:
 
     def _shape(self) -> list[str]:
         job = self.job
-        lines = [f"--job-name={_word(job.name)}", f"--nodes={job.workers}", f"--ntasks-per-node={job.slots}"]
+        name = job.env.get("SLURM_JOB_NAME", job.name)
+        lines = [f"--job-name={_word(name)}", f"--nodes={job.workers}", f"--ntasks-per-node={job.slots}"]
         self._exact("name", "--job-name")
         self._exact("workers", "--nodes")
         self._exact("slots", "--ntasks-per-node")
@@ -76,7 +95,8 @@ class _Writer:
         self.cores = self._cores()
         lines.append(f"--cpus-per-task={self.cores}")
         memory = -(-job.resources.memory_bytes // _MIB)
-        lines.append(f"--mem={memory}M")
+        if not job.script or "resources.memory" in self.said:
+            lines.append(f"--mem={memory}M")
         if job.resources.memory_bytes % _MIB:
             self._changed("resources.memory", "--mem", f"rounded up to {memory}M")
         else:
@@ -153,16 +173,18 @@ class _Writer:
             self._changed("cost", "--account", "the site refuses accounts that it does not know")
         return [line for line in lines if not line.endswith("=")]
 
-    def _files(self) -> list[str]:
+    def _files(self, besides: str = "") -> list[str]:
         lines: list[str] = []
-        for name, text in self.job.code.files.items():
+        files = {name: text for name, text in self.job.code.files.items() if name != besides}
+        for name, text in files.items():
             end = _EOF
             while end in text:
                 end += "_"
-            name = self.names.get(name, name)
             folder = name.rpartition("/")[0]
             lines += [f"mkdir -p {shlex.quote(folder)}"] if folder else []
-            lines += [f"cat > {shlex.quote(name)} <<'{end}'", build_steps.for_slurm(text).rstrip("\n"), end]
+            lines += [f"cat > {shlex.quote(name)} <<'{end}'", text.rstrip("\n"), end]
+        if not files:
+            self.said.pop("code.files", None)
         note = "they are written into the directory from which sbatch is called, over files of these names"
         self._changed("code.files", "here-documents", note)
         self._changed(
@@ -210,27 +232,18 @@ class _Writer:
         if job.programs:
             return self._programs(srun)
         own_one = own_launcher(job.argv)
-        argv = self._called(job.argv)
-        words = " ".join(_quoted([*argv]))
+        words = shlex.join(job.argv)
         for field in ("command", "args"):
-            if argv != job.argv:
-                self._changed(field, "srun", f"the rank's script is called after the job: {argv[1]}")
             self._exact(field, "srun" if own_one is None else "")
         if own_one is not None:
             return [words]
         return [" ".join([*srun, words])]
 
-    def _called(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """Return a command that names the rank's script as it is called in a directory with others."""
-        if argv[:1] != ("bash",) or not self.names.keys() & {*argv[1:2]}:
-            return argv
-        return ("bash", self.names[argv[1]], *argv[2:])
-
     def _programs(self, srun: list[str]) -> list[str]:
         """Return the table of several programs, and the line that starts them."""
         several = self.job.programs
-        argvs = [self._called((*one.command, *one.args)) for one in several]
-        said = [all(multi_prog.sayable(word) for word in argv) for argv in argvs]
+        argvs = [(*one.command, *one.args) for one in several]
+        said = [all(_sayable(word) for word in argv) for argv in argvs]
         lines: list[str] = []
         for index, argv in enumerate(argvs):
             if not said[index]:
@@ -242,7 +255,7 @@ class _Writer:
         else:
             note = "odd words stand in scripts of their own, and variables of one program do not come along"
             self._changed("programs", "srun --multi-prog", note, "set such variables in the program")
-        table = multi_prog.write([(one.ranks, argv) for one, argv in zip(several, argvs, strict=True)])
+        table = _table([(one.ranks, argv) for one, argv in zip(several, argvs, strict=True)])
         name, ranks = self._free(_TABLE), sum(one.ranks for one in several)
         lines += [f"cat > {name} <<'{_EOF}'", table.rstrip("\n"), _EOF]
         return [*lines, " ".join([*srun, f"--ntasks={ranks}", "--multi-prog", name])]
@@ -289,8 +302,22 @@ def _setting(key: str) -> str:
     return key if key.isupper() else f"OMPI_MCA_{key}"
 
 
-def _quoted(words: list[str]) -> list[str]:
-    return [shlex.quote(word) for word in words]
+def _table(commands: Sequence[tuple[int, Sequence[str]]]) -> str:
+    """Return the table of `srun --multi-prog` for (ranks, words), in the order of the ranks."""
+    found, first = [], 0
+    for ranks, words in commands:
+        last = first + ranks - 1
+        span = f"{first}-{last}" if last > first else str(first)
+        found.append(
+            " ".join([span, *(word if _IN_TABLE.fullmatch(word) else f"'{word}'" for word in words)])
+        )
+        first = last + 1
+    return "\n".join(found) + "\n"
+
+
+def _sayable(word: str) -> bool:
+    """Return whether a table can hold a word: srun knows single quotes around it, and no more (tried on 22.05)."""
+    return word != "" and not any(letter in word for letter in "%\\\n'\"")
 
 
 def _word(text: str) -> str:

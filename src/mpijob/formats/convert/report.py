@@ -11,6 +11,7 @@ from mpijob.formats.kubernetes.metadata.passthrough import Foreign
 from mpijob.model import Family, MPIJob
 
 _SHOWN = 200
+UNASKED = "(not asked for)"  # the value of what the source leaves open and the job has a default for
 
 
 class FieldOutcome(StrEnum):
@@ -84,6 +85,11 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True):
     def count(self, fate: FieldOutcome) -> int:
         """Return how many fields met this fate."""
         return sum(entry.fate is fate for entry in self.entries)
+
+
+def to_do_first(entries: Iterable[FieldEntry]) -> tuple[FieldEntry, ...]:
+    """Return entries in the order in which somebody needs them: what blocks, what is to do, the rest."""
+    return tuple(sorted(entries, key=lambda entry: (not entry.blocks, not entry.matters)))
 
 
 class Notes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mpijob.client.convert.convert_jobs import Conversion, FieldOutcome, Stage, convert
 from mpijob.formats.convert.header import units
-from mpijob.model import Family, MPIJob, Retry, Signal, Topology
+from mpijob.model import MPIJob, Retry, Signal, Topology
 
 pytestmark = pytest.mark.req("C-hpc")
 
@@ -43,10 +44,13 @@ def values(job: MPIJob, *fields: str) -> tuple[Any, ...]:
         ("--nodes=2-4", 4, 1, None),
         ("-n 6 --ntasks-per-node=2", 3, 2, None),
         ("-n 1", 1, 1, None),
-        ("-n 4", 2, 2, None),
+        ("-n 4", 1, 4, None),
+        ("-n 8", 1, 8, None),
         ("-n 16", 2, 8, None),
         ("-n 17", 3, 6, 17),
         ("-n64", 8, 8, None),
+        ("--tasks=4", 1, 4, None),
+        ("-n 16 --gres=gpu:2", 1, 16, None),
     ],
 )
 def test_nodes_and_tasks_become_workers_slots_and_ranks(
@@ -63,6 +67,7 @@ def test_nodes_and_tasks_become_workers_slots_and_ranks(
         ("-N 2 --mem=4000", "1", "4000Mi", 0),
         ("-N 1 -n 4 --mem-per-cpu=2G", "4", "8Gi", 0),
         ("-N 2 --gres=gpu:4", "1", "1Gi", 4),
+        ("-n 2 --gres=gpu:2", "2", "1Gi", 2),
         ("-N 2 --gres=gpu", "1", "1Gi", 1),
         ("-N 2 --gpus=8", "1", "1Gi", 4),
         ("-N 2 --ntasks-per-node=2 --gpus-per-task=2", "2", "1Gi", 4),
@@ -95,10 +100,10 @@ def test_an_option_becomes_its_field(head: str, field: str, value: object) -> No
     assert getattr(slurm(f"-N 2\n{head}").jobs[0], field) == value
 
 
-def test_where_ranks_run_is_kept_as_far_as_there_are_words() -> None:
-    job = slurm("-N 2\n-x node[01-03],gpu7\n--switches=1\n-m cyclic").jobs[0]
+def test_where_workers_run_is_kept_as_far_as_there_are_words() -> None:
+    job = slurm("-N 2\n-x node[01-03],gpu7\n--switches=1").jobs[0]
     assert job.placement.exclude_nodes == ("node01", "node02", "node03", "gpu7")
-    assert (job.placement.topology, job.launch.map_by) == (Topology.PACKED_RACK, "node")
+    assert job.placement.topology is Topology.PACKED_RACK
 
 
 @pytest.mark.parametrize(
@@ -107,6 +112,7 @@ def test_where_ranks_run_is_kept_as_far_as_there_are_words() -> None:
         "-o out.txt", "--qos=long", "-C haswell", "-w node1", "--reservation=x", "--mail-user=a@b", "-b now+1hour",
         "-H", "-d afterok:1", "--exclusive", "--nice=5", "-L matlab:1", "--tmp=10G", "-D /work", "--mem=0",
         "--unheard-of=1", "--gres=shard:1", "--array=0-1%1", "--signal=KILL@1", "--cpu-bind=mask_cpu:0xf",
+        "-m cyclic", "-O", "-i in.txt",
     ],
 )  # fmt: skip
 def test_nothing_is_left_out_in_silence(head: str) -> None:
@@ -127,7 +133,12 @@ def test_a_difference_in_behaviour_is_never_called_exact(head: str) -> None:
 def test_an_array_is_told_with_the_command_that_runs_it() -> None:
     one = slurm("-N 2\n-a 1-9:4,20%2", "srun ./a $SLURM_ARRAY_TASK_ID")
     assert one.values == {"env.SLURM_ARRAY_TASK_ID": ("1", "5", "9", "20")}
-    assert one.jobs[0].env == {"SLURM_ARRAY_TASK_ID": "1"}
+    assert one.jobs[0].env == {
+        "SLURM_ARRAY_TASK_ID": "1",
+        "SLURM_ARRAY_TASK_COUNT": "4",
+        "SLURM_ARRAY_TASK_MIN": "1",
+        "SLURM_ARRAY_TASK_MAX": "20",
+    }
 
 
 @pytest.mark.parametrize("head", ["--array=x", "--array=0-5000", "--nodes=many", "--ntasks=$N"])
@@ -135,102 +146,90 @@ def test_what_cannot_be_known_blocks(head: str) -> None:
     assert slurm(head).stage is Stage.BLOCKED
 
 
-def test_a_directive_behind_the_first_command_has_no_effect_as_in_slurm() -> None:
-    one = slurm("-N 2", "srun ./a\n#SBATCH -N 8")
-    assert one.jobs[0].workers == 2
+def test_a_directive_of_slurm_begins_its_line_and_one_of_pbs_need_not() -> None:
+    (one,) = convert("#!/bin/bash\n#SBATCH -n 2\n  #SBATCH --mem=4G\nsrun ./a\n", file="x.sbatch")
+    assert one.jobs[0].resources.memory == "1Gi"
+    (one,) = convert("#!/bin/bash\n  #PBS -l select=3\nmpirun ./a\n", file="x.pbs")
+    assert one.jobs[0].workers == 3
 
 
 @pytest.mark.parametrize(
-    ("line", "command", "ranks"),
-    [
-        ("srun -n 2 ./a x", ("./a", "x"), 2),
-        ("srun -n2 --mpi=pmix ./a", ("./a",), 2),
-        ("exec srun ./a 'x y'", ("./a", "x y"), None),
-        ("mpirun ./a", ("./a",), None),
-        ("mpirun -np $SLURM_NTASKS ./a", ("./a",), None),
-        ("/opt/ompi/bin/mpirun --hostfile h -x A -x B=1 ./a -n 9", ("./a", "-n", "9"), None),
-        ("mpiexec -n 3 ./a", ("./a",), 3),
-        ("horovodrun -np 4 python t.py", ("python", "t.py"), None),
-        ("srun ./a | tee log", ("./a",), None),
-        ("srun ./a || exit 1", ("./a",), None),
-        ("OMP_NUM_THREADS=2 srun ./a", ("./a",), None),
-        ("ibrun ./a", ("./a",), None),
-    ],
+    ("system", "mark", "late"), [(slurm, "#SBATCH", "-N 8"), (pbs, "#PBS", "-l nodes=8")]
 )
-def test_a_launch_line_gives_its_program(line: str, command: tuple[str, ...], ranks: int | None) -> None:
-    (job,) = slurm("-N 2 --ntasks-per-node=2", line).jobs
-    assert (job.command, job.ranks) == (command, ranks)
-
-
-def test_options_of_mpirun_become_launch_options() -> None:
-    line = "mpirun --map-by ppr:1:socket --bind-to core --mca btl tcp,self --oversubscribe -x A=1 --odd ./a"
-    job = slurm("-N 2 -n 4", line).jobs[0]
-    assert (job.launch.map_by, job.launch.bind_to) == ("ppr:1:socket", "core")
-    assert job.launch.settings == {"btl": "tcp,self"}
-    assert job.launch.flags == ("--oversubscribe", "--odd")
-    assert (job.mpi, job.env) == (Family.OPENMPI, {"A": "1"})
-
-
-def test_several_programs_of_one_launch_line_are_programs_of_one_world() -> None:
-    (job,) = slurm("-N 2 -n 4", "mpirun -n 1 ./master : -n 3 ./worker x").jobs
-    assert [(one.ranks, one.command) for one in job.programs] == [(1, ("./master",)), (3, ("./worker", "x"))]
-
-
-def test_a_table_of_programs_that_the_script_writes_is_read() -> None:
-    body = "cat > p.conf <<'E'\n# rank program\n0 ./master 'a b'\n1-3 ./worker\nE\nsrun --multi-prog p.conf"
-    one = slurm("-N 2 -n 4", body)
-    (job,) = one.jobs
-    assert one.stage is Stage.READY
-    assert [(each.ranks, each.command) for each in job.programs] == [
-        (1, ("./master", "a b")),
-        (3, ("./worker",)),
-    ]
-
-
-@pytest.mark.parametrize("table", ["1-3 ./a", "0,2 ./a\n1 ./b", "* ./a", "0 ./a %t", "0 ./a 'x", ""])
-def test_a_table_of_programs_that_a_job_cannot_say_blocks(table: str) -> None:
-    body = f"cat > p.conf <<'E'\n{table}\nE\nsrun --multi-prog p.conf"
-    assert slurm("-N 2 -n 4", body).stage is Stage.BLOCKED
+def test_directives_behind_the_first_command_have_no_effect_and_are_told_once(
+    system: Callable[[str, str], Conversion], mark: str, late: str
+) -> None:
+    one = system("-N x", f"echo\n{mark} {late}\n{mark} {late}")
+    assert one.jobs[0].workers == 1
+    (told,) = [entry for entry in one.entries if entry.field == mark]
+    assert ("2 directives" in told.value, told.line > 2, bool(told.todo)) == (True, True, True)
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("head", "fields"),
     [
-        "for i in 1 2; do srun ./a $i; done",
-        "if [ -f x ]; then srun ./a; fi",
-        "srun ./a | ./b",
-        "srun --multi-prog conf",
-        "srun --pty bash",
-        "srun -n $N ./a",
-        "srun ./a $SLURM_JOB_NODELIST",
-        "HOSTS=$(scontrol show hostnames)\nsrun ./a",
-        "sbatch next.sbatch\nsrun ./a",
-        "echo nothing",
+        ("-n 8\n-R span[ptile=4]", {"workers": 2, "slots": 4}),
+        ("-n 4\n-R 'span[hosts=1] rusage[mem=4000]'", {"workers": 1, "slots": 4}),
+        ("-n 6", {"workers": 1, "slots": 6}),
+        ("-n 2 -W 1:30", {"deadline_seconds": 5400.0}),
+        ("-n 2 -W 90", {"deadline_seconds": 5400.0}),
+        ("-n 2 -J Big_Run", {"name": "big-run", "env": {"LSB_JOBNAME": "Big_Run"}}),
+        ('-n 2 -w done("prep_a")', {"after": ("prep-a",)}),
+        ("-n 2 -q short -P team", {"queue": "short", "cost": {"project": "team"}}),
     ],
 )
-def test_what_a_job_cannot_say_blocks_with_what_to_do(body: str) -> None:
-    one = slurm("-N 2", body)
+def test_directives_of_lsf_become_fields(head: str, fields: dict[str, object]) -> None:
+    text = "".join(f"#BSUB {line}\n" for line in head.split("\n"))
+    (one,) = convert(f"#!/bin/bash\n{text}mpirun ./a\n", file="x.lsf")
+    assert one.source == "LSF script"
+    assert {field: getattr(one.jobs[0], field) for field in fields} == fields
+
+
+def test_memory_gpus_and_an_array_of_lsf_become_fields() -> None:
+    head = '#BSUB -n 4 -J arr[1-3]%2 -M 2GB -gpu "num=2:mode=shared"'
+    (one,) = convert(f"#!/bin/bash\n{head}\nmpirun ./a\n", file="x.lsf")
+    assert (one.jobs[0].resources.memory, one.jobs[0].resources.gpu) == ("8Gi", 2)
+    assert one.values == {"env.LSB_JOBINDEX": ("1", "2", "3")}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("-l walltme=01:00:00", "walltime is one"),
+        ("-l select=2:ncpu=4", "ncpus is one"),
+        ("-l select=2:mpiproc=4", "mpiprocs is one"),
+    ],
+)
+def test_a_misspelt_resource_of_pbs_blocks_as_an_option_of_slurm_does(line: str, told: str) -> None:
+    one = pbs(line)
     assert one.stage is Stage.BLOCKED
-    assert [entry.todo for entry in one.entries if entry.blocks]
+    assert told in one.blockers[0]
 
 
-def test_lines_around_launch_lines_are_jobs_in_their_order() -> None:
-    one = slurm("-J j -N 2", "./prepare a\n./prepare b\nsrun ./a\n./tidy")
-    assert [job.name for job in one.jobs] == ["j-1", "j-2", "j-3"]
-    assert [job.world for job in one.jobs] == [1, 2, 1]
-    assert one.jobs[0].code.files["rank.sh"].endswith("./prepare a\n./prepare b\n")
-    assert one.jobs[2].command == ("./tidy",)
+@pytest.mark.parametrize(
+    "line", ["-l nodes=2:gpu:gold", "-l software=matlab", "-l select=2:vntype=gpu", "-l xyz=1"]
+)
+def test_another_resource_of_pbs_is_only_told(line: str) -> None:
+    assert pbs(line).stage is Stage.CHECK
 
 
-def test_jobs_of_one_script_wait_for_each_other_as_its_lines_did() -> None:
-    body = (
-        "python prep.py\nsrun ./a out-$SLURM_JOB_ID &\nsrun ./b &\nwait\nsrun ./c out-$SLURM_JOB_ID\nsrun ./d"
-    )
-    jobs = slurm("-J flow -N 2", body).jobs
-    assert [job.after for job in jobs] == [
-        (), ("flow-1",), ("flow-1",), ("flow-2", "flow-3"), ("flow-4",),
-    ]  # fmt: skip
-    assert (jobs[1].command[-1], jobs[3].command[-1]) == ("out-flow", "out-flow")
+def test_a_misspelt_directive_of_pbs_blocks() -> None:
+    (one,) = convert("#PBS -N x\n#PSB -l walltime=1:00\nmpirun ./a\n", file="x.pbs")
+    assert "a directive begins with #PBS" in one.blockers[0]
+
+
+def test_mail_is_told_for_success_and_failure() -> None:
+    one = slurm("-J flow -N 2 -n 2 --mem=1G --mail-type=END,FAIL --mail-user=me@here")
+    assert [each.todo.partition(";")[0] for each in one.entries if "mail " in each.todo] == [
+        "nothing, or mpijob wait flow",
+        "nothing: who is to get mail stands in the command that sends it",
+    ]
+    assert one.stage is Stage.READY
+
+
+def test_the_default_of_sbatch_is_told_where_the_script_says_nothing() -> None:
+    assert fate(slurm("-N 2"), "--export") is FieldOutcome.CHANGED
+    assert fate(slurm("-N 2 --export=NONE"), "--export") is FieldOutcome.EXACT
 
 
 @pytest.mark.parametrize(

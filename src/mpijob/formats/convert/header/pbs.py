@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mpijob.formats.convert.header import slurm, units
+from mpijob.formats.convert.header import lines, slurm, units
 from mpijob.formats.convert.header.request import (
     DEADLINE,
     INHERITED,
@@ -15,7 +15,7 @@ from mpijob.formats.convert.header.request import (
     take_name,
     take_variables,
 )
-from mpijob.formats.convert.header.size import Asked, shaped
+from mpijob.formats.convert.header.size import Asked
 from mpijob.formats.convert.header.slurm_options import MAIL, NO_ADDRESS, PLACE, SENT_TO, directives
 from mpijob.model import Retry
 from mpijob.model.spec.enums import did_you_mean
@@ -39,43 +39,19 @@ _OTHERS = (
 _MISSPELT = re.compile(r"#\s?P(?!BS\b)[A-Z]{2,4}\s+-")
 _FLAGS = frozenset({"V", "z", "h", "X", "I", "f", "x"})
 
-_NODES = r"\"?\$\{?PBS_NODEFILE\}?\"?"
-_FIRST = r"(?:\s*\|\s*(?:awk\s+'\{\s*print \$1\s*\}'|cut\s+-d\s*' '\s+-f\s*1|tr -d ' '))?"
-_LINES = rf"(?:wc -l\s*<\s*{_NODES}|cat {_NODES}\s*\|\s*wc -l|wc -l {_NODES}(?=\s*\|)){_FIRST}"
-_ONCE_EACH = (
-    rf"(?:(?:cat {_NODES}\s*\|\s*)?(?:sort -u|sort|uniq)(?: {_NODES})?\s*(?:\|\s*uniq\s*)?\|\s*wc -l){_FIRST}"
-)
-_COUNTED = re.compile(
-    rf"\$\(\s*(?:(?P<a>{_LINES})|(?P<b>{_ONCE_EACH}))\s*\)|`\s*(?:(?P<c>{_LINES})|(?P<d>{_ONCE_EACH}))\s*`"
-)
-
-
-def counted(text: str, request: Request) -> str:
-    """Return a script with the numbers that it reads from PBS's list of nodes: the head tells them."""
-    shapes = [shaped(one) for one in request.components]
-    ranks, nodes = sum(one.workers * one.slots for one in shapes), sum(one.workers for one in shapes)
-
-    def number(match: re.Match[str]) -> str:
-        if "PBS_NODEFILE" not in match[0]:
-            return match[0]
-        every = match["a"] or match["c"]
-        return str(ranks if every else nodes)
-
-    return _COUNTED.sub(number, text) if "PBS_NODEFILE" in text else text
-
 
 def head(text: str) -> Request:
-    """Return what the directives of a script ask for."""
+    """Return what the directives of a script ask for; they end where the first command begins."""
     request = Request(system="PBS", components=[Asked()])
-    for number, line in enumerate(text.split("\n"), start=1):
-        if match := _DIRECTIVE.match(line.strip()):
-            request.notes.line = number
+    for line in lines.header(text):
+        request.notes.line = line.number
+        if match := _DIRECTIVE.match(line.text.lstrip()):
             _directive(request, list(directives(match[1])))
-        elif _MISSPELT.match(line.strip()):
-            request.notes.line = number
+        elif _MISSPELT.match(line.text):
             note = "a directive begins with #PBS; so it is a comment, to PBS too"
-            request.notes.dropped(line.strip(), "", note, "write #PBS, or take it out", blocks=True)
+            request.notes.dropped(line.text, "", note, "write #PBS, or take it out", blocks=True)
     request.notes.line = 0
+    lines.tell_late(request, text, "#PBS")
     return request
 
 
@@ -105,7 +81,7 @@ def _take(request: Request, letter: str, value: str) -> None:
     elif letter in ("A", "P"):
         slurm.take_account(request, field, value)
     elif letter in ("J", "t"):
-        _array(request, field, value)
+        slurm.take_array(request, field, value, ARRAY if letter == "J" else "PBS_ARRAYID")
     elif letter == "v":
         take_variables(request, field, value, INHERITED)
     elif letter == "V":
@@ -212,23 +188,6 @@ def _memory(request: Request, field: str, name: str, value: str) -> None:
         request.notes.dropped(field, value, "a limit of the whole job; here each worker has its own", todo)
 
 
-def _array(request: Request, field: str, value: str) -> None:
-    listed, percent, together = value.partition("%")
-    found = units.tasks(listed)
-    if found is None:
-        request.notes.dropped(field, value, "this is no list of numbers", "use mpijob array", blocks=True)
-        return
-    name = ARRAY if field == "-J" else "PBS_ARRAYID"
-    request.values = {f"env.{name}": found}
-    request.env(name, found[0])
-    request.notes.changed(field, listed, f"env.{name}", slurm.several(found))
-    if percent:
-        todo = "give the namespace a quota of jobs, or the queue one of resources"
-        request.notes.dropped(
-            f"{field} %", together, "nothing here limits how many run at the same time", todo
-        )
-
-
 def _rerun(request: Request, field: str, value: str) -> None:
     if value == "y":
         request.fields |= {"retry": Retry(limit=1), "requeue_on_lost_worker": True}
@@ -248,7 +207,10 @@ _GONE = {
     "W": ("attributes of PBS jobs are PBS's", "look whether the job needs it"),
     "a": ("jobs start when there is room", "submit it at that time"),
     "p": ("PBS's numbers mean nothing elsewhere", "set priority"),
-    "S": ("the shell of the script is bash", "look whether the script needs another"),
+    "S": (
+        "the script's first line names its shell",
+        "nothing, or write #! with this shell as the first line",
+    ),
     "c": ("checkpoints are the program's own", "see docs/local-engine.md, signal"),
     "d": ("a job begins in its own directory, with a copy of the files that go along", "set code.path"),
     "w": ("a job begins in its own directory, with a copy of the files that go along", "set code.path"),

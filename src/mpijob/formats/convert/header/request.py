@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,15 +12,12 @@ from mpijob.formats.convert.header.size import Asked
 from mpijob.formats.convert.report import Notes
 
 LONGEST_NAME = 40
-OWN_NUMBER = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID", "PBS_JOBID")
+_NAME_VARIABLE = {"Slurm": "SLURM_JOB_NAME", "PBS": "PBS_JOBNAME", "LSF": "LSB_JOBNAME"}
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 
 
 class Request(msgspec.Struct, kw_only=True):
-    """Fields of the job, the shape of each component, values of an array, the job to wait for with `after`, whether it
-    waits for another at all, variables whose value is known, files whose text is known, the text of the script itself,
-    and the names of what lies beside it.
-    """
+    """Fields of the job, the shape of each component, values of an array, and the job to wait for with `after`."""
 
     system: str
     name: str = ""
@@ -29,11 +25,6 @@ class Request(msgspec.Struct, kw_only=True):
     components: list[Asked] = []
     values: dict[str, tuple[str, ...]] = {}
     after: str = ""
-    waits: bool = False
-    known: dict[str, str] = {}
-    files: dict[str, str] = {}
-    text: str = ""
-    beside: frozenset[str] = frozenset()
     notes: Notes = msgspec.field(default_factory=Notes)
 
     def ask(self, **changes: Any) -> None:
@@ -43,24 +34,6 @@ class Request(msgspec.Struct, kw_only=True):
     def env(self, name: str, value: str) -> None:
         """Give the job a variable."""
         self.fields["env"] = self.fields.get("env", {}) | {name: value}
-
-
-def free_name(wanted: str, request: Request) -> str:
-    """Return a name for a file of ours that neither the script nor its folder has for one of the user's."""
-
-    def is_taken(name: str) -> bool:
-        named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", request.text)
-        return named is not None or name in request.files or name in request.beside
-
-    return unused(wanted, is_taken)
-
-
-def unused(wanted: str, is_taken: Callable[[str], bool]) -> str:
-    """Return the name that is wanted for a file of ours, or one like it that nobody has."""
-    for name in (wanted, *(f"mpijob-{count}-{wanted}" for count in range(1, 100))):
-        if not is_taken(name):
-            return name
-    return wanted
 
 
 def name_of(wanted: str, fallback: str = "job") -> str:
@@ -75,8 +48,10 @@ def name_of(wanted: str, fallback: str = "job") -> str:
 
 
 def take_name(request: Request, field: str, value: str) -> None:
-    """Name the job, and say so where the name had to change."""
+    """Name the job; the script finds the name as it was written in the batch system's variable."""
     request.name = noted_name(request.notes, field, value)
+    if request.name != value:
+        request.env(_NAME_VARIABLE[request.system], value)
 
 
 def noted_name(notes: Notes, field: str, value: str) -> str:
@@ -113,11 +88,6 @@ def take_variables(request: Request, field: str, text: str, inherited: str) -> N
             )
 
 
-def given_by(name: str) -> str:
-    """Return how a job gets a variable of the user's shell."""
-    return f"add --env {name} when you run it, which takes your shell's value, or write env: {{{name}: …}}"
-
-
 def _split(text: str) -> list[str]:
     """Return the parts between commas; quotes group."""
     return [
@@ -132,5 +102,3 @@ INHERITED = (
 NAMED = "nothing, or add --env NAME when you run it for each variable of your shell that the program needs"
 DEADLINE = "a limit for the whole job; no queue here uses it to plan ahead"
 LOGS = "the output of every rank is kept by the job itself: mpijob logs NAME"
-KEPT = "what a job leaves in its directory is kept with it: mpijob artifacts list NAME"
-STARTER = "mpijob chooses how ranks are started"

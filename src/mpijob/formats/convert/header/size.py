@@ -76,15 +76,16 @@ def _layout(asked: Asked) -> tuple[int, int, str]:
     if asked.per_node is not None:
         return -(-(asked.ranks or asked.per_node) // max(1, asked.per_node)), asked.per_node, ""
     ranks = asked.ranks or 1
-    workers = _spread(ranks)
+    # GPUs for each node, and no number of nodes: a second worker would double them
+    workers = 1 if asked.gpus_per_node else _spread(ranks)
     slots = -(-ranks // workers)
     said = f"{ranks} ranks wherever there is room become {workers} workers with {slots} slots each"
-    return workers, slots, said if ranks > 1 else ""
+    return workers, slots, said if workers > 1 else ""
 
 
 def _spread(ranks: int) -> int:
     """Return so few workers that no more than eight ranks share one, evenly where that can be."""
-    least = max(min(2, ranks), -(-ranks // _MOST_SLOTS_AT_RANDOM))
+    least = -(-ranks // _MOST_SLOTS_AT_RANDOM)
     even = (count for count in range(least, min(ranks, least * 2) + 1) if ranks % count == 0)
     return next(even, least)
 

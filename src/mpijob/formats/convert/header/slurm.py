@@ -1,7 +1,6 @@
 """The head of a Slurm script: every `#SBATCH` line as fields of a job, and what became of it.
 
-One node becomes one worker. The lines below the head are read by `body`; which options there are, by
-`slurm_options`.
+One node becomes one worker. Which options there are is in `slurm_options`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mpijob.formats.convert.header import dependencies, slurm_options, units
+from mpijob.formats.convert.header import dependencies, lines, slurm_options, units
 from mpijob.formats.convert.header.request import (
     DEADLINE,
     INHERITED,
@@ -32,38 +31,30 @@ Handler = Callable[[Request, str, str], None]
 def head(text: str) -> Request:
     """Return what the directives of a script ask for; they end where the first command begins."""
     request = Request(system="Slurm", components=[Asked()])
-    for number, line in enumerate(text.split("\n"), start=1):
-        stripped = line.strip()
-        if stripped and not stripped.startswith("#"):
-            _late(request, text, number)
-            break
-        if match := _DIRECTIVE.match(stripped):
-            request.notes.line = number
+    for line in lines.header(text):
+        request.notes.line = line.number
+        if match := _DIRECTIVE.match(line.text):
             _directive(request, match[1])
-        elif _MISSPELT.match(stripped):
-            request.notes.line = number
+        elif _MISSPELT.match(line.text):
             note = "a directive begins with #SBATCH; so it is a comment, to Slurm too"
-            request.notes.dropped(stripped, "", note, "write #SBATCH, or take it out", blocks=True)
+            request.notes.dropped(line.text, "", note, "write #SBATCH, or take it out", blocks=True)
     request.notes.line = 0
+    lines.tell_late(request, text, "#SBATCH")
     if not any(entry.field == "--export" for entry in request.notes.entries):
         request.notes.changed("--export", "(not said: ALL)", "", INHERITED, NAMED)
     return request
-
-
-def _late(request: Request, text: str, first: int) -> None:
-    for number, line in enumerate(text.split("\n")[first:], start=first + 1):
-        if match := _DIRECTIVE.match(line.strip()):
-            request.notes.line = number
-            note = "Slurm reads no directive behind the first command, so it had no effect"
-            request.notes.exact(f"#SBATCH {match[1]}", "", "", note)
 
 
 def _directive(request: Request, text: str) -> None:
     words = list(slurm_options.directives(text))
     if words and words[0] in ("hetjob", "packjob"):
         request.components.append(Asked())
-        note = "the components of a heterogeneous job are one world here, with workers that are all alike"
-        request.notes.changed(words[0], "", "programs", note)
+        note = (
+            "the components of a heterogeneous job become workers that are all alike, as large as the largest"
+        )
+        request.notes.changed(
+            words[0], "", "workers", note, "name the ranks of each component on its srun line: -n"
+        )
         return
     found, count = slurm_options.pairs(words)
     for name, value, written in found:
@@ -74,7 +65,9 @@ def _directive(request: Request, text: str) -> None:
 
 
 def take(request: Request, name: str, value: str, written: str) -> None:
-    """Take one option over."""
+    """Take one option over; Slurm takes an abbreviation that means one option alone."""
+    longer = [one for one in (*_HANDLERS, *SAME, *GONE) if one.startswith(name)] if len(name) > 1 else []
+    name = longer[0] if len(longer) == 1 else name
     field = f"--{name}"
     if name in _HANDLERS:
         _HANDLERS[name](request, field, value)
@@ -192,32 +185,39 @@ def _signal(request: Request, field: str, value: str) -> None:
         return
     request.fields["signal"] = Signal(name=name, seconds_before=float(match[3] or 60))
     if "B" in match[1]:
-        note = "B: means the batch shell alone; here every rank gets the signal"
-        request.notes.changed(field, value, "signal", note)
+        note = "B: means the batch shell alone; here every rank gets the signal, and the script does not"
+        request.notes.changed(
+            field, value, "signal", note, "catch it in the program, not by a trap of the script"
+        )
     else:
         request.notes.exact(field, value, "signal", "every rank gets it before the deadline")
 
 
 def _array(request: Request, field: str, value: str) -> None:
+    take_array(request, field, value, ARRAY)
+    if request.values:
+        numbers = [int(number) for number in request.values[f"env.{ARRAY}"]]
+        for name, number in (("COUNT", len(numbers)), ("MIN", min(numbers)), ("MAX", max(numbers))):
+            request.env(f"SLURM_ARRAY_TASK_{name}", str(number))
+
+
+def take_array(request: Request, field: str, value: str, variable: str) -> None:
+    """Make a job of each number of an array, which the script finds in a variable."""
     listed, percent, together = value.partition("%")
     found = units.tasks(listed)
     if found is None:
         note = f"this is no list of numbers, or more than {units.MOST_TASKS}"
         request.notes.dropped(field, value, note, "use mpijob array", blocks=True)
         return
-    request.values = {f"env.{ARRAY}": found}
-    request.env(ARRAY, found[0])
-    request.notes.changed(field, listed, f"env.{ARRAY}", several(found))
+    request.values = {f"env.{variable}": found}
+    request.env(variable, found[0])
+    note = f"one job for each of {len(found)} values, made by mpijob array"
+    request.notes.changed(field, listed, f"env.{variable}", note)
     if percent:
         todo = "give the namespace a quota of jobs, or the queue one of resources"
         request.notes.dropped(
             f"{field} %", together, "nothing here limits how many run at the same time", todo
         )
-
-
-def several(values: tuple[str, ...]) -> str:
-    """Return what becomes of an array, in a sentence."""
-    return f"one job for each of {len(values)} values, made by mpijob array"
 
 
 def take_queue(request: Request, field: str, value: str) -> None:
@@ -293,14 +293,13 @@ def take_dependency(request: Request, field: str, value: str) -> None:
     """Remember that the job waits for another, whose name nobody knows here; `after` waits for success alone."""
     note = "jobs wait for each other by name, not by number"
     if dependencies.for_success(value):
-        request.after, request.waits = dependencies.FIRST, True
+        request.after = dependencies.FIRST
         todo = (
             "FIRST in the command that runs it is the name of the job that it waits for: --after FIRST; of an array "
             "each of its jobs: --after FIRST-0 --after FIRST-1 …"
         )
         request.notes.dropped(field, value, note, todo)
     for when, line in dependencies.otherwise(value, dependencies.FIRST, "mpijob run -f FILE"):
-        request.waits = request.waits or dependencies.FIRST in line
         todo = dependencies.explained(f"run it yourself when {when}: {line}")
         request.notes.dropped(field, value, f"{note}, and by themselves for success alone", todo)
 
@@ -337,11 +336,6 @@ _HANDLERS: dict[str, Handler] = {
     "requeue": _requeue,
     "exclude": _exclude,
     "switches": _switches,
-    "distribution": slurm_options.distribution,
-    "cpu-bind": slurm_options.bind,
-    "cpu_bind": slurm_options.bind,
-    "input": slurm_options.input,
-    "overcommit": slurm_options.oversubscribe,
     "comment": _comment,
     "container-image": _image,
     "export": _export,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
-from mpijob.formats.convert.header.request import LOGS, Request
+from mpijob.formats.convert.header.request import LOGS
 from mpijob.formats.convert.header.units import listed
-from mpijob.model import Launch
 
 SHORT = {
     "A": "account", "a": "array", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task", "C": "constraint",
@@ -79,51 +77,6 @@ def directives(line: str) -> Iterator[str]:
         yield word
 
 
-def distribution(request: Request, field: str, value: str) -> None:
-    """Lay ranks out over nodes one after the other, or round and round."""
-    word = {"block": "slot", "cyclic": "node"}.get(re.split("[:,]", value)[0])
-    if word is None:
-        request.notes.dropped(field, value, "there is no such layout here", "set launch.map_by")
-        return
-    launch: Launch = request.fields.get("launch", Launch())
-    request.fields["launch"] = launch.replace(map_by=word)
-    if value in ("block", "cyclic"):
-        request.notes.exact(field, value, f"launch.map_by: {word}")
-    else:
-        request.notes.changed(field, value, f"launch.map_by: {word}", "only the layout over nodes is kept")
-
-
-def bind(request: Request, field: str, value: str) -> None:
-    """Bind ranks to cores and the like."""
-    words = {"cores": "core", "threads": "hwthread", "sockets": "socket", "ldoms": "numa", "none": "none"}
-    word = words.get(value.split(",")[-1].lower())
-    if word is None:
-        request.notes.dropped(
-            field, value, "masks and lists of cores are not taken over", "set launch.bind_to"
-        )
-        return
-    launch: Launch = request.fields.get("launch", Launch())
-    request.fields["launch"] = launch.replace(bind_to=word)
-    request.notes.exact(field, value, f"launch.bind_to: {word}")
-
-
-def input(request: Request, field: str, value: str) -> None:
-    """Give rank 0 a file to read."""
-    if value.startswith("/dev/null"):
-        request.notes.exact(field, value, "", "no rank reads input unless launch.stdin names a file")
-        return
-    launch: Launch = request.fields.get("launch", Launch())
-    request.fields["launch"] = launch.replace(stdin=value)
-    request.notes.changed(field, value, "launch.stdin", "rank 0 reads it, from the files that go along")
-
-
-def oversubscribe(request: Request, field: str, value: str) -> None:
-    """Allow more ranks than slots."""
-    launch: Launch = request.fields.get("launch", Launch())
-    request.fields["launch"] = launch.replace(flags=(*launch.flags, "--oversubscribe"))
-    request.notes.exact(field, value, "launch.flags")
-
-
 SAME = {
     "no-requeue": "a job is not tried again unless retry.limit says so",
     "kill-on-bad-exit": "one rank that fails ends the whole job, always",
@@ -131,8 +84,6 @@ SAME = {
     "unbuffered": "ranks write without waiting, always",
     "verbose": "mpijob describe and mpijob events tell what happens",
     "quiet": "it changes only what srun itself prints",
-    "overlap": "a job here is one step",
-    "exact": "a job here is one step",
     "parsable": "mpijob create -o name prints the name alone",
     "wait-all-nodes": "ranks start when every worker is there, always",
     "open-mode": "logs of every attempt are kept apart",
@@ -167,6 +118,11 @@ GONE = {
     "gpu-bind": ("each rank sees the GPUs of its worker", "choose by MPIJOB_LOCAL_RANK in the program"),
     "gpus-per-socket": ("sockets are not asked for", "set resources.gpu"),
     "mem-bind": ("memory is bound with the cores", "set launch.bind_to: numa"),
+    "distribution": ("each step lays out its ranks", "write it on the srun line: --distribution=cyclic"),
+    "cpu-bind": ("the launcher binds ranks", "nothing, or mpirun --bind-to core in the script"),
+    "cpu_bind": ("the launcher binds ranks", "nothing, or mpirun --bind-to core in the script"),
+    "overcommit": ("a step does not take more ranks than slots unless it says so", "write it on the srun line: -O"),
+    "input": ("a script reads no standard input here", "write < FILE behind the command that reads it"),
     "hint": ("hints are Slurm's", "set launch.bind_to and cores_per_rank"),
     "mincpus": ("nodes are not chosen by size", "set resources.cpu"),
     "container-mounts": ("mounts are volumes here", "add volumes: kind: path, claim or nfs"),

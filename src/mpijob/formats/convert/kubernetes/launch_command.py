@@ -1,39 +1,75 @@
-"""A launcher's command as our own launch line: mpirun and its options taken apart, scripts looked into."""
+"""A launcher's command as our own launch line: mpirun and its options taken apart; a shell text is a script."""
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
-from mpijob.formats.convert.header.request import Request
-from mpijob.formats.convert.header.size import Asked
-from mpijob.formats.convert.report import Notes
-from mpijob.formats.convert.script import build_steps, launch_line
-from mpijob.formats.convert.script.body import Body
-from mpijob.formats.convert.script.classify import starts_ranks
-from mpijob.formats.convert.script.steps import name_jobs
-from mpijob.formats.convert.script.variables import plain_words
-from mpijob.model import MPIJob, Program
-from mpijob.model.spec.command import own_launcher
+import msgspec
 
-_SHELLS = frozenset({"sh", "bash", "dash"})
+from mpijob.formats.convert.header import units
+from mpijob.formats.convert.header.request import Request
+from mpijob.formats.convert.header.size import Asked, shaped
+from mpijob.formats.convert.report import Notes
+from mpijob.model import Family, Launch, MPIJob, Program
+from mpijob.model.spec.command import SHELLS, own_launcher, shell_text
+from mpijob.model.spec.command_options import HOROVODRUN, MPIRUN, Grammar
+from mpijob.model.spec.enums import BIND_TO, MAP_BY
+
+_SCRIPT = "launcher.sh"
+_STARTER = "mpijob chooses how ranks are started"
+_LAUNCHERS = frozenset(
+    {"mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra", "mpirun_rsh", "aprun", "ibrun", "horovodrun"}
+    | {"mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich"}
+)
+_LAUNCHER = re.compile(r"(?<![\w.-])(?:srun|" + "|".join(map(re.escape, sorted(_LAUNCHERS))) + r")(?![\w.-])")
+_OPENMPI = units.listed("rank-by npersocket prtemca pmixmca gmca omca")
+_COUNTS = {"np": "ranks", "n": "ranks", "c": "ranks", "num-proc": "ranks", "d": "cores"}
+_COUNTS |= dict.fromkeys(("N", "npernode", "ppn", "perhost"), "per_node")
+_HOSTS = {name.lstrip("-") for name in MPIRUN.hosts}
+_QUIET = {
+    "allow-run-as-root": "ranks run as an ordinary user, or as root where the engine allows it",
+    "tag-output": "mpijob logs tells which rank wrote a line, always",
+    "timestamp-output": "mpijob logs --timestamps shows when",
+    "prepend-rank": "mpijob logs tells which rank wrote a line, always",
+    "l": "mpijob logs tells which rank wrote a line, always",
+    "genvall": "every variable of the job reaches every rank",
+    "envall": "every variable of the job reaches every rank",
+    "verbose": "mpijob describe and mpijob events tell what happens",
+    "v": "mpijob describe and mpijob events tell what happens",
+}
+_STARTING = units.listed("bootstrap launcher launcher-exec bootstrap-exec rmk plm prefix launch-agent iface")
+_AGENTS = re.compile(
+    r"(plm_(rsh|ssh)_agent|(orte|prte)_default_hostfile|plm|ras|orte_keep_fqdn_hostnames|plm_rsh_args)$"
+)
+
+
+class _Section(msgspec.Struct, frozen=True):
+    """One program of the world: its words, and its ranks where the line says them."""
+
+    words: tuple[str, ...]
+    ranks: int | None = None
 
 
 def unwrapped(job: MPIJob, notes: Notes, field: str, *, once: bool = True) -> MPIJob:
-    """Return the job with the program itself as its command, where its launch line can be understood.
+    """Return the job with the program itself as its command, or the text of a shell that starts ranks as its script.
 
     `once` says that a command without a launcher runs once there, and not as every rank.
     """
     if job.programs or not job.argv:
         return job
-    if launch_line.base(job.argv[0]) in launch_line.MPIRUNS:
-        return _launched(job, tuple(shlex.quote(word) for word in job.argv), notes)
+    if _base(job.argv[0]) in _LAUNCHERS:
+        return _launched(job, notes)
+    text = shell_text(job.argv[1:]) if _base(job.argv[0]) in SHELLS else ""
+    if _LAUNCHER.search(text):
+        return _scripted(job, text, notes, field)
     own = own_launcher(job.argv)
-    if own is not None and not _is_script(job):
+    if own is not None:
         notes.exact(field, own.program, "command", "it starts the ranks itself, on the job's workers")
         return job
-    if _is_script(job) and starts_ranks(job.argv[-1]):
-        return _scripted(job, notes, field)
     if not once:
         return job
     note = "no launcher is in the command: there it runs once, in the launcher; here as one rank"
@@ -42,37 +78,42 @@ def unwrapped(job: MPIJob, notes: Notes, field: str, *, once: bool = True) -> MP
     return job.replace(ranks=1)
 
 
-def _is_script(job: MPIJob) -> bool:
-    words = job.argv
-    return (
-        len(words) == 3
-        and launch_line.base(words[0]) in _SHELLS
-        and words[1].startswith("-")
-        and "c" in words[1]
+def _base(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _scripted(job: MPIJob, text: str, notes: Notes, field: str) -> MPIJob:
+    """Return the job of a shell's text, which runs once in the launcher as it is; its options and words go along."""
+    shell, *options = job.argv[: job.argv.index(text)]
+    named = [value for option, value in pairwise(options) if option == "-o"]
+    letters = "".join(
+        option[1:] for option in options if re.fullmatch("-[a-zA-Z]+", option) and option != "-o"
     )
+    flags = letters.replace("c", "", 1)
+    where = shell if shell.startswith("/") else f"/bin/{shell}"
+    first = f"#!{where}{f' -{flags}' if flags else ''}\n" + "".join(f"set -o {name}\n" for name in named)
+    args = job.argv[job.argv.index(text) + 2 :]  # the word behind the text is the shell's $0
+    notes.changed(
+        field, text, f"script: {_SCRIPT}", "it runs once, in the launcher; each mpirun in it is a step"
+    )
+    code = job.code.replace(files={**job.code.files, _SCRIPT: f"{first}{text}\n"})
+    return job.replace(command=(), args=args, script=_SCRIPT, code=code)
 
 
-def _request(job: MPIJob, notes: Notes) -> Request:
+def _launched(job: MPIJob, notes: Notes) -> MPIJob:
+    launcher = _base(job.argv[0])
     fields = {"env": dict(job.env), "launch": job.launch, "mpi": job.mpi}
     asked = Asked(nodes=job.workers, per_node=job.slots, cores=job.cores_per_rank)
-    return Request(system="MPIJob", name=job.name, components=[asked], fields=fields, notes=notes)
-
-
-def _launched(job: MPIJob, words: tuple[str, ...], notes: Notes, env: dict[str, str] | None = None) -> MPIJob:
-    line = launch_line.read(words, _request(job, notes))
-    asked = line.request.components[-1]
-    fields = dict(line.request.fields)
-    fields["env"] = dict(fields["env"]) | (env or {})
-    if len(line.sections) > 1:
-        programs = [(one.ranks or 1, plain_words(one.words, {})) for one in line.sections]
-        if all(command for _, command in programs):
-            found = tuple(Program(ranks=ranks, command=command or ()) for ranks, command in programs)
-            return job.replace(programs=found, command=(), args=(), **fields)
+    request = Request(system="MPIJob", name=job.name, components=[asked], fields=fields, notes=notes)
+    parts = _sections(job.argv[1:])
+    sections = [_section(request, launcher, part, alone=len(parts) == 1) for part in parts]
+    if not all(section.words for section in sections):
         return job
-    command = plain_words(line.sections[0].words, {})
-    if not command:
-        return job
-    return job.replace(command=command, args=(), **fields, **_room(job, asked.ranks, notes))
+    if len(sections) > 1:
+        programs = tuple(Program(ranks=one.ranks or 1, command=one.words) for one in sections)
+        return job.replace(programs=programs, command=(), args=(), **request.fields)
+    room = _room(job, request.components[-1].ranks, notes)
+    return job.replace(command=sections[0].words, args=(), **request.fields, **room)
 
 
 def _room(job: MPIJob, ranks: int | None, notes: Notes) -> dict[str, Any]:
@@ -88,29 +129,129 @@ def _room(job: MPIJob, ranks: int | None, notes: Notes) -> dict[str, Any]:
     return {"slots": slots, "ranks": None if ranks == slots * job.workers else ranks}
 
 
-def _scripted(job: MPIJob, notes: Notes, field: str) -> MPIJob:
-    """Return the job of a script that starts ranks once, with what stands before it run by each rank."""
-    body = Body(_request(job, notes))
-    body.read(job.argv[-1])
-    name_jobs(notes, [job.name])
-    launches = [step for step in body.steps if step.launches]
-    if len(body.steps) != 1 or len(launches) != 1:
-        note = "the launcher's script does more than start ranks once, and a job is one launch"
-        todo = "write the program that the ranks run as the command, and the rest as jobs before and after"
-        notes.dropped(field, job.argv[-1], note, todo, blocks=True)
-        return job
-    step = launches[0]
-    setting = [one for one in step.setting if not one.startswith("# ")]
-    made = _launched(job, step.words, notes, step.env).replace(**step.onto({"launch": job.launch}))
-    if made.command == job.command or setting:
-        return _with_script(job, made, step.words, [*build_steps.written(step.prepared), *setting])
-    return made
+def _sections(words: Sequence[str]) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == ":":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
 
 
-def _with_script(job: MPIJob, made: MPIJob, words: tuple[str, ...], setting: list[str]) -> MPIJob:
-    line = launch_line.read(words, _request(job, Notes()))
-    text = "\n".join([*setting, "exec " + " ".join(line.sections[0].words)])
-    asked = line.request.components[-1]
-    fields = dict(line.request.fields) | {"env": dict(line.request.fields["env"]) | dict(made.env)}
-    fields |= _room(job, asked.ranks, Notes())
-    return job.replace(command=("sh", "-c", text), args=(), **fields)
+def _section(request: Request, launcher: str, words: list[str], *, alone: bool) -> _Section:
+    grammar = HOROVODRUN if launcher == "horovodrun" else MPIRUN
+    ranks = None
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        option, values, count = _option(words, at, grammar)
+        field = f"{launcher} {words[at].partition('=')[0]}"
+        if _COUNTS.get(option) == "ranks" and not alone:
+            ranks = units.whole(values[0] if values else "")
+            request.notes.exact(field, values[0] if values else "", "programs.ranks")
+        else:
+            _take(request, field, option, values, words[at : at + count])
+        at += count
+    return _Section(tuple(words[at:]), ranks)
+
+
+def _option(words: list[str], at: int, grammar: Grammar) -> tuple[str, list[str], int]:
+    written, equals, value = words[at].partition("=")
+    if equals and written.startswith("--"):
+        return written.lstrip("-"), [value], 1
+    known = grammar.ranks | grammar.hosts | {"-d", "-ppn", "-perhost", "-N", "-npernode"}
+    written = words[at]
+    count = grammar.values.get(written, 1 if written in known else 0)
+    return written.lstrip("-"), words[at + 1 : at + 1 + count], 1 + count
+
+
+def _take(request: Request, field: str, option: str, values: list[str], written: list[str]) -> None:
+    value = " ".join(values)
+    launch: Launch = request.fields.get("launch", Launch())
+    if option in _COUNTS:
+        _count(request, field, option, value)
+    elif option in _HOSTS:
+        request.notes.exact(field, value, "", "the job makes the list of its workers itself")
+    elif option in ("x", "genv", "env", "genvlist", "envlist"):
+        _variable(request, field, option, values)
+    elif option in ("mca", "prtemca", "pmixmca", "gmca", "omca") and len(values) == 2:
+        _setting(request, field, values, launch)
+    elif option in ("map-by", "bind-to", "rankfile", "rf") and values:
+        _layout(request, field, option, value, launch)
+    elif option in _QUIET:
+        request.notes.exact(field, value, "", _QUIET[option])
+    elif option in _STARTING:
+        request.notes.changed(field, value, "", _STARTER)
+    else:
+        request.fields["launch"] = launch.replace(flags=(*launch.flags, *written))
+        request.notes.changed(
+            field,
+            value,
+            "launch.flags",
+            "handed to the launcher as it is; another MPI library may not know it",
+        )
+        if option in _OPENMPI:
+            _needs_openmpi(request, field)
+
+
+def _needs_openmpi(request: Request, field: str) -> None:
+    if request.fields.get("mpi") is not Family.OPENMPI:
+        request.fields["mpi"] = Family.OPENMPI
+        note = "only Open MPI knows this option, so it starts the ranks; its compilers are found first, too"
+        request.notes.changed(
+            field, "", "mpi: openmpi", note, "nothing, or take both out to let the plan choose"
+        )
+
+
+def _count(request: Request, field: str, option: str, value: str) -> None:
+    number = units.whole(value)
+    if number is None or number < 1:
+        request.notes.dropped(field, value, "this is not a number", "write the number", blocks=True)
+        return
+    key = _COUNTS[option]
+    request.ask(**{key: number})
+    request.notes.exact(field, value, {"ranks": "ranks", "per_node": "slots", "cores": "cores_per_rank"}[key])
+
+
+def _variable(request: Request, field: str, option: str, values: list[str]) -> None:
+    name, equals, value = values[0].partition("=") if values else ("", "", "")
+    if option in ("genv", "env") and len(values) == 2:
+        name, equals, value = values[0], "=", values[1]
+    if equals:
+        request.env(name, value)
+        request.notes.exact(field, f"{name}={value}", f"env.{name}")
+    else:
+        request.notes.exact(field, " ".join(values), "", "every variable of the job reaches every rank")
+
+
+def _setting(request: Request, field: str, values: list[str], launch: Launch) -> None:
+    key, value = values
+    if _AGENTS.match(key):
+        request.notes.changed(field, f"{key} {value}", "", _STARTER)
+        return
+    request.fields["launch"] = launch.replace(settings=dict(launch.settings) | {key: value})
+    request.notes.exact(field, f"{key} {value}", f"launch.settings.{key}")
+    _needs_openmpi(request, field)
+
+
+def _layout(request: Request, field: str, option: str, value: str, launch: Launch) -> None:
+    key = {"map-by": "map_by", "bind-to": "bind_to"}.get(option, "rankfile")
+    each = re.fullmatch(r"ppr:([1-9]\d{0,4}):node", value) if key == "map_by" else None
+    if each is not None and _fills(request, int(each[1])):
+        request.notes.exact(
+            field, value, "slots", "slots say how many ranks each worker has, to every MPI library"
+        )
+        return
+    changes: dict[str, Any] = {key: value}
+    request.fields["launch"] = launch.replace(**changes)
+    request.notes.exact(field, value, f"launch.{key}")
+    if value not in {"map_by": MAP_BY, "bind_to": BIND_TO}.get(key, {}).get("mpich", (value,)):
+        _needs_openmpi(request, field)
+
+
+def _fills(request: Request, each: int) -> bool:
+    """Return whether so many ranks on each node are the slots of a worker."""
+    asked = request.components[-1]
+    if asked.per_node is None and (asked.nodes is None or asked.ranks is None):
+        request.ask(per_node=each)
+    return shaped(request.components[-1]).slots == each

@@ -1,0 +1,52 @@
+"""The lines of a script's header: a batch system reads directives up to the first command."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from mpijob.formats.convert.header.request import Request
+
+_MARK = re.compile(r"\s*#(SBATCH|PBS|BSUB|\$)(?!\w)")
+
+
+class Line(NamedTuple):
+    """A line of a header: its number, from 1, and its text without spaces behind it."""
+
+    number: int
+    text: str
+
+
+def header(text: str) -> list[Line]:
+    """Return the lines before the first command, without blank ones."""
+    found: list[Line] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            break
+        if stripped:
+            found.append(Line(number, line.rstrip()))
+    return found
+
+
+def body(text: str) -> str:
+    """Return a script without its first line, where that names the interpreter, and without the header's directives."""
+    lines = text.split("\n")
+    directives = {line.number - 1 for line in header(text) if _MARK.match(line.text)}
+    if lines[0].startswith("#!"):
+        directives.add(0)
+    return "\n".join(line for at, line in enumerate(lines) if at not in directives)
+
+
+def tell_late(request: Request, text: str, mark: str) -> None:
+    """Warn once of directives behind the first command: no batch system reads them."""
+    last = max((line.number for line in header(text)), default=0)
+    lines = enumerate(text.split("\n"), start=1)
+    late = [number for number, line in lines if number > last and re.match(rf"\s*{mark}\b", line)]
+    if late:
+        where = f"{len(late)} directives from line {late[0]} on" if len(late) > 1 else f"line {late[0]}"
+        note = (
+            f"{request.system} reads no directive behind the first command: it has no effect, there and here"
+        )
+        todo = "move it above the first command if it is meant"
+        request.notes.at(late[0]).dropped(mark, where, note, todo)

@@ -1,1 +1,0 @@
-"""Bodies of batch scripts: steps, launch lines, environment."""

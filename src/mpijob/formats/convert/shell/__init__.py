@@ -1,1 +1,0 @@
-"""Parse shell text."""
