@@ -153,11 +153,16 @@ srun -n1 true; sacct | tail -1 | cut -d'|' -f2-
         ("#!/usr/bin/env python3\nimport sys\nprint('python', sys.argv[1:])\n", "python ['a b', 'c']"),
         ('#! /bin/sh -e\necho "$1|$2"; false; echo never\n', "a b|c"),
         ('echo ${BASH_VERSION:+bash} "$2"\n', "bash c"),
+        ('#!/bin/bash -l\nsrun -n1 echo "$0 $2" | cat\n', "./run.sh c"),
+        ("#!/bin/bash -el\nsrun -n1 echo one | cat; false; echo never\n", "one"),
     ],
-    ids=["python", "with an option", "no interpreter named"],
+    ids=["python", "with an option", "no interpreter named", "a login shell", "a login shell with an option"],
 )
-def test_a_script_runs_by_its_own_interpreter(client: Client, head: str, expected: str) -> None:
-    job = client.submit(script_job("interpreted", head, workers=1, slots=1, args=("a b", "c")))
+def test_a_script_runs_by_its_own_interpreter(
+    client: Client, head: str, expected: str, tmp_path: Path
+) -> None:
+    home = {"HOME": str(tmp_path)}  # a login shell reads whatever profile its user has
+    job = client.submit(script_job("interpreted", head, workers=1, slots=1, args=("a b", "c"), env=home))
     job.wait(60)
     assert launcher_lines(job) == [expected]
 

@@ -87,7 +87,7 @@ def test_a_script_outside_of_the_directory_goes_along_as_a_text(folder: Path) ->
 
 def test_what_nobody_asked_for_is_told_unless_a_flag_says_it(folder: Path) -> None:
     (folder / "x.sbatch").write_text("#!/bin/bash\n#SBATCH -n 4\nsrun ./a\n")
-    sentence = "memory was not asked for: the job gets 1 GiB for each worker"
+    sentence = "memory was not asked for: none is requested, and none limited"
     assert sentence in Cli()("run", "x.sbatch").stderr
     assert sentence not in Cli()("run", "x.sbatch", "--memory", "2Gi").stderr
 

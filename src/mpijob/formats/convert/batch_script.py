@@ -15,7 +15,8 @@ from mpijob.formats.convert.header import lines, lsf, pbs, slurm
 from mpijob.formats.convert.header.request import Request, name_of
 from mpijob.formats.convert.header.size import Asked, Shape, shaped
 from mpijob.formats.convert.report import UNASKED, Converted, FieldEntry, FieldOutcome, to_do_first
-from mpijob.model import Code, MPIJob
+from mpijob.model import Code, MPIJob, Resources
+from mpijob.model.spec.quantity import NONE
 
 _HEADERS = {"Slurm script": slurm.head, "PBS script": pbs.head, "LSF script": lsf.head}
 _MARKS = {"Slurm script": "SBATCH", "PBS script": "PBS", "LSF script": "BSUB"}
@@ -49,7 +50,7 @@ def read(text: str, file: str = "") -> Converted:
         name=request.name or name_of(re.sub(r"\.\w+$", "", name)),
         script=name or _UNNAMED,
         code=Code(path=HERE, files={} if name else {_UNNAMED: text}),
-        **(_merged(request).fields if request.components else {}),
+        **(_merged(request).fields if request.components else {"resources": Resources(memory=NONE)}),
         **request.fields,
     )
     if request.components:
@@ -64,10 +65,10 @@ def read(text: str, file: str = "") -> Converted:
 
 
 def _unasked(request: Request) -> list[FieldEntry]:
-    """Return what the script does not ask for, and so gets of ours: the report begins with that."""
+    """Return what the script does not ask for: the report begins with that."""
     found: list[tuple[str, str, str]] = []
     if not any(one.memory or one.memory_per_core or one.memory_per_gpu for one in request.components):
-        found.append(("memory", "the job gets 1 GiB for each worker", "set resources.memory"))
+        found.append(("memory", "none is requested, and none limited", "set resources.memory"))
     if not request.components:
         found.append(("size", "the job has 4 workers with one slot each", "set workers and slots"))
     elif all(one == Asked(nodes=one.nodes, memory=one.memory) for one in request.components):

@@ -62,15 +62,15 @@ def test_nodes_and_tasks_become_workers_slots_and_ranks(
 @pytest.mark.parametrize(
     ("head", "cpu", "memory", "gpu"),
     [
-        ("-N 2 -c 4 --ntasks-per-node=2", "8", "1Gi", 0),
+        ("-N 2 -c 4 --ntasks-per-node=2", "8", "none", 0),
         ("-N 2 --mem=16G", "1", "16Gi", 0),
         ("-N 2 --mem=4000", "1", "4000Mi", 0),
         ("-N 1 -n 4 --mem-per-cpu=2G", "4", "8Gi", 0),
-        ("-N 2 --gres=gpu:4", "1", "1Gi", 4),
-        ("-n 2 --gres=gpu:2", "2", "1Gi", 2),
-        ("-N 2 --gres=gpu", "1", "1Gi", 1),
-        ("-N 2 --gpus=8", "1", "1Gi", 4),
-        ("-N 2 --ntasks-per-node=2 --gpus-per-task=2", "2", "1Gi", 4),
+        ("-N 2 --gres=gpu:4", "1", "none", 4),
+        ("-n 2 --gres=gpu:2", "2", "none", 2),
+        ("-N 2 --gres=gpu", "1", "none", 1),
+        ("-N 2 --gpus=8", "1", "none", 4),
+        ("-N 2 --ntasks-per-node=2 --gpus-per-task=2", "2", "none", 4),
         ("-N 2 --gpus-per-node=v100:2 --mem-per-gpu=10G", "1", "20Gi", 2),
     ],
 )
@@ -148,7 +148,7 @@ def test_what_cannot_be_known_blocks(head: str) -> None:
 
 def test_a_directive_of_slurm_begins_its_line_and_one_of_pbs_need_not() -> None:
     (one,) = convert("#!/bin/bash\n#SBATCH -n 2\n  #SBATCH --mem=4G\nsrun ./a\n", file="x.sbatch")
-    assert one.jobs[0].resources.memory == "1Gi"
+    assert one.jobs[0].resources.memory == "none"
     (one,) = convert("#!/bin/bash\n  #PBS -l select=3\nmpirun ./a\n", file="x.pbs")
     assert one.jobs[0].workers == 3
 
@@ -250,8 +250,8 @@ def test_a_misspelt_directive_blocks_with_what_was_meant(line: str, told: str) -
     ("head", "workers", "slots", "cpu", "memory"),
     [
         ("-l select=4:ncpus=8:mpiprocs=4:mem=16gb", 4, 4, "8", "16Gi"),
-        ("-l select=2:ncpus=4", 2, 1, "4", "1Gi"),
-        ("-l nodes=2:ppn=8", 2, 8, "8", "1Gi"),
+        ("-l select=2:ncpus=4", 2, 1, "4", "none"),
+        ("-l nodes=2:ppn=8", 2, 8, "8", "none"),
         ("-l select=1:mpiprocs=2:mem=4gb+2:mpiprocs=4:mem=2gb", 3, 4, "4", "4Gi"),
     ],
 )

@@ -130,7 +130,7 @@ def test_what_was_not_asked_for_begins_the_report(head: str, unasked: list[str])
 def test_the_first_line_says_what_the_job_gets_unasked() -> None:
     first = Cli()("convert", "-", stdin="#!/bin/bash\n#SBATCH -N 2 -n 4\nsrun ./a\n").stderr.split("\n")[0]
     assert first.endswith(
-        "; memory was not asked for: the job gets 1 GiB for each worker; set resources.memory"
+        "; memory was not asked for: none is requested, and none limited; set resources.memory"
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from mpijob.formats.convert.header import units
 from mpijob.model import Resources
+from mpijob.model.spec.quantity import NONE
 
 _MOST_SLOTS_AT_RANDOM = 8
 
@@ -63,7 +64,7 @@ def shaped(asked: Asked) -> Shape:
         memory = units.times(asked.memory_per_core, cpu)
     if memory is None and asked.memory_per_gpu is not None and gpu:
         memory = units.times(asked.memory_per_gpu, gpu)
-    fields: dict[str, Any] = {"cpu": str(cpu), "gpu": gpu} | ({} if memory is None else {"memory": memory})
+    fields: dict[str, Any] = {"cpu": str(cpu), "gpu": gpu, "memory": NONE if memory is None else memory}
     return Shape(
         workers=workers, slots=slots, ranks=ranks, cores=cores, resources=Resources(**fields), guessed=guessed
     )

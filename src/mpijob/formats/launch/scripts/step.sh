@@ -650,8 +650,15 @@ script() { # runs the job's script by its own interpreter, as the kernel would
       rest=${line#"$word"}
       rest=${rest#"${rest%%[! 	]*}"}
       rest=${rest%"${rest##*[! 	]}"}
-      if [ -n "$rest" ]; then set -- "$rest" "$file" "$@"; else set -- "$file" "$@"; fi
       command -v "$word" >/dev/null || refuse "the script's interpreter $word is not here"
+      case ${word##*/}$rest in
+        *sh--login | *sh-l | *sh-l[a-z]* | *sh-[a-z]l*) # its profile may set the PATH anew: ours is put before it again
+          others=$(printf '%s' "${rest#--login}" | tr -d l)
+          if [ "${others#-}" != '' ]; then set -- "$word" "$others" "$file" "$@"; else set -- "$word" "$file" "$@"; fi
+          exec "$word" -l -c 'PATH=$MPIJOB_STEPS/bin:$PATH; exec "$@"' "$word" "$@"
+          ;;
+      esac
+      if [ -n "$rest" ]; then set -- "$rest" "$file" "$@"; else set -- "$file" "$@"; fi
       exec "$word" "$@"
       ;;
   esac
