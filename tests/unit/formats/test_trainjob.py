@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.cluster_support import a_job, a_rich_job, expect_golden
 from tests.unit.formats.test_jobfile_roundtrip import KINDS, part, plain
@@ -200,6 +200,7 @@ SETTINGS = settings(max_examples=examples(40), deadline=None, suppress_health_ch
 @pytest.mark.req("FR-007", "FR-CLI-005")
 @SETTINGS
 @given(whole_jobs)
+@example(sensible(MPIJob(name="j", command=("true",), cost={"/": ""})))
 def test_what_is_written_reads_back_as_the_same_job(job: MPIJob) -> None:
     documents = trainjob.write(job)
     reading = trainjob.read(documents)

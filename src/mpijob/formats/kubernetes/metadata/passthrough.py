@@ -30,6 +30,7 @@ from mpijob.formats.kubernetes.metadata.well_known import (
     SHIM,
     Document,
     refuse,
+    told_labels,
 )
 from mpijob.model import Elastic, Family, MPIJob, Resources, Secret
 from mpijob.model.spec.quantity import parse
@@ -195,6 +196,8 @@ def _same_deadline(native: MPIJob, told: MPIJob) -> bool:
 _SPELLED: Mapping[str, Callable[[MPIJob, MPIJob], bool]] = {
     "command": lambda native, told: told.argv == native.argv,
     "args": lambda native, told: told.argv == native.argv,
+    "labels": lambda native, told: told_labels(native) == told_labels(told),
+    "cost": lambda native, told: told_labels(native) == told_labels(told),
     "mpi": lambda native, told: told.mpi is Family.AUTO or native.mpi is Family.AUTO,
     "env": _same_variables,
     "secrets": _same_secrets,

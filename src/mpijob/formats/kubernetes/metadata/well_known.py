@@ -151,6 +151,12 @@ def code_name(job: MPIJob, shape: Shape) -> str:
     return (shape.object or job.name) + CODE_SUFFIX
 
 
+def told_labels(job: MPIJob) -> dict[str, str]:
+    """Return the labels that a job itself tells; those of its cost have our prefix, unless they have one."""
+    cost = {(key if "/" in key else COST_PREFIX + key): value for key, value in job.cost.items()}
+    return dict(job.labels) | cost
+
+
 def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
     """Return the labels of everything that belongs to the job: the user's own, then ours."""
     ours = {
@@ -160,8 +166,7 @@ def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
         ATTEMPT_LABEL: str(shape.attempt),
         OWNER_LABEL: as_label(job.owner),
     }
-    cost = {(key if "/" in key else COST_PREFIX + key): value for key, value in job.cost.items()}
-    return dict(job.labels) | cost | {key: value for key, value in ours.items() if value}
+    return told_labels(job) | {key: value for key, value in ours.items() if value}
 
 
 def as_label(text: str) -> str:
