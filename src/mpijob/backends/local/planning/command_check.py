@@ -176,10 +176,10 @@ def _names(directory: Path) -> list[str]:
 
 def _of_batch(command: str) -> str:
     """Return what takes the place of a batch system's own program; "" for any other."""
-    script = "a batch script becomes a job: mpijob convert SCRIPT"
+    script = "a batch script is run as it is: mpijob run SCRIPT"
     if command in _STARTS_RANKS:
         return f"leave {command} out: the job starts the ranks, as many as --workers, --slots or --ranks say; {script}"
-    return f"{script}, then mpijob run -f FILE" if command in _SUBMITS else ""
+    return script if command in _SUBMITS else ""
 
 
 def _no_program(job: MPIJob, command: str) -> Finding:

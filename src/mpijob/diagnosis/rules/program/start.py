@@ -91,8 +91,8 @@ RULES = (
     Rule(
         id="COMPILE_ERROR",
         title="The program could not be compiled",
-        why="The job compiles its program before its ranks begin, and the compiler refused it. A converted script "
-        "stops there: it would otherwise run an older build, or none.",
+        why="The job compiles its program before its ranks begin, and the compiler refused it. What runs after "
+        "it would be an older build, or none.",
         signs=(
             Sign(
                 "error: ",
