@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -77,7 +77,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         own_launcher=own.kind if own else "",
         launcher=found.launcher if found.prefix in mpi_installations.SYSTEM else "",
         nodes=bool(as_nodes),
-        census_launch=_line(_census(job), found, place) if own and job.census else (),
+        census_launch=_line(_census(job), found, place, ours=_ours(job)) if own and job.census else (),
         needs=holds,
         free=facts.free,
         capacity=capacity,
@@ -153,7 +153,9 @@ def _refuse_shared_names(job: MPIJob, found: Installation, chosen: isolation.Iso
     ),))  # fmt: skip
 
 
-def _line(job: MPIJob, found: Installation, place: Path, *, nodes: bool = True) -> tuple[str, ...]:
+def _line(
+    job: MPIJob, found: Installation, place: Path, *, nodes: bool = True, ours: Iterable[str] | None = None
+) -> tuple[str, ...]:
     return command_line.line(
         found.family,
         job,
@@ -161,7 +163,7 @@ def _line(job: MPIJob, found: Installation, place: Path, *, nodes: bool = True) 
         hostfile=str(place / "hostfile"),
         agent=str(place / "agent"),
         shim=("/bin/sh", SHIM),
-        names=sorted({*job.env, *(secret.env for secret in job.secrets), *_ours(job), "PATH"}),
+        names=sorted({*job.env, *(secret.env for secret in job.secrets), *(ours or _ours(job)), "PATH"}),
         nodes=nodes,
     )
 
