@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import compare_slurm
 
 from mpijob import Client, Job, MPIJob
 from mpijob.errors import InvalidJob
@@ -69,7 +70,7 @@ show='echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID $SLURMD_NODENAME'
 srun -N2 -n3 sh -c "$show" | sort
 srun --ntasks-per-no=2 -n2 --nodes 1 sh -c "$show" | sort
 srun -n4 --distribution=cyclic sh -c "$show" | sort
-srun -n2 -w laid-worker-1 sh -c "$show" | sort
+srun -n2 -N1 -w laid-worker-1 sh -c "$show" | sort
 srun -n2 -o 'r%t.txt' sh -c "$show"; cat r0.txt r1.txt
 srun -l -n2 echo labelled | sort
 printf '0 echo first %%t\\n1-3 echo other %%o\\n' > conf; srun -n4 --multi-prog conf | sort
@@ -87,8 +88,41 @@ srun --nosuch true; echo "unknown: $?"
         "0: labelled", "1: labelled",
         "first 0", "other 0", "other 1", "other 2",
         "mpijob: srun: 5 tasks are asked for, and the job has 4 slots on 2 workers", "too many: 1",
-        "mpijob: srun: unrecognized option '--nosuch'", "unknown: 1",
+        "mpijob: srun: unrecognized option '--nosuch'", 'Try "srun --help" for more information', "unknown: 255",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in compare_slurm.names() if name != "csh"]
+)  # tcsh is no tool of ours
+def test_a_script_prints_what_it_printed_on_a_real_slurm(client: Client, name: str) -> None:
+    assert compare_slurm.on_local_engine(client, compare_slurm.job(name, "mpich")) == compare_slurm.expected(
+        name
+    )
+
+
+def test_a_step_counts_its_threads_by_its_own_cores(client: Client) -> None:
+    text = """#!/bin/bash
+echo "script ${OMP_NUM_THREADS:-unset}"
+srun -n1 sh -c 'echo $OMP_NUM_THREADS'
+srun -n1 -c4 sh -c 'echo $OMP_NUM_THREADS'
+OMP_NUM_THREADS=3 srun -n1 -c4 sh -c 'echo $OMP_NUM_THREADS'
+mpirun -n 1 sh -c 'echo $OMP_NUM_THREADS'
+"""
+    wanted = script_job(
+        "threads", text, cores_per_rank=2, resources=Resources(cpu="2", memory="512Mi"), slots=1
+    )
+    lines = [line.text.decode() for line in succeeded(client, wanted).logs()]
+    assert lines == ["script unset", "2", "4", "3", "2"]
+
+
+def test_a_refused_step_leaves_its_slots_to_the_next(client: Client) -> None:
+    text = """#!/bin/bash
+srun -n4 --multi-prog nosuch; echo "refused $?"
+srun -n4 true; echo "next $?"
+"""
+    lines = launcher_lines(succeeded(client, script_job("refused", text)))
+    assert [line for line in lines if not line.startswith("mpijob: ")] == ["refused 1", "next 0"]
 
 
 def test_steps_in_the_background_share_the_slots(client: Client) -> None:

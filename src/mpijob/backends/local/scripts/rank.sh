@@ -1,6 +1,7 @@
 #!/bin/sh
 # Stands before every rank's command. It says who this rank is, waits until the world is proved,
 # gives the rank its own output and GPUs, runs the command, and says how it ended.
+srun=
 case ${1:-} in --step=*) in_step=1 ;; *) in_step= ;; esac # of a script: srun's options come before the command
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}}
 size=${PMI_SIZE:-${OMPI_COMM_WORLD_SIZE:-}}
@@ -46,8 +47,15 @@ else
   if [ "$MPIJOB_GATE" = 1 ]; then read -r _ < "$dir/gate" || exit 255; fi
 fi
 trap : TERM INT HUP USR1 USR2 CONT
-"$@"
-code=$?
+if [ -n "$srun" ]; then
+  exec 8>&2 2>/dev/null # the shell would print a line of its own on a program that was killed; srun prints another
+  (exec "$@" 2>&8 8>&- 9>&-)
+  code=$?
+  exec 2>&8 8>&-
+else
+  "$@"
+  code=$?
+fi
 case $code$1 in # in the words that the MPI libraries have for it
   127*/*) if [ -e "$1" ]; then
       read -r line < "$1"; echo "mpijob: $1: ${line#??}: bad interpreter: No such file or directory" >&2
@@ -55,8 +63,8 @@ case $code$1 in # in the words that the MPI libraries have for it
   126*/*) echo "mpijob: execvp error on file $1 (Permission denied)" >&2 ;;
 esac
 if [ -n "$in_step" ]; then
-  after_step
   printf 'outside %s %s %s\n' "$step" "$rank" "$code" > "$dir/report"
+  after_step
 else
   printf 'bye %s %s\n' "$rank" "$code" > "$dir/report"
 fi

@@ -5,6 +5,7 @@
 # directory), MPIJOB_FAMILY, MPIJOB_LAUNCHER, MPIJOB_HOSTFILE, MPIJOB_SHIM. `script FILE WORDS…` comes first: it makes
 # the programs under their names, and tells the script of the job in the words of batch systems.
 set -u
+held='' # the slots that this step has taken
 name=$1
 shift
 steps=$MPIJOB_STEPS
@@ -14,7 +15,13 @@ newline='
 say() { printf 'mpijob: %s\n' "$*" >&2; }
 refuse() {
   say "$*"
+  free_slots
   exit 1
+}
+misused() { # as srun does for words that it does not understand
+  say "$*"
+  printf 'Try "srun --help" for more information\n' >&2
+  exit 255
 }
 once() { # $1 what it is about: said once for a job
   if [ ! -e "$steps/said.$1" ]; then
@@ -51,16 +58,32 @@ run() { # runs the launcher as a child: its end is noted, signals are handed on
   exec 3<&0
   MPIJOB_IN_STEP=1 "$@" <&3 3<&- &
   child=$!
-  for signal in TERM INT HUP USR1 USR2; do trap "kill -s $signal $child 2>/dev/null" "$signal"; done
+  if [ -n "${MPIJOB_PIPES:-}" ]; then printf '%s\n' "$child" >"$steps/$step/pid"; fi
+  for signal in TERM INT HUP USR1 USR2; do trap "ended_by=$signal; kill -s $signal $child 2>/dev/null" "$signal"; done
   while :; do
     wait "$child"
     code=$?
     kill -s 0 "$child" 2>/dev/null || break
   done
   free_slots
+  if [ -n "${feeder:-}" ]; then kill "$feeder" 2>/dev/null; fi
+  if [ "$name" = srun ]; then highest_code; fi
   if [ -n "${MPIJOB_PIPES:-}" ]; then report "$step end $code"; else report "number=$step code=$code"; fi
   printf '%s\n' "$code" >"$steps/$step/code"
+  case $name${ended_by:-} in srunTERM) code=137 ;; esac # srun kills its tasks then, and exits with their status
   exit "$code"
+}
+
+highest_code() { # srun's exit status is the highest of its tasks', where they could tell theirs
+  told=0 highest=0
+  for one in "$steps/$step"/exit.*; do
+    if [ -e "$one" ]; then
+      read -r task <"$one"
+      told=$((told + 1))
+      if [ "$task" -gt "$highest" ]; then highest=$task; fi
+    fi
+  done
+  if [ "$told" = "$ranks" ] || [ "$highest" -gt "$code" ]; then code=$highest; fi
 }
 
 tagged() { # whether what the ranks print goes to the job's own log, where each line says which rank wrote it
@@ -84,6 +107,7 @@ exported() { # the variables that the script has set; hydra hands them on by its
 }
 
 launch() { # the sections of programs with their options: puts the launcher and what all sections share before them
+  export OMP_NUM_THREADS="${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}" # ranks are not bound to their cores as by Slurm
   if [ "$MPIJOB_FAMILY" = openmpi ]; then
     for one in $(exported); do
       if eval "[ -n \"\${$one+set}\" ]"; then set -- -x "$one" "$@"; fi
@@ -233,7 +257,6 @@ mpirun_step() {
 rmdir_step() { rm -rf "${steps:?}/$step"; }
 
 # -- srun -----------------------------------------------------------------------------------------------------
-held=''
 free_slots() { for one in $held; do rmdir "$one" 2>/dev/null; done; }
 
 SRUN_VALUES='ntasks nodes ntasks-per-node tasks-per-node cpus-per-task output error input chdir job-name nodelist exclude
@@ -256,8 +279,8 @@ long_name() { # $1 as typed, without dashes: sets option, by the only long name 
   done
   option=${option# }
   case $option in
-    '') refuse "srun: unrecognized option '--$1'" ;;
-    *' '*) refuse "srun: option '--$1' is ambiguous: $option" ;;
+    '') misused "srun: unrecognized option '--$1'" ;;
+    *' '*) misused "srun: option '--$1' is ambiguous: $option" ;;
   esac
 }
 
@@ -271,7 +294,7 @@ short_name() {
     O) option=overcommit ;; s) option=oversubscribe ;; v) option=verbose ;; Q) option=quiet ;; H) option=hold ;;
     k) option=no-kill ;; E) option=preserve-env ;; X) option=disable-status ;; K) option=kill-on-bad-exit ;;
     I) option=immediate ;; Z) option=no-allocate ;; V) option=version ;; h) option=help ;;
-    *) refuse "srun: invalid option -- '$1'" ;;
+    *) misused "srun: invalid option -- '$1'" ;;
   esac
 }
 
@@ -285,10 +308,24 @@ srun_option() { # $1 the option, $2 its value
     nodelist) listed=$(expand "$2") ;;
     exclude) without=" $(expand "$2" | tr '\n' ' ')" ;;
     relative) from=$2 ;;
-    distribution) case $2 in cyclic*) cyclic=1 ;; esac ;;
+    distribution)
+      case $2 in
+        cyclic*) plane=1 ;;
+        plane=*) plane=${2#*=} plane=${plane%%[!0-9]*} ;;
+        arbitrary*) refuse "srun --distribution=$2 cannot be meant here: name the nodes with -w" ;;
+      esac
+      ;;
     output) output=$2 ;;
     error) errors=$2 ;;
-    input) case $2 in none) input=/dev/null ;; all) ;; *) input=$2 ;; esac ;;
+    input)
+      case $2 in
+        none) input=/dev/null ;;
+        all) ;;
+        *[!0-9]*) input=$2 ;;
+        *) stdin=$2 ;;
+      esac
+      ;;
+    kill-on-bad-exit) case $2 in 0) kill='' ;; *) kill=1 ;; esac ;;
     chdir) cd "$2" || exit 1 ;;
     open-mode) case $2 in a*) append=1 ;; esac ;;
     label) label=1 ;;
@@ -296,22 +333,21 @@ srun_option() { # $1 the option, $2 its value
     overlap | oversubscribe) overlap=1 ;;
     overcommit) overlap=1 over=1 ;;
     export)
+      keep=' '
       IFS=,
       for one in $2; do
-        case $one in
-          ALL | NIL) ;;
-          NONE) once export "srun --export=NONE is left out: every rank gets the script's variables" ;;
-          *=*) export "${one?}" ;;
-        esac
+        keep="$keep${one%%=*} "
+        case $one in *=*) export "${one?}" ;; esac
       done
       unset IFS
+      case $keep in *' ALL '*) keep='' ;; esac
       ;;
-    cpus-per-task) export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$2}" SLURM_CPUS_PER_TASK="$2" ;;
+    cpus-per-task) export SLURM_CPUS_PER_TASK="$2" ;;
     pty) once pty "srun --pty is left out: there is no terminal" ;;
     container-image | container) once container "srun --$1 $2: the job's own image is used; set image in the job" ;;
     bcast) once bcast "srun --bcast is left out: the program is where it is" ;;
     het-group | pack-group | jobid | mpi | job-name | time | partition | account | mem* | cpu* | gpu* | gres | hint | exact \
-      | exclusive | whole | unbuffered | verbose | quiet | wait | kill-on-bad-exit | no-kill | constraint | qos | threads-per-core \
+      | exclusive | whole | unbuffered | verbose | quiet | wait | no-kill | constraint | qos | threads-per-core \
       | ntasks-per-core | ntasks-per-socket | ntasks-per-gpu | sockets-per-node | cores-per-socket | extra-node-info | comment \
       | container-* | no-container-* | profile | switches | tmp | network | core-spec | thread-spec | acctg-freq | mincpus \
       | propagate | nice | contiguous | spread-job | use-min-nodes | immediate | disable-status | preserve-env | signal \
@@ -323,8 +359,8 @@ srun_option() { # $1 the option, $2 its value
 srun_step() {
   nested
   case $MPIJOB_FAMILY in openmpi) open=1 ;; *) open='' ;; esac
-  tasks='' nodes='' per='' listed='' without=' ' from=0 cyclic='' output='' errors='' input='' append='' label='' multi=''
-  overlap='' over='' pattern='' hostfile=''
+  tasks='' nodes='' per='' listed='' without=' ' from=0 plane='' output='' errors='' input='' append='' label='' multi=''
+  overlap='' over='' pattern='' hostfile='' kill='' keep='' used=' ' stdin=all
   begin 0 srun "$@"
   left=$# where=options sections=0 total=0 : >"$steps/$step/hosts"
   while [ "$left" -gt 0 ]; do
@@ -347,7 +383,7 @@ srun_step() {
         case $typed in *=*) value=${typed#*=} typed=${typed%%=*} given=1 ;; *) given='' ;; esac
         long_name "$typed"
         if [ -z "$given" ] && takes_value "$option"; then
-          [ "$left" -gt 0 ] || refuse "srun: option '--$option' requires an argument"
+          [ "$left" -gt 0 ] || misused "srun: option '--$option' requires an argument"
           value=$1
           shift
           left=$((left - 1))
@@ -364,7 +400,7 @@ srun_step() {
           value=''
           if takes_value "$option"; then
             if [ -n "$letters" ]; then value=$letters letters=''; else
-              [ "$left" -gt 0 ] || refuse "srun: option requires an argument -- '$letter'"
+              [ "$left" -gt 0 ] || misused "srun: option requires an argument -- '$letter'"
               value=$1
               shift
               left=$((left - 1))
@@ -379,10 +415,13 @@ srun_step() {
     esac
     layout
     sections=$((sections + 1))
-    set -- "$@" -n "$tasks" /bin/sh "$MPIJOB_SHIM" "--step=$step"
+    set -- "$@" -n "$tasks" /bin/sh "$MPIJOB_SHIM" "--step=$step" --srun
+    if [ -n "$kill" ]; then set -- "$@" --kill; fi
+    if [ -n "$keep" ]; then set -- "$@" "--keep=$keep"; fi
+    if [ -n "$append" ]; then set -- "$@" --append; fi
     if [ -z "$output" ] && tagged; then set -- "$@" --tell; fi
-    case $output in *%[tnN]*) set -- "$@" "--output=$(filled "$output")" ;; esac
-    case $errors in *%[tnN]*) set -- "$@" "--error=$(filled "$errors")" ;; esac
+    if of_task "$output"; then set -- "$@" "--output=$(filled "$output")"; fi
+    if of_task "$errors"; then set -- "$@" "--error=$(filled "$errors")"; fi
     if [ -n "$label" ] && [ -n "$open" ]; then set -- "$@" --label; fi
     if [ -n "$multi" ]; then
       [ -r "$word" ] || refuse "srun --multi-prog: there is no file $word"
@@ -394,21 +433,50 @@ srun_step() {
   done
   if [ "$sections" = 0 ]; then refuse "srun: no program was given"; fi
   hostfile=$steps/$step/hosts ranks=$total
+  step_nodes
   if [ -n "$label" ] && [ -z "$open" ]; then pattern='%r: '; fi
-  if [ -n "$cyclic" ]; then if [ -n "$open" ]; then set -- --map-by node "$@"; else set -- -ppn 1 "$@"; fi; fi
+  if [ -n "$plane" ] && [ -z "$open" ]; then
+    set -- -ppn "$plane" "$@"
+  elif [ -n "$plane" ]; then
+    [ "$plane" = 1 ] || refuse "srun --distribution=plane=$plane: Open MPI has no such layout; take it out of the script"
+    set -- --map-by node "$@"
+  fi
   if [ -n "$input" ]; then exec <"$input"; fi
+  feed
   redirect "$output" 1
-  if [ -n "$errors" ]; then redirect "$errors" 2; elif [ -n "$output" ]; then exec 2>&1; fi
+  if [ -n "$errors" ]; then redirect "$errors" 2; elif [ -n "$output" ] && ! of_task "$output"; then exec 2>&1; fi
   launch "$@"
 }
 
+feed() { # srun hands what it reads to all its tasks, or to one; a launcher knows the first one only
+  if [ -z "${MPIJOB_PIPES:-}" ] || [ "$(readlink "/proc/$$/fd/0")" = /dev/null ]; then return; fi
+  set --
+  task=0
+  while [ "$task" -lt "$ranks" ]; do
+    case $stdin in all | "$task") mkfifo "$steps/$step/stdin.$task" && set -- "$@" "$steps/$step/stdin.$task" ;; esac
+    task=$((task + 1))
+  done
+  exec 3<&0 </dev/null
+  (trap '' PIPE && exec tee "$@" <&3 >/dev/null 2>&1) &
+  feeder=$!
+  exec 3<&-
+}
+
 filled() { # a file's name with all but the rank's own letters filled in
-  printf '%s' "$1" | sed "s|%j|$SLURM_JOB_ID|g;s|%J|$SLURM_JOB_ID.$step|g;s|%s|$step|g;s|%x|$SLURM_JOB_NAME|g;s|%u|${USER:-}|g;s|%A|${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}|g;s|%a|${SLURM_ARRAY_TASK_ID:-0}|g"
+  printf '%s' "$1" | sed "s|%[0-9]*j|$SLURM_JOB_ID|g;s|%J|$SLURM_JOB_ID.$step|g;s|%s|$step|g;s|%x|$SLURM_JOB_NAME|g;s|%u|${USER:-}|g;s|%A|${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}|g;s|%a|${SLURM_ARRAY_TASK_ID:-0}|g"
+}
+
+of_task() { # whether each task, or each node, has its own: a number is the only task that may print
+  case $(printf '%s' "$1" | sed 's/%[0-9]*\([tnN]\)/%\1/g') in
+    *%[tnN]*) return 0 ;;
+    '' | *[!0-9]*) return 1 ;;
+  esac
 }
 
 redirect() { # $1 a file's name, $2 the stream
+  if of_task "$1"; then return; fi
   case $1 in
-    '' | all | *%[tnN]*) return ;;
+    '' | all) return ;;
     none) target=/dev/null ;;
     *) target=$(filled "$1") ;;
   esac
@@ -419,23 +487,43 @@ redirect() { # $1 a file's name, $2 the stream
 }
 
 layout() { # how many of this section's ranks each worker gets, as Slurm would: evenly, the first workers first
-  chosen='' count=0 at=0
+  chosen='' count=0 at=0 extra=0 tasks=${tasks:-${SLURM_NTASKS:-}}
+  if [ -n "$listed" ]; then # all of these, and others where the step needs more nodes
+    extra=${nodes:-$(set -- $MPIJOB_HOSTS && echo $#)}
+    if [ -z "$nodes" ] && [ -n "$tasks" ] && [ "$tasks" -lt "$extra" ]; then extra=$tasks; fi
+    extra=$((extra - $(printf '%s\n' "$listed" | wc -l)))
+    for host in $listed; do
+      case " $(workers | tr '\n' ' ')" in *" $host "*) ;; *) refuse "srun: $host is no worker of the job" ;; esac
+    done
+  fi
   for one in $MPIJOB_HOSTS; do
     host=${one%:*}
     at=$((at + 1))
     if [ "$at" -le "$from" ]; then continue; fi
     case $without in *" $host "*) continue ;; esac
     if [ -n "$listed" ]; then
-      case "$newline$listed$newline" in *"$newline$host$newline"*) ;; *) continue ;; esac
+      case "$newline$listed$newline" in
+        *"$newline$host$newline"*) ;;
+        *)
+          if [ "$extra" -le 0 ]; then continue; fi
+          extra=$((extra - 1))
+          ;;
+      esac
+    elif [ -n "$nodes" ] && [ "$count" -ge "$nodes" ]; then
+      break
     fi
-    if [ -n "$nodes" ] && [ "$count" -ge "$nodes" ]; then break; fi
     chosen="$chosen $one" count=$((count + 1))
   done
   [ "$count" -gt 0 ] || refuse "srun: no worker of the job is left for the step"
   if [ -n "$nodes" ] && [ "$count" -lt "$nodes" ]; then refuse "srun: $nodes nodes are asked for, and the job has $count"; fi
   if [ -z "$tasks" ]; then
-    if [ -n "$per" ]; then tasks=$((per * count)); elif [ -n "${SLURM_NTASKS:-}" ]; then tasks=$SLURM_NTASKS; else tasks=$count; fi
+    if [ -n "$per" ]; then tasks=$((per * count)); else tasks=$count; fi
   fi
+  if [ -n "$per" ] && [ "$tasks" -gt "$((per * count))" ]; then
+    say "srun: --ntasks-per-node=$per is left out: $tasks tasks on $count nodes"
+    per=''
+  fi
+  unused
   room=0
   for one in $chosen; do room=$((room + ${one##*:})); done
   if [ "$tasks" -gt "$room" ] && [ -z "$over" ]; then
@@ -448,6 +536,47 @@ layout() { # how many of this section's ranks each worker gets, as Slurm would: 
     sleep 0.1 2>/dev/null || sleep 1
   done
   total=$((total + tasks))
+  for one in $layout; do if [ "${one##*=}" -gt 0 ]; then used="$used${one%=*} "; fi; done
+}
+
+unused() { # a section takes the workers that no other section of the step has, where they have room
+  fresh='' room=0
+  for one in $chosen; do
+    case $used in *" ${one%:*} "*) ;; *) fresh="$fresh $one" room=$((room + ${one##*:})) ;; esac
+  done
+  if [ "$room" -ge "$tasks" ]; then chosen=$fresh; fi
+}
+
+step_nodes() { # what the step's tasks are told of its nodes
+  nodes='' per_node='' count=0
+  while read -r host slots; do
+    case $host in *:*) slots=${host##*:} host=${host%:*} ;; esac
+    case ",$nodes," in *",$host,"*) continue ;; esac
+    nodes=$nodes,$host per_node=$per_node,${slots#slots=} count=$((count + 1))
+    if [ -z "$append" ]; then
+      for one in "$output" "$errors"; do
+        case $(printf '%s' "$one" | sed 's/%[0-9]*\([tnN]\)/%\1/g') in
+          *%t*) ;;
+          *%[nN]*) rm -f "$(filled "$one" | sed "s|%N|$host|g;s|%[0-9]*n|$((count - 1))|g")" ;;
+        esac
+      done
+    fi
+  done <"$hostfile"
+  nodes=${nodes#,} per_node=${per_node#,}
+  export MPIJOB_STEP_NODES="$nodes" SLURM_NNODES="$count" SLURM_STEP_NUM_NODES="$count" SLURM_STEP_NODELIST="$(compressed "$nodes")" \
+    SLURM_TASKS_PER_NODE="$(repeated "$per_node")" SLURM_STEP_TASKS_PER_NODE="$(repeated "$per_node")"
+}
+
+compressed() { # a list of hosts as Slurm writes it, where they differ by a number at their end: a[0-2]
+  printf '%s\n' "$1" | tr ',' '\n' | awk '
+    { match($0, /[0-9]*$/); stem = substr($0, 1, RSTART - 1); at = substr($0, RSTART) }
+    NR == 1 { whole = $0; first = stem; from = at; plain = at == "" || (length(at) > 1 && at ~ /^0/); last = at; next }
+    { whole = whole "," $0; if (stem != first || at == "" || at + 0 != last + 1) plain = 1; last = at }
+    END { if (NR == 1 || plain) print whole; else print first "[" from "-" last "]" }'
+}
+
+repeated() { # 2,2,1 as Slurm writes it: 2(x2),1
+  printf '%s\n' "$1" | tr ',' '\n' | uniq -c | awk '{ printf "%s%s%s", (NR > 1 ? "," : ""), $2, ($1 > 1 ? "(x" $1 ")" : "") }'
 }
 
 placed() { # takes the slots: a directory for each, so that steps in the background share them out
@@ -478,7 +607,7 @@ placed() { # takes the slots: a directory for each, so that steps in the backgro
     if [ "$todo" = "$before" ]; then return 1; fi
   done
   turn=0
-  while [ -n "$cyclic" ] && [ "$MPIJOB_FAMILY" = intel ] && [ "$turn" -lt "$tasks" ]; do # it does not go round by itself
+  while [ -n "$plane" ] && [ "$MPIJOB_FAMILY" = intel ] && [ "$turn" -lt "$tasks" ]; do # it does not go round by itself
     for one in $layout; do if [ "${one##*=}" -gt "$turn" ]; then echo "${one%=*}:1"; fi; done
     turn=$((turn + 1))
   done >>"$steps/$step/hosts"
@@ -630,7 +759,9 @@ set_up() { # programs under their names, and the job's workers by their names
   MPIJOB_HOSTS=${MPIJOB_HOSTS# }
   MPIJOB_STDOUT=$(readlink "/proc/$$/fd/1")
   export PATH MPIJOB_STDOUT MPIJOB_HOSTS MPIJOB_LAUNCHER
-  export SLURM_JOB_NODELIST="${list#,}" SLURM_NODELIST="${list#,}" SLURMD_NODENAME="${MPIJOB_HOSTS%%:*}" \
+  list=$(compressed "${list#,}")
+  if [ "${OMP_NUM_THREADS:-}" = "${SLURM_CPUS_PER_TASK:-}" ]; then unset OMP_NUM_THREADS; fi # each step gets its own
+  export SLURM_JOB_NODELIST="$list" SLURM_NODELIST="$list" SLURMD_NODENAME="${MPIJOB_HOSTS%%:*}" \
     PBS_NODEFILE="$steps/nodefile" LSB_DJOB_HOSTFILE="$steps/nodefile" LSB_MCPU_HOSTS="${each# }" \
     SLURM_JOB_NAME="${SLURM_JOB_NAME:-$MPIJOB_NAME}" PBS_JOBNAME="${PBS_JOBNAME:-$MPIJOB_NAME}" SLURM_SUBMIT_DIR="$PWD" PBS_O_WORKDIR="$PWD" LS_SUBCWD="$PWD"
 }
