@@ -608,8 +608,12 @@ placed() { # takes the slots: a directory for each, so that steps in the backgro
   done
   turn=0
   while [ -n "$plane" ] && [ "$MPIJOB_FAMILY" = intel ] && [ "$turn" -lt "$tasks" ]; do # it does not go round by itself
-    for one in $layout; do if [ "${one##*=}" -gt "$turn" ]; then echo "${one%=*}:1"; fi; done
-    turn=$((turn + 1))
+    for one in $layout; do
+      rest=$((${one##*=} - turn))
+      if [ "$rest" -gt "$plane" ]; then rest=$plane; fi
+      if [ "$rest" -gt 0 ]; then echo "${one%=*}:$rest"; fi
+    done
+    turn=$((turn + plane))
   done >>"$steps/$step/hosts"
   if [ "$turn" -gt 0 ]; then return; fi
   for one in $layout; do

@@ -63,7 +63,8 @@ if [ -n "$output" ]; then target "$output" && if [ "$file" != /dev/stdout ]; the
 if [ -n "$errors" ]; then target "$errors" && if [ "$file" != /dev/stdout ]; then exec 2>>"$file"; fi; elif [ -n "$output" ]; then exec 2>&1; fi
 if [ -n "$label" ]; then # sed ends with us
   pipe=${TMPDIR:-/tmp}/mpijob-label.$step.$rank.$$
-  mkfifo "$pipe" && { sed -u "s/^/$rank: /" <"$pipe" & } && exec >"$pipe" 2>&1 && rm -f "$pipe"
+  mkfifo "$pipe" "$pipe.err" && { sed -u "s/^/$rank: /" <"$pipe" & } && { sed -u "s/^/$rank: /" <"$pipe.err" >&2 & } \
+    && exec >"$pipe" 2>"$pipe.err" && rm -f "$pipe" "$pipe.err"
 fi
 if [ -p "$MPIJOB_STEPS/$step/stdin.$rank" ]; then
   exec <"$MPIJOB_STEPS/$step/stdin.$rank"
@@ -146,7 +147,12 @@ after_step() { # $code is the program's: srun hears of it, and of whom it was
     esac
     echo "srun: error: $host: task $rank: $why" >&9
     if [ -n "$kill" ] && [ -e "$MPIJOB_STEPS/$step/pid" ]; then
-      read -r launcher <"$MPIJOB_STEPS/$step/pid" && kill -s TERM "$launcher"
+      read -r launcher <"$MPIJOB_STEPS/$step/pid"
+      tries=0 # a task that is about to start does not hear the first one
+      while [ "$tries" -lt 20 ] && kill -s TERM "$launcher" 2>/dev/null; do
+        tries=$((tries + 1))
+        sleep 0.3
+      done
     elif [ -n "$kill" ] && [ -n "${PMI_RANK:-}" ]; then
       kill -s KILL $$ # by which hydra ends the others
     fi
@@ -155,7 +161,6 @@ after_step() { # $code is the program's: srun hears of it, and of whom it was
   if [ -n "${OMPI_COMM_WORLD_RANK:-}" ] && [ "$((${ended%.*}${ended#*.} - ${began%.*}${began#*.}))" -lt 10 ]; then
     sleep 0.1
   fi
-  if [ -n "$srun" ] && [ -z "$kill" ]; then # a launcher may end the other tasks for it, and srun does not
-    if [ -e "$MPIJOB_STEPS/$step/exit.$rank" ]; then exit 0; else exit "$code"; fi
-  fi
+  if [ -n "$srun" ] && [ -e "$MPIJOB_STEPS/$step/exit.$rank" ]; then exit 0; fi # for another, launchers end the other tasks
+  if [ -n "$srun" ] && [ -z "$kill" ]; then exit "$code"; fi
 }
