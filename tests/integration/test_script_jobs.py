@@ -66,6 +66,7 @@ echo "status $?"
 
 def test_srun_lays_its_tasks_out_as_slurm_does(client: Client, family: str) -> None:
     text = """#!/bin/bash
+exec 2>&1
 show='echo $SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID $SLURMD_NODENAME'
 srun -N2 -n3 sh -c "$show" | sort
 srun --ntasks-per-no=2 -n2 --nodes 1 sh -c "$show" | sort
@@ -163,6 +164,7 @@ echo never
 
 def test_what_scripts_ask_of_a_batch_system_is_answered(client: Client) -> None:
     text = """#!/bin/bash
+exec 2>&1  # in the order of the script
 squeue -h -j $SLURM_JOB_ID -o "%j %t %D"
 [ $((SLURM_JOB_ID + 0)) = ${PBS_JOBID%%.*} ] && echo number
 wc -l < $PBS_NODEFILE; head -1 $PBS_NODEFILE
