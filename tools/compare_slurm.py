@@ -1,6 +1,6 @@
 """Compare script jobs with a real Slurm: `python -m tools.compare_slurm [--write] [--mpi FAMILY] [NAME…]`.
 
-Runs each script of tests/fixtures/scripts with sbatch, where there is one, and on the local engine, and prints a
+Runs each script of tests/fixtures/slurm with sbatch, where there is one, and on the local engine, and prints a
 table: equal, or the lines that differ. Without an sbatch, the lines that Slurm printed before (NAME.out) stand for it;
 `--write` writes them. The current directory must be one that all nodes see. Lines between two that begin with `==` are
 those of one step: its tasks print in any order.
@@ -26,7 +26,7 @@ from mpijob.errors import WaitTimeout
 from mpijob.model import Code, Family, Resources
 from mpijob.settings import Settings
 
-SCRIPTS = Path(__file__).parents[1] / "tests" / "fixtures" / "scripts"
+SCRIPTS = Path(__file__).parents[1] / "tests" / "fixtures" / "slurm"
 # What a launcher prints of its own accord: each has its own words.
 _MESSAGES = re.compile(r"(srun|slurmstepd\S*|mpijob): |\[(mpiexec|proxy:\d+)@|=(={20,}|   )|$")
 _PATIENCE = 60.0  # seconds

@@ -109,7 +109,8 @@ def _census_words(container: Mapping[str, Any]) -> int:
     return int(found.get("MPIJOB_CENSUS_WORDS") or 0)
 
 
-def _is_our_variable(one: Mapping[str, Any], ours: bool) -> bool:
+def is_our_variable(one: Mapping[str, Any], *, ours: bool) -> bool:
+    """Whether a variable is one that we set; in a container of ours also one of those that start the ranks."""
     name, value = str(one.get("name")), one.get("value")
     return name.startswith("MPIJOB_") or (name, value) == ("HOME", HOME) or (ours and name in _SET_BY_US)
 
@@ -127,7 +128,7 @@ def _variables(container: Mapping[str, Any]) -> dict[str, str]:
     return {
         one["name"]: plain(str(one.get("value", "")))
         for one in container.get("env") or ()
-        if "valueFrom" not in one and not _is_our_variable(one, ours) and one not in names
+        if "valueFrom" not in one and not is_our_variable(one, ours=ours) and one not in names
     }
 
 
@@ -211,7 +212,7 @@ def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:
 def _strip_container(main: MutableMapping[str, Any]) -> None:
     ours = is_ours(main)
     kept = [one for one in main.get("env") or () if "valueFrom" in one and not _secret_key(one)]
-    main["env"] = [one for one in kept if not _is_our_variable(one, ours)]
+    main["env"] = [one for one in kept if not is_our_variable(one, ours=ours)]
     for field in _CONTAINER_TAKEN:
         main.pop(field, None)
     main["name"] = CONTAINER

@@ -17,8 +17,10 @@ from mpijob.formats.kubernetes.metadata.well_known import (
     OWNER_LABEL,
     QUEUE_LABEL,
     container_of,
+    is_ours,
     plain,
 )
+from mpijob.formats.kubernetes.pod_reader import is_our_variable
 from mpijob.model import Family, MPIJob, Secret
 
 _REPLICA = re.compile(r"spec\.mpiReplicaSpecs\.(Launcher|Worker)\.(.+)")
@@ -75,6 +77,9 @@ class FieldReporter:
         relabelled: bool = False,
     ) -> None:
         self.spec = document["spec"]
+        launcher = (self.spec.get("mpiReplicaSpecs") or {}).get("Launcher") or {}
+        front = (launcher.get("template") or {}).get("spec") or {}
+        self._ours = bool(front.get("containers")) and is_ours(container_of(front))
         self.job = job
         self.notes = notes
         self.beyond = beyond
@@ -212,6 +217,8 @@ class FieldReporter:
             self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "every rank gets it")
         elif _secret(leaf.value) in self.job.secrets:
             self.notes.exact(leaf.path, leaf.shown, "secrets", "every rank gets it")
+        elif self._ours and is_our_variable(leaf.value, ours=True):
+            self.notes.exact(leaf.path, leaf.shown, "", "every pod has it so")
         else:
             note = "launcher and workers have the same variables here, and another value was taken"
             self.notes.dropped(leaf.path, leaf.shown, note, f"set env.{name} to the value you mean")
