@@ -62,7 +62,7 @@ def test_every_mpijob_of_a_namespace_is_converted_and_runs_beside_the_old_one(pl
 
 def summed(job: Job) -> list[str]:
     assert job.wait(PATIENCE).phase is Phase.SUCCEEDED
-    return [line.text.decode() for line in job.logs() if "sum" in line.text.decode()]
+    return [line.text.decode() for line in job.logs() if line.text.startswith(b"sum ")]
 
 
 @pytest.mark.req("AC1")
