@@ -23,7 +23,7 @@ from mpijob.diagnosis.rules import PROGRAM_ERROR, RULES, UNKNOWN
 from mpijob.diagnosis.signals import TOGETHER_SECONDS
 from mpijob.diagnosis.template_fields import fill, fill_patch, lasting, words
 from mpijob.errors import Finding, Fix, Severity
-from mpijob.model import Exit, MPIJob
+from mpijob.model import Exit, MPIJob, Role
 
 MOST_FINDINGS = 4
 _JOB = re.compile(r"\bJOB\b")
@@ -40,7 +40,10 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
     """
     rules = [rule for rule in (*site, *RULES) if _may(rule, seen)]
     own = sum(_may(rule, seen) for rule in site)  # a site knows its own lines best
-    hits = sorted(find(seen, rules), key=lambda hit: (hit.trust, hit.place >= own, hit.time, hit.place))
+    hits = sorted(
+        (hit for hit in find(seen, rules) if not _followed(seen, hit)),
+        key=lambda hit: (hit.trust, hit.place >= own, hit.time, hit.place),
+    )
     warnings, kept = _apart(_kept(hits))
     if seen.succeeded or seen.going:
         return tuple(_named(_finding(seen, hit), seen) for hit in (*kept, *warnings)[:MOST_FINDINGS])
@@ -53,6 +56,14 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
         found.append(unknown)
     found += [_warned(_finding(seen, hit)) for hit in warnings if found]
     return tuple(_named(finding, seen) for finding in found[:MOST_FINDINGS])
+
+
+def _followed(seen: Evidence, hit: Hit) -> bool:
+    """Whether a launcher reports a signal of its own doing: the engine saw a rank exit with a code before it."""
+    first = next((exit for exit in seen.ranks if not exit.good and not exit.by_us), None)
+    by_itself = first is not None and first.code is not None and first.killer is None
+    reported = hit.where is not None and hit.where.role == Role.LAUNCHER.value and not hit.fact
+    return by_itself and reported and (hit.rule.crash or hit.rule.id == "OOM_KILLED")
 
 
 def _apart(hits: list[Hit]) -> tuple[list[Hit], list[Hit]]:

@@ -63,8 +63,8 @@ def test_memory_with_a_b_is_answered_with_the_amounts_that_it_may_mean(
     [
         ("srun", "leave srun out: the job starts the ranks"),
         ("aprun", "leave aprun out: the job starts the ranks"),
-        ("sbatch", "mpijob convert SCRIPT, then mpijob run -f FILE"),
-        ("qsub", "mpijob convert SCRIPT, then mpijob run -f FILE"),
+        ("sbatch", "mpijob run SCRIPT"),
+        ("qsub", "mpijob run SCRIPT"),
         ("gmx", "give its path, install it, or correct the spelling"),
     ],
 )
@@ -74,4 +74,4 @@ def test_a_program_of_a_batch_system_is_not_to_be_installed(tmp_path: Path, prog
         command_check.refuse_missing(job, str(tmp_path), tmp_path)
     (finding,) = refused.value.findings
     assert hint in finding.hint
-    assert ("mpijob convert" in finding.hint) is (program != "gmx")
+    assert ("mpijob run SCRIPT" in finding.hint) is (program != "gmx")
