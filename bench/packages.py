@@ -17,7 +17,6 @@ from bench.timing import median, output
 from mpijob import MPIJob, Resources
 from mpijob.model import Code
 
-RANKS = 2
 _MELT = """units lj
 atom_style atomic
 lattice fcc 0.8442
@@ -31,6 +30,38 @@ pair_coeff 1 1 1.0 1.0 2.5
 fix 1 all nve
 run 100
 """
+_HPL = """HPL by HPCC
+one problem
+HPL.out      output file
+6            device
+1            problems
+2500         N
+1            block sizes
+96           NB
+0            row-major mapping
+1            process grids
+{rows}            P
+2            Q
+16.0         threshold
+1            panel factorisations
+2            right
+1            recursive stops
+4            NBMIN
+1            panels in recursion
+2            NDIV
+1            recursive factorisations
+1            Crout
+1            broadcasts
+1            1rM
+1            lookahead depths
+1            DEPTH
+2            mixed swapping
+64           swapping threshold
+0            L1 transposed
+0            U transposed
+1            equilibration
+8            alignment
+"""
 _number = itertools.count()
 
 
@@ -38,6 +69,8 @@ class Program(NamedTuple):
     """One program: its command, its input, the figure that it prints, and how good it must be."""
 
     name: str
+    ranks: int
+    executable: str
     command: tuple[str, ...]
     figure: str
     unit: str
@@ -46,24 +79,46 @@ class Program(NamedTuple):
     more_is_better: bool = True
 
 
+def _netpipe(name: str, program: str) -> Program:
+    command = (program, "-l", "65536", "-u", "2097152")
+    return Program(name, 2, program, command, r"--> +([\d.]+) Mbps", "Mbps", at_least(0.97))
+
+
+def _lammps(ranks: int) -> Program:
+    command, figure = ("lmp", "-in", "in.melt"), r"Loop time of (\S+) on"
+    return Program(
+        "LAMMPS", ranks, "lmp", command, figure, "s", at_least(0.98), {"in.melt": _MELT}, more_is_better=False
+    )
+
+
+def _hpl(ranks: int) -> Program:
+    command = ("sh", "-c", "hpcc && cat hpccoutf.txt")
+    files = {"hpccinf.txt": _HPL.format(rows=ranks // 2)}
+    return Program(
+        "HPL", ranks, "hpcc", command, r"HPL_time=(\S+)", "s", at_least(0.98), files, more_is_better=False
+    )
+
+
 PROGRAMS = (
-    Program("LAMMPS", ("lmp", "-in", "in.melt"), r"Loop time of (\S+) on", "s", at_least(0.98),
-            {"in.melt": _MELT}, more_is_better=False),
-    Program("NetPIPE with Open MPI", ("NPopenmpi", "-u", "4194304"), r"--> +([\d.]+) Mbps", "Mbps", at_least(0.97)),
-    Program("NetPIPE with MPICH", ("NPmpich2", "-u", "4194304"), r"--> +([\d.]+) Mbps", "Mbps", at_least(0.97)),
-)  # fmt: skip
+    _lammps(2),
+    _lammps(4),
+    _hpl(2),
+    _hpl(4),
+    _netpipe("NetPIPE with Open MPI", "NPopenmpi"),
+    _netpipe("NetPIPE with MPICH", "NPmpich2"),
+)
 
 
 def measure(options: Options) -> Iterator[Line]:
     """Yield a line for each program."""
     with place() as there:
         for program in PROGRAMS:
-            title = f"{program.name}, {RANKS} ranks"
-            if shutil.which(program.command[0]):
-                yield _line(there, program, title, options.rounds(9))
+            title = f"{program.name}, {program.ranks} ranks"
+            if shutil.which(program.executable):
+                yield _line(there, program, title, options.rounds(7))
             else:
                 yield Line(
-                    title, missing=f"{program.command[0]} is not installed (make test-programs does it)"
+                    title, missing=f"{program.executable} is not installed (make test-programs does it)"
                 )
 
 
@@ -88,7 +143,7 @@ def _line(there: Place, program: Program, title: str, rounds: int) -> Line:
 def _job(program: Program) -> MPIJob:
     room = Resources(cpu="1", memory="1Gi")
     fields = {"resources": room, "code": Code(files=program.files)}
-    return small_job(f"program-{next(_number)}", RANKS, *program.command, **fields)
+    return small_job(f"program-{next(_number)}", program.ranks, *program.command, **fields)
 
 
 def _ours(there: Place, program: Program) -> float:
