@@ -1286,6 +1286,8 @@ export interface components {
             running?: number | null;
             /** @default null */
             started?: number | null;
+            /** @default [] */
+            steps?: components["schemas"]["StepState"][];
             /** @default 0 */
             worker_memory_bytes?: number;
             /** @default 0 */
@@ -3307,7 +3309,8 @@ export interface components {
          * StepState
          * @description One step of a script: what a launcher in it started. Times are seconds since the epoch.
          *
-         *         `ranks` is 0 where the step does not say how many; `workers` are those that its ranks were seen on.
+         *         `ranks` is 0 where the step does not say how many; `workers` are those that its ranks were seen on. `peak_bytes`
+         *         is the most memory that one of them used meanwhile, 0 where it was not measured.
          */
         StepState: {
             command: string;
@@ -3318,6 +3321,8 @@ export interface components {
             /** @default null */
             finished?: number | null;
             number: number;
+            /** @default 0 */
+            peak_bytes?: number;
             /** @default 0 */
             ranks?: number;
             /** @default 0 */
@@ -3354,7 +3359,7 @@ export interface components {
              * @default job
              * @enum {unknown}
              */
-            to?: "job" | "mpijob" | "sbatch" | "trainjob";
+            to?: "job" | "mpijob" | "pbs" | "sbatch" | "trainjob";
         };
         /**
          * Topology
@@ -5146,7 +5151,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
-                format?: "json" | "mpijob" | "sbatch" | "trainjob" | "yaml";
+                format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
             header?: never;
@@ -5865,7 +5870,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
-                format?: "json" | "mpijob" | "sbatch" | "trainjob" | "yaml";
+                format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
             header?: never;

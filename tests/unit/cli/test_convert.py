@@ -146,7 +146,7 @@ def test_the_status_tells_that_a_header_blocks() -> None:
         (("--dir", ".", "x.yaml"), "give files, --dir or --cluster"),
         (("/",), "/ is a directory: --dir /"),
         (("no-such-file.yaml",), "no-such-file.yaml: No such file or directory"),
-        (("x", "--to", "pbs"), "'pbs' is not one of"),
+        (("x", "--to", "oar"), "'oar' is not one of"),
     ],
 )
 def test_a_command_line_that_cannot_be_meant_is_refused(words: tuple[str, ...], message: str) -> None:
@@ -235,8 +235,8 @@ def test_a_cluster_is_needed_for_its_jobs() -> None:
 
 
 def test_the_sdk_refuses_what_it_does_not_know(tmp_path: Path) -> None:
-    with pytest.raises(InvalidJob, match="no form 'pbs'"):
-        convert_jobs.convert("name: x", to="pbs")
+    with pytest.raises(InvalidJob, match="no form 'oar'"):
+        convert_jobs.convert("name: x", to="oar")
     with pytest.raises(NotFound, match="no directory"):
         list(convert_jobs.directory(tmp_path / "none"))
 

@@ -121,7 +121,7 @@ class ToConvert(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """A text of another kind (MPIJob, TrainJob, Slurm or PBS script …), and what it is to become."""
 
     text: str
-    to: Literal["job", "trainjob", "mpijob", "sbatch"] = "job"
+    to: Literal["job", "trainjob", "mpijob", "sbatch", "pbs"] = "job"
     image: str = ""
 
 
@@ -137,7 +137,7 @@ class ExportQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
     What looks like a secret is masked, unless `values` asks for a text to begin another job with.
     """
 
-    format: Literal["yaml", "json", "trainjob", "mpijob", "sbatch"] = "yaml"
+    format: Literal["yaml", "json", "trainjob", "mpijob", "sbatch", "pbs"] = "yaml"
     values: bool = False
 
 

@@ -104,7 +104,7 @@ def convert(
 ) -> tuple[Conversion, ...]:
     """Return what a text holds (MPIJob, TrainJob, job file, Slurm or PBS script, …), converted.
 
-    `to` is job, trainjob, mpijob or sbatch; `image` is used where the source names none. Pods get an ordinary
+    `to` is job, trainjob, mpijob, sbatch or pbs; `image` is used where the source names none. Pods get an ordinary
     user ID, unless the manifests are for OpenShift, which gives each namespace its own. `moved` is the way from
     where the job file will be to where the source is, which has the code that goes along; None where the text is all
     that is known. `folder` is where the source is, seen from here: it is looked at, and what cannot go along is told.

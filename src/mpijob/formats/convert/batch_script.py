@@ -30,10 +30,10 @@ _NAMED = re.compile(r"(mpijob (?:logs|artifacts list|wait|suspend|cancel)) NAME\
 def kind(text: str) -> str:
     """Return what kind of batch script a text is; "" when it is none."""
     header = "\n".join(line.text.strip() for line in lines.header(text))
-    for source, mark in _MARKS.items():
-        # not in an indented line behind the header: a job file may hold a script
-        if any(re.search(rf"^#{mark}\b", part, re.MULTILINE) for part in (header, text)):
-            return source
+    for part in (header, text):  # not in an indented line behind the header: a job file may hold a script
+        for source, mark in _MARKS.items():
+            if re.search(rf"^#{mark}\b", part, re.MULTILINE):
+                return source
     return PLAIN if text.startswith("#!") and re.search(r"^\s*srun\b", text, re.MULTILINE) else ""
 
 

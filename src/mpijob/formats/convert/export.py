@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from mpijob.errors import InvalidJob
-from mpijob.formats.convert import export_slurm, own
+from mpijob.formats.convert import export_pbs, export_slurm, own
 from mpijob.formats.convert.report import FieldEntry, FieldOutcome
 from mpijob.formats.jobfile import jobfile_writer
 from mpijob.formats.kubernetes import mpijob, trainjob
@@ -18,7 +18,7 @@ from mpijob.formats.kubernetes.metadata.passthrough import Foreign
 from mpijob.model import Family, MPIJob
 from mpijob.model.spec.quantity import NONE
 
-TARGETS = ("job", "trainjob", "mpijob", "sbatch")
+TARGETS = ("job", "trainjob", "mpijob", "sbatch", "pbs")
 _KUBECTL = "kubectl apply has nobody who does it"
 _OURS = "create the job with mpijob create, which does it"
 _NEEDS_US = {
@@ -72,17 +72,18 @@ def write(
         return Written(
             text=jobfile_writer.write(job, format), ending=".json" if format == "json" else ".yaml"
         )
-    if to == "sbatch":
-        text, entries = export_slurm.write(_asking_slurm(job), script)
-        return Written(text=text, entries=entries, ending=".sbatch")
+    if to in ("sbatch", "pbs"):
+        writer = export_slurm if to == "sbatch" else export_pbs
+        text, entries = writer.write(_asking_batch(job), script)
+        return Written(text=text, entries=entries, ending=f".{to}")
     if to not in TARGETS:
         raise InvalidJob(f"there is no form '{to}'", hint=f"one of {', '.join(TARGETS)}")
     shape = well_known.Shape(family=_library(job, family), user=user)
     return _manifests(job, to, format, foreign or Foreign(), shape)
 
 
-def _asking_slurm(job: MPIJob) -> MPIJob:
-    """Return the job with what Slurm has for none: all memory of a node (`--mem=0`), and a core for each rank."""
+def _asking_batch(job: MPIJob) -> MPIJob:
+    """Return the job with what batch systems have for none: all memory of a node (0), and a core for each rank."""
     memory = 0 if job.resources.memory == NONE else job.resources.memory
     cpu = job.cores_per_rank * job.slots if job.resources.cpu == NONE else job.resources.cpu
     return job.replace(resources=job.resources.replace(cpu=cpu, memory=memory))

@@ -26,13 +26,14 @@ _EOF, _TABLE = "MPIJOB_END", "programs.conf"
 
 def write(job: MPIJob, script: str | None = None) -> tuple[str, tuple[FieldEntry, ...]]:
     """Return the batch script of a job, and what became of each field; `script` is the text of the job's own."""
-    writer = _Writer(job)
-    text = writer.text() if not job.script else writer.around(script)
-    return text, tuple(writer.notes.entries)
+    return Writer(job).script(script)
 
 
-class _Writer:
+class Writer:
     """Writes one script; every field that the job sets is told once."""
+
+    system, submit, directive = "Slurm", "sbatch", "#SBATCH"
+    name_variable, array_variable, array_option = "SLURM_JOB_NAME", "SLURM_ARRAY_TASK_ID", "--array=1-10"
 
     def __init__(self, job: MPIJob) -> None:
         self.job = job
@@ -40,26 +41,32 @@ class _Writer:
         self.said = own.fields(job)
         self.cores = 1
 
-    def text(self) -> str:
+    def script(self, script: str | None) -> tuple[str, tuple[FieldEntry, ...]]:
+        """Return the text, and what became of each field; `script` is the text of the job's own."""
+        text = self._around(script) if self.job.script else self._text()
+        return text, tuple(self.notes.entries)
+
+    def _text(self) -> str:
         """Return the script of a job that has a command or programs."""
         head = self._head()
         body = [*self._files(), *self._variables(), *self._launch()]
         self._rest()
         return "\n".join(["#!/bin/bash", *head, "", *body]) + "\n"
 
-    def around(self, script: str | None) -> str:
+    def _around(self, script: str | None) -> str:
         """Return the job's own script below directives: its lines stay as they are, but for directives of before."""
         first = script.split("\n", 1)[0] if script is not None else ""
         shell = first if first.startswith("#!") else "#!/bin/bash"
         head, variables = self._head(), self._variables()
         if script is None:
-            todo = "convert it where the script is: mpijob convert JOB.yaml --to sbatch"
+            todo = (
+                f"convert it where the script is: mpijob convert JOB.yaml --to {self.directive[1:].lower()}"
+            )
             self.notes.dropped("script", self.said.pop("script"), "its text is not known", todo, blocks=True)
         else:
             self._exact("script", "the lines below the directives")
         if self.job.args:
-            todo = f"sbatch FILE {shlex.join(self.job.args)}"
-            self._changed("args", "", "sbatch takes them on its command line", todo)
+            self._changed("args", "", *self._arguments(shlex.join(self.job.args)))
         if "csh" in shell:
             variables = [re.sub(r"^export (\w+)=", r"setenv \1 ", line) for line in variables]
         files = self._files(besides=self.job.script)
@@ -67,8 +74,11 @@ class _Writer:
         self._rest()
         return "\n".join([shell, *head, *files, *variables, lines.body(script or "")])
 
+    def _arguments(self, words: str) -> tuple[str, str]:
+        return "sbatch takes them on its command line", f"sbatch FILE {words}"
+
     def _head(self) -> list[str]:
-        return [f"#SBATCH {one}" for one in (*self._shape(), *self._limits(), *self._places())]
+        return [f"{self.directive} {one}" for one in (*self._shape(), *self._limits(), *self._places())]
 
     def _exact(self, field: str, ours: str, note: str = "") -> None:
         if field in self.said:
@@ -84,8 +94,8 @@ class _Writer:
 
     def _shape(self) -> list[str]:
         job = self.job
-        name = job.env.get("SLURM_JOB_NAME", job.name)
-        lines = [f"--job-name={_word(name)}", f"--nodes={job.workers}", f"--ntasks-per-node={job.slots}"]
+        name = job.env.get(self.name_variable, job.name)
+        lines = [f"--job-name={word(name)}", f"--nodes={job.workers}", f"--ntasks-per-node={job.slots}"]
         self._exact("name", "--job-name")
         self._exact("workers", "--nodes")
         self._exact("slots", "--ntasks-per-node")
@@ -157,10 +167,10 @@ class _Writer:
     def _places(self) -> list[str]:
         job, lines = self.job, []
         if job.queue:
-            lines.append(f"--partition={_word(job.queue)}")
+            lines.append(f"--partition={word(job.queue)}")
             self._changed("queue", "--partition", "a partition of the site must have this name")
         if job.placement.exclude_nodes:
-            lines.append(f"--exclude={_word(','.join(job.placement.exclude_nodes))}")
+            lines.append(f"--exclude={word(','.join(job.placement.exclude_nodes))}")
             self._changed("placement.exclude_nodes", "--exclude", "the site's nodes are called otherwise")
         if job.description and "\n" not in job.description:
             lines.append(
@@ -169,7 +179,7 @@ class _Writer:
             self._exact("description", "--comment") if "'" not in job.description else None
         account = job.cost.get("account")
         if account and set(job.cost) == {"account"}:
-            lines.append(f"--account={_word(account)}")
+            lines.append(f"--account={word(account)}")
             self._changed("cost", "--account", "the site refuses accounts that it does not know")
         return [line for line in lines if not line.endswith("=")]
 
@@ -185,10 +195,10 @@ class _Writer:
             lines += [f"cat > {shlex.quote(name)} <<'{end}'", text.rstrip("\n"), end]
         if not files:
             self.said.pop("code.files", None)
-        note = "they are written into the directory from which sbatch is called, over files of these names"
+        note = f"they are written into the directory from which {self.submit} is called, over files of these names"
         self._changed("code.files", "here-documents", note)
         self._changed(
-            "code.path", "", "sbatch runs in the directory from which it is called", "call it there"
+            "code.path", "", f"{self.submit} runs in the directory from which it is called", "call it there"
         )
         for field in ("code.include", "code.exclude"):
             self._changed(field, "", "nothing is copied: the directory is shared")
@@ -196,21 +206,26 @@ class _Writer:
 
     def _variables(self) -> list[str]:
         env = dict(self.job.env)
-        in_array = env.pop("SLURM_ARRAY_TASK_ID", None) is not None
-        of_slurm = [name for name in env if name.startswith("SLURM_")]
-        env = {name: value for name, value in env.items() if name not in of_slurm}
+        in_array = env.pop(self.array_variable, None) is not None
+        theirs = [name for name in env if name.startswith(self.name_variable.partition("_")[0] + "_")]
+        env = {name: value for name, value in env.items() if name not in theirs}
         lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
         if in_array:
-            note = "Slurm sets it for each task of an array"
-            self._changed("env", "--array", note, "call it with the values: sbatch --array=1-10 FILE")
-        elif of_slurm:
-            self._changed("env", "export", f"Slurm sets {', '.join(of_slurm)} itself")
+            note = f"{self.system} sets it for each task of an array"
+            self._changed(
+                "env",
+                self.array_option,
+                note,
+                f"call it with the values: {self.submit} {self.array_option} FILE",
+            )
+        elif theirs:
+            self._changed("env", "export", f"{self.system} sets {', '.join(theirs)} itself")
         else:
             self._exact("env", "export")
         for secret in self.job.secrets:
             kind, _, where = secret.source.partition(":")
             if kind == "env":
-                lines.append(f'export {secret.env}="${{{where}:?set {where} before calling sbatch}}"')
+                lines.append(f'export {secret.env}="${{{where}:?set {where} before calling {self.submit}}}"')
             elif kind == "file":
                 lines.append(f'export {secret.env}="$(cat {shlex.quote(where)})"')
         self._changed(
@@ -292,7 +307,8 @@ class _Writer:
             note, todo = _GONE.get(
                 field,
                 _GONE.get(
-                    field.partition(".")[0], ("Slurm has no word for it", "look whether the job needs it")
+                    field.partition(".")[0],
+                    (f"{self.system} has no word for it", "look whether the job needs it"),
                 ),
             )
             self._dropped(field, note, todo)
@@ -320,12 +336,13 @@ def _sayable(word: str) -> bool:
     return word != "" and not any(letter in word for letter in "%\\\n'\"")
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
+    """Return a value of a directive, in quotes where it needs them."""
     return text if _PLAIN.fullmatch(text) else shlex.quote(text)
 
 
 _CLUSTER = "it belongs to a cluster"
-_GONE = {
+_GONE = {  # in the words of most batch systems
     "image": (
         "a site runs programs as they are installed",
         "build it there, or use the site's container tool with this image",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from mpijob.formats.convert.report import FieldEntry, FieldOutcome
+from mpijob.formats.convert.report import UNASKED, FieldEntry, FieldOutcome
 from mpijob.model import MPIJob, Resources
 from mpijob.model.spec.quantity import NONE
 
 NOTHING = Resources(cpu=NONE, memory=NONE)
-_NOTE = (
-    "the source does not ask for it, so nothing is requested and nothing limited: on a cluster the namespace's "
-    "default holds, if it has one; on one machine a worker may use all that there is"
-)
+_NOTE = "not asked for: none is requested, and none limited but by a namespace's default"
 
 
 def first_line(job: MPIJob) -> tuple[FieldEntry, ...]:
@@ -23,7 +20,9 @@ def first_line(job: MPIJob) -> tuple[FieldEntry, ...]:
         return ()
     missing = ", ".join(names)
     return (
-        FieldEntry(missing, FieldOutcome.CHANGED, "(not said)", NONE, _NOTE, f"nothing, or set {missing}"),
+        FieldEntry(
+            missing, FieldOutcome.CHANGED, UNASKED, NONE, f"{missing} {_NOTE}", f"nothing, or set {missing}"
+        ),
     )
 
 

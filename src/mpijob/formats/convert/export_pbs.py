@@ -1,0 +1,93 @@
+"""Our job as a PBS script, with a report on every field that it sets; `header/pbs` reads it back."""
+
+from __future__ import annotations
+
+import shlex
+
+from mpijob.formats.convert.export_slurm import Writer, word
+from mpijob.formats.convert.header import units
+from mpijob.formats.convert.report import FieldEntry
+from mpijob.model import MPIJob
+from mpijob.model.spec.command import own_launcher
+
+_KIB = 1024
+
+
+def write(job: MPIJob, script: str | None = None) -> tuple[str, tuple[FieldEntry, ...]]:
+    """Return the script of a job, and what became of each field; `script` is the text of the job's own."""
+    return _Writer(job).script(script)
+
+
+class _Writer(Writer):
+    """Writes one script for qsub: its directives, and the launch by mpiexec."""
+
+    system, submit, directive = "PBS", "qsub", "#PBS"
+    name_variable, array_variable, array_option = "PBS_JOBNAME", "PBS_ARRAY_INDEX", "-J 1-10"
+
+    def _arguments(self, words: str) -> tuple[str, str]:
+        return "qsub takes them behind --", f"qsub -- FILE {words}, where the site's PBS has that"
+
+    def _shape(self) -> list[str]:
+        job = self.job
+        self.cores = self._cores()
+        parts = [f"select={job.workers}", f"ncpus={self.cores * job.slots}", f"mpiprocs={job.slots}"]
+        if self.cores > 1:
+            parts.append(f"ompthreads={self.cores}")
+        for field in ("workers", "slots"):
+            self._exact(field, "-l select")
+        self._exact("name", "-N")
+        memory = -(-job.resources.memory_bytes // _KIB)
+        if memory:
+            parts.append(f"mem={memory}kb")
+        if job.resources.memory_bytes % _KIB:
+            self._changed("resources.memory", "-l select", f"rounded up to {memory}kb")
+        self._exact("resources.memory", "-l select", "the limit of a worker is the limit of a chunk")
+        if job.resources.gpu:
+            parts.append(f"ngpus={job.resources.gpu}")
+            self._exact("resources.gpu", "-l select")
+        if job.ranks is not None and not job.programs:
+            note = f"mpiexec starts {job.ranks} ranks in chunks for {job.workers * job.slots}"
+            self._changed("ranks", "mpiexec -n", note)
+        return [f"-N {word(job.env.get(self.name_variable, job.name))}", f"-l {':'.join(parts)}"]
+
+    def _limits(self) -> list[str]:
+        job, lines = self.job, []
+        if job.deadline_seconds is not None:
+            lines.append(f"-l walltime={units.clock(job.deadline_seconds)}")
+            if job.deadline_seconds != int(job.deadline_seconds):
+                self._changed("deadline_seconds", "-l walltime", "rounded up to whole seconds")
+            self._exact("deadline_seconds", "-l walltime", "PBS counts it from the start")
+        if job.retry.limit or job.requeue_on_lost_worker:
+            lines.append("-r y")
+            note = "PBS starts a job again when a node is lost, never because it failed"
+            for field in ("retry.limit", "requeue_on_lost_worker"):
+                self._changed(field, "-r y", note)
+        return lines
+
+    def _places(self) -> list[str]:
+        job, lines = self.job, []
+        if job.queue:
+            lines.append(f"-q {word(job.queue)}")
+            self._changed("queue", "-q", "a queue of the site must have this name")
+        account = job.cost.get("account")
+        if account and set(job.cost) == {"account"}:
+            lines.append(f"-A {word(account)}")
+            self._changed("cost", "-A", "the site refuses accounts that it does not know")
+        return lines
+
+    def _launch(self) -> list[str]:
+        job = self.job
+        own_one = own_launcher(job.argv)
+        if any(one.env for one in job.programs):
+            note = "variables of one program do not come along"
+            self._changed("programs", "mpiexec", note, "set such variables in the program")
+        for field in ("command", "args", "programs"):
+            self._exact(field, "mpiexec" if own_one is None else "")
+        self._dropped(
+            "mpi", "mpiexec is the site's: it must be that of the program", "load the site's module"
+        )
+        lines = ['cd "$PBS_O_WORKDIR"']
+        if own_one is not None:
+            return [*lines, shlex.join(job.argv)]
+        parts = [(one.ranks, (*one.command, *one.args)) for one in job.programs] or [(job.world, job.argv)]
+        return [*lines, "mpiexec " + " : ".join(f"-n {ranks} {shlex.join(argv)}" for ranks, argv in parts)]
