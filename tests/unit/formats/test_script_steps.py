@@ -40,7 +40,24 @@ def test_steps_are_read_with_their_ends_and_no_rank_can_tell_one() -> None:
 
 def test_the_tag_of_a_steps_rank_is_taken_off() -> None:
     output = Output(Family.MPICH)
-    assert [*output.read(b"[step 12 rank 3] hello")] == [RankLine(3, "stdout", b"hello")]
+    assert [*output.read(b"[step 12 rank 3] hello")] == [RankLine(3, "stdout", b"hello", 12)]
+
+
+def test_what_a_program_of_a_step_prints_like_a_commands_tag_is_text() -> None:
+    output = Output(Family.MPICH)
+    assert [*output.read(b"mpijob-step number=2 ranks=2 command=mpirun")]
+    assert [*output.read(b"[step 2 rank 1] so [rank 0] said")] == [
+        RankLine(1, "stdout", b"so [rank 0] said", 2)
+    ]
+
+
+@pytest.mark.parametrize(("gap", "space"), [("1", b" "), ("0", b"")])
+def test_open_mpi_tells_the_rank_and_the_report_before_it_the_step(gap: str, space: bytes) -> None:
+    output = Output(Family.OPENMPI)
+    assert [*output.read(f"mpijob-world ranks=2 gap={gap}".encode())]
+    assert [*output.read(b"mpijob-step number=3 ranks=4 command=mpirun")]
+    said = [*output.read(b"began: [1,3]<stderr>:" + space + b"hello")]
+    assert said == [RankLine(None, "stdout", b"began: "), RankLine(3, "stderr", b"hello", 3)]
 
 
 def test_variables_of_batch_systems_are_numbers_where_scripts_count() -> None:

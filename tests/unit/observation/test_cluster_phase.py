@@ -139,6 +139,16 @@ def test_trap_complete_is_not_believed_when_the_census_says_that_the_world_diffe
     assert state.findings[0].code == "WORLD_DIFFERS"
 
 
+def test_trap_complete_is_not_believed_when_a_rank_would_have_been_a_world_of_its_own() -> None:
+    wrong = "[1,0]<stdout>: mpijob-wrong rank=0 of=2 size=4 as=mpich launcher=openmpi library=/usr/lib/libmpi.so.12"
+    state = derive(done().condition("Complete"), f"{census(a_job())}{wrong}\n")
+    assert standing(state) == (Phase.FAILED, Reason.WRONG_WORLD)
+    assert "rank 2 has loaded /usr/lib/libmpi.so.12, and openmpi started it" in state.message
+    assert "set mpi: mpich" in state.message
+    forged = f"{census(a_job())}{wrong.replace('rank=0', 'rank=1')}\n"  # rank 0 speaks for another
+    assert derive(done().condition("Complete"), forged).phase is Phase.SUCCEEDED
+
+
 def test_trap_complete_is_not_believed_when_another_text_than_ours_ran_and_counted_nobody() -> None:
     cluster = done().condition("Complete")
     pod = cluster.pods[cluster.name_of("launcher", 0)]

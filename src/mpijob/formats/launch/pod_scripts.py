@@ -8,6 +8,7 @@ script. What the pod looks like around them is written by `pod_template`; the la
 from __future__ import annotations
 
 from enum import IntEnum
+from pathlib import Path
 
 from mpijob.formats.kubernetes.metadata.well_known import HOME, SSH_PORT
 
@@ -162,7 +163,8 @@ exec "$sshd" -D -e -f "$home/sshd_config"
 # passes the shim by, so that it can still say what became of the rank. A rank that was killed for memory
 # looks like any other that was killed, unless somebody looks at the container's own count. Hydra ends the
 # other workers' ranks only for one that a signal ended, so there the shim of a rank that failed kills itself.
-RANK = """\
+RANK = (
+    """\
 #!/bin/sh
 case ${1:-} in --step=*) in_step=1 ;; *) in_step= ;; esac
 home=${MPIJOB_HOME:-/mpijob/home}
@@ -202,8 +204,16 @@ count() { # how often memory has run out in this container, or nothing where nob
     while read -r word number; do if [ "$word" = oom_kill ]; then kills=$number; fi; done <"$file"
   done
 }
+"""
+    + Path(__file__).with_name("scripts").joinpath("watch_world.sh").read_text(encoding="utf-8")
+    + """\
 count
 before=${kills:-0}
+watch=
+if [ "$slot" = 0 ] && [ -n "$rank" ] && [ "${MPIJOB_WATCH:-1}" = 1 ]; then
+  watch_world </dev/null 3>&- 2>/dev/null &
+  watch=$!
+fi
 trap : TERM INT HUP USR1 USR2 CONT
 tell=1
 if [ -n "$in_step" ]; then
@@ -213,8 +223,9 @@ else
   if [ "$rank" = 0 ]; then input=${MPIJOB_STDIN:-/dev/null}; fi
   exec <"$input"
 fi
-/bin/sh -c '{ : >"$0/ranks/$$"; } 2>/dev/null; exec "$@"' "$home" "$@"
+/bin/sh -c '{ echo "$MPIJOB_RANK" >"$0/ranks/$$"; } 2>/dev/null; exec "$@"' "$home" "$@"
 code=$? oom=
+if [ -n "$watch" ]; then kill "$watch" 2>/dev/null; fi
 if [ "$code" = 137 ]; then
   count
   if [ -n "$kills" ]; then oom=" oom=$((kills - before))"; fi
@@ -224,6 +235,7 @@ if [ -n "$in_step" ]; then after_step; fi
 if [ "$code" != 0 ] && [ -n "${PMI_RANK:-}" ] && [ -z "$in_step" ]; then kill -s KILL $$; fi
 exit "$code"
 """
+)
 
 # $1 signal, $2 seconds: tells every rank here (or nobody, with 0) and gives them time to write a checkpoint
 STOP = """\

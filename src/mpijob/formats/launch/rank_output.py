@@ -20,17 +20,16 @@ from typing import NamedTuple
 
 from mpijob.model import Family
 
-_OPENMPI = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr|stddiag)>:")
-_HYDRA = re.compile(
-    rb"\[(?:step \d{1,6} )?rank (\d+)\] ()"
-)  # as `launch` and a script's steps have hydra write it
+_OPENMPI = re.compile(rb"\[\d+,(?P<rank>\d{1,6})\]<(?P<stream>stdout|stderr|stddiag)>:(?P<step>)")
 _EPILOGUE = re.compile(
     rb"\[proxy:[^\]\s]{1,300}\] (?:HYD_pmcd_pmip_control_cmd_cb \([^)]{1,300}\): assert \(!closed\) failed"
     rb"|HYDT_dmxu_poll_wait_for_event \([^)]{1,300}\): callback returned error status"
     rb"|main \([^)]{1,300}\): demux engine error waiting for event)\s*$"
 )
+_HYDRA_TAG = rb"\[(?:step (?P<step>\d{1,6}) )?rank (?P<rank>\d{1,6})%s\] (?P<stream>)"
+_HYDRA = re.compile(_HYDRA_TAG % b"")  # as `launch` and a script's steps have hydra write it
 _LONGEST = 64 * 1024  # of a line that is never ended its last part is kept
-_REPORT = re.compile(rb"mpijob-(census|world|exit|step) ([a-z]+=\S*(?: [a-z]+=\S*)*)$")
+_REPORT = re.compile(rb"mpijob-(census|world|exit|step|wrong) ([a-z]+=\S*(?: [a-z]+=\S*)*)$")
 
 
 def is_epilogue(text: bytes) -> bool:
@@ -39,15 +38,16 @@ def is_epilogue(text: bytes) -> bool:
 
 
 class RankLine(NamedTuple):
-    """A piece of output and who wrote it; `rank` is None for the launcher itself."""
+    """A piece of output and who wrote it; `rank` is None for the launcher itself, `step` outside a script's."""
 
     rank: int | None
     stream: str
     text: bytes
+    step: int | None = None
 
 
 class Report(NamedTuple):
-    """One of our own texts' reports: `census`, `world`, `exit` or `step`, with its words."""
+    """One of our own texts' reports: `census`, `world`, `exit`, `step` or `wrong`, with its words."""
 
     kind: str
     words: dict[str, str]
@@ -59,16 +59,23 @@ class Report(NamedTuple):
 
 
 class Output:
-    """Takes lines apart, one after the other; it learns from the reports how the tags look."""
+    """Takes lines apart, one after the other; it learns from the reports how the tags look.
 
-    def __init__(self, family: Family, *, tagged: bool = True) -> None:
+    Open MPI 5 puts a space behind a tag, 4 does not: `gap`, where that is known from the start. `step` is the one
+    that runs, of several the last: Open MPI's tags do not name it.
+    """
+
+    def __init__(self, family: Family, *, tagged: bool = True, gap: bool | None = None) -> None:
+        self.step: int | None = None
         self._openmpi = family is Family.OPENMPI
         self._tagged = tagged
         self._ranks: int | None = None  # in the world, once it is counted
-        self._gap = True  # Open MPI 5 puts a space behind a tag, 4 does not
-        self._sure = False
+        self._gap = gap is not False
+        self._sure = gap is not None
         self._tag = _OPENMPI if self._openmpi else _HYDRA
-        self._begun: dict[tuple[int, str], bytes] = {}  # by rank and stream: lines that another's cut off
+        self._begun: dict[
+            tuple[int | None, int, str], bytes
+        ] = {}  # by who wrote them: lines cut off by another's
 
     def read(self, line: bytes) -> Iterator[RankLine | Report]:
         """Yield what one line of the launcher's log holds, without its newline."""
@@ -80,48 +87,50 @@ class Output:
                 continue
             before = said.text[: found.start()]
             if before:
-                yield RankLine(said.rank, said.stream, before)
+                yield said._replace(text=before)
             if report.kind == "world":
                 self._learn(report)
+            elif report.kind == "step" and "ranks" in report.words:
+                self.step, self._ranks = report.number("number"), None
             yield report
 
     def rest(self) -> Iterator[RankLine]:
         """Yield the lines that were begun and never ended, when the log is over."""
-        for (rank, stream), text in self._begun.items():
-            yield RankLine(rank, stream, text)
+        for (step, rank, stream), text in self._begun.items():
+            yield RankLine(rank, stream, text, step)
         self._begun.clear()
 
     def _believed(self, report: Report, rank: int | None) -> bool:
         """Whether a report comes from whom it speaks of: the launcher counts, each rank tells its own end."""
         if rank is None:
             return not (self._sure and report.kind == "world")
-        return report.kind in ("census", "exit") and report.number("rank") == rank
+        return report.kind in ("census", "exit", "wrong") and report.number("rank") == rank
 
     def _learn(self, report: Report) -> None:
         self._gap, self._sure = report.words.get("gap") != "0", True
         self._ranks = report.number("ranks")
         if (word := report.words.get("tag", "")) and not self._openmpi:
-            self._tag = re.compile(rb"\[(?:step \d{1,6} )?rank (\d+) %s\] ()" % re.escape(word.encode()))
+            self._tag = re.compile(_HYDRA_TAG % (b" " + re.escape(word.encode())))
 
     def _whole_lines(self, line: bytes) -> Iterator[RankLine]:
         """A line that another rank's cut off goes on with the next piece of its own."""
-        *cut, last = self._pieces(line)
+        *cut, last = self.pieces(line)
         for said in cut:
             if said.rank is None:
                 yield said
             else:
-                self._begun[said.rank, said.stream] = self._with_beginning(said).text
+                self._begun[said.step, said.rank, said.stream] = self._with_beginning(said).text
         yield self._with_beginning(last)
 
     def _with_beginning(self, said: RankLine) -> RankLine:
-        begun = b"" if said.rank is None else self._begun.pop((said.rank, said.stream), b"")
+        begun = b"" if said.rank is None else self._begun.pop((said.step, said.rank, said.stream), b"")
         return said._replace(text=begun[-_LONGEST:] + said.text) if begun else said
 
-    def _pieces(self, line: bytes) -> Iterator[RankLine]:
-        """A line may hold several pieces; those of one rank that follow each other belong together."""
+    def pieces(self, line: bytes) -> Iterator[RankLine]:
+        """Yield what the writers of one line have put there; what one rank wrote at a time belongs together."""
         whole: RankLine | None = None
         for piece in self._tagged_pieces(line):
-            if whole is not None and (piece.rank, piece.stream) == (whole.rank, whole.stream):
+            if whole is not None and piece._replace(text=b"") == whole._replace(text=b""):
                 whole = whole._replace(text=whole.text + piece.text)
                 continue
             if whole is not None:
@@ -141,18 +150,22 @@ class Output:
             if not self._sure and not text.startswith(b" "):
                 self._gap = False
             gap = self._openmpi and self._gap and text.startswith(b" ")
-            stream = "stdout" if tag[2] in (b"", b"stdout") else "stderr"
-            yield RankLine(int(tag[1]), stream, text[1:] if gap else text)
+            stream = "stdout" if tag["stream"] in (b"", b"stdout") else "stderr"
+            step = int(tag["step"]) if tag["step"] else self.step
+            yield RankLine(int(tag["rank"]), stream, text[1:] if gap else text, step)
 
     def _tags(self, line: bytes) -> list[re.Match[bytes]]:
         """Return the tags in a line that the launcher has put there, as far as can be known."""
         if self._openmpi and self._sure and self._gap:
-            first = self._tag.match(line)
+            first = (
+                self._tag.match(line) if self.step is None else self._tag.search(line)
+            )  # a script says the rest
             return [first] if first else []
         tags: list[re.Match[bytes]] = []
         for tag in self._tag.finditer(line):
-            beyond = self._ranks is not None and int(tag[1]) >= self._ranks
-            if not beyond and (not tags or tag.start() > tags[-1].end()):
+            beyond = self._ranks is not None and int(tag["rank"]) >= self._ranks
+            stranger = self.step is not None and tag["step"] is None  # a step's own tags name it
+            if not beyond and not stranger and (not tags or tag.start() > tags[-1].end()):
                 tags.append(tag)
         return tags
 
@@ -160,7 +173,7 @@ class Output:
 def ranks_in(log: bytes, family: Family) -> set[int]:
     """Return the ranks whose tags are somewhere in a launcher's log."""
     tags = _OPENMPI if family is Family.OPENMPI else _HYDRA
-    return {int(tag[1]) for tag in tags.finditer(log)}
+    return {int(tag["rank"]) for tag in tags.finditer(log)}
 
 
 def reports(log: bytes, family: Family) -> Iterator[Report]:

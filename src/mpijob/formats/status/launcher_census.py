@@ -15,7 +15,7 @@ import msgspec
 
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import container_of
-from mpijob.formats.launch import command_line
+from mpijob.formats.launch import command_line, wrong_world
 from mpijob.formats.launch.rank_output import Output, RankLine, Report
 from mpijob.formats.status import job_conditions
 from mpijob.formats.status.nested_fields import number, part, parts, text, time_of
@@ -107,6 +107,7 @@ class _Taken:
         self._left: list[int] = []
         self._steps: dict[int, StepState] = {}
         self._proved: int | None = None
+        self._astray = ""
         self._time: float | None = None
 
     def take(self, said: RankLine | Report, stamp: float | None) -> None:
@@ -119,6 +120,8 @@ class _Taken:
         rank = said.number("rank")
         if said.kind == "step" or "step" in said.words:
             self._step(said, stamp or 0.0)
+        elif said.kind == "wrong":
+            self._astray = self._astray or _astray(said)
         elif said.kind == "world" and self._proved is None:
             self._proved, self._time = said.number("ranks"), stamp
         elif said.kind == "census" and self._proved is None and rank is not None:
@@ -156,6 +159,7 @@ class _Taken:
             proved=self._proved,
             begun=self.begun,
             wrong=self._wrong(),
+            astray=self._astray,
             ranks=tuple(ranks),
             exits=tuple(self._exits.values()),
             starved=tuple(self._starved),
@@ -177,6 +181,17 @@ class _Taken:
         if others := self._sizes - {proved}:
             return f"a rank belongs to a world of {min(others)}, planned were {planned or proved}"
         return ""
+
+
+def _astray(said: Report) -> str:
+    who, library = f"rank {said.number('of')}", said.words.get("library", "an MPI library")
+    match said.words.get("as"):
+        case "nested":
+            return wrong_world.nested(who, said.number("size") or 0)
+        case "cut":
+            return wrong_world.cut_off(who, library, (said.words.get("lost", ""),))
+        case wanted:
+            return wrong_world.other_mpi(who, library, said.words.get("launcher", ""), wanted or "auto")
 
 
 def _rank(said: Report, rank: int, layout: Layout) -> RankState:

@@ -163,7 +163,8 @@ class Reader:
     def _line(self, said: RankLine) -> LogLine:
         role = Role.LAUNCHER if said.rank is None else Role.RANK
         worker = None if said.rank is None else self._worker_of.get(said.rank)
-        return LogLine(self._moment, said.text, role, said.stream, worker, said.rank, self._voice.attempt)
+        return LogLine(self._moment, said.text, role, said.stream, worker, said.rank, self._voice.attempt,
+                       step=said.step)  # fmt: skip
 
     def _learn(self, report: Report) -> None:
         rank = report.number("rank")

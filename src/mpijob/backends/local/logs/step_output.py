@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mpijob.backends.local.logs.log_writer import LogFile
-from mpijob.model import Family, Plan
+from mpijob.formats.launch.rank_output import Output
+from mpijob.model import Plan
 
-_HYDRA = re.compile(rb"\[step (?P<step>\d{1,6}) rank (?P<rank>\d{1,6})\] (?P<stream>)")
-_OPENMPI = re.compile(rb"\[\d+,(?P<rank>\d{1,6})\]<(?P<stream>stdout|stderr|stddiag)>:(?P<step>)")
 _NOISE = re.compile(rb"\[[^\]\s]+\] plm:(?:ssh|rsh): Warning: setpgid\(")  # PRRTE and our agent, and no fault
 _LONGEST = 64 << 10  # of a line without an end, before it is stored as it is
 
@@ -27,8 +26,7 @@ class StepOutput:
         current: Callable[[], int | None],
     ) -> None:  # fmt: skip
         self._log, self._new_log, self._folder, self._current = log, of_rank, folder, current
-        self._openmpi = plan.family is Family.OPENMPI
-        self._gap = self._openmpi and not plan.family_version.startswith(("2.", "3.", "4."))
+        self._output = Output(plan.family, gap=not plan.family_version.startswith(("2.", "3.", "4.")))
         self._rest = {"stdout": b"", "stderr": b""}
         self._files: dict[tuple[int, int], LogFile] = {}
 
@@ -57,17 +55,13 @@ class StepOutput:
             log.close()
 
     def _store(self, stream: str, line: bytes) -> None:
-        tags = [*(_OPENMPI if self._openmpi else _HYDRA).finditer(line)]
-        first = tags[0].start() if tags else len(line)
-        if first and not _NOISE.match(line):
-            self._log.feed(stream, line[:first])
-        ends = [*(tag.start() for tag in tags[1:]), len(line)]
-        for tag, end in zip(tags, ends, strict=False):
-            text = line[tag.end() : end]
-            text = text[1:] if self._gap and text.startswith(b" ") else text
-            step = int(tag["step"]) if tag["step"] else self._current() or 0
-            told = "stderr" if tag["stream"].startswith(b"std") and tag["stream"] != b"stdout" else stream
-            self._of_rank(step, int(tag["rank"])).feed(told, text)
+        self._output.step = self._current() or 0
+        for said in self._output.pieces(line):
+            if said.rank is not None and said.step is not None:
+                told = said.stream if said.stream == "stderr" else stream
+                self._of_rank(said.step, said.rank).feed(told, said.text)
+            elif not _NOISE.match(said.text):
+                self._log.feed(stream, said.text)
 
     def _of_rank(self, step: int, rank: int) -> LogFile:
         key = step, rank

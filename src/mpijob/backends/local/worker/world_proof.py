@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from mpijob.backends.local.planning import linked_mpi
 from mpijob.backends.local.worker import process_tree, syscalls
+from mpijob.formats.launch import wrong_world
 from mpijob.model import Family, Plan
 from mpijob.model.spec.command import is_launcher
 
@@ -122,10 +123,7 @@ class WorldProof:
             del self._open[rank]
             return ""
         if self._world > 1 and any(_launches(process) for process in below):
-            return (
-                f"rank {rank} starts an mpirun of its own: each of the {self._world} ranks would start a world of its "
-                "own; run what starts it as a script (--script FILE), in which each mpirun is a step"
-            )
+            return wrong_world.nested(f"rank {rank}", self._world)
         identity = _read(pid, "environ")
         for process in below:
             if loaded := self._loaded_by(process):
@@ -156,18 +154,12 @@ class WorldProof:
     ) -> str:
         if loaded.family is not self._family:
             wants = "openmpi" if loaded.family is Family.OPENMPI else "mpich"
-            return (
-                f"{who} has loaded {loaded.library}, and {self._launcher} started it: it would be a world of "
-                f"one; set mpi: {wants}"
-            )
+            return wrong_world.other_mpi(who, loaded.library, self._launcher, wants)
         lost, changed = differences(identity, _read(process, "environ"))
         if lost and not _read(process, "maps"):
             return ""  # it is ending, and has no variables any more
         if lost:
-            return (
-                f"{who} has loaded {loaded.library} without the variables of its launcher ({', '.join(lost)}; env -i, "
-                "or a clean login shell): it would be a world of one; hand the environment on"
-            )
+            return wrong_world.cut_off(who, loaded.library, lost)
         if changed and not any_rank:
             return (
                 f"{who} has loaded {loaded.library}, and another launcher has started it ({', '.join(changed)} "

@@ -1,0 +1,26 @@
+"""What is said of a rank that would have been a world of its own: the same on one machine and in pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def other_mpi(who: str, library: str, launcher: str, wanted: str) -> str:
+    """The program's MPI is another family than the launcher's."""
+    return f"{who} has loaded {library}, and {launcher} started it: it would be a world of one; set mpi: {wanted}"
+
+
+def cut_off(who: str, library: str, lost: Sequence[str]) -> str:
+    """The program has lost the variables by which it finds the other ranks."""
+    return (
+        f"{who} has loaded {library} without the variables of its launcher ({', '.join(lost)}; env -i, "
+        "or a clean login shell): it would be a world of one; hand the environment on"
+    )
+
+
+def nested(who: str, world: int) -> str:
+    """The program starts ranks itself."""
+    return (
+        f"{who} starts an mpirun of its own: each of the {world} ranks would start a world of its "
+        "own; run what starts it as a script (--script FILE), in which each mpirun is a step"
+    )
