@@ -45,6 +45,16 @@ class RateSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     currency: str = ""
 
 
+class ModuleSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `module load NAME` of a script stands for here: variables, and on a cluster an image.
+
+    A value may name other variables, as in `/opt/gromacs/bin:$PATH`.
+    """
+
+    env: dict[str, str] = {}
+    image: str = ""
+
+
 class BudgetSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a namespace may cost in a month."""
 
@@ -144,6 +154,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     connections_per_address: int = 256
     rates: dict[str, RateSetting] = {}
     budgets: dict[str, BudgetSetting] = {}
+    modules: dict[str, ModuleSetting] = {}
     callbacks: tuple[CallbackSetting, ...] = ()
     objects: ObjectsSetting = ObjectsSetting()
     connections: dict[str, ObjectsSetting] = {}

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tools import compare_slurm
 
 from mpijob import Client, Job, MPIJob
 from mpijob.errors import InvalidJob
 from mpijob.model import Code, Family, Phase, Resources
+from mpijob.settings import ModuleSetting, Settings
 
-from .support import said, succeeded
+from .support import emptied_client, said, succeeded
 
 pytestmark = pytest.mark.engine
 
@@ -257,3 +259,24 @@ def test_a_command_that_starts_a_launcher_is_ended_with_the_fix_to_run_it_as_a_s
     (tmp_path / "run.sh").write_text("#!/bin/bash\nmpirun -n 2 true\necho ran $1\n")
     again = succeeded(client, job.spec.replace(name="once", **first.patch))
     assert launcher_lines(again) == ["ran x"]
+
+
+def test_modules_stand_for_what_the_settings_say(settings: Settings) -> None:
+    text = """#!/bin/bash
+module load tools/1 && echo "$TOOLS_HOME ${PATH%%:*}"
+ml tools/2 other/3
+echo "$TOOLS_HOME"
+mpirun -n 1 sh -c 'echo rank of $TOOLS_HOME'
+"""
+    known = {
+        "tools/1": ModuleSetting(env={"TOOLS_HOME": "/one", "PATH": "$TOOLS_HOME/bin:$PATH"}),
+        "tools/2": ModuleSetting(env={"TOOLS_HOME": 'a "b" $(c) `d`'}),
+    }
+    with emptied_client(msgspec.structs.replace(settings, modules=known)) as client:
+        job = succeeded(client, script_job("modules", text, workers=1, slots=1))
+        lines = launcher_lines(job)
+        assert lines[0] == "/one /one/bin"
+        assert 'a "b" $(c) `d`' in lines
+        (told,) = [line for line in lines if "there are no modules here" in line]
+        assert "module load other/3" in told
+        assert said(job) == {0: ['rank of a "b" $(c) `d`']}

@@ -358,6 +358,7 @@ def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
             job, family, uid=shape.uid, directory=f"{HOME}/steps", launcher="mpirun"
         )
         start |= {"MPIJOB_HOSTFILE": well_known.HOSTFILE, "MPIJOB_SHIM": well_known.SHIM}
+        start |= batch_environment.modules(shape.modules)
     if job.elastic is not None:
         start[command_line.DISCOVER] = well_known.DISCOVERY
     if job.keep_on_failure_seconds > 0:

@@ -7,11 +7,16 @@ is the programs that a script calls (`srun`, `scontrol`, …).
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import zlib
+from collections.abc import Mapping
 
 from mpijob.model import Family, MPIJob
 
 STEP = os.path.join(os.path.dirname(__file__), "scripts", "step.sh")
+_LOADS = re.compile(r"^[ \t]*(?:module[ \t]+(?:load|add)|ml(?:[ \t]+load)?)[ \t]+([^;&|#\n]+)", re.MULTILINE)
+MODULES = "MPIJOB_MODULES"
 STEP_RANK = os.path.join(os.path.dirname(STEP), "step_rank.sh")
 
 
@@ -72,6 +77,25 @@ def steps(job: MPIJob, family: Family, *, uid: str, directory: str, launcher: st
         "MPIJOB_FAMILY": family.value,
         "MPIJOB_LAUNCHER": launcher,
     }  # fmt: skip
+
+
+def modules(known: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the variable by which `module load` of a script finds what a name stands for: variables by module."""
+    cases = "".join(f"{shlex.quote(name)}) {_exports(env)} ;; " for name, env in known.items())
+    return {MODULES: f"mpijob_module() {{ case $1 in {cases}*) return 1 ;; esac; }}"} if cases else {}
+
+
+def _exports(env: Mapping[str, str]) -> str:
+    quoted = {name: re.sub(r'(["`\\\\]|\$(?![A-Za-z_{]))', r"\\\1", value) for name, value in env.items()}
+    return "; ".join(f'export {name}="{value}"' for name, value in quoted.items()) or ":"
+
+
+def modules_of(text: str) -> tuple[str, ...]:
+    """Return the modules that a script loads by plain words."""
+    found = (
+        word for words in _LOADS.findall(text) for word in words.split() if not word.startswith(("-", "#"))
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def text(path: str) -> str:

@@ -21,7 +21,7 @@ from mpijob.errors import InvalidJob, MpiJobError
 from mpijob.formats.kubernetes import next_attempt
 from mpijob.formats.kubernetes.metadata import user_actions, well_known
 from mpijob.model import Amounts, Code, Facts, JobRef, MPIJob, Plan, Secret
-from mpijob.settings import Settings
+from mpijob.settings import ModuleSetting, Settings
 
 SERVED = frozenset({resources.TRAINER_API, resources.JOBSET_API, resources.MPI_OPERATOR_API})
 ROOM = Amounts(cores=64, memory_bytes=1 << 40)
@@ -339,3 +339,19 @@ def test_a_submission_whose_answer_was_lost_for_good_leaves_nothing(plural: str)
     with pytest.raises(ApiError):
         create_objects.submit(api, a_plan())
     assert kept(api) == []
+
+
+def test_the_image_of_a_script_is_that_of_the_module_that_it_loads() -> None:
+    script = "#!/bin/bash\n#SBATCH -N 2\nmodule purge\nmodule load gromacs/2024 cmake  # both\nsrun gmx_mpi mdrun\n"
+    known = {"gromacs/2024": ModuleSetting(env={"GMX": "1"}, image="x/gromacs:2024")}
+    job = MPIJob(name="md", namespace="cv", script="run.sh", code=Code(files={"run.sh": script}))
+    around = ClusterContext(served=SERVED, user=1000)
+    settings = Settings(image="x/usual:1", modules=known)
+    plan = planner.plan(job, FACTS, around, settings, Path("/nonexistent"), "cluster")
+    assert plan.job.image == "x/gromacs:2024"
+    assert [notice.field for notice in plan.notices if "x/gromacs:2024" in notice.message] == ["image"]
+    named = planner.plan(
+        job.replace(image="x/mine:1"), FACTS, around, settings, Path("/nonexistent"), "cluster"
+    )
+    assert named.job.image == "x/mine:1"
+    assert 'export GMX="1"' in str(plan.documents)

@@ -14,7 +14,7 @@ from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import controller_notes, well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
-from mpijob.formats.launch import hostfile
+from mpijob.formats.launch import batch_environment, hostfile
 from mpijob.formats.sizing import engine_selection
 from mpijob.formats.sizing.engine_selection import Choice, Engine
 from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind, job_uid
@@ -29,10 +29,11 @@ def plan(
     job: MPIJob, facts: Facts, around: ClusterContext, settings: Settings, directory: Path, place: str
 ) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
-    job = code_upload.resolve(_with_image(job, settings), directory, own_places(settings))
+    by_module = "" if job.image else _image_of_modules(job, settings, directory)
+    job = code_upload.resolve(_with_image(job, by_module or settings.image), directory, own_places(settings))
     job = job.replace(owner=around.owner or job.owner)  # who submits it, whoever wrote the file
     choice = engine_selection.choose(job, around.served)
-    shape = _shape(job, around, choice, free_name(job.name, around.names))
+    shape = _shape(job, around, choice, free_name(job.name, around.names), settings)
     documents = _documents(choice, job, shape, around)
     waits = unmet(facts.dependencies)
     if waits:
@@ -63,16 +64,33 @@ def plan(
         isolation=choice.engine.value,
         guarantee=GUARANTEE,
         why=(*choice.reasons, _network(job, around)),
-        notices=(*pod_template.notices(job, shape), *_notices(job, settings)),
+        notices=(*pod_template.notices(job, shape), *_notices(job, settings, by_module)),
         documents=documents,
     )
 
 
-def _with_image(job: MPIJob, settings: Settings) -> MPIJob:
-    return job if job.image or not settings.image else job.replace(image=settings.image)
+def _with_image(job: MPIJob, image: str) -> MPIJob:
+    return job if job.image or not image else job.replace(image=image)
 
 
-def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str) -> Shape:
+def _image_of_modules(job: MPIJob, settings: Settings, directory: Path) -> str:
+    """Return the image that the modules of a job's script stand for, "" where there is none, or more than one."""
+    if not job.script or not settings.modules:
+        return ""
+    text = job.code.files.get(job.script) or _text(directory / job.code.path / job.script)
+    loaded = (settings.modules.get(name) for name in batch_environment.modules_of(text))
+    images = {one.image for one in loaded if one is not None and one.image}
+    return images.pop() if len(images) == 1 else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""  # what is wrong with it is said where it is packed
+
+
+def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, settings: Settings) -> Shape:
     """Return what the cluster adds to a job; `name` is its first object's, which all attempts share files by."""
     carries = bool(job.code.path or job.code.files)
     shape = Shape(object="" if name == job.name else name)
@@ -85,6 +103,7 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str) -> Sh
         code=well_known.code_name(job, shape) if carries else "",
         python=fail_fast.text(),
         priority_classes=around.priority_classes,
+        modules={name: one.env for name, one in settings.modules.items()} if job.script else {},
         workload_priority=around.workload_priority(job),
         topology_aware=around.topology_aware,
         prove_gpus=around.prove_gpus,
@@ -142,10 +161,13 @@ def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, 
     return hostfile.place_ranks(job, hosts)
 
 
-def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
+def _notices(job: MPIJob, settings: Settings, by_module: str) -> Iterator[Finding]:
     if job.after:
         message = "whether the others have ended is seen by whoever waits for the job, or by the cluster's controller"
         yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
-    if settings.image and job.image == settings.image:
+    if by_module:
+        message = f"the job names no image: {by_module} is used: its script loads a module that stands for it"
+        yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)
+    elif settings.image and job.image == settings.image:
         message = f"the job names no image: {settings.image} is used, as the settings say"
         yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)

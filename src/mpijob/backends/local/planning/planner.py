@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -35,7 +35,8 @@ _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL
          "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL")  # fmt: skip
 
 _TUNING = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "ROMIO_", "OMP_", "GOMP_", "KMP_",
-           "MKL_", "OPENBLAS_", "WM_", "FOAM_", "LOADEDMODULES", "_LMFILES_", "MODULEPATH", "MODULESHOME")  # fmt: skip
+           "MKL_", "OPENBLAS_", "WM_", "FOAM_", "LOADEDMODULES", "_LMFILES_", "MODULEPATH", "MODULESHOME",
+           "BASH_FUNC_module", "BASH_FUNC_ml", "LMOD_", "MODULES_")  # fmt: skip
 _STARTING = ("OMPI_MCA_plm", "OMPI_MCA_orte", "PRTE_MCA_plm", "PRTE_MCA_prte", "I_MPI_HYDRA", "I_MPI_PERHOST")
 _DAEMON_FAULTS = frozenset(
     {"fault.mpijob/kill-daemon", "fault.mpijob/refuse-start", "fault.mpijob/drop-name"}
@@ -55,7 +56,8 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     if as_nodes:
         _refuse_shared_names(job, found, chosen)
     workers = hostfile.place_ranks(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
-    environ = _environ(job, found, place, os.environ, nodes=bool(as_nodes))
+    told = batch_environment.modules({name: one.env for name, one in settings.modules.items()})
+    environ = _environ(job, found, place, os.environ | told, nodes=bool(as_nodes))
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
     volumes.refuse(remarks)
@@ -77,7 +79,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         own_launcher=own.kind if own else "",
         launcher=found.launcher if found.prefix in mpi_installations.SYSTEM else "",
         nodes=bool(as_nodes),
-        census_launch=_line(_census(job), found, place, ours=_ours(job)) if own and job.census else (),
+        census_launch=_line(_census(job), found, place) if own and job.census else (),
         needs=holds,
         free=facts.free,
         capacity=capacity,
@@ -153,9 +155,7 @@ def _refuse_shared_names(job: MPIJob, found: Installation, chosen: isolation.Iso
     ),))  # fmt: skip
 
 
-def _line(
-    job: MPIJob, found: Installation, place: Path, *, nodes: bool = True, ours: Iterable[str] | None = None
-) -> tuple[str, ...]:
+def _line(job: MPIJob, found: Installation, place: Path, *, nodes: bool = True) -> tuple[str, ...]:
     return command_line.line(
         found.family,
         job,
@@ -163,7 +163,7 @@ def _line(
         hostfile=str(place / "hostfile"),
         agent=str(place / "agent"),
         shim=("/bin/sh", SHIM),
-        names=sorted({*job.env, *(secret.env for secret in job.secrets), *(ours or _ours(job)), "PATH"}),
+        names=sorted({*job.env, *(secret.env for secret in job.secrets), *_ours(job), "PATH"}),
         nodes=nodes,
     )
 
@@ -208,7 +208,9 @@ def _environ(
     environ |= tuning
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.script:
-        environ |= _of_script(job, found, place)
+        environ |= _of_script(job, found, place) | {
+            name: value for name, value in users.items() if name == batch_environment.MODULES
+        }
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
     return environ | _ours(job) | tuning | dict(job.env) | {"PYTHONPATH": _python_path(job, users)}

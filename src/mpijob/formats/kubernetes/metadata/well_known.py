@@ -97,6 +97,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     where it is not the job's own (an earlier job of that name is still there). `scheduler` is named where
     the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
     `launcher_cores` is the launcher's CPU limit where it asks for less itself.
+    `modules` are the variables that `module load NAME` of a script sets.
     `code` names the config map with the archive of what goes along (key `archive`). `python` is the text of
     a `sitecustomize` for the ranks.
     """
@@ -116,6 +117,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     service_image: str = ""
     launcher_cores: float = LAUNCHER_CORES
     priority_classes: Mapping[str, str] = {}
+    modules: Mapping[str, Mapping[str, str]] = {}
     workload_priority: str = ""
     rack_key: str = "topology.kubernetes.io/rack"
     topology_aware: bool = False

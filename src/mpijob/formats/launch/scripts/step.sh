@@ -9,6 +9,7 @@ held='' # the slots that this step has taken
 name=$1
 shift
 steps=$MPIJOB_STEPS
+case $MPIJOB_FAMILY in openmpi) open=1 ;; *) open='' ;; esac
 newline='
 '
 
@@ -39,13 +40,12 @@ report() { # to the supervisor on one machine, into the launcher's log on a clus
 }
 
 # -- one step -----------------------------------------------------------------------------------------------
-begin() { # $1 ranks, then the step's own words: takes the next number
+begin() { # the step's own words: takes the next number
   step=0
   if [ -e "$steps/next" ]; then read -r step <"$steps/next"; fi
   until mkdir "$steps/$step" 2>/dev/null; do step=$((step + 1)); done
   printf '%s\n' "$((step + 1))" >"$steps/next"
-  ranks=$1
-  shift
+  ranks=0
   printf '%s\n' "$*" >"$steps/$step/command"
 }
 
@@ -140,8 +140,7 @@ mpirun_step() {
   nested
   hostfile=$MPIJOB_HOSTFILE pattern='' all=$* wanted='' per='' sections=1
   left=$# where=options counted=''
-  case $MPIJOB_FAMILY in openmpi) open=1 ;; *) open='' ;; esac
-  begin 0 "$name" "$@"
+  begin "$name" "$@"
   while [ "$left" -gt 0 ]; do
     word=$1
     shift
@@ -358,10 +357,9 @@ srun_option() { # $1 the option, $2 its value
 
 srun_step() {
   nested
-  case $MPIJOB_FAMILY in openmpi) open=1 ;; *) open='' ;; esac
   tasks='' nodes='' per='' listed='' without=' ' from=0 plane='' output='' errors='' input='' append='' label='' multi=''
   overlap='' over='' pattern='' hostfile='' kill='' keep='' used=' ' stdin=all
-  begin 0 srun "$@"
+  begin srun "$@"
   left=$# where=options sections=0 total=0 : >"$steps/$step/hosts"
   while [ "$left" -gt 0 ]; do
     word=$1
@@ -580,10 +578,10 @@ repeated() { # 2,2,1 as Slurm writes it: 2(x2),1
 }
 
 placed() { # takes the slots: a directory for each, so that steps in the background share them out
-  todo=$tasks turn=0 layout=' '
+  todo=$tasks layout=' '
   for one in $chosen; do layout="$layout${one%:*}=0 "; done
   while [ "$todo" -gt 0 ]; do
-    before=$todo turn=$((turn + 1))
+    before=$todo
     for one in $chosen; do
       host=${one%:*} slots=${one##*:}
       [ "$todo" -gt 0 ] || break
@@ -763,6 +761,31 @@ set_up() { # programs under their names, and the job's workers by their names
   MPIJOB_HOSTS=${MPIJOB_HOSTS# }
   MPIJOB_STDOUT=$(readlink "/proc/$$/fd/1")
   export PATH MPIJOB_STDOUT MPIJOB_HOSTS MPIJOB_LAUNCHER
+  if [ -n "${MPIJOB_MODULES:-}" ]; then # a function: a program could not set the script's variables
+    {
+      printf '%s\n' "$MPIJOB_MODULES"
+      cat <<'EOF'
+if declare -F module >/dev/null; then eval "mpijob_site_$(declare -f module)"; else mpijob_site_module() { command module "$@"; }; fi
+module() {
+  case ${1:-} in
+    load | add)
+      shift
+      local one
+      for one; do mpijob_module "$one" || mpijob_site_module load "$one"; done
+      ;;
+    *) mpijob_site_module "$@" ;;
+  esac
+}
+ml() {
+  case ${1:-} in
+    load | add | unload | list | avail | spider | purge | use | swap | '' | -*) module "$@" ;;
+    *) module load "$@" ;;
+  esac
+}
+EOF
+    } >"$steps/module.sh"
+    export BASH_ENV="$steps/module.sh"
+  fi
   list=$(compressed "${list#,}")
   if [ "${OMP_NUM_THREADS:-}" = "${SLURM_CPUS_PER_TASK:-}" ]; then unset OMP_NUM_THREADS; fi # each step gets its own
   export SLURM_JOB_NODELIST="$list" SLURM_NODELIST="$list" SLURMD_NODENAME="${MPIJOB_HOSTS%%:*}" \
