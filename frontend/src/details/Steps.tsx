@@ -1,7 +1,7 @@
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { Link } from "react-router-dom";
 import type { JobDetail } from "../api/client";
-import { duration, linesBetween } from "../words";
+import { bytes, duration, linesBetween } from "../words";
 
 /** The steps of a script; each opens the lines of its time. */
 export function Steps({ detail, now }: { detail: JobDetail; now: number }) {
@@ -10,7 +10,7 @@ export function Steps({ detail, now }: { detail: JobDetail; now: number }) {
     <Table aria-label="Steps" variant="compact">
       <Thead>
         <Tr>
-          {["Step", "Command", "Ranks", "Time", "Exit code"].map((word) => (
+          {["Step", "Command", "Ranks", "Time", "Memory", "Exit code"].map((word) => (
             <Th key={word}>{word}</Th>
           ))}
         </Tr>
@@ -28,6 +28,7 @@ export function Steps({ detail, now }: { detail: JobDetail; now: number }) {
               <Td dataLabel="Command">{step.command}</Td>
               <Td dataLabel="Ranks">{step.ranks || "–"}</Td>
               <Td dataLabel="Time">{duration((end ?? now) - begin)}</Td>
+              <Td dataLabel="Memory">{step.peak_bytes ? bytes(step.peak_bytes) : "–"}</Td>
               <Td dataLabel="Exit code">{step.exit_code === null || step.exit_code === undefined ? "running" : `${step.exit_code}${failed}`}</Td>
             </Tr>
           );

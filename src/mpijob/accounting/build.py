@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 
-from mpijob.model import Amounts, JobState, MPIJob, Phase, RankState
+from mpijob.model import Amounts, JobRef, JobState, MPIJob, Phase, RankState, StepState
 from mpijob.model.status.accounts import GIB, HOUR, Account, Tally
 
 _NOTHING = Amounts()
@@ -45,7 +45,29 @@ def account(
         gib_hours_used=sum(one.byte_seconds for one in used) / HOUR / GIB,
         gpu_hours_used=sum(one.gpu_seconds for one in used) / HOUR,
         peak_bytes=max((one.peak_bytes for one in used), default=0),
+        steps=state.steps,
     )  # fmt: skip
+
+
+def steps(one: Account) -> tuple[Account, ...]:
+    """Return an account for each step of a script, named as sacct does: JOB.0. What is held is the job's alone."""
+    return tuple(
+        Account(
+            ref=JobRef(f"{one.ref.name}.{step.number}", one.ref.namespace, one.ref.uid), phase=_phase(step, one),
+            owner=one.owner, queue=one.queue, engine=one.engine, mpi=one.mpi, image=one.image, attempt=one.attempt,
+            workers=len(step.workers) or one.workers, ranks=step.ranks, nodes=one.nodes,
+            created=step.started, started=step.started, running=step.started, ended=step.finished,
+            held_seconds=(step.finished or one.ended or step.started) - step.started, exit_code=step.exit_code,
+            message=step.command, measured=step.peak_bytes > 0, peak_bytes=step.peak_bytes,
+        )
+        for step in one.steps
+    )  # fmt: skip
+
+
+def _phase(step: StepState, job: Account) -> Phase:
+    if step.exit_code is None:
+        return job.phase
+    return Phase.FAILED if step.exit_code else Phase.SUCCEEDED
 
 
 def program(job: MPIJob) -> str:

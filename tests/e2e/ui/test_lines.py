@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.integration.support import PATIENCE
 
 from mpijob import Client
-from mpijob.model import Retry
+from mpijob.model import Code, Retry
 
 from .test_journeys import a_job
 
@@ -111,3 +111,18 @@ def test_lines_of_each_attempt_and_the_configuration_in_every_form(page: Page, c
         with page.expect_download() as download:
             page.get_by_role("link", name="Download", exact=True).click()
         assert words in download.value.path().read_text()
+
+
+def test_the_steps_of_a_script_are_shown_and_lead_to_their_lines(page: Page, client: Client) -> None:
+    text = "mpirun -n 2 sh -c 'echo first'\nsleep 2\nmpirun -n 1 sh -c 'echo second; exit 3'\nexit 0\n"
+    job = a_job("chain", "true").replace(command=(), script="run.sh", code=Code(files={"run.sh": text}))
+    client.submit(job).wait(PATIENCE)
+    page.goto(page.url.split("/jobs")[0] + "/jobs/default/chain")
+    rows = page.get_by_role("grid", name="Steps").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0).locator("[data-label='Command']")).to_contain_text("mpirun -n 2")
+    expect(rows.nth(0).locator("[data-label='Exit code']")).to_have_text("0")
+    expect(rows.nth(1).locator("[data-label='Exit code']")).to_contain_text("3 (rank 0)")
+    rows.nth(1).get_by_role("link").click()
+    expect(page.get_by_role("log")).to_contain_text("second")
+    expect(page.get_by_role("log")).not_to_contain_text("first")

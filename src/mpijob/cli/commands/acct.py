@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpijob.accounting import costs, fields
+from mpijob.accounting.build import steps as step_accounts
 from mpijob.cli.commands.list import phase_choice
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Moment, command, name_argument
@@ -89,10 +90,13 @@ def acct() -> None:
     "--format", "columns", default="", metavar="FIELDS", help="As in name,user,elapsed; sacct's names too."
 )
 @click.option("--fields", "only_names", is_flag=True, help="List the fields that --format takes.")
+@click.option("--steps", "with_steps", is_flag=True, help="Show the steps of scripts too, as JOB.0.")
 @click.option("--limit", default=100, type=click.IntRange(1, 100_000), help="At most this many jobs.")
 @click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
 @pass_app
-def list_accounts(app: App, columns: str, only_names: bool, names: tuple[str, ...], **chosen: Any) -> None:
+def list_accounts(
+    app: App, columns: str, only_names: bool, with_steps: bool, names: tuple[str, ...], **chosen: Any
+) -> None:
     """List what ran, newest first."""
     if only_names:
         app.out.lines(
@@ -101,16 +105,17 @@ def list_accounts(app: App, columns: str, only_names: bool, names: tuple[str, ..
         return
     wanted = fields.named(columns) if columns else fields.USUAL
     page, rates = app.client.accounts(names=names, **chosen), app.client.rates()
+    items = [row for one in page.items for row in (one, *(step_accounts(one) if with_steps else ()))]
     if app.out.structured:
-        app.out.value({"items": [_whole(one, rates) for one in page.items], "after": page.after})
+        app.out.value({"items": [_whole(one, rates) for one in items], "after": page.after})
     elif app.out.format is Format.CSV:
-        app.out.csv(wanted, (fields.values(one, wanted, rates).values() for one in page.items))
+        app.out.csv(wanted, (fields.values(one, wanted, rates).values() for one in items))
     elif app.out.format is Format.NAME:
-        app.out.lines(one.ref.name for one in page.items)
-    elif not page.items:
+        app.out.lines(one.ref.name for one in items)
+    elif not items:
         app.out.note("no jobs found")
     else:
-        rows = [fields.shown(one, wanted, rates) for one in page.items]
+        rows = [fields.shown(one, wanted, rates) for one in items]
         app.out.lines(text.table([name.upper() for name in wanted], rows))
     if page.after:
         app.out.note(f"there are more: {app.program} acct list --after {page.after}")

@@ -196,12 +196,13 @@ def step_lines(state: JobState, now: float) -> list[str]:
             str(step.ranks or "-"),
             spans(step.workers, ",") or "-",
             text.duration((step.finished or now) - step.started),
+            as_bytes(step.peak_bytes) if step.peak_bytes else "-",
             _step_end(step),
             text.one_line(step.command),
         )
         for step in state.steps
     ]
-    return text.table(("STEP", "RANKS", "WORKERS", "TIME", "EXIT", "COMMAND"), rows)
+    return text.table(("STEP", "RANKS", "WORKERS", "TIME", "MEMORY", "EXIT", "COMMAND"), rows)
 
 
 def _step_end(step: StepState) -> str:

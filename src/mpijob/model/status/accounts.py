@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mpijob.model.ref import JobRef
-from mpijob.model.status.state import Phase
+from mpijob.model.status.state import Phase, StepState
 
 GIB = 1 << 30
 HOUR = 3600.0
@@ -73,6 +73,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     gib_hours_used: float = 0.0
     gpu_hours_used: float = 0.0
     peak_bytes: int = 0
+    steps: tuple[StepState, ...] = ()
 
     @property
     def counted(self) -> float:

@@ -122,7 +122,8 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a script: what a launcher in it started. Times are seconds since the epoch.
 
-    `ranks` is 0 where the step does not say how many; `workers` are those that its ranks were seen on.
+    `ranks` is 0 where the step does not say how many; `workers` are those that its ranks were seen on. `peak_bytes`
+    is the most memory that one of them used meanwhile, 0 where it was not measured.
     """
 
     number: int
@@ -133,6 +134,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
     finished: float | None = None
     exit_code: int | None = None
     failed_rank: int | None = None
+    peak_bytes: int = 0
 
     @property
     def name(self) -> str:

@@ -160,7 +160,7 @@ class AttemptSpec:
     def _worker(self, index: int, name: str) -> WorkerOrder:
         environ = self.environ() | self._variables_of(index, name)
         contained = self.isolation is Isolation.NAMESPACES
-        own_name = contained and bool(self.plan.nodes)
+        own_name = contained and self.plan.nodes
         places = (str(self.directory), str(self.pipes), str(self.work))
         group = str(cgroups.of_worker(self.group, index)) if self.group else ""
         return WorkerOrder(

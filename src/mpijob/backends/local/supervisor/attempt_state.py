@@ -7,7 +7,7 @@ The supervisor writes facts here as they come; the phase is derived from all of 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -31,9 +31,8 @@ class AttemptState:
         self.ready: set[int] = set()
         self.ranks: dict[int, RankState] = {}
         self.steps: dict[int, StepState] = {}
-        self.step_ranks: dict[int, dict[int, int]] = {}  # by step: rank → pid of its wrapper
+        self.step_ranks: dict[int, dict[int, RankState]] = {}  # by step and rank
         self._step_exits: dict[int, dict[int, Exit]] = {}  # by step and rank
-        self._step_workers: dict[tuple[int, int], int] = {}  # by step and rank
         self.sizes: set[int] = set()
         self.rank_exits: dict[int, Exit] = {}
         self.daemon_exits: dict[int, Exit] = {}
@@ -81,17 +80,24 @@ class AttemptState:
         if step is None:
             return False
         ranks = self.step_ranks.setdefault(number, {})
-        ranks[rank] = pid
-        self._step_workers[number, rank] = worker
+        ranks[rank] = RankState(rank, worker, pid=pid)
         workers = tuple(sorted({*step.workers, worker}))
         self.steps[number] = msgspec.structs.replace(step, ranks=size or step.ranks, workers=workers)
         return len(ranks) == (size or step.ranks)
+
+    def step_used(self, memory: Mapping[int, int]) -> None:
+        """Take note of the bytes that workers use now, for the steps that run there."""
+        for number, step in self.steps.items():
+            used = max((memory.get(worker, 0) for worker in step.workers), default=0)
+            if step.finished is None and used > step.peak_bytes:
+                self.steps[number] = msgspec.structs.replace(step, peak_bytes=used)
 
     def step_bye(self, number: int, rank: int, code: int) -> None:
         """A rank of a step has said how it ended; the first that failed is kept."""
         step = self.steps.get(number)
         told = 128 - code if 128 < code <= 128 + _LAST_SIGNAL else code
-        exit = self._exit(told, rank, self._step_workers.get((number, rank)))
+        known = self.step_ranks.get(number, {}).get(rank)
+        exit = self._exit(told, rank, None if known is None else known.worker)
         self._step_exits.setdefault(number, {}).setdefault(rank, exit)
         if step is not None and code and step.failed_rank is None:
             self.steps[number] = msgspec.structs.replace(step, failed_rank=rank)

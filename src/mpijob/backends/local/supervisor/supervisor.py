@@ -268,7 +268,7 @@ class Supervisor:
         self, step: str, rank: str, size: str, index: str, _slot: str, pid: str, _gpus: str = ""
     ) -> None:
         if self._attempt.step_hello(int(step), int(rank), int(size or 0), int(index or 0), int(pid)):
-            ranks = self._attempt.step_ranks[int(step)]
+            ranks = {one.rank: one.pid for one in self._attempt.step_ranks[int(step)].values()}
             proof = self._step_proofs[int(step)] = WorldProof(self._spec.plan, len(ranks))
             environ, work = self._spec.environ(), str(self._spec.work)
             if (fd := proof.watch(ranks, time.monotonic(), environ, work)) >= 0:
@@ -388,6 +388,7 @@ class Supervisor:
         if self._health_monitor.due():
             self._health_monitor.look(self._attempt.now, memory, self._meter.table)
             self._status.worry(self._health_monitor.judge(self._status.state, self._attempt.now))
+        self._attempt.step_used(memory)
         for index, used in memory.items():
             self._attempt.peak_bytes[index] = max(self._attempt.peak_bytes.get(index, 0), used)
             if used > self._job.resources.memory_bytes:
