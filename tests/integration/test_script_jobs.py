@@ -10,6 +10,8 @@ import pytest
 from tools import compare_slurm
 
 from mpijob import Client, Job, MPIJob
+from mpijob.accounting import build
+from mpijob.cli.root import cli
 from mpijob.errors import InvalidJob
 from mpijob.model import Code, Family, Phase, Resources
 from mpijob.settings import ModuleSetting, Settings
@@ -280,3 +282,27 @@ mpirun -n 1 sh -c 'echo rank of $TOOLS_HOME'
         (told,) = [line for line in lines if "there are no modules here" in line]
         assert "module load other/3" in told
         assert said(job) == {0: ['rank of a "b" $(c) `d`']}
+
+
+def test_steps_are_accounted_with_their_memory_and_listed_as_sacct_does(
+    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hungry = "python -c 'import time; x = bytearray(64 << 20); time.sleep(1)'"
+    text = f"#!/bin/sh\nmpirun -n 2 {hungry}\nmpirun -n 1 sh -c 'exit 4'\nexit 0\n"
+    job = succeeded(client, script_job("books", text, workers=1))
+    first, second = job.state().steps
+    assert first.peak_bytes > 2 * (64 << 20)
+    (account,) = client.accounts(names=("books",)).items
+    assert account.steps == (first, second)
+    rows = build.steps(account)
+    assert [(one.ref.name, one.phase, one.exit_code, one.ranks) for one in rows] == [
+        ("books.0", Phase.SUCCEEDED, 0, 2), ("books.1", Phase.FAILED, 4, 1),
+    ]  # fmt: skip
+    monkeypatch.setenv("MPIJOB_HOME", settings.home)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["acct", "books", "--steps", "--format", "name,state,exit,ranks"], prog_name="mpijob")
+    assert not ended.value.code
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert shown[1:] == [
+        ["books", "Succeeded", "0", "2"], ["books.0", "Succeeded", "0", "2"], ["books.1", "Failed", "4", "1"],
+    ]  # fmt: skip

@@ -53,7 +53,7 @@ def steps(one: Account) -> tuple[Account, ...]:
     """Return an account for each step of a script, named as sacct does: JOB.0. What is held is the job's alone."""
     return tuple(
         Account(
-            ref=JobRef(f"{one.ref.name}.{step.number}", one.ref.namespace, one.ref.uid), phase=_phase(step, one),
+            ref=JobRef(one.ref.namespace, f"{one.ref.name}.{step.number}", one.ref.uid), phase=_phase(step, one),
             owner=one.owner, queue=one.queue, engine=one.engine, mpi=one.mpi, image=one.image, attempt=one.attempt,
             workers=len(step.workers) or one.workers, ranks=step.ranks, nodes=one.nodes,
             created=step.started, started=step.started, running=step.started, ended=step.finished,
