@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.cluster.support import PATIENCE, Crowd, Place, a_program, image, own_place, said
+from tests.e2e.cluster.support import PATIENCE, Crowd, Place, a_job, a_program, image, own_place, said
 
 from mpijob import Phase
 from mpijob.model import Family, Launch, Resources
@@ -76,22 +76,16 @@ def test_a_rank_may_use_every_core_of_its_node_unless_the_job_binds_it(place: Pl
             assert (int(mine) < int(all_of_them)) is (job is bound)
 
 
-ALONE = """
-import os, sys, time
-if os.environ.pop("CUT", ""):
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH", "OPAL_PREFIX") if name in os.environ}
-    os.execve(sys.executable, [sys.executable, *sys.argv], kept)
-from mpi4py import MPI
-print("a world of", MPI.COMM_WORLD.size, flush=True)
-time.sleep(120)
-"""
+ALONE = "from mpi4py import MPI; import time; print('a world of', MPI.COMM_WORLD.size, flush=True); time.sleep(120)"
+CUT = "exec env -i PATH=$PATH HOME=$HOME LD_LIBRARY_PATH=$LD_LIBRARY_PATH OPAL_PREFIX=$OPAL_PREFIX python3 -c"
 
 
 @pytest.mark.parametrize("variant", ["openmpi5", "mpich"])
 def test_a_program_that_has_lost_its_launcher_ends_the_job(place: Place, variant: str) -> None:
-    job = a_program(f"alone-{variant}", ALONE, image=image(variant), mpi=IMAGES[variant][0], resources=ROOMY)
-    handle = place.client.submit(job.replace(env={"CUT": "1"}))
-    state = handle.wait_for_completion(PATIENCE)
+    job = a_job(
+        f"alone-{variant}", f'{CUT} "{ALONE}"', image=image(variant), mpi=IMAGES[variant][0], resources=ROOMY
+    )
+    state = place.client.submit(job).wait(PATIENCE)
     assert (state.phase, state.reason) == (Phase.FAILED, "WrongWorld"), state.message
     assert "without the variables of its launcher" in state.message
     assert state.findings[0].code == "WRONG_WORLD"

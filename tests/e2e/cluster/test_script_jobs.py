@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.cluster.furniture import a_claim
 from tests.e2e.cluster.support import PATIENCE, Place, a_job, image, own_place
 from tests.e2e.cluster.test_families import IMAGES
+from tools import compare_slurm
 
 from mpijob import Phase
-from mpijob.model import Code, MPIJob
+from mpijob.model import Code, MPIJob, Volume, VolumeKind
 
+WEAKER: dict[str, set[str]] = {"openmpi5": set(), "mpich": set()}
 SCRIPT = """#!/bin/sh
 export GREETING=hallo
 echo "$1 on $(hostname -s) of $SLURM_NNODES"
@@ -21,6 +25,18 @@ srun -N2 -n3 sh -c 'echo $SLURM_PROCID $SLURM_NODEID' | sort
 mpirun -n 2 sh -c 'exit 5'; echo "status $?"
 scontrol show hostnames | wc -l
 [ -z "$2" ] || { mpirun -n 2 sh -c 'echo no mesh >&2; exit 6' || exit 3; }
+"""
+
+# Each script in a folder of its own that all pods see, one after the other; only the shape 2 x 2 is there
+ALL = """#!/bin/bash
+for name in {names}; do
+  mkdir "/shared/$name" && cp -p * "/shared/$name" && cd "/shared/$name" || exit 1
+  words=(); if [ -e "$name.args" ]; then mapfile -t words <"$name.args"; fi
+  SLURM_JOB_NAME=${{name//_/-}} timeout 90 bash "./$name.sh" "${{words[@]}}" >said 2>&1
+  status=$?
+  echo "#### $name $status"; cat said; echo
+  cd "$OLDPWD"
+done
 """
 
 
@@ -62,3 +78,53 @@ def test_a_script_that_fails_tells_its_step(place: Place) -> None:
     assert job.wait(PATIENCE).phase is Phase.FAILED
     failed = job.state().steps[-1]
     assert (failed.number, failed.exit_code, job.state().launcher_exit_code) == (4, 6, 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("variant", ["openmpi5", "mpich"])
+def test_scripts_print_in_pods_what_they_printed_on_a_real_slurm(place: Place, variant: str) -> None:
+    scripts = [name for name in compare_slurm.names() if _is_two_by_two(name)]
+    assert len(scripts) >= 30
+    with a_claim(place, f"shared-{variant}") as claim:
+        job = script_job(f"all-{variant}", variant).replace(
+            code=Code(path=str(compare_slurm.SCRIPTS), files={"run.sh": ALL.format(names=" ".join(scripts))}),
+            volumes=(Volume(mount="/shared", kind=VolumeKind.CLAIM, source=claim),),
+            deadline_seconds=1500.0,
+        )
+        handle = place.client.submit(job)
+        assert handle.wait(1600).phase is Phase.SUCCEEDED
+        said = [line.text.decode() for line in handle.logs() if line.rank is None and line.worker is None]
+    different = {}
+    replaced = {
+        rf"\b{job.name}-(?:node-0|worker)-": "node",
+        rf"\.{job.name}\.[a-z0-9.-]+": "",
+        r"\b[1-9]\d{6}\b": "JOBID",
+        r"/\S*/(?=inner\b)": "/",
+    }
+    for name, lines in _sections(said).items():
+        status, *printed = lines
+        found = compare_slurm.comparable(printed, int(status), replaced)
+        if found != compare_slurm.expected(name):
+            different[name] = [*difflib.unified_diff(compare_slurm.expected(name), found, lineterm="", n=0)][
+                2:
+            ]
+    assert len(_sections(said)) == len(scripts)
+    assert different.keys() == WEAKER[variant], "\n".join(different.values())
+
+
+def _is_two_by_two(name: str) -> bool:
+    text = (compare_slurm.SCRIPTS / f"{name}.sh").read_text()
+    return (
+        "cpus-per-task=2" not in text and "--ntasks-per-node=2" in text and "csh" not in text.split("\n")[0]
+    )
+
+
+def _sections(lines: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if line.startswith("#### "):
+            _, name, status = line.split()
+            found[name] = [status]
+        elif found:
+            found[name].append(line)
+    return found

@@ -32,6 +32,9 @@ _KINDS = {
     "horovodrun": "horovodrun",
     "deepspeed": "deepspeed",
 }
+OF_BATCH_SYSTEMS = frozenset(
+    {"srun", "aprun", "jsrun", "ibrun", "prun"}
+)  # launchers that belong to a batch system
 SCRIPT = "script"  # the kind of a script, whose steps start the ranks
 _FAMILIES = {"openmpi": ("openmpi",), "hydra": ("mpich", "intel")}
 _WRAPPERS: dict[str, frozenset[str]] = {

@@ -17,12 +17,12 @@ import msgspec
 from mpijob.backends import code_upload
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import Code, MPIJob
+from mpijob.model.spec.command import OF_BATCH_SYSTEMS
 from mpijob.model.spec.enums import did_you_mean, shown
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _RUNNERS = ("mpi4py", "mpi4py.run")  # modules that are given a script, as Python itself is
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
-_STARTS_RANKS = frozenset({"srun", "aprun", "jsrun", "ibrun"})
 _SUBMITS = frozenset({"sbatch", "salloc", "qsub", "bsub", "msub"})
 _INTERPRETERS = {".py": "python", ".sh": "sh"}
 _MOST_NAMES = 500
@@ -177,7 +177,7 @@ def _names(directory: Path) -> list[str]:
 def _of_batch(command: str) -> str:
     """Return what takes the place of a batch system's own program; "" for any other."""
     script = "a batch script is run as it is: mpijob run SCRIPT"
-    if command in _STARTS_RANKS:
+    if command in OF_BATCH_SYSTEMS:
         return f"leave {command} out: the job starts the ranks, as many as --workers, --slots or --ranks say; {script}"
     return script if command in _SUBMITS else ""
 

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mpijob.model import Family
-from mpijob.model.spec.command import SHELLS, is_launcher, shell_commands, shell_text, unwrapped
+from mpijob.model.spec.command import (
+    OF_BATCH_SYSTEMS,
+    SHELLS,
+    is_launcher,
+    shell_commands,
+    shell_text,
+    unwrapped,
+)
 
 _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib64/ld64.so.2", "/lib/ld64.so.1",
             "/lib/ld-linux-riscv64-lp64d.so.1")  # fmt: skip
@@ -26,7 +33,6 @@ _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
 _MOST_BYTES = 1 << 16  # of a script
 _MOST_PROGRAMS = 20  # that one script is searched for
 _MOST_STATIC_BYTES = 256 << 20
-_STEPS = frozenset({"srun", "aprun", "ibrun", "prun"})  # which start programs in a script
 _DEEPEST = 4
 _STATIC = ((Family.OPENMPI, b"OMPI_COMM_WORLD_SIZE"), (Family.MPICH, b"MPIR_CVAR_"))
 
@@ -154,7 +160,7 @@ def _programs(argv: tuple[str, ...], where: _Search, depth: int) -> Iterator[str
     if base in SHELLS:
         yield from _of_shell(words, where, depth)
         return
-    if is_launcher(base) or base in _STEPS:
+    if is_launcher(base) or base in OF_BATCH_SYSTEMS:
         for at, word in enumerate(words[1:], 1):
             if not word.startswith("-") and resolve(word, where.directory, where.path):
                 yield from _programs(words[at:], where, depth - 1)
