@@ -81,6 +81,7 @@ def test_a_script_that_fails_tells_its_step(place: Place) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(2000)
 @pytest.mark.parametrize("variant", ["openmpi5", "mpich"])
 def test_scripts_print_in_pods_what_they_printed_on_a_real_slurm(place: Place, variant: str) -> None:
     scripts = [name for name in compare_slurm.names() if _is_two_by_two(name)]
@@ -105,9 +106,8 @@ def test_scripts_print_in_pods_what_they_printed_on_a_real_slurm(place: Place, v
         status, *printed = lines
         found = compare_slurm.comparable(printed, int(status), replaced)
         if found != compare_slurm.expected(name):
-            different[name] = [*difflib.unified_diff(compare_slurm.expected(name), found, lineterm="", n=0)][
-                2:
-            ]
+            changes = difflib.unified_diff(compare_slurm.expected(name), found, lineterm="", n=0)
+            different[name] = "\n".join((name, *list(changes)[2:]))
     assert len(_sections(said)) == len(scripts)
     assert different.keys() == WEAKER[variant], "\n".join(different.values())
 
