@@ -11,6 +11,7 @@ from tools import compare_slurm
 
 from mpijob import Client, Job, MPIJob
 from mpijob.accounting import build
+from mpijob.backends.local import LocalBackend
 from mpijob.cli.root import cli
 from mpijob.errors import InvalidJob
 from mpijob.model import Code, Family, Phase, Resources
@@ -118,7 +119,9 @@ mpirun -n 1 sh -c 'echo $OMP_NUM_THREADS'
         "threads", text, cores_per_rank=2, resources=Resources(cpu="2", memory="512Mi"), slots=1
     )
     lines = [line.text.decode() for line in succeeded(client, wanted).logs()]
-    assert lines == ["script unset", "2", "4", "3", "2"]
+    told = "mpijob: srun -c 4: a worker has 2 cores; set cpu"
+    assert [line for line in lines if line != told] == ["script unset", "2", "4", "3", "2"]
+    assert lines.count(told) == 1
 
 
 def test_a_refused_step_leaves_its_slots_to_the_next(client: Client) -> None:
@@ -205,6 +208,61 @@ def test_a_script_runs_by_its_own_interpreter(
     job = client.submit(script_job("interpreted", head, workers=1, slots=1, args=("a b", "c"), env=home))
     job.wait(60)
     assert launcher_lines(job) == [expected]
+
+
+def test_launchers_are_steps_too_where_a_script_sets_its_path_anew(client: Client) -> None:
+    text = """#!/bin/bash
+exec 2>&1
+PATH=/usr/bin:/bin
+ibrun -n 2 sleep 60 &
+until [ -e $MPIJOB_STEPS/0/pid ]; do sleep 0.1; done
+kill $!
+wait
+ibrun -n 3 ./none
+echo "status $?"
+no_such_program
+echo "status $?"
+"""
+    job = succeeded(client, script_job("profile", text))
+    assert [(one.name, one.ranks) for one in job.state().steps] == [("ibrun", 2), ("ibrun", 3)]
+    lines = [line for line in launcher_lines(job) if line.startswith(("status", "./run.sh"))]
+    # 255 is hydra's own for a program that is not there
+    assert lines == ["status 255", "./run.sh: line 10: no_such_program: command not found", "status 127"]
+
+
+def test_a_header_without_tasks_is_one_of_a_site_that_gives_whole_nodes(client: Client) -> None:
+    text = """#!/bin/bash
+#SBATCH --nodes=1
+srun -n 3 sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS' | sort
+"""
+    job = script_job("whole", text, workers=1, slots=1)
+    told, *tasks = launcher_lines(succeeded(client, job))
+    assert "3 tasks share 1 slots" in told
+    assert tasks == ["0 of 3", "1 of 3", "2 of 3"]
+    asked = text.replace("--nodes=1", "--nodes=1 -n 1").replace(" | sort", "; echo status $?")
+    refused = job.replace(name="asked", code=Code(files={"run.sh": asked}))
+    assert "status 1" in launcher_lines(succeeded(client, refused))
+
+
+def test_the_tasks_of_a_step_see_all_gpus_of_their_worker_unless_each_is_to_have_its_own(
+    settings: Settings,
+) -> None:
+    show = "sh -c 'echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES' | sort"
+    text = f"""#!/bin/bash
+echo "script $CUDA_VISIBLE_DEVICES $SLURM_GPUS_PER_NODE"
+srun -n4 {show}
+srun -n4 --gpus-per-task=1 {show}
+"""
+    job = script_job("gpus", text, resources=ROOMY.replace(gpu=2))
+    header = job.replace(
+        name="header",
+        code=Code(files={"run.sh": f"#!/bin/bash\n#SBATCH --gpu-bind=single:1\nsrun -n4 {show}\n"}),
+    )
+    with_gpus = msgspec.structs.replace(settings, gpus=4)
+    with Client(LocalBackend(with_gpus), settings=with_gpus) as client:
+        shared, apart = ["0 0,1", "1 0,1", "2 2,3", "3 2,3"], ["0 0", "1 1", "2 2", "3 3"]
+        assert launcher_lines(succeeded(client, job)) == ["script 0,1 2", *shared, *apart]
+        assert launcher_lines(succeeded(client, header)) == apart
 
 
 def test_a_rank_cannot_start_steps_and_scancel_cancels_the_job(client: Client) -> None:

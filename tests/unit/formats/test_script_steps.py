@@ -12,7 +12,7 @@ from mpijob.formats.launch import batch_environment
 from mpijob.formats.launch.rank_output import Output, RankLine
 from mpijob.formats.status import launcher_census
 from mpijob.formats.status.launcher_census import Layout
-from mpijob.model import Family, MPIJob, StepState
+from mpijob.model import Family, MPIJob, Resources, StepState
 
 LOG = """\
 mpijob-census rank=0 size=2 local=0 host=w-0 node=n gpus=0
@@ -69,6 +69,13 @@ def test_variables_of_batch_systems_are_numbers_where_scripts_count() -> None:
         "8(x3)",
     )
     assert told["PBS_NP"] == "6"
+    assert (told["SLURM_JOB_ACCOUNT"], "SLURM_GPUS_PER_NODE" in told) == ("default", False)
+
+
+def test_variables_tell_what_a_job_asks_for() -> None:
+    asks = MPIJob(name="j", workers=2, cost={"account": "p42"}, resources=Resources(gpu=4))
+    told = batch_environment.variables(asks, uid="u")
+    assert (told["SLURM_JOB_ACCOUNT"], told["SLURM_GPUS_PER_NODE"]) == ("p42", "4")
 
 
 def step(tmp_path: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -134,12 +141,30 @@ def test_a_launchers_words_become_the_familys_with_the_wrapper_before_the_progra
         ("scancel 8", "only this job"),
         ("sbatch x.sh", "a job of its own"),
         ("mpirun -n", "needs a value"),
+        ("mpirun -n lmp -in x", "needs a number of ranks"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, line: str, message: str) -> None:
     done = step(tmp_path, *line.split())
-    assert done.returncode == (255 if message in ("ambiguous", "unrecognized option") else 1)  # as srun's own
+    own = ("ambiguous", "unrecognized option", "needs a number of ranks")
+    assert done.returncode == (255 if message in own else 1)  # as srun's and hydra's
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--gpus-per-task=1", "the job has no GPUs"),
+        ("--gres=gpu:2", "no GPUs"),
+        ("-c 9", "a worker has 8 cores"),
+    ],
+)
+def test_what_a_step_asks_for_and_the_job_has_not_is_told(tmp_path: Path, options: str, message: str) -> None:
+    line = f"srun -n 1 {options} true".split()
+    told = step(tmp_path / "without", *line, SLURM_CPUS_ON_NODE="8")
+    assert (told.returncode, message in told.stderr) == (0, True)
+    enough = step(tmp_path / "with", *line, SLURM_CPUS_ON_NODE="9", SLURM_GPUS_ON_NODE="2")
+    assert enough.stderr == ""
 
 
 def test_a_rank_starts_no_step(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def job_number(uid: str) -> int:
 def variables(job: MPIJob, *, uid: str) -> dict[str, str]:
     """Return the variables of a batch system that need no worker's name."""
     number, count = str(job_number(uid)), job.workers
-    tasks, cores = job.slots, job.slots * job.cores_per_rank
+    tasks, cores, gpus = job.slots, job.slots * job.cores_per_rank, str(job.resources.gpu)
     return {
         "SLURM_JOB_ID": number,
         "SLURM_JOBID": number,
@@ -42,6 +42,7 @@ def variables(job: MPIJob, *, uid: str) -> dict[str, str]:
         "SLURM_CPUS_ON_NODE": str(cores),
         "SLURM_JOB_CPUS_PER_NODE": f"{cores}(x{count})" if count > 1 else str(cores),
         "SLURM_JOB_PARTITION": job.queue or "default",
+        "SLURM_JOB_ACCOUNT": job.cost.get("account", "default"),
         "SLURM_CLUSTER_NAME": "mpijob",
         "SLURM_PROCID": "0",
         "SLURM_LOCALID": "0",
@@ -55,7 +56,7 @@ def variables(job: MPIJob, *, uid: str) -> dict[str, str]:
         "NCPUS": str(cores),
         "LSB_JOBID": number,
         "LSB_DJOB_NUMPROC": str(job.world),
-    } | ({"SLURM_GPUS_ON_NODE": str(job.resources.gpu)} if job.resources.gpu else {})
+    } | ({"SLURM_GPUS_ON_NODE": gpus, "SLURM_GPUS_PER_NODE": gpus} if job.resources.gpu else {})
 
 
 def outside_batch(family: Family) -> dict[str, str]:

@@ -121,6 +121,7 @@ class AttemptSpec:
                 "MPIJOB_STDIN": self._stdin,
                 "TMPDIR": self.private.temporary.path,
                 **self._quick_names(),
+                **self._gpus_of_script(),
             }
         )
 
@@ -141,6 +142,11 @@ class AttemptSpec:
     def _quick_names(self) -> dict[str, str]:
         """Without a hosts file of our own, a name server is asked for workers' names: not for long."""
         return {} if self.isolation is Isolation.NAMESPACES else {"RES_OPTIONS": "timeout:1 attempts:1"}
+
+    def _gpus_of_script(self) -> dict[str, str]:
+        """A script counts the GPUs of the first worker, on which it would run."""
+        mine = self.gpus_of(0) if self.plan.job.script else ()
+        return {"CUDA_VISIBLE_DEVICES": ",".join(mine)} if mine else {}
 
     def workers(self) -> tuple[WorkerOrder, ...]:
         """What each worker is told."""

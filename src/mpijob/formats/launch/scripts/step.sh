@@ -193,6 +193,11 @@ mpirun_step() {
     left=$((left - takes))
     case $option in
       n | np | c)
+        case $value in '' | *[!0-9]*)
+          say "$name $word needs a number of ranks, not '$value'"
+          exit "$([ -n "$open" ] && echo 1 || echo 255)"
+          ;;
+        esac
         counted=1 ranks=$((ranks + value))
         set -- "$@" -n "$value"
         ;;
@@ -300,6 +305,10 @@ short_name() {
 takes_value() { case " $(echo $SRUN_VALUES) " in *" $1 "*) return 0 ;; *) return 1 ;; esac; }
 
 srun_option() { # $1 the option, $2 its value
+  case $1=$2 in
+    gpus*=* | gres=gpu*) [ -n "${SLURM_GPUS_ON_NODE:-}" ] || once gpus "srun --$1=$2: the job has no GPUs; set gpu" ;;
+    cpus-per-task=*) [ "$2" -le "${SLURM_CPUS_ON_NODE:-$2}" ] || once cores "srun -c $2: a worker has $SLURM_CPUS_ON_NODE cores; set cpu" ;;
+  esac
   case $1 in
     ntasks) tasks=$2 ;;
     nodes) nodes=${2##*-} ;;
@@ -342,6 +351,7 @@ srun_option() { # $1 the option, $2 its value
       case $keep in *' ALL '*) keep='' ;; esac
       ;;
     cpus-per-task) export SLURM_CPUS_PER_TASK="$2" ;;
+    gpus-per-task | ntasks-per-gpu | gpu-bind) case $2 in none*) unset MPIJOB_GPUS_APART ;; *) export MPIJOB_GPUS_APART=1 ;; esac ;;
     pty) once pty "srun --pty is left out: there is no terminal" ;;
     container-image | container) once container "srun --$1 $2: the job's own image is used; set image in the job" ;;
     bcast) once bcast "srun --bcast is left out: the program is where it is" ;;
@@ -524,6 +534,10 @@ layout() { # how many of this section's ranks each worker gets, as Slurm would: 
   unused
   room=0
   for one in $chosen; do room=$((room + ${one##*:})); done
+  if [ "$tasks" -gt "$room" ] && [ -z "$over" ] && [ -n "${MPIJOB_WHOLE_NODES:-}" ]; then
+    once whole "srun: $tasks tasks share $room slots: the header asks for no tasks, as where nodes are given whole; set slots and cpu"
+    over=1 overlap=1
+  fi
   if [ "$tasks" -gt "$room" ] && [ -z "$over" ]; then
     refuse "srun: $tasks tasks are asked for, and the job has $room slots on $count workers"
   fi
@@ -787,10 +801,25 @@ EOF
     export BASH_ENV="$steps/module.sh"
   fi
   list=$(compressed "${list#,}")
+  if [ -n "${SLURM_GPUS_ON_NODE:-}" ]; then
+    export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-$(awk "BEGIN { for (i = 0; i < $SLURM_GPUS_ON_NODE; i++) printf \"%s%d\", (i ? \",\" : \"\"), i }")}"
+  fi
   if [ "${OMP_NUM_THREADS:-}" = "${SLURM_CPUS_PER_TASK:-}" ]; then unset OMP_NUM_THREADS; fi # each step gets its own
   export SLURM_JOB_NODELIST="$list" SLURM_NODELIST="$list" SLURMD_NODENAME="${MPIJOB_HOSTS%%:*}" \
     PBS_NODEFILE="$steps/nodefile" LSB_DJOB_HOSTFILE="$steps/nodefile" LSB_MCPU_HOSTS="${each# }" \
-    SLURM_JOB_NAME="${SLURM_JOB_NAME:-$MPIJOB_NAME}" PBS_JOBNAME="${PBS_JOBNAME:-$MPIJOB_NAME}" SLURM_SUBMIT_DIR="$PWD" PBS_O_WORKDIR="$PWD" LS_SUBCWD="$PWD"
+    SLURM_JOB_NAME="${SLURM_JOB_NAME:-$MPIJOB_NAME}" PBS_JOBNAME="${PBS_JOBNAME:-$MPIJOB_NAME}" SLURM_SUBMIT_DIR="$PWD" PBS_O_WORKDIR="$PWD" LS_SUBCWD="$PWD" \
+    SLURM_JOB_USER="${USER:-$(id -un)}" SLURM_JOB_UID="$(id -u)" SLURM_SUBMIT_HOST="$(uname -n)" PBS_O_HOST="$(uname -n)" \
+    PBS_O_LOGNAME="${USER:-$(id -un)}" PBS_O_HOME="${HOME:-}"
+}
+
+execute() { # bash finds the launchers, too, where a script sets the PATH anew: `source /etc/profile`
+  exec env 'BASH_FUNC_command_not_found_handle%%=() { if [ -x "$MPIJOB_STEPS/bin/$1" ]; then
+  PATH=$MPIJOB_STEPS/bin:$PATH
+  exec "$@"
+  fi
+  printf "%s: line %s: %s: command not found\n" "$0" "${BASH_LINENO[0]}" "$1" >&2
+  return 127
+}' "$@"
 }
 
 script() { # runs the job's script by its own interpreter, as the kernel would
@@ -800,6 +829,9 @@ script() { # runs the job's script by its own interpreter, as the kernel would
   line=
   read -r line <"$file" || [ -n "$line" ] || refuse "the script $file cannot be read"
   case $file in */*) ;; *) file=./$file ;; esac
+  header=$(sed -n '/^#SBATCH/p; /^[^#]/q' "$file")
+  case $header in *--gpus-per-task* | *--ntasks-per-gpu* | *--gpu-bind=[!n]*) export MPIJOB_GPUS_APART=1 ;; esac
+  case $header in '' | *tasks* | *[' '=]-n*) ;; *) export MPIJOB_WHOLE_NODES=1 ;; esac
   case $line in
     '#!'*)
       line=${line#'#!'}
@@ -813,18 +845,24 @@ script() { # runs the job's script by its own interpreter, as the kernel would
         *sh--login | *sh-l | *sh-l[a-z]* | *sh-[a-z]l*) # its profile may set the PATH anew: ours is put before it again
           others=$(printf '%s' "${rest#--login}" | tr -d l)
           if [ "${others#-}" != '' ]; then set -- "$word" "$others" "$file" "$@"; else set -- "$word" "$file" "$@"; fi
-          exec "$word" -l -c 'PATH=$MPIJOB_STEPS/bin:$PATH; exec "$@"' "$word" "$@"
+          execute "$word" -l -c 'PATH=$MPIJOB_STEPS/bin:$PATH; exec "$@"' "$word" "$@"
           ;;
       esac
       if [ -n "$rest" ]; then set -- "$rest" "$file" "$@"; else set -- "$file" "$@"; fi
-      exec "$word" "$@"
+      execute "$word" "$@"
       ;;
   esac
-  if command -v bash >/dev/null; then exec bash "$file" "$@"; else exec /bin/sh "$file" "$@"; fi
+  if command -v bash >/dev/null; then execute bash "$file" "$@"; else exec /bin/sh "$file" "$@"; fi
 }
 
 if [ -n "${MPIJOB_IN_STEP:-}" ] && [ -z "${MPIJOB_RANK:-}" ]; then # a launcher that starts another: the real one
-  PATH=${PATH#"$steps/bin:"}
+  case :$PATH: in *":$steps/bin:"*)
+    PATH=:$PATH:
+    PATH=${PATH%%":$steps/bin:"*}:${PATH#*":$steps/bin:"}
+    PATH=${PATH#:}
+    PATH=${PATH%:}
+    ;;
+  esac
   exec "$name" "$@"
 fi
 case $name in

@@ -38,6 +38,11 @@ if [ -n "${MPIJOB_STEP_NODES:-}" ]; then # of srun: a node's number is that with
 fi
 export SLURM_PROCID="$rank" SLURM_LOCALID="$slot" SLURM_NODEID="$node" SLURM_STEP_ID="$step" SLURM_STEPID="$step" \
   SLURMD_NODENAME="$host" SLURM_TASK_PID="$$"
+if [ -z "${MPIJOB_GPUS_APART:-}" ] && [ -n "${SLURM_GPUS_ON_NODE:-}" ]; then # each task sees all of its node, unless asked
+  gpus=${MPIJOB_GPUS:-}
+  if [ -z "${MPIJOB_PIPES:-}" ]; then gpus=$(awk "BEGIN { for (i = 0; i < $SLURM_GPUS_ON_NODE; i++) printf \"%s%d\", (i ? \",\" : \"\"), i }"); fi
+  export CUDA_VISIBLE_DEVICES="$gpus" ROCR_VISIBLE_DEVICES="$gpus" ZE_AFFINITY_MASK="$gpus"
+fi
 if [ -n "$size" ]; then export SLURM_NTASKS="$size" SLURM_NPROCS="$size" SLURM_STEP_NUM_TASKS="$size"; fi
 filled() {
   printf '%s' "$1" | awk -v rank="$rank" -v node="$node" -v host="$host" '{
@@ -120,6 +125,7 @@ case $1 in # as srun and Open MPI do: a program of the working directory, where 
     fi
     ;;
 esac
+if command -v "$1" >/dev/null; then missing=''; else missing=1; fi
 if [ -n "$srun" ]; then
   if [ -n "$keep" ]; then # srun --export without ALL: the named ones, and what starts a rank
     found=$(command -v "$1") && { shift; set -- "$found" "$@"; }
@@ -163,4 +169,5 @@ after_step() { # $code is the program's: srun hears of it, and of whom it was
   fi
   if [ -n "$srun" ] && [ -e "$MPIJOB_STEPS/$step/exit.$rank" ]; then exit 0; fi # for another, launchers end the other tasks
   if [ -n "$srun" ] && [ -z "$kill" ]; then exit "$code"; fi
+  if [ -z "$srun" ] && [ -n "$missing" ] && [ -n "${PMI_RANK:-}" ]; then exit 255; fi # as hydra does
 }
