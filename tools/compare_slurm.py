@@ -110,10 +110,10 @@ def on_slurm(name: str) -> list[str]:
         shutil.copy(path, directory)
     shutil.copy(SCRIPTS / f"{name}.sh", directory / "run.sh")
     command = ["sbatch", "--parsable", f"--job-name={name.replace('_', '-')}", "--output=slurm.log", "run.sh"]
-    number = _said([*command, *arguments(name)], directory)
+    number = said([*command, *arguments(name)], directory)
     deadline = time.monotonic() + _PATIENCE
     while True:
-        shown = dict(re.findall(r"(\w+)=(\S+)", _said(["scontrol", "show", "job", "-o", number], directory)))
+        shown = dict(re.findall(r"(\w+)=(\S+)", said(["scontrol", "show", "job", "-o", number], directory)))
         if shown["JobState"] in ("COMPLETED", "FAILED"):
             break
         if shown["JobState"] not in ("PENDING", "RUNNING", "COMPLETING") or time.monotonic() > deadline:
@@ -121,7 +121,7 @@ def on_slurm(name: str) -> list[str]:
         time.sleep(0.2)
     lines = (directory / "slurm.log").read_text(encoding="utf-8").splitlines()
     shutil.rmtree(directory)
-    nodes = _said(["scontrol", "show", "hostnames", shown["NodeList"]], directory.parent).split()
+    nodes = said(["scontrol", "show", "hostnames", shown["NodeList"]], directory.parent).split()
     stem = nodes[0].rstrip("0123456789")
     replaced = {rf"\b{stem}\[1-2\]": "node[0-1]"}
     replaced |= {rf"\b{node}\b": f"node{index}" for index, node in enumerate(nodes)}
@@ -129,11 +129,13 @@ def on_slurm(name: str) -> list[str]:
     return comparable(lines, int(shown["ExitCode"].partition(":")[0]), replaced)
 
 
-def _said(command: list[str], directory: Path) -> str:
+def said(command: list[str], directory: Path) -> str:
+    """Return what a command prints."""
     return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def _directories() -> dict[str, str]:
+def directories() -> dict[str, str]:
+    """Return the MPI families that tests have installed."""
     root = Path(os.environ.get("MPIJOB_TEST_MPI", "/nonexistent"))
     return {path.name: str(path.resolve()) for path in root.glob("*") if path.is_dir()}
 
@@ -151,7 +153,7 @@ def main(words: list[str]) -> int:
     real = not given.recorded and shutil.which("sbatch") is not None
     different = 0
     with tempfile.TemporaryDirectory() as home:
-        settings = Settings(home=home, cores=4, memory="8Gi", gpus=0, mpi_directories=_directories())
+        settings = Settings(home=home, cores=4, memory="8Gi", gpus=0, mpi_directories=directories())
         with Client(LocalBackend(settings), settings=settings) as client:
             for name in given.names:
                 slurm = on_slurm(name) if real else expected(name)
