@@ -112,6 +112,7 @@ exec LAUNCH $options "$@"
 _FEW = re.compile(
     r"More processors requested than permitted|Requested node configuration is not available|Step requested GRES"
 )
+_SAME = ("equal", "lines differ")
 # What is told of a step that is to be the same all the same.
 _HARMLESS = re.compile(
     r"has no such option|own image is used|no modules here|waits until|there is no terminal"
@@ -157,6 +158,9 @@ def scaled(text: str) -> str:
 
 def pbs_places(text: str) -> list[int]:
     """Return how many ranks each node has that a PBS header asks for."""
+    text = re.split(r"^\s*[^#\s]", text, maxsplit=1, flags=re.MULTILINE)[
+        0
+    ]  # no directive behind the first command counts
     header = " ".join(re.findall(r"^#PBS\s+-l\s*(.*)", text, re.MULTILINE))
     if found := re.search(r"mppwidth=(\d+)", header):
         per = int((re.search(r"mppnppn=(\d+)", header) or found)[1])
@@ -340,11 +344,12 @@ class Side:
             re.escape(str(self.base)): "BASE",
         } | replaced
         if number := (self.base / "number").read_text().strip() if (self.base / "number").exists() else "":
-            replaced |= {rf"\b{number}\b": "JOBID"}
+            replaced |= {rf"(?<!\d){number}(?!\d)": "JOBID"}
         replaced |= {
             r"^\S*(slurm_script|script\.sh)\b": "script",
             r"(\d+m)?\d+\.\d+\s?s\b": "TIME",
             re.escape(f"{sys.prefix}/lib"): "",
+            r"\b\d+\.\d+\.\d+\.\d+\b": "ADDRESS",
         }
         seen: dict[tuple[str, str], list[str]] = {}
         for line in self.journal.read_text().splitlines() if self.journal.exists() else ():
@@ -471,7 +476,9 @@ def with_mpijob(side: Side) -> Outcome:
         codes = [job.state().launcher_exit_code for job in jobs]
     told = tuple(
         dict.fromkeys(
-            line for line in [*lines, *printed.splitlines()] if re.match(r"mpijob: |error: |hint: ", line)
+            line
+            for line in [*lines, *printed.splitlines()]
+            if re.match(r"mpijob: |error: |hint: |.*it has no effect", line)
         )
     )
     status = -1 if late else -2 if not jobs else max(-1 if code is None else code for code in codes)
@@ -542,8 +549,9 @@ def main(words: list[str]) -> int:
             sys.stdout.write(f"{script.name[:90]:90} not compared     {error}\n")
             continue
         counts[word] += 1
-        counts["fail with Slurm"] += slurm.status != 0
-        counts["without a program"] += not slurm.steps
+        if word in _SAME and slurm.status:
+            counts["fail with both"] += 1
+            counts["of these before a program"] += not slurm.steps
         numbers = f"status {slurm.status}/{local.status} programs {len(slurm.steps)}/{len(local.steps)}"
         sys.stdout.write(f"{script.name[:90]:90} {word:16} {numbers}\n")
         if not given.short:
@@ -554,8 +562,10 @@ def main(words: list[str]) -> int:
                 )
             sys.stdout.writelines(f"    told {line}\n" for line in (*slurm.told, *local.told))
         sys.stdout.flush()
-    total = sum(counts[word] for word in ("equal", "lines differ", "told", "WRONG"))
-    sys.stdout.write(f"{total} compared: {dict(counts)}\n")
+    total = sum(counts[word] for word in (*_SAME, "told", "WRONG"))
+    same = sum(counts[word] for word in _SAME)
+    rest = ", ".join(f"{number} {word}" for word, number in counts.items())
+    sys.stdout.write(f"{total} compared, {same} with the same steps, world sizes and exit status: {rest}\n")
     return 1 if counts["WRONG"] else 0
 
 
