@@ -23,6 +23,7 @@ from mpijob.model import Role
 
 AFTERWORD_LINES = 12  # the banner of an abort alone has ten
 SAID_AT_MOST = 0.85  # of a line alone: likely, at best
+_WORD = re.compile(rb"[^\W_]")
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -119,7 +120,14 @@ def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]
 
 
 def _named(match: re.Match[bytes]) -> dict[str, str]:
-    return {name: shown(text) for name, text in match.groupdict().items() if text is not None}
+    return {name: shown(_joined(text)) for name, text in match.groupdict().items() if text is not None}
+
+
+def _joined(text: bytes) -> bytes:
+    """Return text of several lines as one, without the frame or figure that it is drawn in."""
+    if b"\n" not in text.strip():
+        return text
+    return b" ".join(word for word in text.split() if _WORD.search(word))
 
 
 def _lines(stream: Stream, match: re.Match[bytes]) -> tuple[int, int]:

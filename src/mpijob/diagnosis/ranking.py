@@ -16,6 +16,7 @@ import msgspec
 from mpijob import codec
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.diagnosis.logs import telling_line
+from mpijob.diagnosis.logs.error_lines import COMPLAINT, EXPLICIT, STRONG
 from mpijob.diagnosis.logs.log_index import streams
 from mpijob.diagnosis.matcher import Hit, find
 from mpijob.diagnosis.rule import Rule, Trust
@@ -84,9 +85,9 @@ def _in_own_words(seen: Evidence, kept: list[Hit]) -> list[Hit]:
     if told is None and how.rule.only_how and not seen.veiled:
         before = telling_line.last_before(seen, how.time)
         return [msgspec.structs.replace(how, evidence=(*before, *how.evidence)), *kept[1:]]
-    if told is None or told.points < telling_line.STRONG or told.evidence[0] in how.evidence:
+    if told is None or told.points < STRONG or told.evidence[0] in how.evidence:
         return kept
-    if not how.rule.only_how:
+    if not how.rule.only_how and not (told.last and told.points >= EXPLICIT):
         return [msgspec.structs.replace(how, evidence=(*told.evidence[:2], *how.evidence)), *kept[1:]]
     return [
         _own(told, how),
@@ -105,7 +106,7 @@ def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> lis
         return kept
     known = frozenset(quote for hit in hits for quote in hit.evidence)
     told = telling_line.find(seen, before=first.time, known=known)
-    if told is None or told.points < telling_line.EXPLICIT:
+    if told is None or told.points < EXPLICIT:
         return kept
     if first.rule.crash:
         return [_own(told, first), *kept]
@@ -121,7 +122,7 @@ def _last_words(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
         return []
     harmless = frozenset(quote for hit in warnings for quote in hit.evidence)
     told = telling_line.find(seen, known=harmless)
-    if told is None or not (told.alone and told.last) or told.points < telling_line.EXPLICIT:
+    if told is None or not _ends_with(told, seen):
         return []
     values = {"last": told.text}
     return [
@@ -137,6 +138,14 @@ def _last_words(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
             told.place,
         )
     ]
+
+
+def _ends_with(told: telling_line.Telling, seen: Evidence) -> bool:
+    """Whether a run ended with an error line; a complaint without the word counts where a failure is known."""
+    known = seen.launcher is not None or told.reported
+    if not told.first or told.points < (COMPLAINT if known else EXPLICIT):
+        return False
+    return told.last or (known and told.nearly_last)
 
 
 def _own(told: telling_line.Telling, how: Hit) -> Hit:
@@ -237,6 +246,8 @@ def _better(other: Hit, hit: Hit) -> bool:
         return False
     if other.trust is Trust.GENERIC and hit.trust < Trust.GENERIC:
         return False
+    if other.trust is Trust.LIMIT and not other.fact and hit.rule.only_how and hit.time < other.time:
+        return False  # what was cancelled after a rank had ended was cancelled because of that
     strangers = other.rank is not None and hit.rank is not None and other.rank != hit.rank
     return not strangers or other.trust < hit.trust or other.time <= hit.time + TOGETHER_SECONDS
 

@@ -16,8 +16,6 @@ NOT_TOLD = {  # log → why its cause is not in it, or not named by a rule
     "launch-btl-self-openmpi4": "silent",  # this build of Open MPI loses its help texts
     "t3-own-plain-mpich4": "line",  # no word of failure in what it says
     "t3-own-plain-openmpi4": "line",  # as above, and the abort's banner was lost
-    "python-exit-text-mpich4": "line",  # Hydra does not report exit codes
-    "python-exit-text-openmpi5": "line",  # MPI_Finalize was reached, the launcher reports nothing
 }
 
 

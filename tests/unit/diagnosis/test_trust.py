@@ -296,3 +296,66 @@ def test_a_run_that_reports_success_after_an_error_that_it_handled_has_no_cause(
     assert (
         codes(f"{STACK}ValueError: sample 7 is damaged\nskipped\ntraining finished after 30 samples\n") == []
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-11-18 12:19:07 [critical ] scratch is not mounted  path=/scratch",  # levels of loggers
+        "12:19:07.112 mesh CRITICAL wall 7 has no faces",
+        'level=error msg="wall 7 has no faces"',
+        '{"level": "FATAL", "message": "wall 7 has no faces"}',
+        "E1118 09:40:11.529000 23423 mesh.cc:61] wall 7 has no faces",
+        "org.acme.mesh.WallException: wall 7",  # exceptions of other languages
+        "Caused by: WallFault: wall 7",
+        "mesh.rb:7:in `walls': undefined local variable or method `wal' for main:Object (NameError)",
+        "acme.lib.WallInvalid: wall 7 has no faces",
+        "wall 7 has no faces at mesh.pl line 3.",  # the place in a source
+        "mesh: walls.dat:71: wall 7 has no faces",
+        "mesh: cannot open walls.dat",  # a program and what it could not do
+        "Error in walls(7): no faces",
+        "make: *** No rule to make target 'walls'.  Stop.",
+    ],
+)
+def test_an_error_line_is_known_by_its_form_whatever_wrote_it(line: str) -> None:
+    (first, *_) = mpijob.diagnose(f"reading 12 walls\n{line}\n", exit_code=1).findings
+    assert (first.code, line in first.message) == ("PROGRAM_ERROR", True)
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        "goroutine 1 [running]:\nmain.main()\n\t/job/m.go:5 +0x31\n",
+        "stack traceback:\n\t[C]: in function 'error'\n",
+        "Error termination. Backtrace:\n#0  0x7f6b in main\n",
+        "See also the manual: https://acme.example/errors\n",
+    ],
+)
+def test_stack_frames_and_hints_after_an_error_belong_to_it(details: str) -> None:
+    for known in (None, 1):
+        (first, *_) = mpijob.diagnose(
+            f"start\nFATAL: wall 7 has no faces\n{details}", exit_code=known
+        ).findings
+        assert (first.code, "wall 7" in first.message) == ("PROGRAM_ERROR", True)
+
+
+def test_an_error_that_was_survived_for_long_yields_to_the_one_at_the_end() -> None:
+    steps = "".join(f"step {n} done\n" for n in range(30))
+    log = f"ERROR: cannot load plugin fast, using slow\n{steps}ERROR: the mesh is inside out in cell 9\n"
+    (first, *_) = mpijob.diagnose(log, exit_code=1).findings
+    assert (first.code, "cell 9" in first.message) == ("PROGRAM_ERROR", True)
+
+
+def test_what_is_drawn_in_a_box_is_said_as_one_sentence() -> None:
+    box = "*****************\n* ERROR: the file  *\n* walls.dat is old *\n*****************\n"
+    (first, *_) = mpijob.diagnose(box, exit_code=1).findings
+    assert first.message.endswith("ERROR: the file walls.dat is old")
+
+
+def test_a_step_that_is_cancelled_after_a_task_failed_was_cancelled_because_of_it() -> None:
+    log = (
+        "ERROR the grid is not periodic\nsrun: error: n1: task 1: Exited with exit code 17\n"
+        "slurmstepd-n1: error: *** STEP 6.0 ON n1 CANCELLED AT 2026-11-18T12:21:05 ***\n"
+    )
+    first = mpijob.diagnose(log, exit_code=143).findings[0]
+    assert (first.code, first.rank, "not periodic" in first.message) == ("PROGRAM_ERROR", 1, True)

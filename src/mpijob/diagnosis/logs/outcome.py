@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mpijob.diagnosis.logs.telling_line import looks_wrong
+from mpijob.diagnosis.logs.error_lines import is_detail, looks_wrong
 
 END_LINES = 12
 _WELL = re.compile(
@@ -22,7 +22,8 @@ def shown(lines: Iterable[bytes]) -> bool | None:
 
     The very last line decides: a program that reports its success after an error has handled it.
     """
-    last = [line for line in lines if line.strip()][-END_LINES:]
+    said = [line for line in lines if line.strip()]
+    last = ([line for line in said if not is_detail(line)] or said)[-END_LINES:]
     if last and _WELL.search(last[-1]) and not looks_wrong(last[-1:]):
         return True
     if looks_wrong(last):

@@ -15,9 +15,9 @@ import msgspec
 
 from mpijob.diagnosis.evidence import Evidence, Window
 from mpijob.diagnosis.logs import outcome
+from mpijob.diagnosis.logs.error_lines import LITERALS
 from mpijob.diagnosis.logs.log_windows import Piece, cut
 from mpijob.diagnosis.logs.prefilter import Prefilter
-from mpijob.diagnosis.logs.telling_line import LITERALS
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.template_fields import worker_of_host

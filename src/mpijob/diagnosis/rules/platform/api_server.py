@@ -160,6 +160,10 @@ RULES = (
                 "minimum cpu usage",
                 r"(?P<detail>(?:minimum|maximum) (?:cpu|memory) usage per \w+ is [^\n]{1,120})",
             ),
+            Sign(
+                "Error from server (",
+                r"Error from server \((?!Forbidden|Unauthorized|Timeout|InternalError)\w+\): (?P<detail>[^\n]{1,240})",
+            ),
             Sign("maximum memory usage", r"(?P<detail>maximum memory usage per \w+ is [^\n]{1,120})"),
         ),
         causes=("The cluster refuses the object: {detail}.",),

@@ -10,6 +10,7 @@ _NOT_LOST = (  # what follows from another rank's end, or is told by a rule of i
     r"(?![^\n]{0,400}(?:Connection (?:closed|reset) by peer|ChildFailedError|SignalException|HorovodInternalError"
     r"|collective operation timeout|CalledProcessError: Command [^\n]{0,200}(?:local_rank"
     r"|torch\.distributed|deepspeed)))"
+    r"(?!KeyboardInterrupt\s[\s\S]{0,9000}?got signal: )"  # torchrun passes it on
 )
 _TRACEBACK = (  # whatever is indented, then the exception, with the next line where it only announces one
     r"Traceback \(most recent call last\):\s*\n(?:(?:\S+[ ])?[ \t]+[^\n]*\n)*+(?:(?![A-Za-z_][\w.]*: )\S+[ ])?"

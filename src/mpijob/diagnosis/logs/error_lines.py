@@ -1,0 +1,217 @@
+"""How error lines look, whatever wrote them: log levels, exceptions, compilers, system calls, sentences of failure.
+
+A line gets points for its form and its words, and loses points for words of warnings, of progress and of help. What
+launchers write after any failure names no cause and gets none. `telling_line` chooses among the lines of a log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+STRONG = 4.0  # points from which a line is taken for the program's own report of an error
+EXPLICIT = 6.0  # points from which a line calls itself an error
+COMPLAINT = 5.1  # points from which one of the first is a sentence of failure that names a value
+ABNORMAL = 2.5  # points from which a line looks wrong at all
+LITERALS = (
+    *("ERROR", "Error", "error:", "FATAL", "Fatal", "fatal", "Exception", "CRITICAL", "critical", "panic"),
+    *("failed", "Failed", "annot ", "nable to ", "not found", "bort"),
+)
+_MORE = 0.4  # of the points of each further form that a line has
+_TAGS = rb"^\W{0,8}(?:\S{1,40}[ \t]+){0,4}?"  # a time, a host, a logger, a rank
+_FORMS = (
+    (
+        6.0,
+        re.compile(
+            rb"\bFATAL\b|\b[Ff]atal(?: |: |[ -][Ee]rror|[ -][Ii][Oo]\b)|\bPANIC\b|\bpanic(?:ked at |: )"
+        ),
+    ),
+    (6.0, re.compile(rb"^\W{0,8}(?:\S{1,40} ){0,2}?\[?(?:ERROR|Error|error)\b\]?[:! ]")),
+    (  # a log level behind a time and a name; as a field; as one letter
+        6.0,
+        re.compile(
+            _TAGS + rb"[\[<(|]?(?:ERROR|CRITICAL|SEVERE|EMERG|ALERT|CRIT|ERR|error|critical)\s*[\])>|:]"
+            rb"|" + _TAGS + rb"(?:ERROR|CRITICAL|SEVERE) "
+            rb"|\b(?:level|severity|lvl)\"?\s*[=:]\s*\"?(?i:error|fatal|critical|panic|severe)\b"
+            rb"|^[EF]\d{4} \d\d:\d\d:\d\d|^\S{0,30} ?\[[EF]\] "
+        ),
+    ),
+    (  # Error in X: …, X error: …, X: error: …, and the error of a file and line
+        6.0,
+        re.compile(
+            rb"^\W{0,8}(?:[\w.+/-]{1,60} ){0,3}(?:[Ee]rror|ERROR) (?:in|at|on|while|during|opening|reading|from|"
+            rb"when|near) \S"
+            rb"|^\W{0,4}(?:[\w.+/()-]{1,60} ){0,3}[Ee]rror(?: \(?\w+\)?)?(?:[:!] |:$)"
+            rb"|^\S{1,200}(?:: |\(\d+\): ?)(?:fatal |internal |runtime |syntax )?error(?: \w+)?: "
+        ),
+    ),
+    (  # an exception of any language: Name: text, Name(text), text (Name)
+        6.0,
+        re.compile(
+            rb"^\W{0,4}(?:[\w.\[\]-]{1,60}: )?[A-Za-z_][\w.:$/]{0,100}(?:Error|Exception|Fault|Failure|Interrupt|Exit|"
+            rb"error|exception)\b(?:: ?|\(|\s*$)"
+            rb"|^\W{0,4}(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{2,60}: "
+            rb"|\b(?:Caused by|Uncaught|Unhandled|uncaught exception)\b|^\W{0,4}Exception in\b|\braised exception\b"
+            rb"|\([A-Z]\w*(?:::\w+)*(?:Error|Exception)\)$"
+        ),
+    ),
+    (4.0, re.compile(rb"\b(?:ERROR|Error|error)\b|\b[A-Z]\w{2,60}(?:Error|Exception)\b")),
+    (
+        4.0,
+        re.compile(
+            rb"(?i)\b(?:panic|assert(?:ion)?\b.{0,200}\bfail(?:ed|ure)|terminate called|core dumped|stack smashing|"
+            rb"double free|check failed|buffer overflow)\b"
+        ),
+    ),
+    (  # program: cannot …
+        4.0,
+        re.compile(
+            rb"(?i)^(?:[\w.+/-]{1,60}(?:\[\d+\])?: ){1,2}(?:\S+ ){0,2}?(?:fail(?:ed|ure)|cannot|can't|could not|unable"
+            rb"|no such|no rule|not found|unrecogni[sz]ed|unknown|invalid|illegal|missing|unbound|undefined)\b"
+        ),
+    ),
+    (  # a complaint with the place in a source or input: x.pl line 3., x.lua:3: …
+        4.0,
+        re.compile(rb" at \S+ line \d+\.?$|^(?:[\w./+-]{1,60}: )?[^\s:]{1,200}\.\w{1,5}:\d+(?::\d+)?: \S"),
+    ),
+    (
+        3.0,
+        re.compile(
+            rb"(?i)\b(?:fail(?:ed|ure|s)?|cannot|can't|can not|could(?: not|n't)|unable to|not found|no "
+            rb"such|denied|refused|rejected|attempt to|did not|doesn't|don't|won't|"
+            rb"invalid|illegal|unknown|unrecogni[sz]ed|unsupported|undefined|undeclared|unexpected|unbound|missing|"
+            rb"exceed(?:s|ed)?|out of (?:memory|range|bounds|space|disk)|overflow|underflow|mismatch(?:ed)?|"
+            rb"corrupt(?:ed)?|truncated|damaged|malformed|ambiguous|duplicate|conflict(?:s|ing)?|"
+            rb"not (?:supported|permitted|allowed|available|installed|valid|defined|set|enough|a valid|complete|"
+            rb"mounted|readable|writable|recogni[sz]ed|initiali[sz]ed|an?\b|in\b)|"
+            rb"singular|diverge[sd]?|diverging|negative (?:volume|density|pressure)|nan|does not (?:exist|match|fit)|"
+            rb"do not (?:exist|match|fit)|is empty|inconsistent|incompatible|nonconformant|impossible|"
+            rb"must (?:be|not|have)|violat(?:ed|ion)|expected|lost atoms|no (?:rule|space|data|input|module|package))\b"
+        ),
+    ),
+    (  # as strerror writes it, at the end of a line
+        4.0,
+        re.compile(
+            rb": (?:No such file or directory|Permission denied|Is a directory|Not a directory|Connection refused"
+            rb"|No space left on device|Read-only file system|Input/output error|Bad file descriptor|File exists"
+            rb"|Operation not permitted|Device or resource busy|Resource temporarily unavailable|Connection timed out"
+            rb"|Cannot allocate memory|Invalid argument|Broken pipe|Text file busy|Stale file handle)[.)]?$"
+        ),
+    ),
+    (
+        2.0,
+        re.compile(
+            rb"(?i)\b(?:killed|timed out|timeout|time-out|lost|broken|too (?:many|large|small|long|few|big))\b"
+        ),
+    ),
+    (1.0, re.compile(rb"(?i)\b(?:abort(?:ed|ing)?|exception|stopp(?:ed|ing)|exit(?:ed|ing)?)\b")),
+    (0.5, re.compile(rb"['\"`][^'\"`]+['\"`]|/[\w.-]+/|\w+\.\w{1,4}:\d+|= ?-?\d|\d")),
+)
+_INNOCENT = (
+    (4.0, re.compile(rb"^\[(?:mpiexec|proxy)\S*@")),  # Hydra's own functions, after any failure
+    (5.0, re.compile(rb": (?:line )?\d+: [^\s:]+: (?:command )?not found$")),  # a shell goes on after it
+    (5.0, re.compile(rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|\[W\]|^W\d{4} |^W\w{0,3}\[|warning: ")),
+    (4.0, re.compile(rb"\b(?:INFO|DEBUG|TRACE|NOTE|Note|note|HINT|Hint)\b|^\s*(?:hint|see|try|use)\b")),
+    (
+        4.0,
+        re.compile(
+            rb"\[(?:info|debug|notice)\s*\]|\blevel=(?:info|debug|warn)|\"level\": ?\"(?:info|debug|warn)"
+        ),
+    ),
+    (
+        6.0,
+        re.compile(
+            rb"(?i)\b(?:0|no|zero|without(?: any)?) (?:errors?|failures?|failed|warnings?)\b|\b(?:errors?"
+            rb"|failed|failures)[ =:]+0\b"
+            rb"|\berror (?:rate|norm|estimate|bound|tolerance|bars?|handler|handling)|\bretry(?:ing)?\b"
+            rb"|\bignor(?:e|ed|ing)\b"
+            rb"|\brecovered\b|\bas expected\b"
+            rb"|\bdeprecated\b|non-fatal|\bharmless\b|\bresidual error\b|\bmean (?:squared"
+            rb"|absolute) error\b"
+        ),
+    ),
+    (
+        3.0,
+        re.compile(
+            rb"^\s*(?:File \"|at |in |#\d+ |\^|~|\||\+-|from )|^\s*raise |^Traceback|^\s*\[\d+\] /|^\s*\d+: "
+        ),
+    ),
+    (
+        2.0,
+        re.compile(
+            rb"(?i)\b(?:please|you (?:can|should)|this (?:may|can|usually|could)|for more|consider|e\.g\.)\b"
+        ),
+    ),
+)
+_ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started the program
+    rb"MPI_ABORT was invoked|MPI_Abort\b|Proc: \[|[Ee]rrorcode|errors? ?code[: ]|NOTE: invoking MPI_ABORT"
+    rb"|You may or may not see"
+    rb"|exactly when Open MPI kills|Primary job\s+terminated|non-zero (?:status|exit)|job (?:to be|has been"
+    rb"|will now) (?:terminated|abort)"
+    rb"|Process name:|Exit code:|BAD TERMINATION|EXIT (?:CODE|STRING|STATUS)|CLEANING UP|CLEANUP MESSAGES|RUNNING AT"
+    rb"|KILLED BY SIGNAL|exited on signal|exitcode|error_file|traceback : |ChildFailedError|Root Cause"
+    rb"|SignalException|^KeyboardInterrupt|^Error termination"
+    rb"|[Ss]ending process"
+    rb"|Exited with exit code|srun: (?:Job step aborted|forcing|Force|launch/slurm: _step_signal|error: \S+: tasks? )"
+    rb"|slurmstepd\S*: error: "
+    rb"\*\*\*|Terminated$|^Killed$"
+    rb"|exit(?:s|ed)? with (?:return |exit |status )*(?:code|status)|[Ee]xecution halted|application called MPI_Abort"
+    rb"|Per user-direction|thus causing|The first process to do so|mpirun has exited|MPI processes|local "
+    rb"abort before MPI_INIT"
+    rb"|Killing subprocess|subprocess\.CalledProcessError|[Cc]ommand exited"
+    rb"|[Cc]hild returned status|exit status \d|make(?:\[\d\])?: "
+    rb"\*\*\* (?:\[|Waiting)|cleaning up"
+    rb"|Fatal error in P?MPI_Abort|^\W*\*{3,}\W*$|^\[[\w.-]+:\d+\] \*{3}"
+    rb"|MPI_ERRORS_ARE_FATAL|potentially your MPI job|HYD\w*_|PMIx?_Abort"
+    rb"|prterun (?:noticed|detected)"
+    rb"|Abort\(\d+\)(?: on node|: )|Fatal error in (?:internal_|P?MPI_)|^\S+\.py FAILED|Connection (?:reset"
+    rb"|closed) by peer|ncclRemoteError|(?:ORTE|PRTE)_ERROR_LOG|PMIX "
+    rb"ERROR: ERROR in file|MPI_INIT failed"
+    rb"|[Ee]rror is not recoverable|Downstream from host"
+    rb"|internal error has occurred in|error message you will|ld returned \d+ exit|FORCE-TERMINATE"
+    rb"|^\s*Error(?: name)?: {2,}|There (?:was|were) \d+ errors?|incomplete, errors occurred"
+    rb"|This typically refers to a problem|Please see the FAQ|Process received signal|[Ff]orwarding signal"
+    rb"|^-{10,}|^={10,}|^%{10,}|job aborted|signal \d+ \(|Signal (?:code|:)|^\s*(?:Node|Host|Local host|PID):"
+)
+_DETAIL = re.compile(  # stack frames, and what explains an error line before it
+    rb"^[ \t]+\S|^#\d+ |^goroutine \d|^[\w./*()$]+\([^()]*\)$|^created by |^\.{3} \d+ more|^[Ss]tack ?(?:trace|back)"
+    rb"|[Bb]acktrace|^[Tt]raceback|^error: called from|^note: |^[Uu]sage\b"
+    rb"|^At line \d+ of file|: note: "
+    rb"|(?i:^(?:see|try|run|use|for|to|ensure|make sure|check|set|install|add|consider|please|you) \w)|https?://"
+    rb"|^.{0,40}\b(?:[Ee]xiting|[Tt]erminat(?:ed|ing)|[Ss]topping|[Qq]uitting|[Hh]alted|[Ee]nd of program)\b"
+    rb"|^m?\W{0,3}(?:at|from|in) \S|^\S+:\d+:in |^exit status|^The above exception|^During handling"
+    rb"|^[^\w\s]*$|^\s*\xe2\x94\x82"
+)
+
+
+def points(text: bytes) -> float:
+    """Return how much a line looks like the report of an error."""
+    line = text[:600]
+    if not line.strip() or _ANY_FAILURE.search(line):
+        return 0.0
+    gained = [worth for worth, form in _FORMS if form.search(line)]
+    if not gained or max(gained) < 1.0:
+        return 0.0
+    strong = sorted(gained, reverse=True)
+    total = strong[0] + _MORE * sum(strong[1:])
+    return total - sum(worth for worth, words in _INNOCENT if words.search(line))
+
+
+def follows_failure(line: bytes) -> bool:
+    """Return whether a line is one that launchers and run times write after any failure."""
+    return bool(_ANY_FAILURE.search(line)) and bool(line.strip(b"-=*% "))
+
+
+def says_something(line: bytes) -> bool:
+    """Return whether a line has words, and not those that are written after any failure."""
+    return not _ANY_FAILURE.search(line) and any(map(bytes.isalpha, line.split()))
+
+
+def is_detail(line: bytes) -> bool:
+    """Return whether a line may belong to an error before it: a stack frame, an indented text, a hint."""
+    return not line.strip() or bool(_DETAIL.search(line))
+
+
+def looks_wrong(lines: Iterable[bytes]) -> bool:
+    """Return whether any of some lines looks like a failure or like what is said after one."""
+    return any(points(line) >= ABNORMAL or follows_failure(line) for line in lines)
