@@ -143,7 +143,7 @@ def _last_words(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
 def _ends_with(told: telling_line.Telling, seen: Evidence) -> bool:
     """Whether a run ended with an error line; a complaint without the word counts where a failure is known."""
     known = seen.launcher is not None or told.reported
-    if not told.first or told.points < (COMPLAINT if known else EXPLICIT):
+    if not told.first or told.points < (COMPLAINT if known or told.very_last else EXPLICIT):
         return False
     return told.last or (known and told.nearly_last)
 

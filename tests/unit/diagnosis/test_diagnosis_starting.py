@@ -99,11 +99,11 @@ def test_a_deadline_is_doubled_as_an_estimate_and_says_so() -> None:
     [
         (
             "heat.c:3:1: error: expected ';' before '}' token",
-            "The compiler refused heat.c, line 3: expected ';' before '}' token",
+            "Compiling heat.c failed at line 3: expected ';' before '}' token",
         ),
         (
             "src/heat.c:1:10: fatal error: grid.h: No such file or directory",
-            "The compiler refused src/heat.c, line 1: grid.h: No such file or directory",
+            "Compiling src/heat.c failed at line 1: grid.h: No such file or directory",
         ),
     ],
 )

@@ -14,6 +14,11 @@ from mpijob.diagnosis.rules import IDS
 READ, OPENED, MEASURED = logs("rules"), logs("opened"), logs("measure")
 NOT_TOLD = {  # log → why its cause is not in it, or not named by a rule
     "launch-btl-self-openmpi4": "silent",  # this build of Open MPI loses its help texts
+    "t5-errx-mpich4": "line",  # Hydra does not report exit codes
+    "t5-errx-mpich5": "line",
+    "t5-level-letter-mpich5": "line",
+    "t5-teardown-mpich4": "line",
+    "t5-gatherv-mpich5": "partly",  # MPICH does not say which error
     "t3-own-plain-mpich4": "line",  # no word of failure in what it says
     "t3-own-plain-openmpi4": "line",  # as above, and the abort's banner was lost
 }
@@ -34,7 +39,7 @@ def test_with_the_engines_facts_nothing_is_wrong(log: Log) -> None:
 
 @pytest.mark.parametrize(
     ("part", "right", "wrong"),
-    [(OPENED, 0.96, 0.02), (MEASURED, 0.75, 0.05)],  # 0.01 wrong is asked for: docs/why.md lists the misses
+    [(OPENED, 0.96, 0.02), (MEASURED, 0.80, 0.025)],  # 0.01 wrong is asked for: docs/why.md lists the misses
     ids=["opened", "measured"],
 )
 def test_answers_to_logs_that_rules_were_not_written_from_are_as_good_as_the_manual_says(

@@ -174,12 +174,15 @@ def test_no_two_rules_yield_to_each_other() -> None:
     assert [(a.id, b.id) for a in always for b in RULES if yields(a, b) and yields(b, a)] == []
 
 
-def test_an_unknown_cause_is_not_called_a_first_cause_and_leads_with_the_most_telling_line() -> None:
-    log = b"step 1\nframble: the flux went backwards, cannot continue\nstep 2\n"
+def test_an_unknown_cause_is_not_called_a_first_cause_and_leads_with_the_likeliest_line() -> None:
+    log = b"step 1\nframble, the flux went backwards, cannot continue\nstep 2\n"
     text = Cli()("why", "--log", "-", "--exit-code", "3", stdin=log).stdout
     assert "a guess" not in text
     assert "first cause" not in text
-    assert "the most telling line: framble: the flux went backwards, cannot continue" in text.splitlines()[0]
+    assert (
+        "The line that looks most like an error: framble, the flux went backwards, cannot continue"
+        in text.splitlines()[0]
+    )
 
 
 HEALTHY = "step 1 loss 0.3\nWARNING: retry 1 of 3 after error\nvalidation: 0 errors\n"
@@ -359,3 +362,12 @@ def test_a_step_that_is_cancelled_after_a_task_failed_was_cancelled_because_of_i
     )
     first = mpijob.diagnose(log, exit_code=143).findings[0]
     assert (first.code, first.rank, "not periodic" in first.message) == ("PROGRAM_ERROR", 1, True)
+
+
+def test_an_error_that_comes_after_a_report_of_success_shows_no_outcome() -> None:
+    told = mpijob.diagnose("chunk 1 written\ntransfer complete\nERROR: lost connection to the data server\n")
+    assert told.first is not None
+    assert (told.first.code, told.first.confidence) == ("UNKNOWN", 0.0)
+    assert codes("transfer complete\nERROR: lost connection to the data server\n", exit_code=1) == [
+        "PROGRAM_ERROR"
+    ]

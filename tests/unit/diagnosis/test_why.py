@@ -229,8 +229,8 @@ def test_a_failed_rank_is_quoted_with_its_last_words(
     (cause,) = explain(
         Evidence(spec=a_job(), ranks=ranks, logs=tuple(line for some in lines for line in some))
     )
-    quoted = [line for line in cause.evidence if "said last" in line]
-    assert quoted == ([f"Rank-1 said last {told}"] if told else [])
+    quoted = [line for line in cause.evidence if "last line of" in line]
+    assert quoted == ([f"last line of Rank-1 {told}"] if told else [])
 
 
 @pytest.mark.security

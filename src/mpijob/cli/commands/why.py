@@ -27,7 +27,7 @@ _SHOWN = 3
 @click.option("--exit-code", type=int, metavar="N", help="With which code the launcher of the log ended.")
 @pass_app
 def why(app: App, name: str | None, logs: tuple[str, ...], family: str, exit_code: int | None) -> None:
-    """Say why a job failed, waits or is silent, and what would mend it."""
+    """Explain why a job failed, waits or is silent, and how to fix it."""
     if (name is None) == (not logs):
         raise click.UsageError("give the name of a job, or a log with --log FILE")
     if name is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 STRONG = 4.0  # points from which a line is taken for the program's own report of an error
 EXPLICIT = 6.0  # points from which a line calls itself an error
@@ -17,6 +18,8 @@ LITERALS = (
     *("ERROR", "Error", "error:", "FATAL", "Fatal", "fatal", "Exception", "CRITICAL", "critical", "panic"),
     *("failed", "Failed", "annot ", "nable to ", "not found", "bort"),
 )
+_CACHED = 4096
+_DIGITS = bytes.maketrans(b"23456789", b"11777777")
 _MORE = 0.4  # of the points of each further form that a line has
 _TAGS = rb"^\W{0,8}(?:\S{1,40}[ \t]+){0,4}?"  # a time, a host, a logger, a rank
 _FORMS = (
@@ -33,7 +36,7 @@ _FORMS = (
             _TAGS + rb"[\[<(|]?(?:ERROR|CRITICAL|SEVERE|EMERG|ALERT|CRIT|ERR|error|critical)\s*[\])>|:]"
             rb"|" + _TAGS + rb"(?:ERROR|CRITICAL|SEVERE) "
             rb"|\b(?:level|severity|lvl)\"?\s*[=:]\s*\"?(?i:error|fatal|critical|panic|severe)\b"
-            rb"|^[EF]\d{4} \d\d:\d\d:\d\d|^\S{0,30} ?\[[EF]\] "
+            rb"|^[EF]\d{4} \d\d:\d\d:\d\d|^\S{0,30} ?\[[EF](?:\]|::\w+\]) ?|^[\d:.T-]{5,30}\s+[EF]\s|^<[0-3]>"
         ),
     ),
     (  # Error in X: …, X error: …, X: error: …, and the error of a file and line
@@ -66,20 +69,31 @@ _FORMS = (
     (  # program: cannot …
         4.0,
         re.compile(
-            rb"(?i)^(?:[\w.+/-]{1,60}(?:\[\d+\])?: ){1,2}(?:\S+ ){0,2}?(?:fail(?:ed|ure)|cannot|can't|could not|unable"
-            rb"|no such|no rule|not found|unrecogni[sz]ed|unknown|invalid|illegal|missing|unbound|undefined)\b"
+            rb"(?i)^(?:[\w.+/-]{1,60}(?:\[\d+\])?: ){1,2}(?:\S+ ){0,5}?(?:fail(?:ed|ure)|cannot|can't|could not|unable"
+            rb"|no such|no rule|not found|unrecogni[sz]ed|unknown|invalid|illegal|missing|unbound|undefined"
+            rb"|unterminated|unexpected)\b"
         ),
     ),
-    (  # a complaint with the place in a source or input: x.pl line 3., x.lua:3: …
+    (  # a complaint with the place in a source or input: x.pl line 3., "x.gp" line 2: …, x.lua:3: …
         4.0,
-        re.compile(rb" at \S+ line \d+\.?$|^(?:[\w./+-]{1,60}: )?[^\s:]{1,200}\.\w{1,5}:\d+(?::\d+)?: \S"),
+        re.compile(
+            rb" at \S+ line \d+\.?$|^\W{0,2}[^\s\"]{1,200}\"?,? line \d+[:,] "
+            rb"|^(?:[\w./+-]{1,60}: )?[^\s:]{1,200}\.\w{1,5}:\d+(?::\d+)?: \S"
+        ),
+    ),
+    (  # cannot …, as the first thing in a line
+        4.0,
+        re.compile(
+            rb"^\W{0,4}(?:[Cc]ould not|[Cc]an ?not|[Cc]an't|[Uu]nable to|[Ff]ailed to|[Nn]o such|Invalid|Unknown"
+            rb"|Missing|Illegal|Unrecogni[sz]ed|Unsupported|Undefined)\b"
+        ),
     ),
     (
         3.0,
         re.compile(
             rb"(?i)\b(?:fail(?:ed|ure|s)?|cannot|can't|can not|could(?: not|n't)|unable to|not found|no "
             rb"such|denied|refused|rejected|attempt to|did not|doesn't|don't|won't|"
-            rb"invalid|illegal|unknown|unrecogni[sz]ed|unsupported|undefined|undeclared|unexpected|unbound|missing|"
+            rb"invalid|illegal|unknown|unrecogni[sz]ed|unsupported|undefined|undeclared|unexpected|unterminated|unbound|missing|"
             rb"exceed(?:s|ed)?|out of (?:memory|range|bounds|space|disk)|overflow|underflow|mismatch(?:ed)?|"
             rb"corrupt(?:ed)?|truncated|damaged|malformed|ambiguous|duplicate|conflict(?:s|ing)?|"
             rb"not (?:supported|permitted|allowed|available|installed|valid|defined|set|enough|a valid|complete|"
@@ -92,7 +106,7 @@ _FORMS = (
     (  # as strerror writes it, at the end of a line
         4.0,
         re.compile(
-            rb": (?:No such file or directory|Permission denied|Is a directory|Not a directory|Connection refused"
+            rb"(?i): (?:No such file or directory|Permission denied|Is a directory|Not a directory|Connection refused"
             rb"|No space left on device|Read-only file system|Input/output error|Bad file descriptor|File exists"
             rb"|Operation not permitted|Device or resource busy|Resource temporarily unavailable|Connection timed out"
             rb"|Cannot allocate memory|Invalid argument|Broken pipe|Text file busy|Stale file handle)[.)]?$"
@@ -104,8 +118,10 @@ _FORMS = (
             rb"(?i)\b(?:killed|timed out|timeout|time-out|lost|broken|too (?:many|large|small|long|few|big))\b"
         ),
     ),
+    (2.0, re.compile(rb"^[\w.+/-]{1,40}(?:\[\d+\])?: [a-z]\w* \w+ \w+[^:=]*$")),  # program: a sentence
+    (2.0, re.compile(rb"(?i)\b(?:(?:is|are|was|were|does|do) not|(?:has|have|had) no|no longer)\b")),
     (1.0, re.compile(rb"(?i)\b(?:abort(?:ed|ing)?|exception|stopp(?:ed|ing)|exit(?:ed|ing)?)\b")),
-    (0.5, re.compile(rb"['\"`][^'\"`]+['\"`]|/[\w.-]+/|\w+\.\w{1,4}:\d+|= ?-?\d|\d")),
+    (0.5, re.compile(rb"['\"`][^'\"`]+['\"`]|/[\w.-]+/|>[^<>]+<|[\w-]\.[a-z]\w{1,5}\b|= ?-?\d|\d")),
 )
 _INNOCENT = (
     (4.0, re.compile(rb"^\[(?:mpiexec|proxy)\S*@")),  # Hydra's own functions, after any failure
@@ -150,7 +166,7 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|will now) (?:terminated|abort)"
     rb"|Process name:|Exit code:|BAD TERMINATION|EXIT (?:CODE|STRING|STATUS)|CLEANING UP|CLEANUP MESSAGES|RUNNING AT"
     rb"|KILLED BY SIGNAL|exited on signal|exitcode|error_file|traceback : |ChildFailedError|Root Cause"
-    rb"|SignalException|^KeyboardInterrupt|^Error termination"
+    rb"|SignalException|^KeyboardInterrupt|^Error termination|^(?:ERROR )?STOP [1-9]\d*$"
     rb"|[Ss]ending process"
     rb"|Exited with exit code|srun: (?:Job step aborted|forcing|Force|launch/slurm: _step_signal|error: \S+: tasks? )"
     rb"|slurmstepd\S*: error: "
@@ -171,8 +187,9 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|internal error has occurred in|error message you will|ld returned \d+ exit|FORCE-TERMINATE"
     rb"|^\s*Error(?: name)?: {2,}|There (?:was|were) \d+ errors?|incomplete, errors occurred"
     rb"|This typically refers to a problem|Please see the FAQ|Process received signal|[Ff]orwarding signal"
-    rb"|^-{10,}|^={10,}|^%{10,}|job aborted|signal \d+ \(|Signal (?:code|:)|^\s*(?:Node|Host|Local host|PID):"
+    rb"|^-{10,}|^={10,}\W*$|^%{10,}|job aborted|signal \d+ \(|Signal (?:code|:)|^\s*(?:Node|Host|Local host|PID):"
 )
+_FATAL = re.compile(rb"(?i)\b(?:fatal|panic|uncaught|unhandled|terminating)\b")
 _DETAIL = re.compile(  # stack frames, and what explains an error line before it
     rb"^[ \t]+\S|^#\d+ |^goroutine \d|^[\w./*()$]+\([^()]*\)$|^created by |^\.{3} \d+ more|^[Ss]tack ?(?:trace|back)"
     rb"|[Bb]acktrace|^[Tt]raceback|^error: called from|^note: |^[Uu]sage\b"
@@ -186,7 +203,16 @@ _DETAIL = re.compile(  # stack frames, and what explains an error line before it
 
 def points(text: bytes) -> float:
     """Return how much a line looks like the report of an error."""
-    line = text[:600]
+    return _points(_numberless(text))
+
+
+def _numberless(text: bytes) -> bytes:
+    """Return a line with fewer kinds of digits: lines that differ in a number only are judged once."""
+    return text[:600].translate(_DIGITS)
+
+
+@lru_cache(maxsize=_CACHED)
+def _points(line: bytes) -> float:
     if not line.strip() or _ANY_FAILURE.search(line):
         return 0.0
     gained = [worth for worth, form in _FORMS if form.search(line)]
@@ -199,17 +225,32 @@ def points(text: bytes) -> float:
 
 def follows_failure(line: bytes) -> bool:
     """Return whether a line is one that launchers and run times write after any failure."""
-    return bool(_ANY_FAILURE.search(line)) and bool(line.strip(b"-=*% "))
+    return _after_any_failure(_numberless(line)) and bool(line.strip(b"-=*% "))
+
+
+@lru_cache(maxsize=_CACHED)
+def _after_any_failure(line: bytes) -> bool:
+    return bool(_ANY_FAILURE.search(line))
+
+
+def is_fatal(line: bytes) -> bool:
+    """Return whether an error says that it ends the program."""
+    return bool(_FATAL.search(line))
 
 
 def says_something(line: bytes) -> bool:
     """Return whether a line has words, and not those that are written after any failure."""
-    return not _ANY_FAILURE.search(line) and any(map(bytes.isalpha, line.split()))
+    return not _after_any_failure(_numberless(line)) and any(map(bytes.isalpha, line.split()))
 
 
 def is_detail(line: bytes) -> bool:
     """Return whether a line may belong to an error before it: a stack frame, an indented text, a hint."""
-    return not line.strip() or bool(_DETAIL.search(line))
+    return not line.strip() or _details(_numberless(line))
+
+
+@lru_cache(maxsize=_CACHED)
+def _details(line: bytes) -> bool:
+    return bool(_DETAIL.search(line))
 
 
 def looks_wrong(lines: Iterable[bytes]) -> bool:

@@ -106,7 +106,9 @@ def last_words(seen: Evidence, rank: int, ended: float) -> str | None:
     errors = [line for line in mine if line.stream == "stderr"]
     chosen = [line for line in late if line in errors] or late or errors
     return (
-        f"{source(chosen[-1])} said last ({chosen[-1].stream}): {shown(chosen[-1].text)}" if chosen else None
+        f"last line of {source(chosen[-1])} ({chosen[-1].stream}): {shown(chosen[-1].text)}"
+        if chosen
+        else None
     )
 
 

@@ -5,27 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mpijob.diagnosis.logs.error_lines import is_detail, looks_wrong
+from mpijob.diagnosis.logs.error_lines import follows_failure, is_detail, looks_wrong
 
 END_LINES = 12
+_WORK = (
+    rb"all|training|run|job|simulation|calculation|solver|benchmark|tests?|steps?|work|study|search|optimi[sz]ation"
+    rb"|transfer|program|computation|analysis|workflow|build"
+)
 _WELL = re.compile(
-    rb"(?i)\b(?:(?:all|training|run|job|simulation|calculation|solver|benchmark|test|tests|steps?|work)\b[^\n]{0,30}"
+    rb"(?i)\b(?:(?:" + _WORK + rb")\b[^\n]{0,30}"
     rb"\b(?:finished|completed?|done|succeeded|ended)\b(?! with (?:error|failure))|success(?:fully)?\b|job "
-    rb"done|normal termination|"
-    rb"total wall time|all tests passed|out of bounds values : 0|exit(?:ed with)? code 0\b|finished:)|(?:^"
-    rb"|[ :])(?:done|finished|completed|end)[.!]?\s*$"
+    rb"done|normal termination|converged after|total wall time|all tests passed|\d+ passed\b(?!.{0,60}\bfailed)"
+    rb"|out of bounds values : 0|exit(?:ed with)? code 0\b|finished:)"
+    rb"|(?:^|[ :])(?:done|finished|completed|end)[.!]?\s*$"
 )
 
 
 def shown(lines: Iterable[bytes]) -> bool | None:
     """Return whether the last lines say that the run is complete (True) or look like a failure; None for neither.
 
-    The very last line decides: a program that reports its success after an error has handled it.
+    The very last line decides: a program that reports its success after an error has handled it. An error after a
+    report of success, where nothing else reports a failure, shows neither: stderr may come late.
     """
     said = [line for line in lines if line.strip()]
-    last = ([line for line in said if not is_detail(line)] or said)[-END_LINES:]
-    if last and _WELL.search(last[-1]) and not looks_wrong(last[-1:]):
+    last = ([line for line in said if not is_detail(line) or looks_wrong((line,))] or said)[-END_LINES:]
+    well = [bool(_WELL.search(line)) and not looks_wrong((line,)) for line in last]
+    if well and well[-1]:
         return True
+    if any(well) and not any(map(follows_failure, last)):
+        return None if looks_wrong(last) else True
     if looks_wrong(last):
         return False
     return True if any(_WELL.search(line) for line in last) else None

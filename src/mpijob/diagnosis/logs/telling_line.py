@@ -20,6 +20,7 @@ from mpijob.diagnosis.logs.error_lines import (
     EXPLICIT,
     follows_failure,
     is_detail,
+    is_fatal,
     points,
     says_something,
 )
@@ -28,6 +29,7 @@ from mpijob.errors import Place
 
 _AFTER_LINES = 3
 _BEFORE_LINES = 6
+_MORE_LINES = 2
 _SURVIVED_LINES = 12  # of other text after an error
 _SURVIVED = 6.0
 _SHORT = 24  # a line that only announces: what it announces follows
@@ -40,8 +42,9 @@ _MARK = re.compile(rb"^\s*[\^~]+\s*$")  # below the program's text
 class Telling(msgspec.Struct, frozen=True):
     """A line that stands out: its text with what it announces, where it is, and its points.
 
-    `last` says that nothing was said after it but what belongs to it: details, further errors, what follows any
-    failure. `nearly_last` allows also for lines as they were written before it, by other ranks, and for one line more.
+    `very_last` says that nothing was said after it but what belongs to it: details, further errors, what follows any
+    failure. `last` allows for two lines more, and `nearly_last` for some as other ranks wrote them before it,
+    too, or for any after what calls itself fatal.
     `first` says that no other line called itself an error before it, but those that lead to it; `reported`,
     that a launcher or a run time reports a failure.
     """
@@ -53,6 +56,7 @@ class Telling(msgspec.Struct, frozen=True):
     time: float
     rank: int | None = None
     worker: int | None = None
+    very_last: bool = False
     last: bool = False
     nearly_last: bool = False
     first: bool = False
@@ -60,12 +64,20 @@ class Telling(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
+    """One line: `other` if it is another subject than an error before it, `went_on` how many such follow it."""
+
     time: float
     stream: Stream
     at: int
     text: bytes
     points: float
-    detail: bool
+    other: bool
+    went_on: int
+
+    @property
+    def survived(self) -> bool:
+        """Whether its speaker wrote much else after it."""
+        return self.went_on > _SURVIVED_LINES
 
 
 def find(seen: Evidence, *, before: float = math.inf, known: frozenset[str] = frozenset()) -> Telling | None:
@@ -73,68 +85,69 @@ def find(seen: Evidence, *, before: float = math.inf, known: frozenset[str] = fr
 
     With `before`, of what was said until then; lines that `known` quotes are left out.
     """
-    said = streams(seen)
-    lines = [line for stream in said for line in _lines(stream) if line.time < before]
+    lines = sorted(
+        (line for stream in streams(seen) for line in _lines(stream) if line.time < before),
+        key=lambda line: line.time,
+    )
     often = Counter(_shape(line.text) for line in lines)
-    wrong = sorted((line for line in lines if line.points >= ABNORMAL), key=lambda line: line.time)
     best: tuple[float, _Line] | None = None
-    for number, line in enumerate(wrong):
+    for number, line in enumerate(line for line in lines if line.points >= ABNORMAL):
         if known and not known.isdisjoint(line.stream.quote(line.at, line.at)):
             continue
         rarity = math.log2(often[_shape(line.text)])
         score = line.points + 2.0 / (1 + number / 2) - min(3.0, max(0.0, rarity - 1))
-        if _went_on(line) > _SURVIVED_LINES:
-            score -= _SURVIVED
+        score -= _SURVIVED if line.survived else 0.0
         if best is None or score > best[0] + 1e-9:
             best = score, line
-    if best is None:
-        return None
-    score, line = best
-    earlier = {_shape(other.text) for other in lines if other.time < line.time}
-    later = [other for other in lines if other.time > line.time and _same_speaker(other, line)]
-    others = [_shape(other.text) for other in later if not _belongs(other)]
+    return None if best is None else _in_its_place(best[1], best[0], lines)
+
+
+def _in_its_place(line: _Line, score: float, lines: list[_Line]) -> Telling:
+    """Return a line with what was said before and after it."""
+    earlier = {_shape(one.text) for one in lines if one.time < line.time}
+    later = (one for one in lines if one.time > line.time and _same_speaker(one, line))
+    others = [_shape(one.text) for one in later if one.other]
+    new = len(set(others) - earlier)
     return msgspec.structs.replace(
         _told(line, score),
-        last=len(others) <= 2 and len(set(others) - earlier) <= 1,
-        nearly_last=len(others) <= _SURVIVED_LINES and len(set(others) - earlier) <= 1,
-        first=_first(line, lines),
-        reported=any(follows_failure(other.text) for other in lines),
+        very_last=not others,
+        last=len(others) <= _MORE_LINES and new <= 1,
+        nearly_last=len(others) <= _SURVIVED_LINES and (new <= 1 or is_fatal(line.text)),
+        first=_is_first(line, lines),
+        reported=any(follows_failure(one.text) for one in lines),
     )
 
 
-def _lines(stream: Stream) -> Iterator[_Line]:
+def _lines(stream: Stream) -> list[_Line]:
     texts = stream.window.lines
-    for at, text in enumerate(texts):
+    found: list[_Line] = []
+    after = stream.after
+    for at in range(len(texts) - 1, -1, -1):
+        text = texts[at]
         source = text[:1].isspace() and at > 0 and _SOURCE.match(texts[at - 1])
         marked = at + 1 < len(texts) and _MARK.match(texts[at + 1])
         worth = 0.0 if source or marked else points(text)
-        yield _Line(stream.time(at), stream, at, text, worth, bool(marked) or is_detail(text))
+        other = worth < ABNORMAL and not marked and not is_detail(text) and says_something(text)
+        found.append(_Line(stream.time(at), stream, at, text, worth, other, after))
+        after += other
+    return found[::-1]
 
 
-def _same_speaker(other: _Line, line: _Line) -> bool:
-    return (other.stream.rank, other.stream.worker) == (line.stream.rank, line.stream.worker)
+def _same_speaker(one: _Line, line: _Line) -> bool:
+    return (one.stream.rank, one.stream.worker) == (line.stream.rank, line.stream.worker)
 
 
-def _first(line: _Line, lines: list[_Line]) -> bool:
+def _is_first(line: _Line, lines: list[_Line]) -> bool:
     """Whether every error before a line leads to it, with nothing else said between, or was survived."""
-    for other in lines:
-        if other.points >= EXPLICIT and other.time < line.time and _went_on(other) <= _SURVIVED_LINES:
-            between = (one for one in lines if other.time < one.time < line.time)
-            if not all(_belongs(one) for one in between) and _shape(other.text) != _shape(line.text):
-                return False
-    return True
-
-
-def _belongs(line: _Line) -> bool:
-    """Whether a line after an error is no new subject: a further error, a detail, or what follows any failure."""
-    return line.points >= ABNORMAL or line.detail or not says_something(line.text)
-
-
-def _went_on(line: _Line) -> int:
-    """Return how many lines of other text its speaker wrote after an error."""
-    rest = line.stream.window.lines[line.at + 1 :]
-    after = sum(says_something(text) and not is_detail(text) and points(text) < ABNORMAL for text in rest)
-    return after + line.stream.after
+    unrelated = False  # whether another subject was spoken of after an error
+    shape, error = _shape(line.text), False
+    for one in lines:
+        if one.time >= line.time:
+            break
+        if one.points >= EXPLICIT and not one.survived and _shape(one.text) != shape:
+            error = True
+        unrelated |= error and one.other
+    return not unrelated
 
 
 def last_before(seen: Evidence, time: float) -> tuple[str, ...]:

@@ -258,9 +258,9 @@ UNKNOWN = Rule(
     "that the run failed.",
     trust=Trust.GENERIC,
     causes=(
-        "The log does not show whether the run failed. Its most telling line: {line}{unseen}",
-        "The cause is not recognised (launcher: {how}); the most telling line: {line}",
-        "The cause is not recognised; the most telling line: {line}",
+        "The log does not show whether the run failed. The line that looks most like an error: {line}{unseen}",
+        "The cause is not recognised (launcher: {how}). The line that looks most like an error: {line}",
+        "The cause is not recognised. The line that looks most like an error: {line}",
         "The cause is not recognised: {message} (launcher: {how}).",
         "The cause is not recognised: the launcher ended with {how}.",
         "The cause is not recognised: {message}.",

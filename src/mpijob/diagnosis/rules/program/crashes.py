@@ -114,7 +114,7 @@ RULES = (
         ),
         remedies=(
             *_LINE,
-            Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
+            Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
             _ALONE,
         ),
         confidence=0.9,
@@ -172,7 +172,7 @@ RULES = (
         ),
         example="Rank 1 on worker 0 was ended by SIGUSR1.",
         remedies=(
-            Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
+            Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
             Remedy("run it again if the signal came from outside: mpijob retry JOB"),
         ),
         only_how=True,

@@ -43,8 +43,8 @@ RULES = (
         ),
         causes=("{who} stopped the job itself (MPI_Abort with code {code}).",),
         remedies=(
-            Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
-            Remedy("read what was said just before: mpijob logs JOB --tail 50"),
+            Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
+            Remedy("read the last lines: mpijob logs JOB --tail 50"),
         ),
         only_how=True,
         confidence=0.9,
@@ -190,7 +190,7 @@ RULES = (
         signs=exited_with(r"(?!(?:132|134|135|136|137|139|143)\b)[1-9]\d*"),
         causes=("{who} exited with code {code}.",),
         remedies=(
-            Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
+            Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
             Remedy("check its arguments and the files that it reads"),
         ),
         only_how=True,

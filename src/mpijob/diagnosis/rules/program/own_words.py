@@ -68,7 +68,7 @@ UNCAUGHT_ERROR = Rule(
     example="Rank 2 ended with an error that it did not handle: grid size must be a power of two",
     remedies=(
         Remedy("correct what the error names; check the program's input first"),
-        Remedy("read what the rank said before: mpijob logs JOB --rank {rank} --tail 50"),
+        Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
     ),
     confidence=0.85,
     uncaught=True,
@@ -97,12 +97,14 @@ UNCAUGHT_ERROR = Rule(
 
 PROGRAM_ERROR = Rule(
     id="PROGRAM_ERROR",
-    title="The program itself found something wrong and said so",
-    why="An application checks its input and its own results, and ends the job when something is wrong: its last words "
-    "are the cause, and MPI_Abort or an exit code follows from them.",
+    title="The program reported an error and ended",
+    why="An application checks its input and its own results, and ends the job when something is wrong. The error that "
+    "it printed is the cause; MPI_Abort or an exit code follows from it.",
     signs=(
         Sign(
-            "ERROR", _TAG + r"(?P<error>ERROR(?: on proc \d+)?: [^\n]{1,300}\([^()\n]{1,120}:\d+\))"
+            "ERROR",
+            _TAG + r"(?P<error>ERROR(?: on proc \d+)?: [^\n]{1,300}\([^()\n]{1,120}:\d+\))"
+            r"(?:\nLast command: [^\n]{1,200})?",
         ),  # LAMMPS
         Sign("[file ", r"^ERROR \d+ \[file [^\]\n]+\]:\s*\n\s*(?P<error>[^\n]{1,300})(?P<input>)"),
         Sign("Fatal error:", r"^Fatal error:\s*\n(?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),  # GROMACS
@@ -154,7 +156,7 @@ PROGRAM_ERROR = Rule(
     example="Rank 0 reported an error: ERROR: Lost atoms: original 4000 current 3986",
     remedies=(
         Remedy("correct what the program names: its input, its data, or the size of the problem"),
-        Remedy("read what was said before it: mpijob logs JOB --tail 50"),
+        Remedy("read the lines before it: mpijob logs JOB --tail 50"),
     ),
     confidence=0.8,
     yields_to=("MEMORY_ERROR", "CUDA_OOM", "DISK_FULL", "SHM_FULL", "TOO_MANY_FILES", "UNCAUGHT_ERROR"),

@@ -111,7 +111,7 @@ RULES = (
             Sign("cannot find -l", r"(?P<file>ld): (?P<said>cannot find (?P<symbol>-l\S+))"),
         ),
         causes=(
-            "The compiler refused {file}, line {line}: {said}",
+            "Compiling {file} failed at line {line}: {said}",
             "The linker does not find {symbol}, which {file} uses.",
         ),
         remedies=(
