@@ -81,14 +81,15 @@ def _in_own_words(seen: Evidence, kept: list[Hit]) -> list[Hit]:
 
     Of what only says that something failed, the most telling line is evidence, and no cause.
     """
-    how, told = kept[0], None if seen.veiled else telling_line.find(seen)
+    how = kept[0]
+    told = None if seen.veiled else telling_line.find(seen, rank=how.rank)
     if told is None and how.rule.only_how and not seen.veiled:
         before = telling_line.last_before(seen, how.time)
         return [msgspec.structs.replace(how, evidence=(*before, *how.evidence)), *kept[1:]]
-    if told is None or told.points < STRONG or told.evidence[0] in how.evidence:
+    if told is None or told.points < STRONG or told.quote in how.evidence:
         return kept
     if not how.rule.only_how and not (told.last and told.points >= EXPLICIT):
-        return [msgspec.structs.replace(how, evidence=(*told.evidence[:2], *how.evidence)), *kept[1:]]
+        return [msgspec.structs.replace(how, evidence=(*told.evidence[:3], *how.evidence)), *kept[1:]]
     return [
         _own(told, how),
         *(hit for hit in kept if not hit.rule.only_how and hit.trust < Trust.GENERIC),
@@ -110,7 +111,7 @@ def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> lis
         return kept
     if first.rule.crash:
         return [_own(told, first), *kept]
-    return [msgspec.structs.replace(first, evidence=(told.evidence[0], *first.evidence)), *kept[1:]]
+    return [msgspec.structs.replace(first, evidence=(told.quote, *first.evidence)), *kept[1:]]
 
 
 def _last_words(seen: Evidence, warnings: list[Hit]) -> list[Hit]:

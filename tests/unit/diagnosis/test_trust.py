@@ -371,3 +371,21 @@ def test_an_error_that_comes_after_a_report_of_success_shows_no_outcome() -> Non
     assert codes("transfer complete\nERROR: lost connection to the data server\n", exit_code=1) == [
         "PROGRAM_ERROR"
     ]
+
+
+def test_the_error_of_the_rank_that_ended_first_is_the_cause_not_an_earlier_complaint_of_another() -> None:
+    logs = (
+        *said("ERROR: cannot reach rank 1, error 104", rank=0, time=98.0),
+        *said("table 3 is not sorted at read.pl line 7.", rank=1, time=99.0),
+    )
+    ranks = (Exit(3, index=1, worker=0, time=100.0), Exit(1, index=0, worker=0, time=101.0))
+    first = explain(Evidence(spec=a_job(), ranks=ranks, logs=logs, launcher=Exit(code=3)))[0]
+    assert (first.code, first.rank, "table 3" in first.message) == ("PROGRAM_ERROR", 1, True)
+
+
+def test_what_a_launcher_prints_after_an_error_is_not_quoted_with_it() -> None:
+    log = (
+        "mesh: cannot open walls.dat\n----------\nPrimary job  terminated normally, but 1 process returned\n"
+    )
+    (first, *_) = mpijob.diagnose(log, exit_code=1).findings
+    assert [line.partition(": ")[2] for line in first.evidence] == ["mesh: cannot open walls.dat"]

@@ -119,7 +119,13 @@ _FORMS = (
         ),
     ),
     (2.0, re.compile(rb"^[\w.+/-]{1,40}(?:\[\d+\])?: [a-z]\w* \w+ \w+[^:=]*$")),  # program: a sentence
-    (2.0, re.compile(rb"(?i)\b(?:(?:is|are|was|were|does|do) not|(?:has|have|had) no|no longer)\b")),
+    (
+        2.0,
+        re.compile(
+            rb"(?i)\b(?:(?:is|are|was|were|does|do) not(?! (?:set|defined|available|found|exist|match|fit|enough"
+            rb"|allowed|supported|permitted|installed|valid))|(?:has|have|had) no|no longer)\b"
+        ),
+    ),
     (1.0, re.compile(rb"(?i)\b(?:abort(?:ed|ing)?|exception|stopp(?:ed|ing)|exit(?:ed|ing)?)\b")),
     (0.5, re.compile(rb"['\"`][^'\"`]+['\"`]|/[\w.-]+/|>[^<>]+<|[\w-]\.[a-z]\w{1,5}\b|= ?-?\d|\d")),
 )
@@ -141,6 +147,7 @@ _INNOCENT = (
             rb"|failed|failures)[ =:]+0\b"
             rb"|\berror (?:rate|norm|estimate|bound|tolerance|bars?|handler|handling)|\bretry(?:ing)?\b"
             rb"|\bignor(?:e|ed|ing)\b"
+            rb"|\bdefaulting to\b|\busing (?:the )?(?:built-in )?defaults?\b|\bfall(?:ing|s)? ?back\b"
             rb"|\brecovered\b|\bas expected\b"
             rb"|\bdeprecated\b|non-fatal|\bharmless\b|\bresidual error\b|\bmean (?:squared"
             rb"|absolute) error\b"

@@ -18,6 +18,7 @@ from mpijob.diagnosis.evidence import Evidence
 from mpijob.diagnosis.logs.error_lines import (
     ABNORMAL,
     EXPLICIT,
+    STRONG,
     follows_failure,
     is_detail,
     is_fatal,
@@ -51,6 +52,7 @@ class Telling(msgspec.Struct, frozen=True):
 
     text: str
     points: float
+    quote: str
     evidence: tuple[str, ...]
     place: Place
     time: float
@@ -80,10 +82,13 @@ class _Line(msgspec.Struct, frozen=True):
         return self.went_on > _SURVIVED_LINES
 
 
-def find(seen: Evidence, *, before: float = math.inf, known: frozenset[str] = frozenset()) -> Telling | None:
+def find(
+    seen: Evidence, *, before: float = math.inf, known: frozenset[str] = frozenset(), rank: int | None = None
+) -> Telling | None:
     """Return the most telling line of everything that was said, if any line looks wrong.
 
-    With `before`, of what was said until then; lines that `known` quotes are left out.
+    With `before`, of what was said until then; lines that `known` quotes are left out. Where `rank`, which
+    ended first, reported an error, its lines alone count.
     """
     lines = sorted(
         (line for stream in streams(seen) for line in _lines(stream) if line.time < before),
@@ -91,7 +96,9 @@ def find(seen: Evidence, *, before: float = math.inf, known: frozenset[str] = fr
     )
     often = Counter(_shape(line.text) for line in lines)
     best: tuple[float, _Line] | None = None
-    for number, line in enumerate(line for line in lines if line.points >= ABNORMAL):
+    wrong = [line for line in lines if line.points >= ABNORMAL]
+    own = [line for line in wrong if rank is not None and line.stream.rank == rank and line.points >= STRONG]
+    for number, line in enumerate(own or wrong):
         if known and not known.isdisjoint(line.stream.quote(line.at, line.at)):
             continue
         rarity = math.log2(often[_shape(line.text)])
@@ -174,15 +181,15 @@ def _told(line: _Line, score: float) -> Telling:
         if not (text.endswith(":") or (len(text) < _SHORT and ":" not in text)):
             break
         text = f"{text} {more}" if any(map(str.isalnum, more)) else text
-    complaints = (
-        back
-        for back in range(max(0, at - _BEFORE_LINES), at)
-        if points(stream.window.lines[back]) >= ABNORMAL
-    )
-    before = next(complaints, None)  # just before it: may name what this one is about
-    own = stream.quote(at, at + _AFTER_LINES)
-    quotes = (*own[:1], *(stream.quote(before, before) if before is not None else ()), *own[1:])
-    return Telling(text, score, quotes, stream.place(at), line.time, stream.rank, stream.worker)
+    before = range(max(0, at - _BEFORE_LINES), at)  # a complaint just before may name what this one is about
+    complaint = next((back for back in before if points(stream.window.lines[back]) >= ABNORMAL), None)
+    quotes = [*(stream.quote(complaint, complaint) if complaint is not None else ()), *stream.quote(at, at)]
+    for after, next_line in enumerate(following, start=at + 1):
+        if follows_failure(next_line) or not any(map(str.isalnum, _unframed(next_line))):
+            break
+        quotes += stream.quote(after, after)
+    quote = "".join(stream.quote(at, at))
+    return Telling(text, score, quote, tuple(quotes), stream.place(at), line.time, stream.rank, stream.worker)
 
 
 def _rest_of_box(lines: Iterable[bytes]) -> Iterator[str]:
