@@ -32,7 +32,7 @@ from mpijob.settings import Settings, own_places
 
 _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
          "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
-         "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL")  # fmt: skip
+         "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL", "TERM")  # fmt: skip
 
 _TUNING = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "ROMIO_", "OMP_", "GOMP_", "KMP_",
            "MKL_", "OPENBLAS_", "WM_", "FOAM_", "LOADEDMODULES", "_LMFILES_", "MODULEPATH", "MODULESHOME",

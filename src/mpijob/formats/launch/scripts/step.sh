@@ -806,7 +806,7 @@ EOF
   fi
   if [ "${OMP_NUM_THREADS:-}" = "${SLURM_CPUS_PER_TASK:-}" ]; then unset OMP_NUM_THREADS; fi # each step gets its own
   export SLURM_JOB_NODELIST="$list" SLURM_NODELIST="$list" SLURMD_NODENAME="${MPIJOB_HOSTS%%:*}" \
-    PBS_NODEFILE="$steps/nodefile" LSB_DJOB_HOSTFILE="$steps/nodefile" LSB_MCPU_HOSTS="${each# }" \
+    PBS_NODEFILE="$steps/nodefile" LSB_DJOB_HOSTFILE="$steps/nodefile" LSB_MCPU_HOSTS="${each# }" LSB_JOBNAME="${LSB_JOBNAME:-$MPIJOB_NAME}" \
     SLURM_JOB_NAME="${SLURM_JOB_NAME:-$MPIJOB_NAME}" PBS_JOBNAME="${PBS_JOBNAME:-$MPIJOB_NAME}" SLURM_SUBMIT_DIR="$PWD" PBS_O_WORKDIR="$PWD" LS_SUBCWD="$PWD" \
     SLURM_JOB_USER="${USER:-$(id -un)}" SLURM_JOB_UID="$(id -u)" SLURM_SUBMIT_HOST="$(uname -n)" PBS_O_HOST="$(uname -n)" \
     PBS_O_LOGNAME="${USER:-$(id -un)}" PBS_O_HOME="${HOME:-}"
