@@ -98,9 +98,9 @@ def _running(there: Place, family: str) -> Job:
 
 
 def _find(there: Place, handle: Job, victim: str) -> int:
-    supervisor = _supervisor(there, handle)
+    top = supervisor(there, handle)
     parents = processes.parents()
-    children = [pid for pid, parent in sorted(parents.items()) if parent == supervisor]
+    children = [pid for pid, parent in sorted(parents.items()) if parent == top]
     workers = [pid for pid in children if processes.RUNNER in processes.command_line(pid)]
     if victim == "worker":
         return workers[VICTIM]
@@ -108,14 +108,15 @@ def _find(there: Place, handle: Job, victim: str) -> int:
         return next(pid for pid in children if pid not in workers)
     if victim == "daemon":
         return _daemon(workers[VICTIM], parents)
-    return _rank(supervisor, parents)
+    return _rank(top, parents)
 
 
-def _supervisor(there: Place, handle: Job) -> int:
+def supervisor(there: Place, handle: Job) -> int:
+    """Return the process that watches over a job."""
     store = Store(Home(there.client.settings.home))
-    supervisor = store.rows("uid=?", handle.ref.uid)[0].supervisor
+    noted = store.rows("uid=?", handle.ref.uid)[0].supervisor
     store.close()
-    return int(supervisor.partition(":")[0])
+    return int(noted.partition(":")[0])
 
 
 def _daemon(worker: int, parents: dict[int, int]) -> int:
