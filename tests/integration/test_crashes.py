@@ -27,7 +27,7 @@ CRASHES = {
     ),
     "exit-1": ("if world.rank == 1: os._exit(1)\nworld.barrier()", "RANK_EXIT"),
     "sys-exit": ("if world.rank == 1: sys.exit(3)\nworld.barrier()", "RANK_EXIT"),
-    "system-exit": ("if world.rank == 1: raise SystemExit('no data')\nworld.barrier()", "RANK_EXIT"),
+    "system-exit": ("if world.rank == 1: raise SystemExit('no data')\nworld.barrier()", "PROGRAM_ERROR"),
     "abort": ("if world.rank == 1: world.Abort(42)\nworld.barrier()", "MPI_ABORT"),
     "segfault": ("import ctypes\nif world.rank == 1: ctypes.string_at(0)\nworld.barrier()", "SEGFAULT"),
 }

@@ -109,6 +109,7 @@ CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("MPI_MISMATCH", "", {"world": World(planned=4, proved=1), "reason": "WorldDiffers"}),
         ("WRONG_WORLD", "Framework: gds\nComponent: mpijob_started_this_rank_with_mpich", {}),
         ("WRONG_WORLD", "Unable to connect to 127.0.0.1 on 1\nMPIR_pmi_init(101)...: PMI_Init returned -1", {}),
+        ("WRONG_WORLD", "Auto-detection of PMI version failed. Found both env vars PMI_SIZE and PMIX_NAMESPACE.", {}),
         ("WRONG_WORLD", "", {"reason": "WrongWorld", "message": "rank 1 has loaded /usr/lib/libmpi.so.40"}),
     ],
     "library-missing": [

@@ -62,11 +62,14 @@ RULES = (
             Sign(
                 "Unable to connect to 127.0.0.1 on 1", r"Unable to connect to (?P<nobody>127\.0\.0\.1) on 1$"
             ),
+            Sign("Found both env vars PMI", r"Found both env vars PMI_\w+ and (?P<both>PMIX_\w+)"),
         ),
         causes=(
             "The program uses Open MPI, and {starter} started it: each rank would be a world of one.",
             "The program uses MPICH or Intel MPI, and Open MPI started it ({nobody}:1 is where nobody answers): each "
             "rank would be a world of one.",
+            "The program uses MPICH or Intel MPI, and a launcher of another MPI started it ({both} is set): each rank "
+            "would be a world of one.",
             "The program's MPI is not the one that started it: {message}.",
         ),
         remedies=(
@@ -77,6 +80,7 @@ RULES = (
             Remedy("start it with the MPI that it loads: mpi: {wanted_mpi}", {"mpi": "{wanted_mpi}"}),
             Remedy("start it with Open MPI instead of {starter}: mpi: openmpi", {"mpi": "openmpi"}),
             Remedy("start it with MPICH ({nobody}:1 is where its MPI asked): mpi: mpich", {"mpi": "mpich"}),
+            Remedy("start it with MPICH, which does not set {both}: mpi: mpich", {"mpi": "mpich"}),
             Remedy(
                 "if a script hides the program: call it by its path in the command, so that its MPI can be read"
             ),
