@@ -7,17 +7,16 @@ first beyond what it uses for the second is the proof's.
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from bench.detection import TOGETHER, supervisor
-from bench.line import Line, at_most
+from bench.line import Line, Unmeasured, at_most
 from bench.places import Options, Place, place, small_job
 from bench.timing import median
 from mpijob import Phase
+from mpijob.backends.local.worker import process_tree
 
 SECONDS = 8.0
 GOAL_PERCENT = 1.0
@@ -55,5 +54,7 @@ def _percent(there: Place, ranks: int, *program: str) -> float:
 
 
 def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    process = process_tree.look(pid)
+    if process is None:
+        raise Unmeasured(f"the supervisor {pid} has ended")
+    return process.cpu_seconds

@@ -200,12 +200,12 @@ def test_the_wrapper_of_pods_ends_what_would_be_a_world_of_its_own(
 ) -> None:
     done, seen = in_pod(tmp_path, started, linked, "sh", "-c", command.format(python=sys.executable))
     assert done.returncode != 0
-    assert wrong in seen.astray
-    assert re.match(r"rank [01] ", seen.astray)
+    assert wrong in seen.wrong_world
+    assert re.match(r"rank [01] ", seen.wrong_world)
 
 
 @pytest.mark.parametrize("family", ["mpich", "openmpi"])
 def test_the_wrapper_of_pods_lets_a_program_run_that_is_of_its_world(tmp_path: Path, family: str) -> None:
     late = f"sleep 0.6; {sys.executable} world.py && sleep 0.5"  # the watch has looked before, and looks after it
     done, seen = in_pod(tmp_path, family, family, "sh", "-c", late)
-    assert (done.returncode, done.stdout.count("world of 2"), seen.astray) == (0, 2, "")
+    assert (done.returncode, done.stdout.count("world of 2"), seen.wrong_world) == (0, 2, "")

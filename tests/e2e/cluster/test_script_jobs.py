@@ -15,7 +15,7 @@ from tools import compare_slurm
 from mpijob import Phase
 from mpijob.model import Code, MPIJob, Volume, VolumeKind
 
-OTHERWISE = {  # in pods, and why
+DIFFERENT_IN_PODS = {  # in pods, and why
     "driver": "the image has no make",
     "output_files": "one job runs all scripts, so the numbers of its steps go on",
     "variables": "one job runs all scripts, and names of pods are not folded",
@@ -116,7 +116,7 @@ def test_scripts_print_in_pods_what_they_printed_on_a_real_slurm(place: Place) -
             changes = difflib.unified_diff(compare_slurm.expected(name), found, lineterm="", n=0)
             different[name] = "\n".join((name, *list(changes)[2:]))
     assert len(_sections(said)) == len(scripts)
-    assert different.keys() == OTHERWISE.keys(), "\n".join(different.values())
+    assert different.keys() == DIFFERENT_IN_PODS.keys(), "\n".join(different.values())
 
 
 def _is_two_by_two(name: str) -> bool:

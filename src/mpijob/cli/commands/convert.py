@@ -122,7 +122,7 @@ def _show_texts(app: App, done: tuple[Conversion, ...]) -> None:
     texts = [each for one in done for each in one.texts]
     if not texts:
         return
-    if done[0].to in ("sbatch", "pbs"):
+    if done[0].to in convert_jobs.BATCH_SCRIPTS:
         _refuse_one_stream(len(texts))
         app.out.text(texts[0])
     elif app.out.format is Format.JSON:

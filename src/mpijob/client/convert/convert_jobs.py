@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mpijob.errors import Finding, InvalidJob, MpiJobError, NotFound, Severity
-from mpijob.formats.convert.export import TARGETS, Written, write
+from mpijob.formats.convert.export import BATCH_SCRIPTS, TARGETS, Written, write
 from mpijob.formats.convert.report import UNASKED, Converted, FieldEntry, FieldOutcome, Stage
 from mpijob.formats.kubernetes.metadata.well_known import PLAIN_USER
 from mpijob.model import MPIJob
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mpijob.client.convert.script_folder import Folder
 
 __all__ = [
+    "BATCH_SCRIPTS",
     "TARGETS",
     "UNASKED",
     "Conversion",

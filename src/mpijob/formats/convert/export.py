@@ -18,7 +18,8 @@ from mpijob.formats.kubernetes.metadata.passthrough import Foreign
 from mpijob.model import Family, MPIJob
 from mpijob.model.spec.quantity import NONE
 
-TARGETS = ("job", "trainjob", "mpijob", "sbatch", "pbs")
+BATCH_SCRIPTS = ("sbatch", "pbs")
+TARGETS = ("job", "trainjob", "mpijob", *BATCH_SCRIPTS)
 _KUBECTL = "kubectl apply has nobody who does it"
 _OURS = "create the job with mpijob create, which does it"
 _NEEDS_US = {
@@ -72,7 +73,7 @@ def write(
         return Written(
             text=jobfile_writer.write(job, format), ending=".json" if format == "json" else ".yaml"
         )
-    if to in ("sbatch", "pbs"):
+    if to in BATCH_SCRIPTS:
         writer = export_slurm if to == "sbatch" else export_pbs
         text, entries = writer.write(_asking_batch(job), script)
         return Written(text=text, entries=entries, ending=f".{to}")

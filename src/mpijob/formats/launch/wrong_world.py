@@ -18,6 +18,14 @@ def cut_off(who: str, library: str, lost: Sequence[str]) -> str:
     )
 
 
+def started_again(who: str, library: str, changed: Sequence[str]) -> str:
+    """A second launcher has started the program."""
+    return (
+        f"{who} has loaded {library}, and another launcher has started it ({', '.join(changed)} "
+        "changed): each rank would start a world of its own; the command is to do without that launcher"
+    )
+
+
 def nested(who: str, world: int) -> str:
     """The program starts ranks itself."""
     return (

@@ -107,7 +107,7 @@ class _Taken:
         self._left: list[int] = []
         self._steps: dict[int, StepState] = {}
         self._proved: int | None = None
-        self._astray = ""
+        self._wrong_world = ""
         self._time: float | None = None
 
     def take(self, said: RankLine | Report, stamp: float | None) -> None:
@@ -121,7 +121,7 @@ class _Taken:
         if said.kind == "step" or "step" in said.words:
             self._step(said, stamp or 0.0)
         elif said.kind == "wrong":
-            self._astray = self._astray or _astray(said)
+            self._wrong_world = self._wrong_world or _wrong_world(said)
         elif said.kind == "world" and self._proved is None:
             self._proved, self._time = said.number("ranks"), stamp
         elif said.kind == "census" and self._proved is None and rank is not None:
@@ -159,7 +159,7 @@ class _Taken:
             proved=self._proved,
             begun=self.begun,
             wrong=self._wrong(),
-            astray=self._astray,
+            wrong_world=self._wrong_world,
             ranks=tuple(ranks),
             exits=tuple(self._exits.values()),
             starved=tuple(self._starved),
@@ -183,7 +183,7 @@ class _Taken:
         return ""
 
 
-def _astray(said: Report) -> str:
+def _wrong_world(said: Report) -> str:
     who, library = f"rank {said.number('of')}", said.words.get("library", "an MPI library")
     match said.words.get("as"):
         case "nested":

@@ -167,7 +167,7 @@ class GivenUp(Seen, frozen=True):
 class Census(Seen, frozen=True):
     """What the launcher counted: `proved` is the size of the world, `wrong` what differs from the plan.
 
-    `astray` says why a rank that was counted would have been a world of its own: it was ended.
+    `wrong_world` says why a rank that was counted would have been a world of its own: it was ended.
 
     `exits` are the ends that ranks reported themselves, in the order in which they happened; `starved` are
     the ranks that were killed because their worker's memory had run out, `spared` those that were killed
@@ -183,7 +183,7 @@ class Census(Seen, frozen=True):
     proved: int | None = None
     begun: bool = False
     wrong: str = ""
-    astray: str = ""
+    wrong_world: str = ""
     ranks: tuple[RankState, ...] = ()
     exits: tuple[Exit, ...] = ()
     starved: tuple[int, ...] = ()

@@ -32,7 +32,7 @@ _KINDS = {
     "horovodrun": "horovodrun",
     "deepspeed": "deepspeed",
 }
-OF_BATCH_SYSTEMS = frozenset(
+BATCH_LAUNCHERS = frozenset(
     {"srun", "aprun", "jsrun", "ibrun", "prun"}
 )  # launchers that belong to a batch system
 SCRIPT = "script"  # the kind of a script, whose steps start the ranks

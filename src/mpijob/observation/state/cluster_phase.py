@@ -87,8 +87,8 @@ def _stage(seen: ClusterObservation) -> Phase:
 def _concluded(seen: ClusterObservation) -> PhaseResult | None:
     """The job is over: its engine says so or, of a job of ours, its pods do, because nothing tries it again."""
     first = cause(seen)
-    if seen.census.astray and (seen.verdict is not None or first is not None):
-        return PhaseResult(Phase.FAILED, Reason.WRONG_WORLD, seen.census.astray)
+    if seen.census.wrong_world and (seen.verdict is not None or first is not None):
+        return PhaseResult(Phase.FAILED, Reason.WRONG_WORLD, seen.census.wrong_world)
     if seen.verdict is not None:
         return _succeeded(seen, first) if seen.verdict.good else _failed(seen, first)
     if not seen.ours or seen.suspended:

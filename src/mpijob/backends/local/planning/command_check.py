@@ -17,7 +17,7 @@ import msgspec
 from mpijob.backends import code_upload
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import Code, MPIJob
-from mpijob.model.spec.command import OF_BATCH_SYSTEMS
+from mpijob.model.spec.command import BATCH_LAUNCHERS
 from mpijob.model.spec.enums import did_you_mean, shown
 
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -177,7 +177,7 @@ def _names(directory: Path) -> list[str]:
 def _of_batch(command: str) -> str:
     """Return what takes the place of a batch system's own program; "" for any other."""
     script = "a batch script is run as it is: mpijob run SCRIPT"
-    if command in OF_BATCH_SYSTEMS:
+    if command in BATCH_LAUNCHERS:
         return f"leave {command} out: the job starts the ranks, as many as --workers, --slots or --ranks say; {script}"
     return script if command in _SUBMITS else ""
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from mpijob.model import Family
 from mpijob.model.spec.command import (
-    OF_BATCH_SYSTEMS,
+    BATCH_LAUNCHERS,
     SHELLS,
     is_launcher,
     shell_commands,
@@ -160,7 +160,7 @@ def _programs(argv: tuple[str, ...], where: _Search, depth: int) -> Iterator[str
     if base in SHELLS:
         yield from _of_shell(words, where, depth)
         return
-    if is_launcher(base) or base in OF_BATCH_SYSTEMS:
+    if is_launcher(base) or base in BATCH_LAUNCHERS:
         for at, word in enumerate(words[1:], 1):
             if not word.startswith("-") and resolve(word, where.directory, where.path):
                 yield from _programs(words[at:], where, depth - 1)

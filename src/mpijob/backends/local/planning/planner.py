@@ -32,7 +32,7 @@ from mpijob.settings import Settings, own_places
 
 _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
          "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
-         "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL", "TERM")  # fmt: skip
+         "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL", "TERM", batch_environment.MODULES)  # fmt: skip
 
 _TUNING = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "ROMIO_", "OMP_", "GOMP_", "KMP_",
            "MKL_", "OPENBLAS_", "WM_", "FOAM_", "LOADEDMODULES", "_LMFILES_", "MODULEPATH", "MODULESHOME",
@@ -56,8 +56,8 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     if as_nodes:
         _refuse_shared_names(job, found, chosen)
     workers = hostfile.place_ranks(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
-    told = batch_environment.modules({name: one.env for name, one in settings.modules.items()})
-    environ = _environ(job, found, place, os.environ | told, nodes=bool(as_nodes))
+    known = {name: one.env for name, one in settings.modules.items()} if job.script else {}
+    environ = _environ(job, found, place, os.environ | batch_environment.modules(known), nodes=bool(as_nodes))
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
     volumes.refuse(remarks)
@@ -208,9 +208,7 @@ def _environ(
     environ |= tuning
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.script:
-        environ |= _of_script(job, found, place) | {
-            name: value for name, value in users.items() if name == batch_environment.MODULES
-        }
+        environ |= _of_script(job, found, place)
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
     return environ | _ours(job) | tuning | dict(job.env) | {"PYTHONPATH": _python_path(job, users)}

@@ -161,10 +161,7 @@ class WorldProof:
         if lost:
             return wrong_world.cut_off(who, loaded.library, lost)
         if changed and not any_rank:
-            return (
-                f"{who} has loaded {loaded.library}, and another launcher has started it ({', '.join(changed)} "
-                "changed): each rank would start a world of its own; the command is to do without that launcher"
-            )
+            return wrong_world.started_again(who, loaded.library, changed)
         return ""
 
     def _loaded_by(self, pid: int) -> _Loaded | None:
