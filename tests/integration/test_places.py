@@ -28,11 +28,12 @@ pytestmark = pytest.mark.engine
 )
 def test_a_home_of_any_name_works(settings: Settings, tmp_path: Path, family: str, directory: str) -> None:
     mine = msgspec.structs.replace(settings, home=str(tmp_path / directory / "home"))
-    script = "echo $MPIJOB_WORKER; while [ ! -e go ]; do sleep 0.05; done"
+    script = "echo $MPIJOB_WORKER; while [ ! -e go-on ]; do sleep 0.05; done"
     with Client(LocalBackend(mine), settings=mine) as client:
         job = client.submit(a_job("odd", script, mpi=family))
         job.wait(15, {Phase.RUNNING})
         assert job.execute(("touch", "go"), worker=1) == 0
+        job.execute(("mv", "go", "go-on"), worker=1)  # may be ended with the job, so its code says nothing
         job.wait_for_completion(15)
         assert said(job) == {0: ["0"], 1: ["1"]}
 

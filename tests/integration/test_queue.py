@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mpijob import Client, JobState, Phase
+from mpijob import Client, Job, JobState, Phase
 from mpijob.backends.local import LocalBackend
 from mpijob.cli.render import job_table
 from mpijob.errors import QuotaExceeded
@@ -105,8 +105,14 @@ def test_every_rank_sees_its_own_gpu_and_two_jobs_never_share_one(client: Client
     two = Resources(cpu="400m", memory="128Mi", gpu=1)
     first = client.submit(a_job("first", GPUS_SEEN, workers=1, slots=2, resources=one))
     second = client.submit(a_job("second", GPUS_SEEN, workers=2, resources=two))
+
+    def both_speak(job: Job) -> bool:
+        state = job.state()
+        assert state.finished is None, f"{state.message}: {state.findings}"
+        return len(said(job)) == len(state.ranks) == 2
+
     for job in (first, second):
-        eventually(lambda job=job: len(said(job)) == 2, "both ranks have said their GPUs")  # type: ignore[misc]  # bound now
+        eventually(lambda job=job: both_speak(job), "both ranks have said their GPUs")  # type: ignore[misc]  # bound now
     seen = [lines[0] for job in (first, second) for _, lines in sorted(said(job).items())]
     assert sorted(seen) == ["0", "1", "2", "3"]
     assert [rank.gpus for rank in first.state().ranks] == [(seen[0],), (seen[1],)]

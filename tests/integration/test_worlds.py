@@ -77,7 +77,8 @@ def test_a_program_of_another_mpi_never_runs_as_worlds_of_one(
 
 def test_where_the_mpi_is_left_to_us_the_job_is_started_once_more_with_the_right_one(client: Client) -> None:
     job = succeeded(client, job_of("again", "auto", "hidden.py", "other", LIBRARIES["openmpi"]))
-    assert said(job) == {0: ["world of 2"], 1: ["world of 2"]}
+    # The first attempt may have told of its refused MPI_Init before it was ended.
+    assert {rank: lines[-1] for rank, lines in said(job).items()} == {0: "world of 2", 1: "world of 2"}
     state = job.state()
     assert (state.attempt, state.mpi.split()[0]) == (2, "openmpi")
     (told,) = (event.message for event in job.events() if event.reason == "OtherMPI")

@@ -16,7 +16,7 @@ import msgspec
 from mpijob.diagnosis.evidence import Evidence, Memory, Worry
 from mpijob.diagnosis.logs.log_index import Stream, last_words, streams
 from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_of_host
-from mpijob.model import Exit
+from mpijob.model import Exit, Family
 from mpijob.model.spec.command import SHELLS, unwrapped
 
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
@@ -37,6 +37,8 @@ _NESTED = "starts an mpirun of its own"  # as the engine says it
 _WANTED_MPI = re.compile(r"world of one; set mpi: (\w+)")
 _ASTRAY = re.compile(r"rank \d+ ran on (\S{1,253}), none of the job's workers")
 _ONE_MACHINE = re.compile(rb"Unable to find hostfile, will proceed with training with local")
+# Open MPI where its help texts are not found, asked for the plugin by which a rank of MPICH is kept from it.
+_OPEN_MPI_REFUSED = re.compile(rb"find-available:not-valid\n[^\n]*\n[^\n]*help-pmix-mca-base")
 _TOGETHER = re.compile(rb"(?i)\brank \d+ (?:of|out of) (?:[2-9]|\d\d)")
 
 
@@ -69,6 +71,7 @@ def facts(seen: Evidence) -> Iterator[Fact]:
     said = streams(seen)
     yield from _exits(seen)
     yield from _world(seen, said)
+    yield from _other_mpi(seen, said)
     yield from _silence(seen)
     yield from _stalled(seen)
     yield from _rejected(seen, said)
@@ -165,6 +168,15 @@ def _world(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
         yield Fact("world-of-singletons", values=values)
     elif world.proved is not None and world.proved != world.planned:
         yield Fact("world-differs", values=values)
+
+
+def _other_mpi(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+    """A rank of MPICH or Intel MPI whose program turned out to use Open MPI, and ended before its processes were read."""
+    for stream in said if seen.family in (Family.MPICH, Family.INTEL) else ():
+        if match := _OPEN_MPI_REFUSED.search(stream.text):
+            time = stream.time(stream.at(match.start()))
+            yield Fact("refused-open-mpi", time, stream.worker, stream.rank, {"starter": seen.family.value})
+            return
 
 
 def _alone(seen: Evidence, said: list[Stream]) -> bool:

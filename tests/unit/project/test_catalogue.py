@@ -15,7 +15,7 @@ import mpijob
 from mpijob.diagnosis import Evidence, Memory, World, explain
 from mpijob.diagnosis.evidence import Node, Pod
 from mpijob.diagnosis.rules import IDS
-from mpijob.model import Exit, Phase
+from mpijob.model import Exit, Family, Phase
 
 STACK = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    step()\n'
 ASYNCHRONOUS = (  # what PyTorch adds to every error of CUDA
@@ -110,6 +110,9 @@ CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("WRONG_WORLD", "Framework: gds\nComponent: mpijob_started_this_rank_with_mpich", {}),
         ("WRONG_WORLD", "Unable to connect to 127.0.0.1 on 1\nMPIR_pmi_init(101)...: PMI_Init returned -1", {}),
         ("WRONG_WORLD", "Auto-detection of PMI version failed. Found both env vars PMI_SIZE and PMIX_NAMESPACE.", {}),
+        ("WRONG_WORLD", "Sorry!  You were supposed to get help about:\n    find-available:not-valid\n"
+         "But I couldn't open the help file:\n    /opt/openmpi/share/pmix/help-pmix-mca-base.txt: No such file or "
+         "directory.  Sorry!", {"family": Family.MPICH}),
         ("WRONG_WORLD", "", {"reason": "WrongWorld", "message": "rank 1 has loaded /usr/lib/libmpi.so.40"}),
     ],
     "library-missing": [

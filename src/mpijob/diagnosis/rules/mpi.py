@@ -53,7 +53,7 @@ RULES = (
         why="Each MPI starts only programs of its own. A rank of another MPI, or one cut off from its launcher, "
         "would become a world of one: every rank computes the whole, and all succeed. So it was ended at once.",
         trust=Trust.FACT,
-        facts=("reason:WrongWorld",),
+        facts=("reason:WrongWorld", "refused-open-mpi"),
         signs=(
             Sign(
                 "mpijob_started_this_rank_with_mpich",
