@@ -171,7 +171,7 @@ def _world(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
 
 
 def _other_mpi(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
-    """A rank of MPICH or Intel MPI whose program turned out to use Open MPI, and ended before its processes were read."""
+    """A rank of MPICH or Intel MPI whose program uses Open MPI, and ended before its processes were read."""
     for stream in said if seen.family in (Family.MPICH, Family.INTEL) else ():
         if match := _OPEN_MPI_REFUSED.search(stream.text):
             time = stream.time(stream.at(match.start()))

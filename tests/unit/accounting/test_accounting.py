@@ -106,6 +106,7 @@ def test_attempts_before_the_last_are_held_time_too() -> None:
     assert build.account(state, None, Amounts(1), [*used.values()], now=0.0).held_seconds == 60.0 + 30.0
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.tuples(st.floats(0, 1e4), st.integers(0, 2), st.floats(0, 8)), max_size=30),
     st.integers(0, 30),
@@ -250,6 +251,7 @@ def test_a_job_taken_in_whole_has_its_account(archive: Archive) -> None:
     assert found.core_hours_used * HOUR == pytest.approx(0.5)
 
 
+@pytest.mark.thorough
 def test_a_long_job_keeps_few_samples_and_all_that_it_used(archive: Archive) -> None:
     state = a_state(phase=Phase.SUCCEEDED, created=0.0, started=0.0, finished=10_000.0)
     samples = tuple(

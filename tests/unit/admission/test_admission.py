@@ -220,6 +220,7 @@ rooms = st.builds(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(150), deadline=None)
 @given(shapes, rooms)
 def test_the_largest_shape_fits_and_one_worker_more_does_not(job: MPIJob, room: Amounts) -> None:
@@ -229,6 +230,7 @@ def test_the_largest_shape_fits_and_one_worker_more_does_not(job: MPIJob, room: 
     assert not admission.needs(job.replace(workers=count + 1)).fits(room)
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(150), deadline=None)
 @given(shapes, rooms, rooms, st.booleans(), st.booleans())
 def test_a_judgement_is_notices_or_a_refusal_with_a_way_out(

@@ -68,6 +68,7 @@ def test_earlier_runs_give_advice(browser: Browser) -> None:
     assert (told["counsel"]["runs"], told["estimate"]) == (0, None)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("resources", [{"memory": "4GB"}, {"cpu": "2 cores"}, {"cpu": ""}])
 @pytest.mark.parametrize("path", ["/fit", "/drafts/advice", "/plan"])
 def test_an_amount_that_is_none_is_refused_with_what_to_write(
@@ -124,6 +125,7 @@ def test_a_configuration_is_handed_over_in_each_form(browser: Browser) -> None:
         assert "attachment" in answer.headers["content-disposition"]
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.req("D-sanitize")
 def test_a_configuration_hides_secrets_and_a_copy_to_begin_with_has_them(browser: Browser) -> None:

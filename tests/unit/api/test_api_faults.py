@@ -39,6 +39,7 @@ def line_to(server: Server, text: str) -> socket.socket:
     return line
 
 
+@pytest.mark.thorough
 def test_who_does_not_finish_a_request_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
     with serving() as server:
@@ -47,6 +48,7 @@ def test_who_does_not_finish_a_request_is_hung_up_on(monkeypatch: pytest.MonkeyP
         assert server.open("/health").status == 200
 
 
+@pytest.mark.thorough
 def test_who_does_not_finish_a_body_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limit, "BODY_SECONDS", 0.3)
     with serving() as server:
@@ -87,6 +89,7 @@ def touch(board: JobIndex, number: int) -> None:
     board._put(*fresh)
 
 
+@pytest.mark.thorough
 def test_a_session_that_ended_ends_its_stream_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.1)
     now = [time.time()]

@@ -25,6 +25,7 @@ def lines(answer: Any) -> list[dict[str, Any]]:
     return [line for batch in answer.text.splitlines() for line in json.loads(batch)["lines"]]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-api", "FR-002")
 def test_a_job_is_made_seen_and_read(browser: Browser) -> None:
     made = browser.create("hello", "echo hello")
@@ -160,6 +161,7 @@ def test_several_jobs_are_told_one_by_one(browser: Browser) -> None:
     assert names(browser.get("/trainjobs")) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.req("AC2")
 def test_lines_are_filtered_by_the_server(browser: Browser) -> None:
     browser.create("talk", 'echo "loss 0.$MPIJOB_RANK"; echo done')
@@ -179,6 +181,7 @@ def test_lines_are_filtered_by_the_server(browser: Browser) -> None:
     assert browser.get("/trainjobs/talk/logs?regex=(").status_code == 400
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_a_line_is_text_and_a_download_is_a_file(browser: Browser) -> None:
     browser.create("evil", "echo '<img src=x onerror=alert(1)>'")
@@ -241,6 +244,7 @@ def test_every_kind_of_error_has_a_status() -> None:
     assert MpiJobError.kind in STATUS
 
 
+@pytest.mark.thorough
 def test_the_place_at_a_glance_says_who_waits_who_uses_it_and_what_fails(browser: Browser) -> None:
     for name in ("bad-one", "bad-two", "fine"):
         browser.create(name)
@@ -286,6 +290,7 @@ def test_every_field_of_the_form_has_the_help_of_the_command_line(browser: Brows
     } <= set(told)
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize(
     "path", ["../secret", "/etc/passwd", "a/../../b", "%2e%2e/x", "", "nothing", "a\x00b"]
@@ -297,6 +302,7 @@ def test_only_files_that_a_job_left_can_be_fetched(browser: Browser, path: str) 
     assert answer.json()["message"]
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize(
     "path", ["/audit", "/trainjobs", "/accounts", "/accounts/report", "/trainjobs/default/a/logs"]
@@ -324,6 +330,7 @@ def test_an_overview_is_counted_beside_the_loop_that_serves_others(
     assert browser.get("/overview").status_code == 200
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-api")
 def test_the_document_in_the_repository_is_that_of_the_code() -> None:
     assert written.PLACE.read_text(encoding="utf-8") == written.text(), "run: python -m tools.openapi"

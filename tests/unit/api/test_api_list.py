@@ -17,6 +17,7 @@ from mpijob.model import Phase
 browser = pytest.fixture(signed_in)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-018", "FR-015")
 def test_the_list_is_filtered_sorted_and_counted_by_the_server(browser: Browser) -> None:
     for name in ("zeta", "bad-one", "alpha"):
@@ -47,6 +48,7 @@ def test_a_list_that_has_not_changed_is_only_confirmed(browser: Browser) -> None
     assert browser.get("/trainjobs", headers={"if-none-match": first.headers["etag"]}).status_code == 200
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "query",
     ["status=Nope", "limit=0", "limit=9999", "sort=colour", "unknown=1", "after=%%%", "limit=1&limit=2"],

@@ -186,6 +186,7 @@ def test_a_change_reaches_an_open_page_and_one_that_comes_back() -> None:
         assert event(other)[0] == "reset"
 
 
+@pytest.mark.thorough
 def test_lines_flow_while_the_job_speaks() -> None:
     with serving() as server:
         server.create("talk", command=["sh", "-c", "echo one; echo two"], labels={})
@@ -205,6 +206,7 @@ def test_an_upgrade_to_a_websocket_is_refused() -> None:
         assert caught.value.code in (400, 403, 404, 426)
 
 
+@pytest.mark.thorough
 def test_a_reader_who_leaves_ends_the_reading(caplog: pytest.LogCaptureFixture) -> None:
     before = {thread.name for thread in threading.enumerate()}
     with serving() as server:
@@ -217,6 +219,7 @@ def test_a_reader_who_leaves_ends_the_reading(caplog: pytest.LogCaptureFixture) 
     assert len({thread.name for thread in threading.enumerate()} - before) <= 3
 
 
+@pytest.mark.thorough
 def test_a_slow_reader_holds_the_log_back_and_gets_every_line() -> None:
     async def story() -> None:
         async def many() -> AsyncIterator[LogLine]:
@@ -269,6 +272,7 @@ async def some_lines(count: int, trouble: Exception | None = None) -> AsyncItera
         raise trouble
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize("how", [streams.log_flow, streams._plain])
 def test_a_log_that_is_followed_ends_with_the_login(how: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,6 +284,7 @@ def test_a_log_that_is_followed_ends_with_the_login(how: Any, monkeypatch: pytes
     assert "line 2!" in told(how, Reader(), some_lines(3))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", [streams.log_flow, streams._plain])
 def test_a_log_that_breaks_off_for_any_reason_is_not_told_as_complete(
     how: Any, caplog: pytest.LogCaptureFixture
@@ -304,6 +309,7 @@ def test_a_stream_too_many_is_refused_before_it_begins(monkeypatch: pytest.Monke
         assert (caught.value.code, json.load(caught.value)["code"]) == (429, "USAGE")
 
 
+@pytest.mark.thorough
 def test_many_viewers_come_and_go_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
     with serving() as server:
         streams = [server.open("/stream") for _ in range(30)]
@@ -372,6 +378,7 @@ def test_rows_of_a_scope_that_came_meanwhile_are_not_shown() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.thorough
 def test_the_age_of_what_is_seen_grows_while_the_engine_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boards, "_CHECK_SECONDS", 0.05)
     monkeypatch.setattr(boards, "_AGAIN_SECONDS", 0.05)

@@ -38,6 +38,7 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 
 
 # -- from where -------------------------------------------------------------------------------------
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("trusted", "header", "told"),
     [
@@ -85,6 +86,7 @@ def town(tmp_path: Path) -> Iterator[tuple[Person, Path]]:
         yield Person(http, "ann-token"), tmp_path / "home"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("asked", ["logs", "logs?format=text", "logs?follow=true"])
 def test_reading_the_lines_of_a_job_that_is_gone_through_the_page_is_told(
     town: tuple[Person, Path], asked: str

@@ -57,6 +57,7 @@ def test_only_the_sign_in_and_a_sign_of_life_are_open() -> None:
     assert {(route.method, route.path) for route in ROUTES if route.open} == OPEN
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-INT-005")
 @pytest.mark.parametrize("route", CLOSED, ids=name)
 def test_a_verb_refuses_who_is_not_signed_in(stranger: Browser, route: Route) -> None:
@@ -65,6 +66,7 @@ def test_a_verb_refuses_who_is_not_signed_in(stranger: Browser, route: Route) ->
     assert answer.json()["hint"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", CLOSED, ids=name)
 def test_a_verb_refuses_the_wrong_identity(stranger: Browser, route: Route) -> None:
     with served() as other:  # signed in, but at another server
@@ -75,6 +77,7 @@ def test_a_verb_refuses_the_wrong_identity(stranger: Browser, route: Route) -> N
     assert answer.status_code == 401
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", CHANGING, ids=name)
 @pytest.mark.parametrize(
     "sent",
@@ -94,11 +97,13 @@ def test_a_change_that_our_page_did_not_send_is_refused(
     assert ask(user, route, headers=sent).status_code == 403
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ROUTES, ids=name)
 def test_a_verb_answers_for_its_own_host_alone(user: Browser, route: Route) -> None:
     assert ask(user, route, headers={"host": "evil.example:8765"}).status_code == 421
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.flow is not None], ids=name)
 @pytest.mark.parametrize(
     ("sent", "word", "status"),
@@ -201,6 +206,7 @@ def test_a_body_of_another_kind_is_refused(user: Browser) -> None:
     assert answer.status_code == 415
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b'{"yaml": 1}', b'{"more": 1}', b"null"])
 def test_a_body_that_is_none_of_ours_is_refused_with_a_sentence(user: Browser, content: bytes) -> None:
     sent = {"content": content, "headers": {"content-type": "application/json"}}
@@ -253,6 +259,7 @@ def test_acts_that_wait_take_turns_for_each_user_and_one_too_many_is_refused() -
     asyncio.run(story())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", ["cancel", "suspend", "delete"])
 def test_every_act_that_waits_for_a_job_takes_a_turn(
     user: Browser, verb: str, monkeypatch: pytest.MonkeyPatch

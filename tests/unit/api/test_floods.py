@@ -167,6 +167,7 @@ def ended_after(line: socket.socket, seconds: float, said: bytes = b"x") -> floa
     return time.monotonic() - begun
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [one for one in FLOODS if FLOODS[one][0]])
 def test_whoever_says_a_byte_now_and_then_has_no_more_time(hasty: Server, kind: str) -> None:
     text, after_an_answer = FLOODS[kind]

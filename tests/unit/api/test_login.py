@@ -63,6 +63,7 @@ def http(town: Town) -> Iterator[TestClient]:
         yield http
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-api", "FR-INT-005")
 @pytest.mark.parametrize("route", CLOSED, ids=name)
 def test_a_verb_refuses_whom_the_cluster_does_not_know(http: TestClient, route: Route) -> None:
@@ -72,6 +73,7 @@ def test_a_verb_refuses_whom_the_cluster_does_not_know(http: TestClient, route: 
         assert "sign in" in answer.json()["hint"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", [one for one in CLOSED if one.changes], ids=name)
 def test_a_change_needs_the_word_of_the_same_person(http: TestClient, route: Route) -> None:
     alice, bob = Person(http, "alice-token"), Person(http, "bob-token")
@@ -84,6 +86,7 @@ def test_a_change_needs_the_word_of_the_same_person(http: TestClient, route: Rou
         assert ask(http, route, alice.headers | sent).status_code == 403, sent
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-INT-005", "FR-023")
 @pytest.mark.parametrize("route", OF_A_JOB, ids=name)
 def test_a_job_of_a_namespace_that_is_not_theirs_is_refused_with_the_missing_right(
@@ -97,6 +100,7 @@ def test_a_job_of_a_namespace_that_is_not_theirs_is_refused_with_the_missing_rig
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ROUTES, ids=name)
 def test_a_verb_answers_for_its_own_host_alone(http: TestClient, route: Route) -> None:
     alice = Person(http, "alice-token")
@@ -111,6 +115,7 @@ def place() -> Iterator[tuple[Town, TestClient]]:
         yield town, http
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-INT-005", "B-story5")
 def test_everybody_sees_the_jobs_of_their_own_namespaces(place: tuple[Town, TestClient]) -> None:
     _, http = place
@@ -250,6 +255,7 @@ def socket(http: TestClient, path: str, person: Person, **changed: str) -> Any:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-api")
 def test_changes_flow_to_those_who_may_see_them(place: tuple[Town, TestClient]) -> None:
     _, http = place
@@ -266,6 +272,7 @@ def test_changes_flow_to_those_who_may_see_them(place: tuple[Town, TestClient]) 
         assert next_of(stream, "change")["data"]["delete"] == [f"team-a/{uid}"]
 
 
+@pytest.mark.thorough
 def test_a_stream_ends_with_the_login_and_begins_anew_with_other_rights(
     place: tuple[Town, TestClient],
 ) -> None:

@@ -171,6 +171,7 @@ def test_an_engine_that_stops_answering_is_told_once_beside_what_was_last_seen()
     assert [key for key in before if key not in after] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-022", "FR-OBS-004")
 def test_a_record_is_told_with_the_recorders_health(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path), shared=True)

@@ -75,6 +75,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return tried
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "2130706433", "127.1", "0x7f000001"])
 @pytest.mark.parametrize("one_file", [False, True])
 def test_a_service_of_the_servers_own_machine_is_not_reached(
@@ -88,6 +89,7 @@ def test_a_service_of_the_servers_own_machine_is_not_reached(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "host",
     ["169.254.169.254", "10.0.0.1", "172.16.3.4", "192.168.1.1", "100.64.0.1", "168.63.129.16", "100.100.100.200",
@@ -119,6 +121,7 @@ def test_a_name_of_which_one_address_is_inside_is_refused(
     assert connections == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "status", ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"]
 )
@@ -147,6 +150,7 @@ def test_open_and_closed_ports_and_unknown_names_get_the_same_answer() -> None:
     assert len(set(told)) == 1
 
 
+@pytest.mark.thorough
 def test_the_api_server_and_our_own_services_are_not_reached_though_they_are_public(
     monkeypatch: pytest.MonkeyPatch, connections: list[tuple[str, int]]
 ) -> None:
@@ -184,6 +188,7 @@ def test_the_servers_own_credentials_sign_nothing_for_a_visitor(monkeypatch: pyt
         assert service.connections == 0
 
 
+@pytest.mark.thorough
 def test_errors_tell_host_and_status_and_nothing_of_the_body(tmp_path: Path) -> None:
     body = b"<Error><Code>TOP-SECRET</Code><Message>TOP-SECRET</Message></Error>"
     for status in ("403 Forbidden", "404 Not Found", "418 Teapot", "200 OK"):
@@ -213,6 +218,7 @@ def endless(head: bytes, sent: list[int]) -> Callable[[Listener, socket.socket],
     return talk
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("status", ["200 OK", "500 Broken"])
 @pytest.mark.parametrize("length", ["", f"Content-Length: {ENDLESS}\r\n"])
 def test_a_body_without_end_is_not_taken_into_memory(status: str, length: str, tmp_path: Path) -> None:
@@ -259,6 +265,7 @@ def test_documents_that_would_swell_are_refused(document: bytes) -> None:
             assert failure(seen_by(cluster(service.url), allowing("127.0.0.1"))).code == "BACKEND_ERROR"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "document",
     [

@@ -204,6 +204,7 @@ def test_whoever_sends_the_worst_has_an_answer_in_time_too(base: str) -> None:
 _DOCUMENT_PATHS = ("/drafts", "/trainjobs", "/plan", "/fit", "/drafts/edit", "/templates", "/drafts/advice")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "size"),
     [
@@ -235,6 +236,7 @@ def refusals(results: list[Any]) -> list[tuple[int, str, int]]:
     return [(one.status, one.problem.code, one.retry_after) for one in results if isinstance(one, Refused)]
 
 
+@pytest.mark.thorough
 def test_one_user_has_one_document_read_at_a_time_and_not_too_many_wait() -> None:
     async def story() -> list[Any]:
         parsers = Parsers()
@@ -295,6 +297,7 @@ def test_whoever_gives_up_leaves_no_process_behind() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.thorough
 def test_the_process_that_reads_is_started_again_when_it_was_killed() -> None:
     async def story() -> bytes:
         parsers = Parsers()

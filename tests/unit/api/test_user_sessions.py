@@ -171,6 +171,7 @@ class Left(MemoryBackend):
         target.write_text("hello")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "path",
     [
@@ -204,6 +205,7 @@ def _asked(browser: Browser, path: str) -> Any:
     return browser.get(f"/trainjobs/default/tidy/artifact?path={quote(path, errors='surrogateescape')}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", ["one", "one/", "out/a", "./out/b", "out//a"])
 def test_a_file_of_the_job_is_handed_over(path: str) -> None:
     with served(Left()) as browser:

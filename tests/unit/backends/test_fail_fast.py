@@ -21,6 +21,7 @@ def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("script", "status", "stderr"),
     [
@@ -40,6 +41,7 @@ def test_a_program_ends_with_its_own_status(script: str, status: int, stderr: st
     assert (done.returncode, done.stdout, done.stderr) == (status, "", stderr)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("leave", ["sys.exit(3)", "raise SystemExit(3)", "_thread.exit()"])
 def test_a_thread_that_exits_says_nothing(leave: str) -> None:
     script = f"import _thread, sys, threading\ndef work():\n    {leave}\nt = threading.Thread(target=work)\n"

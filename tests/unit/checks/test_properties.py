@@ -113,6 +113,7 @@ def _value(name: str) -> st.SearchStrategy[Any]:
     return odd
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-013", "FR-030")
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(wrong_jobs())

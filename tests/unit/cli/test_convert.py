@@ -33,6 +33,7 @@ def test_a_script_becomes_a_job_file_on_stdout_and_a_report_on_stderr() -> None:
     assert "changed: line 6: --time 02:00:00 → deadline_seconds: 7200" in result.stderr
 
 
+@pytest.mark.thorough
 def test_a_converted_job_file_can_be_run_right_away() -> None:
     cli = Cli()
     script = "#!/bin/bash\n#SBATCH -J hello -N 2\nsrun echo hello from Slurm\n"
@@ -42,6 +43,7 @@ def test_a_converted_job_file_can_be_run_right_away() -> None:
     assert "Succeeded" in cli.ok("get", "hello")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("head", ["#SBATCH --array=0-3", "#SBATCH --dependency=afterok:12", "#SBATCH -N 2"])
 def test_a_script_that_is_blocked_is_not_told_to_be_run(head: str) -> None:
     script = f"#!/bin/bash\n{head}\nsrun ./a\n"
@@ -74,6 +76,7 @@ def test_several_files_become_several_documents() -> None:
     assert [job.name for job in jobfile_reader.read_all(result.stdout)] == ["water", "coupled"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("to", "kinds"), [("trainjob", ["TrainingRuntime", "TrainJob"]), ("mpijob", ["MPIJob"])]
 )
@@ -91,6 +94,7 @@ def test_a_job_becomes_a_batch_script() -> None:
     assert "srun --mpi=pmix --distribution=block --cpu-bind=none --cpus-per-task=4 python bench.py" in script
 
 
+@pytest.mark.thorough
 def test_an_array_goes_back_without_the_number_that_slurm_gives_each_task(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     array = "#!/bin/bash\n#SBATCH -N 2 --array=1-3\nexport X=1\nsrun ./a $SLURM_ARRAY_TASK_ID\n"
@@ -134,6 +138,7 @@ def test_the_status_tells_what_is_blocked_and_strictly_what_is_dropped(
     assert Cli()("convert", source(name), *flags).exit_code == status
 
 
+@pytest.mark.thorough
 def test_the_status_tells_that_a_header_blocks() -> None:
     script = "#!/bin/bash\n#SBATCH --nodes=many\nsrun ./a\n"
     assert Cli()("convert", "-", stdin=script).exit_code == 1
@@ -155,6 +160,7 @@ def test_a_command_line_that_cannot_be_meant_is_refused(words: tuple[str, ...], 
     assert message in result.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "text",
     [
@@ -223,6 +229,7 @@ def test_no_file_is_written_outside_of_the_directory(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out" / "deep").iterdir()] == ["evil.yaml"]
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_no_control_character_of_a_file_reaches_the_terminal() -> None:
     result = Cli()("convert", "-", stdin="#!/bin/bash\n#SBATCH -N 2 --qos=\x1b[2J\nsrun ./a \x1b[31m\n")

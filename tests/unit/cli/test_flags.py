@@ -53,6 +53,7 @@ def test_each_field_of_the_model_has_a_flag(path: str) -> None:
     assert path in REACHED or path.rpartition(".")[0] in REACHED
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", sorted(REACHED))
 def test_each_flag_sets_a_field_that_exists(path: str) -> None:
     assert any(leaf == path or leaf.startswith(f"{path}.") for leaf in leaves(MPIJob))
@@ -91,6 +92,7 @@ SAID: list[tuple[tuple[str, ...], str, Any]] = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-008", "FR-003", "FR-CLI-001")
 @pytest.mark.parametrize(("flags", "path", "wanted"), SAID)
 def test_a_flag_reaches_its_field(flags: tuple[str, ...], path: str, wanted: Any) -> None:

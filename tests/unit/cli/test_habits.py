@@ -15,6 +15,7 @@ from mpijob.model import MPIJob
 pytestmark = pytest.mark.req("C-hpc")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["create", "run", "plan"])
 @pytest.mark.parametrize("option", HABITS)
 def test_an_option_of_a_batch_system_is_answered_with_ours(command: str, option: str) -> None:

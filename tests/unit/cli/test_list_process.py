@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.thorough
 def test_a_list_whose_reader_is_gone_ends_quietly(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)

@@ -66,6 +66,7 @@ def test_a_bearer_header_keeps_its_first_word() -> None:
     assert masking.masked_text("Authorization: Bearer abcdef123456") == "Authorization: Bearer ***"
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @given(st.text(min_size=masking.SHORTEST, max_size=40).filter(lambda value: "*" not in value))
 def test_no_secret_value_survives_in_a_text(value: str) -> None:
@@ -301,6 +302,7 @@ def test_a_line_of_a_secret_is_masked_however_it_is_indented() -> None:
     assert masking.masked_text('- "key": "0123456789",', values) == "- ***"
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @given(st.text(max_size=60) | st.from_regex(masking._ASSIGNED) | st.from_regex(masking._SHAPES))
 def test_most_lines_are_left_alone_by_one_look_and_none_escapes_it(text: str) -> None:

@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = "a\x1b[31mred\x1b]0;title\x07\u202egnp.exe\x9b2J\x7f"
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @given(st.text())
 def test_no_text_reaches_a_terminal_as_control_bytes(given_text: str) -> None:
@@ -37,6 +38,7 @@ def test_no_text_reaches_a_terminal_as_control_bytes(given_text: str) -> None:
     shown.encode("utf-8")
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @given(st.text())
 def test_json_stays_the_same_value_and_is_ascii(value: str) -> None:
@@ -241,6 +243,7 @@ def test_the_table_of_commands_says_what_the_commands_say() -> None:
         assert (command.name, command.get_short_help_str(200)) == (name, ENTRIES[name].help)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-UX-002")
 @pytest.mark.parametrize("name", list(ENTRIES))
 def test_help_uses_only_our_words(name: str) -> None:

@@ -53,6 +53,7 @@ except SystemExit:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words", [("--help",), ("list",), ("create", "--help"), ("run", "j", "--workers", "2", "--", "true")]
 )
@@ -75,12 +76,14 @@ def test_list_imports_no_other_command(tmp_path: Path) -> None:
     assert (commands, "mpijob.checks" in loaded) == (["mpijob.cli.commands.list"], False)
 
 
+@pytest.mark.thorough
 def test_a_list_with_a_filter_imports_one_command(tmp_path: Path) -> None:
     loaded = python(tmp_path, LOADED, "list", "--phase", "Running").stdout.splitlines()
     commands = [name for name in loaded if name.startswith("mpijob.cli.commands.")]
     assert commands == ["mpijob.cli.commands.list"]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-006", "E-cli", "FR-CLI-004")
 @pytest.mark.parametrize("name", PLUGINS)
 def test_each_plugin_name_is_installed_and_shows_its_own_words(tmp_path: Path, name: str) -> None:
@@ -100,6 +103,7 @@ def test_no_other_subcommand_of_kubectl_or_oc_is_taken() -> None:
     assert names == set(PLUGINS)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-010")
 @pytest.mark.parametrize(
     ("words", "status"),
@@ -127,6 +131,7 @@ def test_an_engine_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
     assert "there is no engine 'nonsense'" in result.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-010")
 def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
     read, write = os.pipe()
@@ -139,6 +144,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.thorough
 def test_a_run_whose_reader_goes_away_still_ends_with_the_jobs_result(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -152,6 +158,7 @@ def test_a_run_whose_reader_goes_away_still_ends_with_the_jobs_result(tmp_path: 
     assert "Broken" not in result.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-010")
 def test_nothing_moves_or_shines_in_a_pipe(tmp_path: Path) -> None:
     result = mpijob(tmp_path, "run", "j", "--workers", "2", "--", "false")
@@ -168,6 +175,7 @@ def test_completion_answers_with_commands(tmp_path: Path) -> None:
     assert result.stdout == "plain,cancel\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize(
     "words",

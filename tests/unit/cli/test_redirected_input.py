@@ -25,6 +25,7 @@ def job(done: subprocess.CompletedProcess[bytes]) -> Any:
     return json.loads(done.stdout)["job"]
 
 
+@pytest.mark.thorough
 def test_a_file_is_what_rank_0_reads(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("one\ntwo\n")
     with open(tmp_path / "in.txt", "rb", buffering=0) as file:
@@ -34,6 +35,7 @@ def test_a_file_is_what_rank_0_reads(tmp_path: Path) -> None:
     assert asked["code"]["files"] == {asked["launch"]["stdin"]: "two\n"}
 
 
+@pytest.mark.thorough
 def test_nothing_is_nobody_s_input(tmp_path: Path) -> None:
     assert "launch" not in job(planned(tmp_path, subprocess.DEVNULL))
     reading, writing = os.pipe()
@@ -42,6 +44,7 @@ def test_nothing_is_nobody_s_input(tmp_path: Path) -> None:
     os.close(reading)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("data", [b"text\n", b"\x00\x01"])
 def test_what_cannot_be_handed_on_is_refused(tmp_path: Path, data: bytes) -> None:
     reading, writing = os.pipe()
@@ -56,6 +59,7 @@ def test_what_cannot_be_handed_on_is_refused(tmp_path: Path, data: bytes) -> Non
         assert planned(tmp_path, file).returncode == 2
 
 
+@pytest.mark.thorough
 def test_a_file_that_the_job_names_goes_along(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("one\n")
     asked = job(planned(tmp_path, subprocess.DEVNULL, "--stdin", "in.txt"))

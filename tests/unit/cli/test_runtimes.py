@@ -27,6 +27,7 @@ def test_what_ships_is_listed_also_without_a_cluster() -> None:
     assert names == [one.name for one in builtin.SHIPPED]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-runtime")
 def test_a_runtime_is_printed_as_a_manifest_that_can_be_linted(tmp_path: Path) -> None:
     shown = Cli()("runtimes", "show", "openmpi", "--image", "example/mpi:1", env=HERE)
@@ -68,6 +69,7 @@ def test_a_cluster_that_cannot_be_asked_is_the_doctors_finding(tmp_path: Path) -
     assert found.hint
 
 
+@pytest.mark.thorough
 def test_the_doctor_looks_at_the_place_that_is_named(tmp_path: Path) -> None:
     env = {"KUBECONFIG": str(tmp_path / "none"), "MPIJOB_HOME": str(tmp_path)}
     assert "DOCTOR_CLUSTER" in Cli()("doctor", "--context", "", env=env | {"MPIJOB_ENGINE": ""}).stdout

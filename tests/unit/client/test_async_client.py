@@ -52,6 +52,7 @@ def test_a_job_lives_its_whole_life_by_coroutines() -> None:
     asyncio.run(life())
 
 
+@pytest.mark.thorough
 def test_coroutines_look_into_jobs_too(tmp_path: Path) -> None:
     async def look() -> None:
         async with a_client(home=str(tmp_path)) as client:

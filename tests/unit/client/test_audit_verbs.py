@@ -288,6 +288,7 @@ ACTS: dict[str, tuple[Callable[[Client], object], list[tuple[str, str, str, str]
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("act", ACTS)
 def test_what_changes_something_is_written_before_and_after(tmp_path: Path, act: str) -> None:
     client = a_client(tmp_path, Able())
@@ -421,12 +422,14 @@ def _is_engine(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "backend"
 
 
+@pytest.mark.thorough
 def test_only_what_reads_is_handed_an_engine_without_its_audit() -> None:
     calls = {(file, _called(call)) for file, call in handed_on()}
     assert {one for one in calls if one[1] not in ONLY_READ} == set()
     assert {call for _, call in calls} == ONLY_READ
 
 
+@pytest.mark.thorough
 def test_no_ability_that_is_told_of_is_asked_of_an_engine_without_its_audit() -> None:
     asked = {
         ast.unparse(node.args[0])
@@ -443,6 +446,7 @@ def test_no_ability_that_is_told_of_is_asked_of_an_engine_without_its_audit() ->
     assert asked & told_of == set()
 
 
+@pytest.mark.thorough
 def test_no_ability_is_looked_for_by_name() -> None:
     found = [
         (path.name, ast.unparse(node))
@@ -461,6 +465,7 @@ def _called(call: ast.Call) -> str:
     return ast.unparse(call.args[0]) if name == "asyncio.to_thread" else name
 
 
+@pytest.mark.thorough
 def test_nothing_that_is_told_of_is_called_on_an_engine_without_its_audit() -> None:
     told_of = {name for name, kind in TABLE.items() if kind in (Kind.LOOK, Kind.ACT)}
     found = [

@@ -59,6 +59,7 @@ class WithSecrets(MemoryBackend):
         return (f"{CANARY}-object",)
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.req("D-sanitize")
 def test_what_only_the_engine_knows_of_secrets_is_masked_too(tmp_path: Path) -> None:
@@ -82,6 +83,7 @@ def contents(path: Path) -> dict[str, bytes]:
         return found
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_no_file_of_a_bundle_holds_a_secret(job: Job, tmp_path: Path) -> None:
     files = contents(Path(job.bundle(tmp_path / "b.tar.gz").path))
@@ -90,6 +92,7 @@ def test_no_file_of_a_bundle_holds_a_secret(job: Job, tmp_path: Path) -> None:
     assert b'"LR": "0.1"' in files["plan.json"].replace(b'"LR":"0.1"', b'"LR": "0.1"')
 
 
+@pytest.mark.thorough
 def test_everything_known_is_in_it_and_it_says_what_is(job: Job, tmp_path: Path) -> None:
     made = job.bundle(tmp_path / "b.tar.gz")
     files = contents(Path(made.path))
@@ -104,6 +107,7 @@ def test_everything_known_is_in_it_and_it_says_what_is(job: Job, tmp_path: Path)
     assert all(name.encode() in files["README.txt"] for name in ("spec.yaml", "logs/rank-0.log"))
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_only_its_owner_may_read_it_and_nothing_is_written_over(job: Job, tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
@@ -122,6 +126,7 @@ def test_only_its_owner_may_read_it_and_nothing_is_written_over(job: Job, tmp_pa
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.thorough
 def test_the_same_job_gives_the_same_listing_with_the_jobs_own_date(job: Job, tmp_path: Path) -> None:
     def listing(path: Path) -> list[tuple[str, float, int, str]]:
         with tarfile.open(path) as packed:
@@ -174,6 +179,7 @@ def test_a_private_key_that_begins_in_a_line_that_is_cut_is_hidden_to_its_end(en
     assert ("MIIB" in sealed, "innocent" in sealed) == (False, True)
 
 
+@pytest.mark.thorough
 def test_a_bundle_is_bounded_as_a_whole(tmp_path: Path) -> None:
     client = Client(MemoryBackend(script=Script(default=Outcome(lines=("x" * 900,) * 3000))))
     job = client.submit(MPIJob(name="loud", workers=4, command=("true",)))
@@ -207,17 +213,20 @@ def test_values_behind_suspicious_names_are_hidden(line: str, shown: str) -> Non
     assert BundleRedactor().line(line) == shown
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @given(st.text(max_size=300), st.text(alphabet="abcdef0123456789", min_size=8, max_size=20))
 def test_a_known_value_never_passes(text: str, value: str) -> None:
     assert value not in BundleRedactor((value,)).text(f"{text}{value}{text}")
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_sealing_a_long_hostile_line_takes_no_time() -> None:
     assert BundleRedactor().line("token" * 40_000 + "=" * 40_000 + "a:" * 40_000)
 
 
+@pytest.mark.thorough
 def test_the_command_says_what_is_in_it_and_prints_where_it_is(tmp_path: Path) -> None:
     cli = Cli(home=str(tmp_path / "home"))
     cli.finished("hello")

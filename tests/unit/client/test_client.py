@@ -41,6 +41,7 @@ def test_a_first_job_takes_less_than_ten_lines() -> None:
     assert [line.text for line in job.logs()] == [b"hello", b"hello"]
 
 
+@pytest.mark.thorough
 def test_listing_jobs_does_not_load_an_event_loop_or_the_checks() -> None:
     code = (
         "import sys; from mpijob import Client; from mpijob.backends.memory import MemoryBackend;"
@@ -51,6 +52,7 @@ def test_listing_jobs_does_not_load_an_event_loop_or_the_checks() -> None:
     assert done.stdout == "0 []\n"
 
 
+@pytest.mark.thorough
 def test_submitting_and_waiting_do_not_load_an_event_loop() -> None:
     code = (
         "import sys; from mpijob import Client, MPIJob; from mpijob.backends.memory import MemoryBackend;"
@@ -205,6 +207,7 @@ def test_html_of_a_job_is_escaped() -> None:
     assert "rank 0 ended with exit code 1" in shown
 
 
+@pytest.mark.thorough
 def test_a_widget_follows_the_job_to_its_end() -> None:
     import threading
 

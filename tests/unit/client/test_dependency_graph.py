@@ -47,6 +47,7 @@ def job(name: str, *after: str, **fields: Any) -> MPIJob:
     return MPIJob(name=name, workers=2, command=("true",), after=after, **fields)
 
 
+@pytest.mark.thorough
 @given(st.lists(st.lists(st.integers(0, 11), max_size=4), max_size=12))
 def test_every_job_stands_behind_those_that_it_waits_for(waits: list[list[int]]) -> None:
     jobs = [

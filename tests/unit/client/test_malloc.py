@@ -37,6 +37,7 @@ def heaps(how: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.thorough
 def test_threads_share_heaps() -> None:
     assert heaps("shared") < heaps("own")
 

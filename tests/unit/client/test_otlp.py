@@ -57,6 +57,7 @@ def test_a_trace_has_the_stages_of_a_job_in_otlps_shape() -> None:
     assert cli.ok("trace", "bad").splitlines()[0].split() == ["STAGE", "TIME", "BEGAN", "AFTER"]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("PMV-011")
 def test_each_job_that_ends_is_sent_once_and_again_when_it_was_not_taken() -> None:
     backend = MemoryBackend()

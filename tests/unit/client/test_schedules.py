@@ -137,6 +137,7 @@ class Unattended(LocalSchedules):
         """The test is the clock."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("act", ["pause", "delete"])
 @pytest.mark.parametrize("engine", ["memory", "local"])
 def test_what_a_user_does_while_the_clock_writes_is_not_undone(
@@ -259,6 +260,7 @@ def test_a_schedule_with_a_job_that_could_never_run_is_refused_when_it_is_made()
 
 
 # -- a cluster's words ---------------------------------------------------------------------------------
+@pytest.mark.thorough
 @pytest.mark.req("C-cron")
 @given(st.text(max_size=50), st.sampled_from(Overlap), st.booleans())
 def test_a_cronjob_reads_back_as_the_schedule_that_it_was_written_from(

@@ -22,6 +22,7 @@ print("ended", flush=True)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_the_middle_of_a_wait_ends_it(number: signal.Signals) -> None:
     """Waits without a pause, one after the other: a plain Event would hang here every few times."""

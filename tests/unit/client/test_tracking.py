@@ -73,6 +73,7 @@ def tracking(tracker: Tracker) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-mlflow")
 def test_a_server_that_is_away_loses_nothing_and_is_told_each_value_once(tmp_path: Path) -> None:
     backend, tracker = MemoryBackend(script=Script(jobs={"train": Outcome(lines=(SAYS,))})), Tracker()

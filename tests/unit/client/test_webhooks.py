@@ -54,6 +54,7 @@ def ended(phase: Phase = Phase.FAILED, **more: Any) -> Any:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.req("PMV-006")
 def test_a_change_is_told_once_signed_and_with_its_link(tmp_path: Path) -> None:
     clock = Clock()
@@ -77,6 +78,7 @@ def test_a_change_is_told_once_signed_and_with_its_link(tmp_path: Path) -> None:
     assert not webhooks.verified(b"the key", "nonsense", content, clock.now)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("PMV-006")
 def test_what_is_not_taken_is_told_again_after_a_growing_pause_with_the_same_id(tmp_path: Path) -> None:
     clock = Clock()
@@ -95,6 +97,7 @@ def test_what_is_not_taken_is_told_again_after_a_growing_pause_with_the_same_id(
         assert len(taken) == 3
 
 
+@pytest.mark.thorough
 def test_an_address_that_never_answers_is_given_up(tmp_path: Path) -> None:
     clock = Clock()
     with receiver(503) as (url, taken):
@@ -131,6 +134,7 @@ def test_what_waits_for_an_address_that_is_taken_away_goes_to_no_other(tmp_path:
         assert outbox._db.execute("SELECT DISTINCT status FROM deliveries").fetchall() == [(2,)]
 
 
+@pytest.mark.thorough
 def test_an_address_stays_the_same_wherever_it_stands_in_the_settings(tmp_path: Path) -> None:
     clock = Clock()
     with receiver(503, 200) as (ours, taken), receiver() as (theirs, _):
@@ -144,6 +148,7 @@ def test_an_address_stays_the_same_wherever_it_stands_in_the_settings(tmp_path: 
         assert (outbox.work(), len(taken)) == (1, 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "url", ["https://a..b/", "https://x:99999/", f"https://{'a' * 70}.example/", "https://[x/"]
 )
@@ -156,6 +161,7 @@ def test_an_address_that_cannot_be_one_is_told_and_stops_no_other(tmp_path: Path
         assert (outbox.work(), len(taken)) == (1, 1)
 
 
+@pytest.mark.thorough
 def test_what_looks_like_a_secret_does_not_leave(tmp_path: Path) -> None:
     with receiver() as (url, taken):
         outbox = an_outbox(tmp_path, url, Clock())
@@ -164,6 +170,7 @@ def test_what_looks_like_a_secret_does_not_leave(tmp_path: Path) -> None:
     assert b"hunter2hunter2" not in taken[0][1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", ["slack", "mail"])
 def test_the_shapes_that_others_take(tmp_path: Path, shape: str) -> None:
     with receiver() as (url, taken):
@@ -174,6 +181,7 @@ def test_the_shapes_that_others_take(tmp_path: Path, shape: str) -> None:
     assert "team/bert Failed: out of memory" in (told.get("text") or told["subject"])
 
 
+@pytest.mark.thorough
 def test_only_what_is_asked_for_is_told(tmp_path: Path) -> None:
     clock = Clock()
     with receiver() as (url, taken):
@@ -197,6 +205,7 @@ def test_no_callback_goes_to_the_inside(address: str) -> None:
     assert not webhooks.is_public(address)
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.req("PMV-006")
 def test_addresses_that_lead_inside_are_refused_before_anything_is_sent(

@@ -201,6 +201,7 @@ def test_removal_waits_for_running_jobs_and_definitions_for_the_last_object(tmp_
     assert CRD.path("", MPI_CRD) not in server.made
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-history")
 def test_a_recorder_that_is_taken_away_leaves_what_it_has_recorded(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "deploy" / "base" / "recorder", tmp_path / "base" / "recorder")
@@ -351,6 +352,7 @@ def test_a_version_is_the_images_tag() -> None:
     assert version_of(deployed("r.org:5000/a/b", **{"app.kubernetes.io/version": "v3"})) == "v3"
 
 
+@pytest.mark.thorough
 def test_our_definitions_are_what_the_folder_holds() -> None:
     folder = Path(__file__).resolve().parents[3] / "deploy" / "base" / "crds"
     assert manifests.folder(folder) == [*crds.documents()]

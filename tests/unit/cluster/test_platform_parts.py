@@ -67,6 +67,7 @@ def keep(server: Server, component: str, **fields: Any) -> Component:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-001")
 def test_runtimes_that_ship_are_kept_and_one_of_somebody_else_is_left_alone() -> None:
     server = a_server(TRAINER)
@@ -94,6 +95,7 @@ def test_without_trainer_there_are_no_runtimes_and_nothing_is_wrong() -> None:
     assert (told.state, told.message) == ("Absent", "the cluster does not serve Trainer's API")
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-001", "B-admin")
 def test_monitoring_is_on_request_with_the_percentage_of_the_platform() -> None:
     server = a_server("v1", PROMETHEUS)
@@ -118,6 +120,7 @@ def test_without_prometheus_only_dashboards_are_made_and_that_is_told() -> None:
     assert "PrometheusRule" in told.message
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-001", "Q-SEC-002")
 def test_a_service_for_users_gets_a_certificate_that_goes_with_it() -> None:
     server = a_server("v1", "policy/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1")
@@ -199,6 +202,7 @@ def test_the_page_is_opened_under_the_name_that_the_platform_says() -> None:
     assert LOGIN not in server.objects
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-001", "FR-INT-005")
 def test_on_openshift_the_page_stands_behind_the_clusters_login_under_its_routes_name() -> None:
     SERVED.update(OPENSHIFT)

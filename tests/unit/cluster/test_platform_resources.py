@@ -42,6 +42,7 @@ def every_part(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return [schema, *(part for one in inner for part in every_part(one))]
 
 
+@pytest.mark.thorough
 def test_the_files_of_the_definitions_are_up_to_date() -> None:
     for path, text in deploy.written().items():
         assert path.read_text() == text, "run: python -m tools.deploy"

@@ -115,6 +115,7 @@ def test_the_server_is_ready_when_everything_is_known_and_answers_reviews(server
     assert json.loads(base64.b64decode(json.loads(answer)["response"]["patch"]))
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize(
     ("path", "body", "status"),
@@ -130,6 +131,7 @@ def test_nonsense_is_answered_and_harms_nobody(server: Server, path: str, body: 
     assert ask(server, "/healthz")[0] == 200
 
 
+@pytest.mark.thorough
 def test_new_keys_are_served_without_a_restart(server: Server) -> None:
     first = certificates.renewed(("127.0.0.1",))
     second = certificates.renewed(("127.0.0.1",))

@@ -114,6 +114,7 @@ def test_a_flood_of_large_bodies_takes_neither_memory_nor_anybodys_answer(
     assert peak_megabytes(process) < LIMIT_MEGABYTES
 
 
+@pytest.mark.thorough
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(webhook: tuple[int, int]) -> None:
     with closing(connect(webhook[0], MALLORY)) as line:
         line.putrequest("POST", "/judge")
@@ -167,6 +168,7 @@ def shown(port: int, certificate: Path | None) -> int:
         return line.getresponse().status
 
 
+@pytest.mark.thorough
 def test_where_the_api_server_shows_a_certificate_nobody_else_is_answered(tmp_path: Path) -> None:
     ours, stranger = identity(tmp_path, "ours", "api-server"), identity(tmp_path, "other", "api-server")
     for name, status in (("api-server", 503), ("", 503), ("somebody-else", 403)):

@@ -227,6 +227,7 @@ def test_every_rule_has_an_id_of_its_own_and_only_yields_to_rules_that_exist() -
     assert all(rule.signs or rule.facts for rule in RULES)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-UI-007")
 @pytest.mark.parametrize("case", CASES)
 def test_every_patch_that_is_offered_gives_a_valid_job(case: str) -> None:
@@ -252,6 +253,7 @@ def test_a_rank_cannot_blame_another_one() -> None:
     assert told(*said(forged, rank=2, worker=1))[0].rank == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
@@ -269,6 +271,7 @@ def test_no_text_makes_it_fail(data: st.DataObject) -> None:
     assert told(*said(text, rank=rank, worker=rank))
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_a_megabyte_of_noise_takes_no_time_to_speak_of() -> None:
     noise = [

@@ -106,6 +106,7 @@ FACTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.req("AC3", "US1-3", "C-translate", "C-top10")
 @pytest.mark.parametrize("case", CASES)
 def test_a_bare_log_gives_its_cause_or_says_that_it_does_not_prove_one(case: str) -> None:
@@ -122,6 +123,7 @@ def test_a_cause_that_is_not_proved_is_never_another_one_said_with_confidence(ca
     assert all(finding.confidence < 0.9 for finding in findings)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-top10")
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case in FACTS or case not in NOT_PROVED_BY_THE_LOG]
@@ -159,6 +161,7 @@ def test_what_is_not_proved_is_said_with_little_confidence_and_names_no_rank(cas
     assert first.rank is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "case", [case for case, code in FROM_THE_LOG_ALONE.items() if code not in (None, "UNKNOWN")]
 )

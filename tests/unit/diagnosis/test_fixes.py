@@ -33,6 +33,7 @@ FIXES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-UI-007", "B-11")
 @pytest.mark.parametrize("remedy", FIXES)
 def test_the_change_gives_a_job_that_the_checks_accept(remedy: Remedy) -> None:

@@ -29,6 +29,7 @@ def test_every_fixture_has_its_expectation() -> None:
     assert sorted(EXPECTED) == sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-translate", "B-story1-fail")
 @pytest.mark.parametrize("case", sorted(EXPECTED))
 def test_what_really_happened_is_told_first_with_its_rank(case: str) -> None:

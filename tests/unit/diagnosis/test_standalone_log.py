@@ -39,6 +39,7 @@ def fixture(case: str) -> tuple[bytes, int]:
 NOT_PROVED = {"intel/not_enough_slots", "mpich/not_enough_slots"}  # they ended with 0, and rightly
 
 
+@pytest.mark.thorough
 @pytest.mark.req("AC3", "C-top10")
 @pytest.mark.parametrize("case", CASES)
 def test_a_bare_log_tells_the_same_cause_as_the_engines_evidence(case: str) -> None:
@@ -49,6 +50,7 @@ def test_a_bare_log_tells_the_same_cause_as_the_engines_evidence(case: str) -> N
     assert (told.first.code if told.first else None) == FROM_THE_LOG_ALONE[case]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", [case for case in CASES if case not in NOT_PROVED])
 def test_the_family_need_not_be_named(case: str) -> None:
     text, code = fixture(case)
@@ -126,6 +128,7 @@ def test_an_empty_log_says_so() -> None:
     assert told.first.fixes
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @settings(max_examples=examples(80), deadline=None)
 @given(
@@ -141,6 +144,7 @@ def test_no_log_makes_it_fail(parts: list[bytes], lines: bool) -> None:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize("literal", LITERALS)
 def test_a_literal_that_fills_a_log_does_not_stall_it(literal: str) -> None:
@@ -220,6 +224,7 @@ def test_a_frequent_literal_is_dropped_and_a_rare_one_behind_it_still_found() ->
     assert places[-1] == 6000
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize(
     "end", [b"", b"...", b"x.ChildFailedError: a", b"RuntimeError: Connection reset by peer", b"\x00 1"]
@@ -239,6 +244,7 @@ def test_a_rank_that_went_on_after_an_exception_did_not_die_of_it() -> None:
     assert seen.launcher == Exit(code=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_without_a_job_no_command_is_offered_that_needs_one(case: str) -> None:
     text, code = fixture(case)

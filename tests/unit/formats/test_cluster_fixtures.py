@@ -94,6 +94,7 @@ def failed_worker(state: JobState) -> int | None:
     return next((one.index for one in state.workers if one.phase is Phase.FAILED), None)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("US1-3", "FR-OBS-005", "C-top10")
 @pytest.mark.parametrize("case", CASES)
 def test_a_real_job_is_told_as_it_was(case: str) -> None:
@@ -106,6 +107,7 @@ def test_every_expectation_has_its_objects() -> None:
     assert sorted(EXPECTED) == CASES
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_what_ended_a_real_job_or_keeps_it_waiting_is_told_with_a_remedy(case: str) -> None:
     for finding in look(case).findings:
@@ -113,6 +115,7 @@ def test_what_ended_a_real_job_or_keeps_it_waiting_is_told_with_a_remedy(case: s
         assert finding.fixes
 
 
+@pytest.mark.thorough
 @pytest.mark.req("A-edge-403")
 @pytest.mark.parametrize("part", ["runtime", "jobset", "jobs", "pods", "workload", "events"])
 @pytest.mark.parametrize("case", CASES)
@@ -126,6 +129,7 @@ def test_one_kind_of_object_that_may_not_be_read_leaves_the_rest_told(case: str,
         assert whole.phase is Phase.SUCCEEDED
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_a_list_never_calls_well_what_a_close_look_calls_failed(case: str) -> None:
     _, seen = objects(case)

@@ -147,6 +147,7 @@ def test_what_is_written_reads_back_as_the_same_job(job: MPIJob, format: Literal
     assert jobfile_reader.read(jobfile_reader.write(job, format=format)) == job
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", TRICKY)
 def test_tricky_texts_survive_in_every_kind_of_place(text: str) -> None:
     job = MPIJob(
@@ -186,6 +187,7 @@ scraps = st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
@@ -197,6 +199,7 @@ def test_noise_is_a_job_or_an_invalid_job_and_nothing_else(noise: str | bytes) -
     assert outcome(noise), "a job, or the codes of what is wrong"
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(

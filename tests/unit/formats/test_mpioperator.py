@@ -123,6 +123,7 @@ def test_what_is_written_reads_back_as_the_same_job(job: MPIJob, family: Family,
     assert reading.foreign == Foreign()
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-INT-008")
 @SETTINGS
 @given(st.dictionaries(st.sampled_from(["x", "y z"]), plain, min_size=1), st.data())

@@ -47,6 +47,7 @@ def write() -> None:
         (GOLDEN / f"{name}.yaml").write_text(shown(documents(name)))
 
 
+@pytest.mark.thorough
 @pytest.mark.req("AC8-rdma")
 @pytest.mark.parametrize("name", CASES)
 def test_a_preset_becomes_exactly_these_documents(name: str) -> None:

@@ -111,6 +111,7 @@ def test_each_trap_is_found_and_nothing_else(
     assert beside == set() or code == "RUNTIME_CONTAINER"
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-033")
 @pytest.mark.parametrize("code", sorted({code for _, code, _ in TRAPS}))
 def test_the_page_of_a_trap_quotes_what_lint_says(code: str) -> None:

@@ -17,6 +17,7 @@ def a_hook_that_never_ends(code: int) -> Any:
     signal.pause()
 
 
+@pytest.mark.thorough
 def test_no_hook_on_the_end_of_a_process_runs_in_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     isolation.namespaces_allowed.cache_clear()
     allowed = isolation.namespaces_allowed()

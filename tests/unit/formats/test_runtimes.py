@@ -311,6 +311,7 @@ def test_without_a_cluster_what_ships_is_listed_shown_and_linted(tmp_path: Path)
         here.test("openmpi")
 
 
+@pytest.mark.thorough
 def test_a_file_with_traps_is_linted_and_not_installed(tmp_path: Path) -> None:
     import yaml
 

@@ -86,6 +86,7 @@ def test_the_schema_describes_every_field_and_refuses_unknown_ones() -> None:
     assert made["$defs"]["MPIJob"]["properties"]["launcher"]["default"] == {"cpu": "100m", "memory": "256Mi"}
 
 
+@pytest.mark.thorough
 def test_the_schema_can_be_written_as_json_and_made_twice_alike() -> None:
     assert msgspec.json.decode(msgspec.json.encode(json_schema.json_schema())) == json_schema.json_schema()
 

@@ -151,6 +151,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, line: str, message: str
     assert message in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "message"),
     [

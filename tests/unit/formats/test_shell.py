@@ -231,6 +231,7 @@ def test_the_workers_of_a_failed_command_stay_as_long_as_asked(pod: Pod) -> None
     assert "the workers stay for 1 s" in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.engine
 def test_a_real_mpirun_is_counted_and_then_runs_the_command(pod: Pod, tmp_path: Path) -> None:
     host = os.uname().nodename

@@ -288,6 +288,7 @@ ANY = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @given(status=ANY, workload=ANY, event=ANY)
 def test_no_object_however_odd_stops_the_reading(status: Any, workload: Any, event: Any) -> None:
@@ -301,6 +302,7 @@ def test_no_object_however_odd_stops_the_reading(status: Any, workload: Any, eve
     assert isinstance(derive_state.derive(seen, now=NOW), JobState)
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @given(st.text())
 def test_no_log_however_odd_stops_the_census(log: str) -> None:

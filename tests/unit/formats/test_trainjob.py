@@ -224,6 +224,7 @@ def test_a_job_reads_back_the_same_whatever_the_cluster_adds_to_its_documents(sh
     assert trainjob.read(trainjob.write(job, shape)).job == job
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-INT-008")
 @SETTINGS
 @given(

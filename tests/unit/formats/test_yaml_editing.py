@@ -120,6 +120,7 @@ VALUES = st.recursive(
 NAMES = st.sampled_from(["name", "workers", "env", "labels", "command", "new", "future"])
 
 
+@pytest.mark.thorough
 @given(path=st.lists(NAMES, min_size=1, max_size=3), value=VALUES.filter(lambda one: one is not None))
 def test_any_change_is_made_exactly_or_refused(path: list[str], value: object) -> None:
     before = yaml.load(TEXT, Loader=yaml.BaseLoader)

@@ -97,6 +97,7 @@ def test_a_whole_audit_is_found_whole(tmp_path: Path) -> None:
     assert (verdict.sound, verdict.lines, verdict.first, verdict.last) == (True, 20, 1, 20)
 
 
+@pytest.mark.thorough
 def test_each_way_to_tamper_is_told_with_its_place(tmp_path: Path) -> None:
     def fresh(name: str) -> Path:
         a_trail(tmp_path / name, 10)
@@ -158,6 +159,7 @@ def days_of(folder: Path, days: range, keep_days: float = 90.0) -> None:
         os.utime(folder / chain.files(str(folder))[-1], (number, number))  # long ago by any machine's clock
 
 
+@pytest.mark.thorough
 def test_days_go_after_ninety_and_the_rest_still_verifies(tmp_path: Path) -> None:
     days_of(tmp_path, range(200))
     kept = chain.files(str(tmp_path))
@@ -168,6 +170,7 @@ def test_days_go_after_ninety_and_the_rest_still_verifies(tmp_path: Path) -> Non
     assert told
 
 
+@pytest.mark.thorough
 def test_nothing_younger_than_ninety_days_is_ever_removed(tmp_path: Path) -> None:
     days_of(tmp_path, range(91), keep_days=0.0)
     assert len(chain.files(str(tmp_path))) == 91
@@ -195,6 +198,7 @@ def test_days_that_were_written_to_lately_stay_whatever_their_names_say(tmp_path
     assert len(chain.files(str(tmp_path))) == 6
 
 
+@pytest.mark.thorough
 def test_a_day_that_somebody_removed_by_hand_is_told_apart_from_retention(tmp_path: Path) -> None:
     days_of(tmp_path, range(200))
     oldest, *_, newest = chain.files(str(tmp_path))
@@ -231,6 +235,7 @@ def a_writer(folder: Path, count: int, name: str) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.thorough
 def test_two_processes_that_write_at_once_make_one_chain(tmp_path: Path) -> None:
     writers = [a_writer(tmp_path, 60, name) for name in ("one", "two")]
     assert [writer.wait(60) for writer in writers] == [0, 0]
@@ -238,6 +243,7 @@ def test_two_processes_that_write_at_once_make_one_chain(tmp_path: Path) -> None
     assert (verdict.flaws, verdict.lines) == ((), 120)
 
 
+@pytest.mark.thorough
 def test_a_writer_killed_at_any_moment_loses_nothing_that_it_has_told(tmp_path: Path) -> None:
     told = 0
     for round in range(5):
@@ -254,6 +260,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_has_told(tmp_path: 
     assert verdict.lines >= told
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", range(1, 9))
 def test_killed_at_each_step_the_chain_goes_on(tmp_path: Path, step: int) -> None:
     trail = a_trail(tmp_path, 2)

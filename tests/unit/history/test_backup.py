@@ -45,6 +45,7 @@ def test_a_backup_put_back_elsewhere_answers_the_same(archive: Archive, tmp_path
     assert len(texts(after)) == 1000
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-history")
 def test_a_backup_taken_while_lines_come_holds_a_beginning_of_them(archive: Archive, tmp_path: Path) -> None:
     archive.put(a_state(), now=1.0)

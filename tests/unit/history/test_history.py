@@ -52,6 +52,7 @@ def test_a_job_is_remembered_with_everything_that_was_written_down(archive: Arch
     assert found.samples(REF) == (Sample(11.5, 0, 0.5, 1024),)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("after", ["abc", "-1", "9" * 23])
 def test_what_is_no_place_in_the_list_of_deleted_jobs_is_refused(tmp_path: Path, after: str) -> None:
     with pytest.raises(InvalidJob, match=f"'{after}' is no place in a list"):
@@ -97,6 +98,7 @@ def test_of_several_jobs_of_one_name_the_newest_is_meant(archive: Archive) -> No
     assert found.list(Scope(namespace="other")).total == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("chosen", [{}, {"text": "ber"}, {"owner": "jane"}, {"selector": "team=cv"}])
 def test_pages_of_deleted_jobs_neither_repeat_nor_hide_while_others_are_deleted(
     archive: Archive, chosen: dict[str, str]
@@ -134,6 +136,7 @@ def test_a_page_of_deleted_jobs_reads_no_others(archive: Archive, monkeypatch: p
     assert (len(page.items), page.total, len(read)) == (3, 20, 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize("cursor", ["2", "x:1", "1.0:x", "1.0:", ":"])
 def test_a_cursor_that_is_none_is_refused(archive: Archive, cursor: str) -> None:
@@ -141,6 +144,7 @@ def test_a_cursor_that_is_none_is_refused(archive: Archive, cursor: str) -> None
         ArchiveReader(archive).list(Scope(namespace="team", after=cursor))
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize("cursor", ["nan:1", "-inf:1", f"1:{'9' * 30}", f"1:-{'9' * 30}"])
 def test_a_cursor_that_nobody_gave_shows_nothing(archive: Archive, cursor: str) -> None:
@@ -161,6 +165,7 @@ def test_the_record_is_closed_to_other_users(archive: Archive) -> None:
     assert stat.S_IMODE(os.stat(archive.directory).st_mode) == 0o700
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize("name", ["../../etc", "/etc", "..", "a/b", "", ".", "_x", "a" * 500, "ü", "\udcff"])
 def test_a_uid_or_namespace_that_somebody_wrote_cannot_leave_the_directory(
@@ -175,6 +180,7 @@ def test_a_uid_or_namespace_that_somebody_wrote_cannot_leave_the_directory(
     assert len({archive.folder(JobKey("team", one)) for one in (name, "x", "u1", f"{name}.")}) == 4
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize("file", ["../history.db", "/etc/passwd", "a/../../x", "..", "", "a//b", "a/./b"])
 def test_a_file_that_a_row_names_lies_below_the_logs(archive: Archive, file: str) -> None:

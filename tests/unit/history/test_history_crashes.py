@@ -124,6 +124,7 @@ def test_a_recorder_killed_at_any_step_loses_nothing_and_stores_nothing_twice(
     pytest.fail("the writer never came to its end")
 
 
+@pytest.mark.thorough
 def test_a_recorder_killed_again_and_again_comes_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_job_whose_taking_in_is_killed_at_any_step_is_there_wholly_or_not_at_a
     pytest.fail("the writer never came to its end")
 
 
+@pytest.mark.thorough
 def test_an_erasure_killed_at_any_step_can_be_finished(tmp_path: Path) -> None:
     for fatal in range(1, STEPS):
         directory = str(tmp_path / str(fatal))

@@ -91,11 +91,13 @@ def test_only_chunks_that_can_hold_a_wanted_line_are_opened(archive: Archive) ->
     assert texts(ArchiveReader(archive), since=(START_NS + 500 * STEP_NS) / 1e9) == ["line 1000"]
 
 
+@pytest.mark.thorough
 @given(st.sets(st.integers(0, 300)))
 def test_numbers_are_written_as_spans_and_read_again(found: set[int]) -> None:
     assert numbers(spans(found)) == found
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.integers(1, 30), min_size=1, max_size=12),
@@ -201,6 +203,7 @@ def _damage(path: str, how: str) -> None:
         Path(path).write_bytes(data)
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.binary(min_size=1, max_size=40), st.integers(0, 400))
 def test_no_file_whatever_it_holds_is_read_beyond_what_it_proves(
@@ -227,6 +230,7 @@ def test_a_frame_that_claims_less_than_it_holds_is_not_unpacked(tmp_path: Path) 
 
 
 # -- whole jobs at once ----------------------------------------------------------------------------
+@pytest.mark.thorough
 @given(st.lists(st.tuples(st.integers(0, 10**10), st.binary(max_size=60)), max_size=40), st.booleans())
 def test_frames_give_back_every_byte_with_stamps_or_without(
     tmp_path_factory: pytest.TempPathFactory, said: list[tuple[int, bytes]], odd: bool

@@ -111,6 +111,7 @@ def test_deepspeed_without_a_number_of_machines_counts_for_each_worker() -> None
     assert (own.ranks, own.per_worker) == (None, 4)
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(

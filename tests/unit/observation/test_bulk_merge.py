@@ -21,6 +21,7 @@ def in_blocks(keys: list[int], source: int, size: int) -> list[merge_runs.Block[
     return [(keys[at : at + size], items[at : at + size]) for at in range(0, len(keys), size)]
 
 
+@pytest.mark.thorough
 @given(numbers, st.integers(1, 7))
 def test_runs_lose_nothing_and_keep_their_order_whatever_the_keys(
     all_keys: list[list[int]], size: int
@@ -31,6 +32,7 @@ def test_runs_lose_nothing_and_keep_their_order_whatever_the_keys(
         assert [number for of, number in out if of == source] == [*range(len(keys))]
 
 
+@pytest.mark.thorough
 @given(numbers, st.integers(1, 7))
 def test_sorted_runs_come_out_sorted(all_keys: list[list[int]], size: int) -> None:
     ordered = [sorted(keys) for keys in all_keys]
@@ -39,6 +41,7 @@ def test_sorted_runs_come_out_sorted(all_keys: list[list[int]], size: int) -> No
     assert out == sorted(key for keys in ordered for key in keys)
 
 
+@pytest.mark.thorough
 @given(numbers, st.integers(1, 7))
 def test_items_that_are_compared_themselves_keep_the_order_of_their_run(
     all_keys: list[list[int]], size: int
@@ -61,6 +64,7 @@ def test_items_that_are_compared_themselves_keep_the_order_of_their_run(
 texts = st.binary(max_size=40).map(lambda text: text.replace(b"\n", b"?"))
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.lists(st.tuples(st.integers(0, 10**12), texts), max_size=12), max_size=4), st.integers(1, 200)
 )

@@ -40,12 +40,14 @@ def test_what_is_stored_is_read_back(time_ns: int, text: bytes, partial: bool) -
     assert parse_line(raw) == (time_ns or 0, "stderr", partial, text)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-OBS-002")
 @given(chunks)
 def test_every_byte_of_a_program_comes_back(pieces: list[bytes]) -> None:
     assert b"".join(cri.restore(stamped(pieces))) == b"".join(pieces)
 
 
+@pytest.mark.thorough
 @given(chunks, st.integers(min_value=1, max_value=50))
 def test_the_parser_gives_the_same_lines_however_a_file_is_cut(pieces: list[bytes], size: int) -> None:
     stored = stamped(pieces)
@@ -116,6 +118,7 @@ def test_a_damaged_line_is_all_text(raw: bytes) -> None:
     assert parse_line(raw) == (0, "stdout", False, raw)
 
 
+@pytest.mark.thorough
 @given(st.binary())
 def test_no_bytes_make_the_parser_fail(raw: bytes) -> None:
     parser = cri.Parser()

@@ -57,6 +57,7 @@ def test_streams_and_attempts_are_told_apart() -> None:
 texts = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=40)
 
 
+@pytest.mark.thorough
 @given(texts, st.integers(1, 5))
 def test_folding_loses_nothing_and_keeps_the_order_of_each_rank(
     heard: list[tuple[int, str]], most: int
@@ -180,6 +181,7 @@ anything = st.builds(
 )
 
 
+@pytest.mark.thorough
 @given(st.lists(anything, max_size=30), queries)
 def test_no_log_and_no_query_breaks_the_sieve(lines: list[LogLine], query: LogQuery) -> None:
     shown = [*select(lines, query)]

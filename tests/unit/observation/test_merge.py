@@ -28,6 +28,7 @@ def test_stored_streams_come_out_in_time_order() -> None:
     assert [line.time for line in merged(streams)] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.thorough
 @given(st.lists(times, max_size=6))
 def test_merging_loses_nothing_and_keeps_the_order_of_each_stream(all_times: list[list[int]]) -> None:
     streams = streams_of(all_times)
@@ -35,6 +36,7 @@ def test_merging_loses_nothing_and_keeps_the_order_of_each_stream(all_times: lis
     assert [[line for line in out if line.rank == rank] for rank in range(len(streams))] == streams
 
 
+@pytest.mark.thorough
 @given(st.lists(times, max_size=4), st.lists(st.integers(min_value=0, max_value=2000), max_size=10))
 def test_live_merging_keeps_the_order_of_each_stream_whatever_the_clocks_do(
     all_times: list[list[int]], clock: list[int]

@@ -31,6 +31,7 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(ends)]
 
 
+@pytest.mark.thorough
 @given(SMALL, VALUES, st.lists(st.integers(0, 100), max_size=8))
 def test_where_the_bytes_are_cut_makes_no_difference(
     data: bytes, values: list[str], places: list[int]
@@ -73,6 +74,7 @@ def nested(chance: random.Random) -> tuple[list[str], bytes]:
     return values, "".join(said).encode()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(60))
 def test_what_is_hidden_is_what_a_slow_search_finds_however_small_the_pieces(seed: int) -> None:
     chance = random.Random(seed)
@@ -84,6 +86,7 @@ def test_what_is_hidden_is_what_a_slow_search_finds_however_small_the_pieces(see
     assert told(values, cut(data, chance.choices(range(len(data)), k=5))) == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("lines", "length"), [(3000, 48), (8000, 9)])
 def test_a_secret_of_many_lines_does_not_hold_up_what_is_said_without_lines(lines: int, length: int) -> None:
     chance = random.Random(1)
@@ -95,6 +98,7 @@ def test_a_secret_of_many_lines_does_not_hold_up_what_is_said_without_lines(line
     assert time.process_time() - begun < 1.0  # it took seconds, and takes milliseconds
 
 
+@pytest.mark.thorough
 @given(st.binary(max_size=200), st.lists(st.integers(0, 300), max_size=8))
 def test_bytes_without_a_value_pass_as_they_are(data: bytes, places: list[int]) -> None:
     assert told(["hunter2-SECRET"], cut(data.replace(b"hunter2-", b""), places)) == data.replace(

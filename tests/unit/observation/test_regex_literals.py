@@ -28,6 +28,7 @@ def test_the_letters_of_a_pattern(pattern: str, letters: bytes) -> None:
     assert needed(pattern) == letters
 
 
+@pytest.mark.thorough
 @given(
     st.text(alphabet="ab.*+?[]{}\\^$d1|()-", max_size=12),
     st.lists(st.text(alphabet="abd1.-[]{}", max_size=12)),

@@ -129,6 +129,7 @@ def test_no_argument_of_a_rank_is_told_since_one_may_be_a_secret() -> None:
     assert "hidden-value" not in repr(stack)
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @given(st.text(max_size=400), st.sampled_from(["py-spy", "gdb", "failed py-spy", "status", "syscall"]))
 def test_nothing_that_a_tool_says_breaks_the_reading(text: str, section: str) -> None:

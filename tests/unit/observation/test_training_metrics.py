@@ -43,6 +43,7 @@ def test_one_call_tells_a_metric_and_needs_nobody_to_listen(capfd: pytest.Captur
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.thorough
 def test_numbers_of_other_libraries_are_numbers() -> None:
     import numpy
 
@@ -195,6 +196,7 @@ _WORDS = st.sampled_from(["progressPercentage", "metrics", "name", "value", "las
 _PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 
 
+@pytest.mark.thorough
 @given(st.recursive(_PLAIN, lambda one: st.lists(one, max_size=3) | st.dictionaries(_WORDS, one)))
 def test_no_status_of_a_cluster_is_too_strange(status: Any) -> None:
     found = trainer_progress.read({"metadata": {}, "status": {"trainerStatus": status}})

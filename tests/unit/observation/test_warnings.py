@@ -314,6 +314,7 @@ def test_no_warning_is_told_at_any_second_of_a_real_healthy_run(path: Path, quie
 numbers = st.floats(0, 1e12, allow_nan=False)
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.tuples(numbers, st.integers(0, 3), numbers, st.integers(0, 1 << 50)), max_size=20),
     st.lists(st.tuples(st.integers(0, 9), numbers, numbers, st.integers(1, 1000)), max_size=8),

@@ -173,6 +173,7 @@ def test_the_answer_to_a_head_has_no_body(ends: Ends) -> None:
     assert ends.answered(WHOLE, last=False) == b"ok"
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize(
     "answer",
@@ -292,6 +293,7 @@ def test_a_body_has_a_limit(ends: Ends, head: bytes) -> None:
     sending.join(10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cut", range(len(WHOLE)))
 def test_a_cut_is_never_taken_for_an_end(cut: int) -> None:
     with pair() as ends, pytest.raises((http.client.IncompleteRead, ConnectionError)) as caught:
@@ -308,6 +310,7 @@ def test_a_cut_between_chunks_is_never_taken_for_an_end(cut: int) -> None:
         ends.answered(CHUNKED[:cut])
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=6), st.lists(st.integers(1, 30), min_size=1))
 def test_a_body_is_the_same_however_it_was_framed_and_cut(parts: list[bytes], cuts: list[int]) -> None:
@@ -376,6 +379,7 @@ def test_a_proxy_that_cannot_be_used_is_an_error_of_the_connection(
         outbound_http.request("GET", "http://loki.test/x", seconds=5, most_bytes=9)
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_a_body_that_comes_for_ever_ends_with_the_time_of_the_operation() -> None:
     def drip(server: Listener, line: socket.socket) -> None:

@@ -35,6 +35,7 @@ def test_a_redirect_out_of_tls_is_not_followed(server: FakeApi) -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_redirects_without_end_are_left(server: FakeApi) -> None:
     server.says(*[replying(b"", 301, Location="/again")] * 20)
@@ -55,6 +56,7 @@ def test_what_is_not_there_or_too_large_is_told_with_its_address(
     assert len(manifests._fetched(f"{server.url}/engine.yaml")) == 200
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize("to", ["https://[", "https://127.0.0.1:99999999/", "file:///etc/passwd", "//[/x"])
 def test_a_redirect_to_what_is_no_address_is_an_error(server: FakeApi, to: str) -> None:

@@ -60,6 +60,7 @@ def test_a_visitor_without_a_policy_is_restricted_and_a_user_of_their_own_is_not
     assert not KubernetesBackend(Settings(kubeconfig=str(config)))._outbound.restricted
 
 
+@pytest.mark.thorough
 def test_a_user_of_their_own_reaches_their_own_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening(tell(b"<ListBucketResult></ListBucketResult>")) as service:
         backend = seen_by(cluster(service.url), Policy())
@@ -112,6 +113,7 @@ def test_what_an_administrator_names_is_reached(
     assert policy.permits(host, port, address) is allowed
 
 
+@pytest.mark.thorough
 def test_a_refusal_is_of_the_kind_that_the_page_answers_with_403() -> None:
     with pytest.raises(NotAllowed):
         seen_by(cluster("http://127.0.0.1")).artifacts(REF)

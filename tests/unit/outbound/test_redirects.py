@@ -94,6 +94,7 @@ ASKED: list[Ask] = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("ask", ASKED, ids=lambda ask: ask.__name__.strip("_"))
 def test_a_redirect_to_another_server_carries_no_token(ask: Ask, status: str, tmp_path: Path) -> None:

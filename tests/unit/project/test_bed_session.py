@@ -23,6 +23,7 @@ finally:
 DYING = "print('begun', flush=True); import signal; signal.pause()"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("script", "last", "status"), [(MENDING, "mended\n", 7), (DYING, "", 128 + signal.SIGTERM)]
 )

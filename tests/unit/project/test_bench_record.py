@@ -110,6 +110,7 @@ def run_bench(path: Path, only: str) -> int:
     ).returncode
 
 
+@pytest.mark.thorough
 def test_runs_of_single_parts_gather_in_one_file_and_only_a_part_that_broke_is_an_error(
     tmp_path: Path,
 ) -> None:
@@ -197,6 +198,7 @@ def rows_in_source() -> Iterator[str]:
                 )
 
 
+@pytest.mark.thorough
 def test_every_row_that_a_measurement_names_is_in_the_list() -> None:
     known = requirements.load().keys()
     named = {*rows_in_source(), *(wish.row for wish in speedup.WISHES)}

@@ -207,6 +207,7 @@ def test_the_catalogue_is_whole() -> None:
     assert {rule for _, rule, _, _ in CASES} <= IDS
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-translate", "C-top10", "AC9", "US1-3")
 @pytest.mark.parametrize(("entry", "rule", "text", "known"), CASES)
 def test_every_entry_of_the_catalogue_is_told_first(
@@ -220,6 +221,7 @@ def test_every_entry_of_the_catalogue_is_told_first(
     assert "{" not in first.message
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("entry", "rule", "text", "known"), [case for case in CASES if case[2]])
 def test_the_same_line_in_a_rank_is_told_of_that_rank(
     entry: str, rule: str, text: str, known: dict[str, Any]

@@ -36,6 +36,7 @@ class Point(msgspec.Struct):
     y: int = 0
 
 
+@pytest.mark.thorough
 def test_a_type_that_several_threads_read_first_crashes_nobody() -> None:
     for _ in range(3):
         ended = subprocess.run([sys.executable, "-c", RACE], check=False, capture_output=True)
@@ -55,6 +56,7 @@ def test_values_are_read_and_wrong_ones_refused() -> None:
         codec.convert({"x": "2"}, Point)
 
 
+@pytest.mark.thorough
 def test_nobody_else_works_types_out() -> None:
     found = [
         f"{path.relative_to(SOURCE)}:{number}"

@@ -39,6 +39,7 @@ def test_make_run_says_what_it_does_before_what_takes_long() -> None:
     assert rehearsed("run").index("about half a minute") < rehearsed("run").index("-m venv")
 
 
+@pytest.mark.thorough
 def test_a_failure_in_make_test_ends_it_without_a_second_try_for_all() -> None:
     assert "pytest" in recipe("test")
     assert "--reruns" not in rehearsed("test")
@@ -61,6 +62,7 @@ def test_what_generated_examples_make_test_leaves_out_make_test_thorough_tries()
     assert '-m "property and not alone"' in recipe("test-thorough")
 
 
+@pytest.mark.thorough
 @pytest.mark.req("E-coverage")
 def test_the_gate_of_python_closes(tmp_path: Path) -> None:
     (tmp_path / "half.py").write_text("import sys\nif len(sys.argv) > 9:\n    a = 1\n    b = 2\n    c = 3\n")

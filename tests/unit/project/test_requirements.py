@@ -282,6 +282,7 @@ def a_run(path: Path, **outcomes: str) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_kept_outcomes_are_the_worst_of_a_test_s_cases_and_those_of_runs_not_made_again(
     tmp_path: Path,
 ) -> None:

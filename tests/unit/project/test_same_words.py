@@ -70,6 +70,7 @@ def _memory(text: str) -> Any:
     return Resources(memory=text)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("B-10", "FR-UX-001")
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_in_the_same_words_everywhere(name: str) -> None:

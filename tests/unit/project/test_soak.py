@@ -40,6 +40,7 @@ def test_what_is_put_again_is_the_same_object(world: World) -> None:
     assert renew(world) == renew(world) != renew(world, "node-2")
 
 
+@pytest.mark.thorough
 def test_who_is_too_far_behind_is_told_to_begin_anew(world: World, server: str) -> None:
     for _ in range(2 * KEPT):
         renew(world)
@@ -48,6 +49,7 @@ def test_who_is_too_far_behind_is_told_to_begin_anew(world: World, server: str) 
     assert (told["type"], told["object"]["code"]) == ("ERROR", 410)
 
 
+@pytest.mark.thorough
 def test_a_watch_that_was_left_behind_goes_on(world: World, server: str) -> None:
     renew(world)
     with watch(Api(Access(server=server)), LEASES, idle_seconds=5.0) as changes:

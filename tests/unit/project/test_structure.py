@@ -45,10 +45,12 @@ def source() -> list[Module]:
     return measure.modules()
 
 
+@pytest.mark.thorough
 def test_no_file_is_too_long_to_read(source: list[Module]) -> None:
     assert not {one.name: one.lines for one in source if one.lines > MOST_LINES_IN_A_FILE}
 
 
+@pytest.mark.thorough
 def test_no_folder_holds_too_many_modules(source: list[Module]) -> None:
     folders = measure.folders(source)
     large = {
@@ -59,31 +61,37 @@ def test_no_folder_holds_too_many_modules(source: list[Module]) -> None:
     assert large.keys() == LARGE_FOLDERS.keys(), large
 
 
+@pytest.mark.thorough
 def test_no_test_file_is_too_long_to_read() -> None:
     sizes = {str(path): len(path.read_text().splitlines()) for path in TESTS}
     assert len(sizes) > 300
     assert {path: lines for path, lines in sizes.items() if lines > MOST_LINES_IN_A_FILE} == {}
 
 
+@pytest.mark.thorough
 def test_no_function_is_too_long_without_a_reason(source: list[Module]) -> None:
     parts = [part for one in source for part in measure.functions(one)]
     long = {part.place for part in parts if measure.length(part.node) > MOST_LINES_IN_A_FUNCTION}
     assert long == LONG.keys()
 
 
+@pytest.mark.thorough
 def test_whatever_comes_ends_only_in_outermost_places(source: list[Module]) -> None:
     assert {part.place for one in source for part in measure.broad_handlers(one)} == OUTERMOST.keys()
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_for_later(source: list[Module]) -> None:
     assert not [one.name for one in source if LATER.search(one.text)]
 
 
+@pytest.mark.thorough
 def test_modules_do_not_import_each_other_in_a_circle(source: list[Module]) -> None:
     """Not within their functions either; what is imported for type checkers alone does not count."""
     assert measure.cycles(measure.import_graph(source)) == []
 
 
+@pytest.mark.thorough
 def test_a_circle_would_be_seen(tmp_path: Path) -> None:
     package = tmp_path / "project"
     package.mkdir()

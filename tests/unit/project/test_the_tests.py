@@ -95,14 +95,17 @@ def test_marks_are_found_on_functions_classes_and_modules() -> None:
     assert found == [["test_a"], ["test_c"], ["test_d"]]
 
 
+@pytest.mark.thorough
 def test_every_test_can_fail() -> None:
     assert {str(path): names for path in FILES if (names := toothless(parse(path)))} == {}
 
 
+@pytest.mark.thorough
 def test_no_test_is_skipped_by_a_mark() -> None:
     assert {str(path): names for path in FILES if (names := marked(parse(path), "skip"))} == {}
 
 
+@pytest.mark.thorough
 def test_only_quarantined_tests_have_a_second_try_and_each_of_them_exists_with_a_reason() -> None:
     assert {str(path): names for path in FILES if (names := marked(parse(path), "flaky"))} == {}
     known = {

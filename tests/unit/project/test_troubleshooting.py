@@ -80,6 +80,7 @@ def quoted(page: str) -> str:
     return page.partition("\n> ")[2].partition("\n")[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-033", "FR-UX-005", "AC9")
 @pytest.mark.parametrize("code", sorted(all_codes()))
 def test_every_code_has_a_troubleshooting_page(code: str) -> None:

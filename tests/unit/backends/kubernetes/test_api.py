@@ -28,6 +28,7 @@ from mpijob.errors import InvalidJob
 short_pauses = pytest.fixture(autouse=True)(shortened(http))
 
 
+@pytest.mark.thorough
 def test_an_object_is_read_over_verified_tls(server: FakeApi, api: Api) -> None:
     made = server.maps.put("m", key="value")
     assert api.get(f"{MAPS}/m") == made
@@ -61,6 +62,7 @@ def test_a_list_comes_in_pages_of_one_version(server: FakeApi, api: Api) -> None
     assert {seen.query["fieldSelector"] for seen in server.requests} == {"metadata.name!=x"}
 
 
+@pytest.mark.thorough
 def test_a_list_that_expires_between_pages_is_begun_again(server: FakeApi, api: Api) -> None:
     for number in range(4):
         server.maps.put(f"m{number}")
@@ -113,6 +115,7 @@ def test_creating_names_its_manager_and_can_be_a_dry_run(server: FakeApi, api: A
     assert json.loads(seen.body) == A_MAP
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("form", "content", "force"),
     [
@@ -198,6 +201,7 @@ def test_what_would_be_two_headers_is_told_and_not_sent(server: FakeApi, changed
     assert server.requests == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "trouble",
     [
@@ -227,6 +231,7 @@ def test_something_that_is_no_api_is_recognised(server: FakeApi, api: Api) -> No
     assert len(server.requests) == 2
 
 
+@pytest.mark.thorough
 def test_many_threads_share_one_api(server: FakeApi, api: Api) -> None:
     for number in range(20):
         server.maps.put(f"m{number}")
@@ -261,6 +266,7 @@ def test_a_far_server_is_asked_side_by_side(api: Api, monkeypatch: pytest.Monkey
     assert api.lanes() == 16
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize("size", [0, 8100, 16300, 65400, 90_000])
 def test_an_answer_that_nobody_asked_for_is_given_to_nobody(server: FakeApi, api: Api, size: int) -> None:

@@ -76,6 +76,7 @@ def annotated(document: Document, rest: object) -> Document:
     return changed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [Family.OPENMPI, Family.MPICH])
 @pytest.mark.parametrize("field", sorted(EXPLOIT))
 def test_an_annotation_is_believed_in_nothing_that_the_document_tells_itself(

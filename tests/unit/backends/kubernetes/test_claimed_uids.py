@@ -70,6 +70,7 @@ def alice(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> Iterator[Person]
         yield Person(http, "alice-token")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", READ)
 def test_a_uid_opens_no_record_of_a_namespace_that_one_may_not_see(alice: Person, path: str) -> None:
     word = "path=a&" if path.endswith("/artifact") else "values=true&" if path.endswith("/export") else ""
@@ -139,6 +140,7 @@ def _alone(tmp_path: Path, ref: JobRef) -> list[Any]:
     return _answers(archive, ref)[:8]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-history")
 @pytest.mark.parametrize("ref", [BOBS, CLAIMED], ids=str)
 def test_each_of_two_jobs_with_one_uid_has_the_record_that_it_would_have_alone(
@@ -149,6 +151,7 @@ def test_each_of_two_jobs_with_one_uid_has_the_record_that_it_would_have_alone(
     assert b"".join(ArchiveReader(both).raw(voice)).count(ref.name.encode()) == (30 if ref == BOBS else 7)
 
 
+@pytest.mark.thorough
 def test_accounts_of_one_uid_are_apart_and_pages_of_them_hide_none(both: Archive) -> None:
     found = {one.ref: one for one in ArchiveReader(both).accounts(AccountQuery())}
     assert found.keys() == {BOBS, CLAIMED}
@@ -181,6 +184,7 @@ def _in_time(archive: Archive, tmp_path: Path) -> None:
     retention.tidy(archive, Policy({"team-a": RetentionPolicy(1, 1, 1)}), 6.0 + 2 * DAY)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("erase", [_by_uid, _by_name, _of_a_person, _in_time])
 def test_erasing_one_of_them_leaves_the_other(
     both: Archive, tmp_path: Path, erase: Callable[[Archive, Path], None]
@@ -195,6 +199,7 @@ def test_erasing_one_of_them_leaves_the_other(
     assert os.listdir(both.logs) == ["team-b"]
 
 
+@pytest.mark.thorough
 def test_lines_that_go_for_want_of_room_or_days_are_missing_in_their_own_job_alone(both: Archive) -> None:
     before = _answers(both, BOBS)
     retention.tidy(both, Policy({"team-a": RetentionPolicy(1, 30, 400)}), 6.0 + 2 * DAY)
@@ -208,6 +213,7 @@ def test_lines_that_go_for_want_of_room_or_days_are_missing_in_their_own_job_alo
     assert len(both.gaps(CLAIMED.key)) == 2
 
 
+@pytest.mark.thorough
 def test_a_job_taken_in_again_replaces_itself_alone(both: Archive, tmp_path: Path) -> None:
     before = _answers(both, BOBS)
     log = tmp_path / "log"

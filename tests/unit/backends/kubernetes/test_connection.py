@@ -24,6 +24,7 @@ from mpijob.errors import Unsupported
 short_pauses = pytest.fixture(autouse=True)(shortened(http))
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_not_there_is_told_with_its_address(server: FakeApi) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"https://127.0.0.1:{free.getsockname()[1]}"
@@ -34,6 +35,7 @@ def test_a_server_that_is_not_there_is_told_with_its_address(server: FakeApi) ->
     assert "context 'lab'" in caught.value.hint
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_a_server_with_another_authority_gets_no_token(server: FakeApi, tmp_path: Any) -> None:
     other = make_certificates(tmp_path).text("ca.crt")

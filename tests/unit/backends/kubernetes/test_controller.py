@@ -212,6 +212,7 @@ def test_a_finding_whose_numbers_change_is_not_told_again_and_again() -> None:
     assert "for 1 s" in node.objects[path]["metadata"]["annotations"][FINDINGS_ANNOTATION]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-ha")
 @pytest.mark.parametrize("code", [0, 3])
 def test_killed_at_any_step_and_started_again_it_comes_to_the_same_end(code: int) -> None:
@@ -295,6 +296,7 @@ def test_one_of_two_leads_and_the_other_takes_over_from_a_killed_one() -> None:
     assert lease["leaseTransitions"] >= 1
 
 
+@pytest.mark.thorough
 def test_who_cannot_renew_stops_leading_in_time() -> None:
     api = Versioned()
     with elector(api, "one") as one:

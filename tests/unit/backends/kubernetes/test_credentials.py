@@ -150,6 +150,7 @@ def test_who_logs_in_again_meanwhile_is_let_in(server: FakeApi, tmp_path: Path) 
     assert [seen.token for seen in server.requests] == ["old", "old", "new"]
 
 
+@pytest.mark.thorough
 def test_a_plugin_is_asked_once_and_again_after_a_401(server: FakeApi, giver: Giver) -> None:
     giver.gives({"token": "first"}, {"token": "second"})
     server.tokens = {"first"}
@@ -162,6 +163,7 @@ def test_a_plugin_is_asked_once_and_again_after_a_401(server: FakeApi, giver: Gi
     assert giver.runs == 2
 
 
+@pytest.mark.thorough
 def test_a_plugin_whose_fresh_token_is_refused_too_ends_it(server: FakeApi, giver: Giver) -> None:
     giver.gives({"token": "first"}, {"token": "second"})
     server.tokens = {"third"}
@@ -170,6 +172,7 @@ def test_a_plugin_whose_fresh_token_is_refused_too_ends_it(server: FakeApi, give
     assert (caught.value.status, giver.runs) == (401, 2)
 
 
+@pytest.mark.thorough
 def test_an_expired_answer_of_a_plugin_is_not_used(server: FakeApi, giver: Giver) -> None:
     giver.gives(
         {"token": "first", "expirationTimestamp": in_seconds(-5)},
@@ -182,6 +185,7 @@ def test_an_expired_answer_of_a_plugin_is_not_used(server: FakeApi, giver: Giver
     assert [seen.token for seen in server.requests] == ["first", "second", "second"]
 
 
+@pytest.mark.thorough
 def test_a_plugin_can_hand_out_a_certificate_and_change_it(server: FakeApi, giver: Giver) -> None:
     pair = {
         "clientCertificateData": server.certificates.text("alice.crt"),
@@ -212,6 +216,7 @@ def test_a_plugin_is_told_the_protocol_the_cluster_and_its_variables(
     assert (giver.place / "env").read_text() == "hello"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fields", "kind", "told", "hint"),
     [
@@ -256,6 +261,7 @@ def test_a_plugin_that_answers_in_another_version_is_told(server: FakeApi, giver
         Credentials(server.access(plugin=giver.plugin())).current()
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize(
     "answer",

@@ -56,6 +56,7 @@ def run(environ: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(found, env=environ, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-006", "E-cli")
 @pytest.mark.parametrize("name", sorted(INSTALLED))
 def test_an_installed_command_runs_and_its_usage_line_shows_the_words_that_are_typed(
@@ -66,6 +67,7 @@ def test_an_installed_command_runs_and_its_usage_line_shows_the_words_that_are_t
     assert done.stdout.startswith(f"Usage: {INSTALLED[name]} [OPTIONS] COMMAND")
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-006", "E-cli")
 @pytest.mark.parametrize("words", ["kubectl mpijob", "oc mpijob", "kubectl odh mpijob", "oc odh mpijob"])
 def test_the_words_of_kubectl_and_oc_reach_us(words: str, environ: dict[str, str]) -> None:
@@ -74,6 +76,7 @@ def test_the_words_of_kubectl_and_oc_reach_us(words: str, environ: dict[str, str
     assert json.loads(done.stdout)["items"] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-006", "E-cli")
 def test_a_mistake_is_answered_in_the_words_that_were_typed(environ: dict[str, str]) -> None:
     done = run(environ, "oc", "odh", "mpijob", "lst")
@@ -82,6 +85,7 @@ def test_a_mistake_is_answered_in_the_words_that_were_typed(environ: dict[str, s
     assert "oc odh mpijob --help" in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-006", "E-cli")
 @pytest.mark.parametrize("words", [("oc", "odh", "status"), ("kubectl", "odh"), ("oc", "get", "pods")])
 def test_no_other_subcommand_is_hijacked(words: tuple[str, ...], environ: dict[str, str]) -> None:

@@ -187,6 +187,7 @@ def test_a_token_of_two_lines_opens_no_line(server: FakeApi) -> None:
     assert server.requests == []
 
 
+@pytest.mark.thorough
 def test_a_terminal_is_raw_tells_its_size_and_is_restored(server: FakeApi) -> None:
     near, far = pty.openpty()
     before = termios.tcgetattr(far)
@@ -244,6 +245,7 @@ def test_a_command_runs_through_a_proxy(server: FakeApi) -> None:
     assert heads[0].startswith(f"CONNECT 127.0.0.1:{server.port} ".encode())
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_a_command_is_not_sent_to_a_server_with_another_authority(server: FakeApi, tmp_path: Path) -> None:
     other = make_certificates(tmp_path).text("ca.crt")
@@ -252,6 +254,7 @@ def test_a_command_is_not_sent_to_a_server_with_another_authority(server: FakeAp
     assert server.requests == []
 
 
+@pytest.mark.thorough
 def test_a_server_that_floods_while_it_is_fed_does_not_block(server: FakeApi) -> None:
     """Both sides write more than the line holds: whoever only writes would wait for ever."""
     size = 2_000_000

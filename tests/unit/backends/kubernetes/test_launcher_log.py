@@ -71,6 +71,7 @@ def test_nobody_waits_for_a_word_on_a_job_that_ended_long_ago(
     assert (state.findings[0].code, looks) == ("UNKNOWN", 1)
 
 
+@pytest.mark.thorough
 def test_a_word_that_never_comes_is_not_waited_for_for_ever(
     look: Callable[..., tuple[JobState, int]],
 ) -> None:

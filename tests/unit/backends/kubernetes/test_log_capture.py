@@ -154,6 +154,7 @@ def test_a_launchers_chunks_know_which_ranks_speak_in_them() -> None:
     assert ranks_in(b"[rank 3] a\n", Family.MPICH) == {3}
 
 
+@pytest.mark.thorough
 def test_a_listener_that_is_just_starting_is_not_taken_for_one_that_has_ended(
     node: Node, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

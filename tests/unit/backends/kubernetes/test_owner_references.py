@@ -115,6 +115,7 @@ def test_what_may_not_be_looked_at_does_not_hold_up_a_deletion() -> None:
     assert api.names("trainingruntimes") == []
 
 
+@pytest.mark.thorough
 def test_the_command_line_ends_after_what_it_began_behind_the_users_back(tmp_path: Path) -> None:
     source = (
         "import sys; from mpijob.backends.kubernetes.client import concurrent; "

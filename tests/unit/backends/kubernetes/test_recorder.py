@@ -98,6 +98,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(recorder, f"{name}_SECONDS", seconds)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("quick")
 def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(archive: Archive) -> None:
     node, cluster = Node(), at_work()
@@ -139,6 +140,7 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
     assert account.core_hours > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.hostile
 @pytest.mark.usefixtures("quick")

@@ -33,6 +33,7 @@ def texts(lines: list[LogLine]) -> list[str]:
     return [line.text.decode() for line in lines if Mark.GAP not in line.marks]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-009")
 @given(
     st.lists(st.integers(0, 5), max_size=12).map(sorted), st.lists(st.integers(0, 12), max_size=4).map(sorted)

@@ -32,6 +32,7 @@ def methods(server: FakeApi) -> list[str]:
     return [seen.method for seen in server.requests]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "trouble", [refusing(503), refusing(500), refusing(429), hanging_up], ids=["503", "500", "429", "cut"]
 )
@@ -65,6 +66,7 @@ def test_a_kept_connection_that_the_server_has_closed_is_not_used(server: FakeAp
     assert methods(server) == ["GET", "POST"]
 
 
+@pytest.mark.thorough
 def test_repeating_ends(server: FakeApi, api: Api) -> None:
     server.says(*[refusing(503, "ServiceUnavailable", "down")] * 9)
     with pytest.raises(ApiError, match="down"):
@@ -103,6 +105,7 @@ def test_a_creation_that_may_have_happened_is_not_repeated(
     assert methods(server) == ["POST"]
 
 
+@pytest.mark.thorough
 def test_a_creation_that_gets_no_answer_is_ambiguous(server: FakeApi) -> None:
     ended = threading.Event()
     server.says(doing(lambda _: ended.wait(10), hanging_up))
@@ -120,6 +123,7 @@ def test_a_creation_that_was_surely_refused_is_not_ambiguous(server: FakeApi, ap
     assert not caught.value.ambiguous
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trouble", [refusing(429), refusing(429, Retry_After="0")])
 def test_a_creation_that_the_server_did_not_look_at_is_repeated(
     server: FakeApi, api: Api, trouble: Answer
@@ -147,6 +151,7 @@ def test_a_merge_is_repeated_and_a_json_patch_is_not(server: FakeApi, api: Api) 
     assert methods(server) == ["PATCH"] * 3
 
 
+@pytest.mark.thorough
 def test_a_creation_is_repeated_when_nobody_listened(
     server: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

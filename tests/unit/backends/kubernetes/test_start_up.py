@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.unit.cluster_objects import Cluster
 from tests.unit.cluster_support import a_job
 from tests.unit.kube_support import FakeApi, replying
@@ -65,6 +66,7 @@ def listed(server: FakeApi, place: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
 
 
+@pytest.mark.thorough
 def test_a_list_loads_only_what_it_needs_and_asks_each_thing_once(server: FakeApi, tmp_path: Path) -> None:
     job = Cluster(a_job(name="bert", namespace="cv")).job
     nothing = replying({"metadata": {}, "items": []})

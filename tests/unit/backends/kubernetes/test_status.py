@@ -110,6 +110,7 @@ def a_long_log(job: MPIJob, first: int) -> bytes:
     return "".join(f"{stamp} {line}\n" for stamp, line in zip(stamps, lines, strict=True)).encode()
 
 
+@pytest.mark.thorough
 def test_the_rank_that_failed_first_is_found_behind_the_tracebacks_of_all_others() -> None:
     job, api = a_job(workers=4, slots=8), Store()
     cluster = Cluster(job).workers(running(10)).launcher(ended(1, 60, began=12))

@@ -82,6 +82,7 @@ def silence(server: FakeApi) -> Iterator[Callable[[Answer], None]]:
     over.set()
 
 
+@pytest.mark.thorough
 def test_a_silent_stream_ends_when_its_time_is_up(server: FakeApi, api: Api, silence: Any) -> None:
     silence(doing(Handler.begin_chunks, lambda handler: handler.chunk(b"one\n")))
     stream = api.lines(f"{MAPS}/m/log", idle_seconds=0.2)
@@ -91,6 +92,7 @@ def test_a_silent_stream_ends_when_its_time_is_up(server: FakeApi, api: Api, sil
     assert caught.value.reason == api_errors.IDLE
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("head", [True, False], ids=["after its head", "before its head"])
 def test_a_waiting_stream_is_closed_from_another_thread(
     api: Api, silence: Any, head: bool, monkeypatch: pytest.MonkeyPatch

@@ -108,6 +108,7 @@ def test_bookmarks_move_the_version_on(server: FakeApi, listen: Callable[..., Li
     heard.expect_told(("ADDED", "a"))
 
 
+@pytest.mark.thorough
 def test_a_forgotten_version_is_listed_again_and_the_difference_told(
     server: FakeApi, listen: Callable[..., Listening]
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_refusal_of_410_at_the_beginning_of_a_stream_is_the_same(
     heard.expect_told(("RESET", ""), SYNCED)
 
 
+@pytest.mark.thorough
 def test_a_stream_that_is_dead_without_being_closed_is_noticed(
     server: FakeApi, listen: Callable[..., Listening]
 ) -> None:
@@ -171,6 +173,7 @@ def test_a_stream_that_is_dead_without_being_closed_is_noticed(
     heard.expect_told(("ADDED", "a"))
 
 
+@pytest.mark.thorough
 def test_trouble_that_passes_is_reported_and_outlived(
     server: FakeApi, listen: Callable[..., Listening]
 ) -> None:
@@ -194,6 +197,7 @@ def test_a_failure_told_in_the_stream_is_outlived(server: FakeApi, listen: Calla
     heard.expect_told(("ADDED", "a"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("status", [403, 404, 401])
 def test_what_does_not_pass_is_raised(server: FakeApi, listen: Callable[..., Listening], status: int) -> None:
     heard = listen()

@@ -30,6 +30,7 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("command", "args", "field", "hint"),
     [
@@ -67,6 +68,7 @@ def test_a_script_that_is_not_there_is_refused_with_a_guess(
     assert hint in finding.hint
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "job",
     [
@@ -98,6 +100,7 @@ def test_a_script_that_is_there_or_cannot_be_known_is_planned(local: Client, job
     assert local.plan(job).job.name == "j"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("program", "along", "hint"),
     [

@@ -79,6 +79,7 @@ SCRIPTS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", SCRIPTS)
 @pytest.mark.parametrize("way", ["text", "file", "executable"])
 def test_a_program_is_found_in_shell_text(place: Path, text: str, way: str) -> None:

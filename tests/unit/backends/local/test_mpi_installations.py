@@ -35,6 +35,7 @@ def test_a_launcher_is_asked_once(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "asked\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "trouble", ["sleep 60", "echo 'cannot open shared object file: libhwloc.so.15' >&2; exit 127"]
 )

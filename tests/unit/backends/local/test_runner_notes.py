@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import pytest
+
 from mpijob.backends.local.planning import machine
 from mpijob.backends.local.queue import runner
 from mpijob.backends.local.queue.store import Store
@@ -37,6 +39,7 @@ class FullDisk:
         self.heard.append(values)
 
 
+@pytest.mark.thorough
 def test_a_supervisor_that_found_no_room_on_the_disk_is_noted_when_there_is_some() -> None:
     wait, go = os.pipe()
 

@@ -21,6 +21,7 @@ from mpijob.backends.local.worker import process_tree
 from mpijob.model import Family, JobRef, JobState, MPIJob, Phase, Plan, Sample
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("format", range(len(store._STEPS) + 1))
 def test_a_home_of_any_older_format_takes_what_is_measured_today(tmp_path: Path, format: int) -> None:
     home = Home(str(tmp_path / "home"))
@@ -54,6 +55,7 @@ def _samples(opened: Store) -> int:
     return len(opened.samples("u1"))
 
 
+@pytest.mark.thorough
 def test_a_store_of_a_forked_process_is_seen_by_others_and_loses_nothing(tmp_path: Path) -> None:
     """SQLite takes a carried connection's locks for the child's; the last to go then clears the journal."""
     home = Home(str(tmp_path / "home"))

@@ -55,6 +55,7 @@ def test_a_program_has_what_its_rank_was_given(
     assert differences(given, environ) == (lost, changed)
 
 
+@pytest.mark.thorough
 def test_after_a_minute_the_next_look_comes_when_an_mpi_library_is_opened(tmp_path: Path) -> None:
     library = tmp_path / "libmpi.so.12"
     library.touch()
@@ -75,6 +76,7 @@ def test_after_a_minute_the_next_look_comes_when_an_mpi_library_is_opened(tmp_pa
     os.close(fd)
 
 
+@pytest.mark.thorough
 def test_a_program_that_opens_files_all_the_time_is_looked_at_a_few_times_a_second(tmp_path: Path) -> None:
     proof = a_proof()
     fd = proof.watch({0: os.getpid()}, 0.0, {}, str(tmp_path))

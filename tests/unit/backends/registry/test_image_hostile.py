@@ -40,6 +40,7 @@ def test_links_that_lead_out_of_the_image_stay_inside_it(tmp_path: Path) -> None
     assert found.home == "/"
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_a_bomb_is_refused_before_it_goes_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "_FREE_GROWTH", 8 << 20)
@@ -104,6 +105,7 @@ def test_a_file_of_less_than_no_bytes_does_not_lead_round_and_round(size: int, t
     assert refusal(lambda: inspect_image(str(tmp_path / "other.tar")))
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_an_image_of_hundreds_of_layers_is_refused_in_each_form(tmp_path: Path) -> None:
     made = image(*[layer({})] * 600)

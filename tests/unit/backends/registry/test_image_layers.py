@@ -161,6 +161,7 @@ def _two_platforms(place: Path) -> Path:
     return place
 
 
+@pytest.mark.thorough
 def test_reading_a_layer_takes_little_memory() -> None:
     data = layer({**FULL, "data": Thing(os.urandom(1 << 20) * 64)})
     flow_input = io.BytesIO(data)
@@ -186,6 +187,7 @@ def frames(data: bytes, sizes: tuple[int, ...]) -> bytes:
     return packed
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-INT-004")
 @given(st.lists(st.integers(1, 3000), max_size=4), st.integers(16, 4000))
 def test_a_layer_packed_with_zstd_is_read_however_its_frames_and_pieces_fall(

@@ -12,6 +12,7 @@ from mpijob.backends.registry.http import Lines, Unanswered
 from mpijob.errors import InvalidImage, Unsupported
 
 
+@pytest.mark.thorough
 def test_a_registry_is_trusted_by_its_authority_only(server: FakeApi, tmp_path: Path) -> None:
     authority = tmp_path / "ca.crt"
     authority.write_text(server.certificates.text("ca.crt"))

@@ -100,6 +100,7 @@ def test_every_field_is_in_the_report() -> None:
     assert {leaf.path for leaf in flat_fields.leaves(document)} - told == known
 
 
+@pytest.mark.thorough
 def test_a_field_that_is_called_exact_is_in_the_job() -> None:
     document = a_document()
     whole = converted(document)
@@ -117,6 +118,7 @@ def test_a_field_that_is_called_exact_is_in_the_job() -> None:
         assert (changed.jobs, changed.family) != (whole.jobs, whole.family), entry.field
 
 
+@pytest.mark.thorough
 def test_a_field_that_is_called_dropped_is_not_in_the_job() -> None:
     document = a_document()
     whole = converted(document)

@@ -49,6 +49,7 @@ def test_the_job_files_that_are_written_read_back_as_the_jobs(name: str) -> None
         assert [jobfile_reader.read(text) for text in one.texts] == list(one.jobs)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-migrate")
 @pytest.mark.parametrize("name", [name for name in NAMES if "v2beta1" in name or "launcher-as" in name])
 def test_most_fields_of_an_mpijob_come_along_by_themselves(name: str) -> None:

@@ -151,6 +151,7 @@ def test_every_file_has_its_expectation() -> None:
     assert {path.stem for path in SOURCES.glob("*.yaml")} == set(EXPECTED)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_manifest_becomes_the_job_that_it_means(name: str) -> None:
     stage, fields, fates = EXPECTED[name]
@@ -163,6 +164,7 @@ def test_a_manifest_becomes_the_job_that_it_means(name: str) -> None:
     assert {field: told.get(field) for field in fates} == {field: {fate} for field, fate in fates.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_report_begins_with_what_the_job_asks_for_none_of(name: str) -> None:
     found = converted(name)
@@ -185,6 +187,7 @@ def test_a_privileged_container_is_not_forbidden_to_gain_rights() -> None:
     assert "allowPrivilegeEscalation" not in root
 
 
+@pytest.mark.thorough
 def test_amounts_and_claims_are_kept_as_they_are_when_an_mpijob_is_written_again() -> None:
     pod = pod_of("device-claims")
     assert pod["containers"][0]["resources"] == {
@@ -197,6 +200,7 @@ def test_amounts_and_claims_are_kept_as_they_are_when_an_mpijob_is_written_again
     assert pod_of("nothing-asked")["containers"][0]["resources"] == {"requests": {}, "limits": {}}
 
 
+@pytest.mark.thorough
 def test_pods_have_the_labels_that_their_affinity_asks_for() -> None:
     (_, document) = yaml.safe_load_all(converted("packed-by-label", to="trainjob").texts[0])
     assert document["metadata"]["labels"]["block"] == "alpha"

@@ -106,6 +106,7 @@ def exact_fields(one: Conversion) -> list[str]:
     return [entry.field for entry in one.written if entry.fate is FieldOutcome.EXACT]
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-hpc", "D-migrate")
 @SETTINGS
 @given(slurm_jobs(), st.sampled_from(["sbatch", "pbs"]))
@@ -118,6 +119,7 @@ def test_a_job_as_batch_script_comes_back_with_everything_that_was_called_exact(
         assert same(field, job, returned, out.texts[0]), (field, out.texts[0], at(returned, field))
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-migrate")
 @settings(SETTINGS, max_examples=examples(20))
 @given(
@@ -137,6 +139,7 @@ def test_a_job_as_a_manifest_comes_back_whole(job: MPIJob, to: str) -> None:
     assert back.count(FieldOutcome.DROPPED) == out.count(FieldOutcome.DROPPED)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-migrate")
 @pytest.mark.parametrize(
     "name", ["horovod-v2beta1.yaml", "launcher-as-worker.yaml", "training-operator-v1.yaml"]
@@ -152,6 +155,7 @@ def test_an_mpijob_written_again_keeps_what_a_job_has_no_word_for(name: str) -> 
     assert third.jobs == again.jobs
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-migrate")
 def test_a_job_goes_round_all_forms_and_stays_itself() -> None:
     job = a_rich_job(secrets=(), volumes=())
@@ -172,6 +176,7 @@ def test_a_manifest_needs_an_image_and_says_so() -> None:
     assert one.stage is Stage.READY
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fields", "to", "field"),
     [

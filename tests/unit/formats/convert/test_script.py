@@ -83,6 +83,7 @@ def test_the_header_gives_the_fields_and_the_body_goes_along_byte_for_byte(name:
     assert alone.jobs[0].code.files == {name: text}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("to", ["sbatch", "pbs"])
 @pytest.mark.parametrize("name", HEADERS)
 def test_the_body_comes_out_again_byte_for_byte_below_directives_of_the_same_fields(
@@ -138,6 +139,7 @@ def test_what_was_not_asked_for_begins_the_report(head: str, unasked: list[str])
     assert one.stage is (Stage.CHECK if unasked else Stage.READY)
 
 
+@pytest.mark.thorough
 def test_the_first_line_says_what_the_job_gets_unasked() -> None:
     first = Cli()("convert", "-", stdin="#!/bin/bash\n#SBATCH -N 2 -n 4\nsrun ./a\n").stderr.split("\n")[0]
     assert first.endswith(
