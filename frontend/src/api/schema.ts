@@ -2285,6 +2285,8 @@ export interface components {
             finished: number | null;
             gpus: number;
             kind: string;
+            /** @default null */
+            launcher?: components["schemas"]["LauncherPhase"] | null;
             mpi: string;
             name: string;
             namespace: string;
@@ -2332,6 +2334,8 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @default null */
+            launcher?: components["schemas"]["LauncherState"] | null;
             /** @default null */
             launcher_exit_code?: number | null;
             /** @default  */
@@ -2412,6 +2416,53 @@ export interface components {
             };
             /** @default  */
             stdin?: string;
+        };
+        /**
+         * LauncherPhase
+         * @description How far a launcher has come.
+         * @enum {unknown}
+         */
+        LauncherPhase: "Cancelled" | "Failed" | "Pending" | "Ready" | "Running" | "Scheduled" | "Starting" | "Succeeded";
+        /**
+         * LauncherState
+         * @description The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
+         *
+         *         `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says where
+         *         its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+         */
+        LauncherState: {
+            /** @default null */
+            cores?: number | null;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default null */
+            finished?: number | null;
+            /** @default [] */
+            gpus?: string[];
+            /** @default  */
+            log_source?: string;
+            /** @default null */
+            memory_bytes?: number | null;
+            /** @default null */
+            memory_limit_bytes?: number | null;
+            /** @default  */
+            message?: string;
+            name: string;
+            /** @default  */
+            node?: string;
+            phase: components["schemas"]["LauncherPhase"];
+            /** @default null */
+            ready?: number | null;
+            /** @default  */
+            reason?: string;
+            /** @default 0 */
+            restarts?: number;
+            /** @default null */
+            running?: number | null;
+            /** @default null */
+            scheduled?: number | null;
+            /** @default null */
+            started?: number | null;
         };
         /**
          * Level

@@ -10,7 +10,7 @@ import msgspec
 
 from mpijob.client.job import Job
 from mpijob.errors import InvalidJob
-from mpijob.model import JobRef, Level, LogQuery, Phase, Role, Scope
+from mpijob.model import JobRef, LauncherState, Level, LogQuery, Phase, Role, Scope
 from mpijob.settings import CLUSTER, LOCAL, UNSET_NAMESPACE, Settings, load, namespace_at
 
 if TYPE_CHECKING:
@@ -155,7 +155,10 @@ def log_query(**options: Unpack[LogOptions]) -> LogQuery:
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    """The short answer to "how is it": phase, launcher, and how many workers are ready."""
+    """The short answer to "how is it": phase, launcher, and how many workers are ready.
+
+    `launcher_ready` is the launcher's own word: it has reached every worker and has not ended.
+    """
 
     name: str
     phase: Phase
@@ -163,13 +166,22 @@ class JobStatus(msgspec.Struct, frozen=True):
     workers_ready: int
     workers: int
     message: str = ""
+    launcher: LauncherState | None = None
 
     @classmethod
     def of(cls, state: JobState) -> JobStatus:
         """Return the short answer for a state."""
         ready = sum(worker.phase is Phase.RUNNING for worker in state.workers)
-        launcher = state.phase in (Phase.INITIALIZING, Phase.RUNNING)
-        return cls(state.ref.name, state.phase, launcher, ready, state.workers_wanted, state.message)
+        own = state.launcher
+        return cls(
+            state.ref.name,
+            state.phase,
+            own is not None and own.is_ready,
+            ready,
+            state.workers_wanted,
+            state.message,
+            own,
+        )
 
 
 ENGINES = (LOCAL, CLUSTER, "memory")

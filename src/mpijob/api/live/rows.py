@@ -33,6 +33,7 @@ def row(state: JobState) -> JobRow:
         finished=state.finished,
         released=state.released,
         actions=actions(state.phase),
+        launcher=None if state.launcher is None else state.launcher.phase,
     )
 
 

@@ -11,7 +11,18 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mpijob.errors import Finding
-from mpijob.model import Artifact, Event, Facts, JobState, Level, MPIJob, Phase, Plan, Role
+from mpijob.model import (
+    Artifact,
+    Event,
+    Facts,
+    JobState,
+    LauncherPhase,
+    Level,
+    MPIJob,
+    Phase,
+    Plan,
+    Role,
+)
 from mpijob.model.status.records import Mark
 
 Action = Literal["cancel", "suspend", "resume", "retry", "clone", "delete"]
@@ -71,6 +82,7 @@ class JobRow(msgspec.Struct, frozen=True):
     finished: float | None
     actions: tuple[Action, ...]
     released: float | None = None
+    launcher: LauncherPhase | None = None
 
     def held_until(self, now: float) -> float:
         """Return when the job let go of its room; `now` of one that has not."""

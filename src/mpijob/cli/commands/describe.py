@@ -9,7 +9,7 @@ import msgspec
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, name_argument
 from mpijob.cli.output import Format, as_yaml, finding_lines
-from mpijob.cli.render import job_table
+from mpijob.cli.render import job_table, parts_tree
 from mpijob.errors import Finding, NotAllowed
 from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.redaction.masking import masked_job
@@ -37,11 +37,8 @@ def describe(app: App, name: str) -> None:
         return
     now = app.now()
     app.out.lines(job_table.state_lines(state, now))
-    _section(app, "Workers", job_table.worker_lines(state.workers, state.ranks) if state.workers else [])
-    if state.steps:
-        _section(app, "Steps", job_table.step_lines(state, now))
-    else:
-        _section(app, "Ranks", job_table.rank_lines(state) if state.ranks else [])
+    _section(app, "Launcher, workers and ranks", parts_tree.lines(state))
+    _section(app, "Steps", job_table.step_lines(state, now) if state.steps else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
     _section(app, "Events", [job_table.event_line(event, now) for event in events[-_LAST_EVENTS:]])
     _section(

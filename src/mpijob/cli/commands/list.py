@@ -57,5 +57,5 @@ def get(app: App, name: str, more: tuple[str, ...]) -> None:
     if app.out.structured:
         app.out.value(states if more else states[0])
     else:
-        show_states(app, states, namespaced=False)
+        show_states(app, states, namespaced=False, named=True)
         app.out.findings(finding for state in states if not state.phase.final for finding in state.findings)

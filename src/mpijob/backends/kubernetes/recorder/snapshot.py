@@ -26,8 +26,9 @@ from mpijob.errors import MpiJobError
 from mpijob.history.archive import Archive
 from mpijob.history.audit import audit_log, job_end
 from mpijob.history.records import Fact
-from mpijob.model import JobKey, JobRef, JobState, Phase, WorkerState
+from mpijob.model import JobKey, JobRef, JobState, LauncherState, Phase, WorkerState
 
+_ALWAYS_NEW = ("name", "phase", "reason", "message", "exit_code", "restarts")
 _UNKNOWN = "UNKNOWN"  # the code of a failure whose cause nothing tells
 _log = logging.getLogger(__name__)
 _NODE_LABELS = (
@@ -157,9 +158,11 @@ def richer(before: JobState, now: JobState) -> JobState:
         return before  # an end that was seen stays, whatever its objects look like while they are taken away
     known = {worker.index: worker for worker in before.workers}  # a worker without a pod has another name
     workers = tuple(_richer_worker(known.get(worker.index), worker) for worker in now.workers)
+    launcher = _richer_launcher(before.launcher, now.launcher)
     exit_code = before.launcher_exit_code if now.launcher_exit_code is None else now.launcher_exit_code
     return msgspec.structs.replace(
         now,
+        launcher=launcher,
         workers=workers or before.workers,
         ranks=now.ranks or before.ranks,
         launcher_exit_code=exit_code,
@@ -176,6 +179,20 @@ def _knows_less(before: JobState, now: JobState) -> bool:
     codes = [state.findings[0].code if state.findings else _UNKNOWN for state in (before, now)]
     unseen = before.launcher_exit_code is not None and now.launcher_exit_code is None
     return unseen or (codes[0] != _UNKNOWN and codes[1] == _UNKNOWN)
+
+
+def _richer_launcher(before: LauncherState | None, now: LauncherState | None) -> LauncherState | None:
+    if before is None or now is None:
+        return now or before
+    known = {name: getattr(before, name) for name in before.__struct_fields__ if name not in _ALWAYS_NEW}
+    fresh = {name: value for name, value in ((name, getattr(now, name)) for name in known) if value}
+    return msgspec.structs.replace(
+        now,
+        **known | fresh,
+        name=now.name if now.log_source else before.name,  # one without a pod has another name
+        exit_code=before.exit_code if now.exit_code is None else now.exit_code,
+        restarts=max(now.restarts, before.restarts),
+    )
 
 
 def _richer_worker(before: WorkerState | None, now: WorkerState) -> WorkerState:

@@ -16,12 +16,12 @@ import msgspec
 from mpijob.backends.local.planning import machine
 from mpijob.backends.local.storage.job_files import forget_secrets
 from mpijob.errors import BackendError, Finding, Fix, Severity
-from mpijob.model import Event, Phase
+from mpijob.model import Event, LauncherPhase, Phase
 from mpijob.settings import LOCAL
 
 if TYPE_CHECKING:
     from mpijob.backends.local.queue.store import Row, Store
-    from mpijob.model import JobState, MPIJob
+    from mpijob.model import JobState, LauncherState, MPIJob
 
 
 def recover(store: Store) -> int:
@@ -60,10 +60,17 @@ def declare_lost(store: Store, row: Row) -> None:
             message=LOST.message,
             finished=max(time.time(), state.started or 0.0),
             findings=(LOST,),
+            launcher=_lost_launcher(state.launcher),
             workers=tuple(msgspec.structs.replace(w, phase=Phase.FAILED) for w in state.workers),
         )
         store.put(state, Event(time.time(), "Failed", LOST.message, Severity.ERROR, row.attempt))
     settle(store, state)
+
+
+def _lost_launcher(launcher: LauncherState | None) -> LauncherState | None:
+    if launcher is None or launcher.phase.final:
+        return launcher
+    return msgspec.structs.replace(launcher, phase=LauncherPhase.FAILED, message="its end was not seen")
 
 
 def settle(store: Store, state: JobState) -> None:
@@ -116,7 +123,8 @@ def fresh(state: JobState, reason: str, message: str) -> JobState:
     """Return the state of a job that waits for its next attempt."""
     return msgspec.structs.replace(
         state, phase=Phase.QUEUED, reason=reason, message=message, attempt=state.attempt + 1, queued=time.time(),
-        workers=(), ranks=(), started=None, running=None, released=None, finished=None, launcher_exit_code=None,
+        launcher=None, launcher_exit_code=None, workers=(), ranks=(), started=None, running=None, released=None,
+        finished=None,
     )  # fmt: skip
 
 
