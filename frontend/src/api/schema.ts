@@ -809,6 +809,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All jobs of its name, with their attempts. */
+        get: operations["runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/scale": {
         parameters: {
             query?: never;
@@ -1133,6 +1150,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All jobs of its name, with their attempts. */
+        get: operations["runs_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/scale": {
         parameters: {
             query?: never;
@@ -1380,6 +1414,25 @@ export interface components {
          * @enum {unknown}
          */
         Asked: "missing" | "there" | "unknown";
+        /**
+         * AttemptRow
+         * @description One attempt of a job, as it ended or stands; `exit_code` is the first failed rank's, else the launcher's.
+         */
+        AttemptRow: {
+            attempt: number;
+            cause: string;
+            exit_code: number | null;
+            finished: number | null;
+            launcher: components["schemas"]["LauncherState"] | null;
+            nodes: string[];
+            phase: components["schemas"]["Phase"];
+            queued: number | null;
+            reason: string;
+            running: number | null;
+            started: number | null;
+            why: string;
+            workers: string;
+        };
         /**
          * AttemptsAnswer
          * @description The jobs that had this name, newest first: retries are new jobs of the same name.
@@ -1690,15 +1743,29 @@ export interface components {
         };
         /**
          * Column
-         * @description One of the jobs compared, and how it went.
+         * @description One of the jobs compared, or one of its attempts, and how it went; `cause` is the code of a failure's cause.
          */
         Column: {
             /** @default null */
             account?: components["schemas"]["Account"] | null;
+            /** @default 1 */
+            attempt?: number;
+            /** @default  */
+            cause?: string;
             duration_seconds: number | null;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default null */
+            launcher?: components["schemas"]["LauncherState"] | null;
+            /** @default [] */
+            nodes?: string[];
             phase: components["schemas"]["Phase"];
+            /** @default  */
+            reason?: string;
             ref: components["schemas"]["JobRef"];
             result: string;
+            /** @default 0 */
+            run?: number;
         };
         /**
          * Comparison
@@ -2275,6 +2342,8 @@ export interface components {
         /**
          * JobRow
          * @description One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
+         *
+         *         `run` counts the jobs of one name from 1, 0 where nobody counted.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
@@ -2296,6 +2365,8 @@ export interface components {
             ranks: number;
             /** @default null */
             released?: number | null;
+            /** @default 0 */
+            run?: number;
             started: number | null;
             uid: string;
             why: string;
@@ -2306,6 +2377,7 @@ export interface components {
          * JobState
          * @description Everything seen of one job at one moment. Times are seconds since the epoch.
          *
+         *         `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
          *         `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
          *         it ended: it was suspended then.
          */
@@ -2360,6 +2432,8 @@ export interface components {
             ref: components["schemas"]["JobRef"];
             /** @default null */
             released?: number | null;
+            /** @default 0 */
+            run?: number;
             /** @default null */
             running?: number | null;
             /** @default null */
@@ -2427,8 +2501,8 @@ export interface components {
          * LauncherState
          * @description The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
          *
-         *         `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says where
-         *         its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+         *         `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says
+         *         where its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
          */
         LauncherState: {
             /** @default null */
@@ -3201,6 +3275,26 @@ export interface components {
          */
         Role: "launcher" | "rank" | "worker";
         /**
+         * RunRow
+         * @description One of the jobs that had a name, with its attempts, the first first; `deleted` is set where its record is left.
+         *
+         *         `address` names it in every verb: `NAME@RUN`.
+         */
+        RunRow: {
+            address: string;
+            attempts: components["schemas"]["AttemptRow"][];
+            deleted: number | null;
+            row: components["schemas"]["JobRow"];
+            run: number;
+        };
+        /**
+         * Runs
+         * @description Every job that has or had a name, newest first: each submission and each retry is one.
+         */
+        Runs: {
+            items: components["schemas"]["RunRow"][];
+        };
+        /**
          * Scale
          * @description How many workers an elastic job is to have.
          */
@@ -3921,6 +4015,7 @@ export interface operations {
         parameters: {
             query?: {
                 job?: string[];
+                attempt?: number[];
             };
             header?: never;
             path?: never;
@@ -4851,6 +4946,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -4886,6 +4983,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -4919,6 +5017,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 path?: string;
             };
             header?: never;
@@ -4953,6 +5053,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -4988,6 +5090,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5023,6 +5126,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5056,6 +5160,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5091,6 +5196,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5130,6 +5236,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 rank?: number | null;
                 points?: number;
             };
@@ -5167,6 +5275,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5202,6 +5312,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
@@ -5237,6 +5349,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5272,6 +5385,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 follow?: boolean;
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
@@ -5281,7 +5396,6 @@ export interface operations {
                 until?: number | null;
                 tail?: number | null;
                 regex?: string;
-                attempt?: number | null;
                 previous?: boolean;
                 streams?: string[];
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
@@ -5326,6 +5440,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 points?: number;
             };
             header?: never;
@@ -5362,6 +5478,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5397,6 +5514,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5431,11 +5549,48 @@ export interface operations {
             };
         };
     };
+    runs: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All jobs of its name, with their attempts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     scale: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5475,6 +5630,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5510,6 +5666,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5545,6 +5702,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5580,6 +5739,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5614,6 +5775,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5646,6 +5808,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 path?: string;
             };
             header?: never;
@@ -5679,6 +5843,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5713,6 +5879,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5747,6 +5914,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5779,6 +5947,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5813,6 +5982,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5851,6 +6021,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 rank?: number | null;
                 points?: number;
             };
@@ -5887,6 +6059,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5921,6 +6095,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
@@ -5955,6 +6131,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5989,6 +6166,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 follow?: boolean;
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
@@ -5998,7 +6177,6 @@ export interface operations {
                 until?: number | null;
                 tail?: number | null;
                 regex?: string;
-                attempt?: number | null;
                 previous?: boolean;
                 streams?: string[];
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
@@ -6042,6 +6220,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 points?: number;
             };
             header?: never;
@@ -6077,6 +6257,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6111,6 +6292,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6144,11 +6326,47 @@ export interface operations {
             };
         };
     };
+    runs_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All jobs of its name, with their attempts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     scale_by_name: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6187,6 +6405,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6221,6 +6440,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6255,6 +6475,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {

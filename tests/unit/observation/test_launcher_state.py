@@ -21,8 +21,8 @@ from tests.unit.cluster_objects import (
     waiting,
 )
 
-from mpijob.backends.kubernetes.recorder.snapshot import richer
 from mpijob.backends.kubernetes.status import derive_state, timeline
+from mpijob.backends.kubernetes.status.attempts import richer
 from mpijob.backends.kubernetes.status.derive_state import Objects
 from mpijob.client.base import JobStatus
 from mpijob.model import JobState, LauncherPhase, LauncherState

@@ -82,7 +82,7 @@ class Engine:
 
     def new_uid(self) -> str:
         """Return the uid of the next plan."""
-        return f"memory-{self._next()}"
+        return f"{self._next():016x}"
 
     def _next(self) -> int:
         self._count += 1
@@ -92,7 +92,10 @@ class Engine:
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Take a job in; it starts at once when there is room for all of it."""
-        record = Record(plan, self._next(), first_state(plan, who, self.now))
+        run = 1 + max(
+            (one.state.run for one in self.records.values() if _same_name(one.state.ref, plan)), default=0
+        )
+        record = Record(plan, self._next(), first_state(plan, who, self.now, run))
         self.records[record.state.ref.uid] = record
         self.tell(record, "Submitted", f"{plan.job.workers} workers, {plan.world} ranks, by {who.user}")
         if plan.waits_for:
@@ -211,6 +214,7 @@ class Engine:
         delay = record.job.retry.delay_seconds(attempt)
         record.rests_until = self.now + delay
         text = f"attempt {attempt + 1} of {record.state.attempts_allowed} starts in {delay:g} s"
+        record.attempts.append(record.state)
         record.change(
             phase=Phase.QUEUED,
             attempt=attempt + 1,
@@ -264,6 +268,7 @@ class Engine:
         begun = int(record.state.started is not None)
         attempt, allowed = record.state.attempt + begun, record.state.attempts_allowed + begun
         times = {"started": None, "finished": None}
+        record.attempts += [record.state] if begun else []
         record.change(attempt=attempt, attempts_allowed=allowed, launcher=None, workers=(), ranks=(), **times)
         self.tell(record, "Resumed", f"queued again as attempt {record.state.attempt}")
         self.enqueue(record)
@@ -305,6 +310,10 @@ class Engine:
         for planned in record.plan.workers:
             memory = worker.memory_bytes // 2
             record.samples.append(Sample(self.now, planned.index, worker.cores * 0.9, memory, attempt))
+
+
+def _same_name(ref: JobRef, plan: Plan) -> bool:
+    return (ref.namespace, ref.name) == (plan.job.namespace, plan.job.name)
 
 
 def _saying(engine: Engine, rank: int, worker: int, text: str) -> Callable[[Record], None]:

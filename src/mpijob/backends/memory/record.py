@@ -39,6 +39,7 @@ class Record:
     events: list[Event] = field(default_factory=list)
     lines: list[LogLine] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    attempts: list[JobState] = field(default_factory=list)  # as each but the last ended
 
     @property
     def job(self) -> MPIJob:
@@ -69,7 +70,7 @@ class Record:
         self.change(ranks=ranks)
 
 
-def first_state(plan: Plan, who: Identity, now: float) -> JobState:
+def first_state(plan: Plan, who: Identity, now: float, run: int = 1) -> JobState:
     """Return the state of a job at the moment of its submission."""
     job = plan.job
     return JobState(
@@ -83,6 +84,7 @@ def first_state(plan: Plan, who: Identity, now: float) -> JobState:
         image=job.image,
         queue=job.queue,
         priority=job.priority_number,
+        run=run,
         attempts_allowed=1 + job.retry.limit,
         world=plan.world,
         workers_wanted=job.workers,

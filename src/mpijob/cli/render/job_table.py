@@ -31,12 +31,19 @@ def show_page(app: App, *, deleted: bool = False, **chosen: Any) -> None:
     if app.out.structured:
         app.out.value(page)
         return
-    show_states(app, page.items, namespaced=chosen.get("all_namespaces", False))
+    items = [_as_run(state) for state in page.items] if chosen.get("runs") else page.items
+    show_states(app, items, namespaced=chosen.get("all_namespaces", False))
     for notice in page.notices:
         app.out.note(notice.message)
     if page.after:
         words = f"{app.program} list --deleted" if deleted else f"{app.program} list"
         app.out.note(f"{page.total} jobs in all; the next page: {words} --after {page.after}")
+
+
+def _as_run(state: JobState) -> JobState:
+    from msgspec.structs import replace
+
+    return replace(state, ref=replace(state.ref, name=run_name(state)))
 
 
 def show_states(app: App, states: Iterable[JobState], *, namespaced: bool, named: bool = False) -> None:
@@ -90,6 +97,11 @@ def _deleted(state: JobState, now: float) -> str:
     return "" if state.deleted is None else text.ago(state.deleted, now)
 
 
+def run_name(state: JobState) -> str:
+    """Return how a job is named among all that have its name."""
+    return f"{state.ref.name}@{state.run}" if state.run else state.ref.name
+
+
 def _list_row(state: JobState, now: float, *, wide: bool, namespaced: bool) -> list[str]:
     row = [
         state.ref.name,
@@ -115,8 +127,8 @@ def _list_row(state: JobState, now: float, *, wide: bool, namespaced: bool) -> l
     return [state.ref.namespace, *row] if namespaced else row
 
 
-def state_lines(state: JobState, now: float) -> list[str]:
-    """Return what is known of one job, a fact a line."""
+def state_lines(state: JobState, now: float, runs: Sequence[JobState] = ()) -> list[str]:
+    """Return what is known of one job, a fact a line; `runs` are the jobs that have or had its name."""
     return text.pairs(
         (
             ("Name", state.ref.name),
@@ -136,6 +148,7 @@ def state_lines(state: JobState, now: float) -> list[str]:
             ("Owner", state.owner),
             ("Queue", state.queue),
             ("Labels", ", ".join(f"{key}={value}" for key, value in state.labels.items())),
+            ("Run", _run(state, runs)),
             ("Attempt", f"{state.attempt} of {_attempts(state)}"),
             ("Created", text.ago(state.created, now)),
             ("Started", text.ago(state.started, now) if state.started else ""),
@@ -143,6 +156,14 @@ def state_lines(state: JobState, now: float) -> list[str]:
             ("Finished", text.ago(state.finished, now) if state.finished else ""),
         )
     )
+
+
+def _run(state: JobState, runs: Sequence[JobState]) -> str:
+    """Return which run of its name a job is; of one that is the only one, nothing."""
+    if len(runs) < 2:
+        return ""
+    number = next((one.run for one in runs if one.ref.uid == state.ref.uid), state.run)
+    return f"{number} of {runs[0].run}; the others: mpijob runs {state.ref.name}"
 
 
 def launcher_word(state: JobState) -> str:

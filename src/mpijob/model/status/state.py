@@ -198,6 +198,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything seen of one job at one moment. Times are seconds since the epoch.
 
+    `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
     `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
     it ended: it was suspended then.
     """
@@ -220,6 +221,7 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     queue_position: int | None = None
     wait_estimate_seconds: float | None = None
 
+    run: int = 0
     attempt: int = 1
     attempts_allowed: int = 1
     world: int = 0

@@ -81,11 +81,12 @@ def settle(store: Store, state: JobState) -> None:
     plan = store.plan(state.ref.uid)
     job = plan.job
     if state.phase is Phase.FAILED and tried_again(state, job):
+        ended = state
         at_once = not state.mpi.startswith(
             plan.family.value
         )  # the supervisor has planned it with another MPI
         state = msgspec.structs.replace(state, mpi=plan.mpi)
-        _queue_again(store, state, 0.0 if at_once else job.retry.delay_seconds(state.attempt))
+        _queue_again(store, state, ended, 0.0 if at_once else job.retry.delay_seconds(state.attempt))
         _tell_audit(store, state, job)
         return
     store.put(state, holds=0, gpu_ids="", runner="", supervisor="", desired="")
@@ -108,7 +109,7 @@ def tried_again(state: JobState, job: MPIJob) -> bool:
     return state.attempt < state.attempts_allowed + (REQUEUES if lost else 0)
 
 
-def _queue_again(store: Store, state: JobState, delay_seconds: float) -> None:
+def _queue_again(store: Store, state: JobState, ended: JobState, delay_seconds: float) -> None:
     following = state.attempt + 1
     text = (
         f"attempt {state.attempt} failed ({state.message}); attempt {following} starts in {delay_seconds:g} s"
@@ -116,7 +117,16 @@ def _queue_again(store: Store, state: JobState, delay_seconds: float) -> None:
     now = time.time()
     again = fresh(state, "BackingOff", text)
     event = Event(now, "Retrying", text, attempt=state.attempt)
-    store.put(again, event, holds=0, gpu_ids="", runner="", supervisor="", not_before=now + delay_seconds)
+    store.put(
+        again,
+        event,
+        ended=ended,
+        holds=0,
+        gpu_ids="",
+        runner="",
+        supervisor="",
+        not_before=now + delay_seconds,
+    )
 
 
 def fresh(state: JobState, reason: str, message: str) -> JobState:
