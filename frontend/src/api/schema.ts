@@ -809,6 +809,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All jobs of its name, with their attempts. */
+        get: operations["runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/scale": {
         parameters: {
             query?: never;
@@ -1133,6 +1150,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All jobs of its name, with their attempts. */
+        get: operations["runs_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/scale": {
         parameters: {
             query?: never;
@@ -1380,6 +1414,25 @@ export interface components {
          * @enum {unknown}
          */
         Asked: "missing" | "there" | "unknown";
+        /**
+         * AttemptRow
+         * @description One attempt of a job, as it ended or stands; `exit_code` is the first failed rank's, else the launcher's.
+         */
+        AttemptRow: {
+            attempt: number;
+            cause: string;
+            exit_code: number | null;
+            finished: number | null;
+            launcher: components["schemas"]["LauncherState"] | null;
+            nodes: string[];
+            phase: components["schemas"]["Phase"];
+            queued: number | null;
+            reason: string;
+            running: number | null;
+            started: number | null;
+            why: string;
+            workers: string;
+        };
         /**
          * AttemptsAnswer
          * @description The jobs that had this name, newest first: retries are new jobs of the same name.
@@ -1690,15 +1743,29 @@ export interface components {
         };
         /**
          * Column
-         * @description One of the jobs compared, and how it went.
+         * @description One of the jobs compared, or one of its attempts, and how it went; `cause` is the code of a failure's cause.
          */
         Column: {
             /** @default null */
             account?: components["schemas"]["Account"] | null;
+            /** @default 1 */
+            attempt?: number;
+            /** @default  */
+            cause?: string;
             duration_seconds: number | null;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default null */
+            launcher?: components["schemas"]["LauncherState"] | null;
+            /** @default [] */
+            nodes?: string[];
             phase: components["schemas"]["Phase"];
+            /** @default  */
+            reason?: string;
             ref: components["schemas"]["JobRef"];
             result: string;
+            /** @default 0 */
+            run?: number;
         };
         /**
          * Comparison
@@ -2275,6 +2342,8 @@ export interface components {
         /**
          * JobRow
          * @description One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
+         *
+         *         `run` counts the jobs of one name from 1, 0 where nobody counted.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
@@ -2285,6 +2354,8 @@ export interface components {
             finished: number | null;
             gpus: number;
             kind: string;
+            /** @default null */
+            launcher?: components["schemas"]["LauncherPhase"] | null;
             mpi: string;
             name: string;
             namespace: string;
@@ -2294,6 +2365,8 @@ export interface components {
             ranks: number;
             /** @default null */
             released?: number | null;
+            /** @default 0 */
+            run?: number;
             started: number | null;
             uid: string;
             why: string;
@@ -2304,6 +2377,7 @@ export interface components {
          * JobState
          * @description Everything seen of one job at one moment. Times are seconds since the epoch.
          *
+         *         `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
          *         `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
          *         it ended: it was suspended then.
          */
@@ -2333,6 +2407,8 @@ export interface components {
                 [key: string]: string;
             };
             /** @default null */
+            launcher?: components["schemas"]["LauncherState"] | null;
+            /** @default null */
             launcher_exit_code?: number | null;
             /** @default  */
             message?: string;
@@ -2356,6 +2432,8 @@ export interface components {
             ref: components["schemas"]["JobRef"];
             /** @default null */
             released?: number | null;
+            /** @default 0 */
+            run?: number;
             /** @default null */
             running?: number | null;
             /** @default null */
@@ -2412,6 +2490,53 @@ export interface components {
             };
             /** @default  */
             stdin?: string;
+        };
+        /**
+         * LauncherPhase
+         * @description How far a launcher has come.
+         * @enum {unknown}
+         */
+        LauncherPhase: "Cancelled" | "Failed" | "Pending" | "Ready" | "Running" | "Scheduled" | "Starting" | "Succeeded";
+        /**
+         * LauncherState
+         * @description The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
+         *
+         *         `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says
+         *         where its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+         */
+        LauncherState: {
+            /** @default null */
+            cores?: number | null;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default null */
+            finished?: number | null;
+            /** @default [] */
+            gpus?: string[];
+            /** @default  */
+            log_source?: string;
+            /** @default null */
+            memory_bytes?: number | null;
+            /** @default null */
+            memory_limit_bytes?: number | null;
+            /** @default  */
+            message?: string;
+            name: string;
+            /** @default  */
+            node?: string;
+            phase: components["schemas"]["LauncherPhase"];
+            /** @default null */
+            ready?: number | null;
+            /** @default  */
+            reason?: string;
+            /** @default 0 */
+            restarts?: number;
+            /** @default null */
+            running?: number | null;
+            /** @default null */
+            scheduled?: number | null;
+            /** @default null */
+            started?: number | null;
         };
         /**
          * Level
@@ -3150,6 +3275,26 @@ export interface components {
          */
         Role: "launcher" | "rank" | "worker";
         /**
+         * RunRow
+         * @description One of the jobs that had a name, with its attempts, the first first; `deleted` is set where its record is left.
+         *
+         *         `address` names it in every verb: `NAME@RUN`.
+         */
+        RunRow: {
+            address: string;
+            attempts: components["schemas"]["AttemptRow"][];
+            deleted: number | null;
+            row: components["schemas"]["JobRow"];
+            run: number;
+        };
+        /**
+         * Runs
+         * @description Every job that has or had a name, newest first: each submission and each retry is one.
+         */
+        Runs: {
+            items: components["schemas"]["RunRow"][];
+        };
+        /**
          * Scale
          * @description How many workers an elastic job is to have.
          */
@@ -3870,6 +4015,7 @@ export interface operations {
         parameters: {
             query?: {
                 job?: string[];
+                attempt?: number[];
             };
             header?: never;
             path?: never;
@@ -4800,6 +4946,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -4835,6 +4983,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -4868,6 +5017,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 path?: string;
             };
             header?: never;
@@ -4902,6 +5053,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -4937,6 +5090,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -4972,6 +5126,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5005,6 +5160,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5040,6 +5196,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5079,6 +5236,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 rank?: number | null;
                 points?: number;
             };
@@ -5116,6 +5275,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5151,6 +5312,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
@@ -5186,6 +5349,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5221,6 +5385,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 follow?: boolean;
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
@@ -5230,7 +5396,6 @@ export interface operations {
                 until?: number | null;
                 tail?: number | null;
                 regex?: string;
-                attempt?: number | null;
                 previous?: boolean;
                 streams?: string[];
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
@@ -5275,6 +5440,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 points?: number;
             };
             header?: never;
@@ -5311,6 +5478,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5346,6 +5514,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5380,11 +5549,48 @@ export interface operations {
             };
         };
     };
+    runs: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All jobs of its name, with their attempts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     scale: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5424,6 +5630,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5459,6 +5666,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5494,6 +5702,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5529,6 +5739,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5563,6 +5775,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5595,6 +5808,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 path?: string;
             };
             header?: never;
@@ -5628,6 +5843,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5662,6 +5879,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5696,6 +5914,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5728,6 +5947,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5762,6 +5982,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5800,6 +6021,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 rank?: number | null;
                 points?: number;
             };
@@ -5836,6 +6059,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5870,6 +6095,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
@@ -5904,6 +6131,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5938,6 +6166,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 follow?: boolean;
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
@@ -5947,7 +6177,6 @@ export interface operations {
                 until?: number | null;
                 tail?: number | null;
                 regex?: string;
-                attempt?: number | null;
                 previous?: boolean;
                 streams?: string[];
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
@@ -5991,6 +6220,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 points?: number;
             };
             header?: never;
@@ -6026,6 +6257,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6060,6 +6292,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6093,11 +6326,47 @@ export interface operations {
             };
         };
     };
+    runs_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All jobs of its name, with their attempts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     scale_by_name: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6136,6 +6405,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6170,6 +6440,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6204,6 +6475,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {

@@ -155,21 +155,24 @@ def _of_jobs() -> Iterator[Route]:
 
 
 def _of_one(base: str) -> Iterator[Route]:
-    where = job_schemas.Where
+    where, which = job_schemas.Where, job_schemas.Which
     yield _get(
         f"{base}/logs", sse.logs, "The merged lines, in batches.", job_schemas.LogBatch, job_schemas.LogQuery,
         media="application/x-ndjson", flow=websockets.logs,
     )  # fmt: skip
-    yield _get(f"{base}/events", jobs.events, "What happened.", job_schemas.Events, where)
+    yield _get(f"{base}/events", jobs.events, "What happened.", job_schemas.Events, which)
     yield _get(f"{base}/metrics", jobs.metrics, "What was used.", Usage, job_schemas.MetricsQuery)
     yield _get(f"{base}/curves", jobs.curves, "Its training metrics.", Curves, query_schemas.CurvesQuery)
     yield _get(f"{base}/links", jobs.links, "Where else its training is seen.", query_schemas.Links, where)
-    yield _get(f"{base}/why", jobs.why, "Why it stands where it stands.", Diagnosis, where)
-    yield _get(f"{base}/artifacts", jobs.artifacts, "The files it left.", job_schemas.Artifacts, where)
+    yield _get(f"{base}/why", jobs.why, "Why it stands where it stands.", Diagnosis, which)
+    yield _get(f"{base}/artifacts", jobs.artifacts, "The files it left.", job_schemas.Artifacts, which)
     yield _get(
         f"{base}/artifact", jobs.fetch, "One of the files it left.", None, job_schemas.ArtifactQuery,
         media="application/octet-stream",
     )  # fmt: skip
+    yield _get(
+        f"{base}/runs", jobs.runs, "All jobs of its name, with their attempts.", job_schemas.Runs, where
+    )
     yield _get(f"{base}/attempts", cluster.attempts, "All of its name.", draft_schemas.AttemptsAnswer, where)
     yield _get(
         f"{base}/export", jobs.export, "Its configuration as a file.", None, draft_schemas.ExportQuery,
@@ -200,7 +203,7 @@ def _of_one(base: str) -> Iterator[Route]:
 def _whole() -> Iterator[Route]:
     """The jobs themselves come last: their addresses would take the words of the parts for names."""
     for base in (_SHORT, _LONG):
-        yield _get(base, jobs.get_job, "Everything known of a job.", job_schemas.JobDetail, job_schemas.Where)
+        yield _get(base, jobs.get_job, "Everything known of a job.", job_schemas.JobDetail, job_schemas.Which)
         yield Route(
             method="DELETE", path=base, handler=actions.delete, query=job_schemas.Where, status=204,
             summary="Remove a job; its record stays for a while.",

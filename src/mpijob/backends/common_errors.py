@@ -31,8 +31,9 @@ def no_such_schedule(namespace: str, name: str) -> NotFound:
 
 def no_such_job(ref: JobRef) -> NotFound:
     """Return the error for a job that is not there."""
+    named = f"'{ref.name}'" if ref.name else f"with the uid {ref.uid}"
     return NotFound(
-        f"no job '{ref.name}' in namespace '{ref.namespace}'",
+        f"no job {named} in namespace '{ref.namespace}'",
         hint=EVERY_JOB,
     )
 

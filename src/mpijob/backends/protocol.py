@@ -115,6 +115,12 @@ class Backend(Protocol):
     def get(self, ref: JobRef) -> JobState:
         """Return the job's present state; raise NotFound."""
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, the first first; the last is its present state.
+
+        Of an earlier attempt of which nothing was kept there is none.
+        """
+
     def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first, without per-rank detail."""
 

@@ -34,6 +34,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "list": CommandEntry("list", _SEE, "List jobs, newest first.", "list_jobs"),
     "get": CommandEntry("list", _SEE, "Show where jobs stand."),
     "describe": CommandEntry("describe", _SEE, "Show everything known of a job, and what went wrong."),
+    "runs": CommandEntry("runs", _SEE, "List all runs of a name and their attempts, newest first."),
     "why": CommandEntry("why", _SEE, "Explain why a job failed, waits or is silent, and how to fix it."),
     "logs": CommandEntry("logs", _SEE, "Print the merged output of launcher, workers and ranks."),
     "events": CommandEntry("logs", _SEE, "Print what happened to a job, in order."),

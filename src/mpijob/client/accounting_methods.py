@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
     from mpijob.accounting.right_sizing import SizingReport
+    from mpijob.client.base import Target
     from mpijob.model import JobRef, MPIJob, Phase
-    from mpijob.model.status.accounts import AccountPage
+    from mpijob.model.status.accounts import Account, AccountPage
     from mpijob.settings import RateSetting
 
 
@@ -29,6 +30,7 @@ class Accounting(BaseClient):
         namespace: str | None = None,
         all_namespaces: bool = False,
         names: Iterable[str] = (),
+        uids: Iterable[str] = (),
         owners: Iterable[str] = (),
         phases: Iterable[Phase | str] = (),
         selector: str = "",
@@ -40,16 +42,32 @@ class Accounting(BaseClient):
     ) -> AccountPage:
         """Return one page of accounts, newest first, of jobs that are there and of those that were deleted.
 
+        `names` may be `NAME@RUN` or uids, too.
         `since` and `until` (seconds since the epoch) choose jobs that were there at some time between them.
         """
         from mpijob.client.history import accounts  # a list needs none: start-up is a feature
 
+        where = "" if all_namespaces else namespace or self.namespace
+        plain, runs = self._named(names, where)
         wanted = accounts.query(
-            "" if all_namespaces else namespace or self.namespace,
-            names=names, owners=owners, phases=phases, selector=selector, since=since, until=until,
-            limit=limit, after=after, **chosen,
+            where, names=plain, uids=(*runs, *uids), owners=owners, phases=phases, selector=selector,
+            since=since, until=until, limit=limit, after=after, **chosen,
         )  # fmt: skip
         return accounts.page(self.backend, wanted)
+
+    def _named(self, names: Iterable[str], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return which of the names are those of jobs, and the uids that the others mean."""
+        refs = {name: self.ref(name, where or None) for name in names}
+        plain = tuple(name for name, ref in refs.items() if not ref.uid)
+        return plain, tuple(ref.uid for ref in refs.values() if ref.uid)
+
+    def attempt_accounts(
+        self, name: Target, attempts: Iterable[int] = (), *, namespace: str | None = None
+    ) -> tuple[Account, ...]:
+        """Return an account for each attempt of a job, or for those named, the first first."""
+        from mpijob.client.history import accounts
+
+        return accounts.of_attempts(self.ref(name, namespace), self._records, tuple(attempts))
 
     def usage_report(
         self,

@@ -114,6 +114,8 @@ class AsyncJob(_Wrapper[Job]):
         return await run_in_thread(lambda: self.blocking.spec)
 
     state = _call(Job.state)
+    attempts = _call(Job.attempts)
+    runs = _call(Job.runs)
     wait = _call(Job.wait, Pool.WAITING, cancellable=True)
     wait_for_completion = _call(Job.wait_for_completion, Pool.WAITING, cancellable=True)
     logs = _stream(Job.logs)
@@ -210,6 +212,8 @@ class AsyncClient(_Wrapper[Client]):
 
     get = _job(Client.get)
     state = _call(Client.state)
+    attempts = _call(Client.attempts)
+    runs = _call(Client.runs)
     spec = _call(Client.spec)
     whoami = _call(Client.whoami)
     facts = _call(Client.facts)
@@ -261,6 +265,7 @@ class AsyncClient(_Wrapper[Client]):
     bundle = _call(Client.bundle, Pool.TRANSFER)
 
     accounts = _call(Client.accounts)
+    attempt_accounts = _call(Client.attempt_accounts)
     usage_report = _call(Client.usage_report)
     rates = _call(Client.rates)
     budgets = _call(Client.budgets)

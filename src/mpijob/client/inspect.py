@@ -81,6 +81,7 @@ class Inspecting(BaseClient):
         points: int = 720,
         since: float | None = None,
         namespace: str | None = None,
+        attempt: int | None = None,
     ) -> Curves:
         """Return a training's metrics over time, how far it is and when it will end, from what its lines tell.
 
@@ -91,16 +92,29 @@ class Inspecting(BaseClient):
 
         ref = self.ref(name, namespace)
         return training_metrics.read(
-            self.backend, ref, self.settings, tuple(patterns), rank=rank, points=points, since=since
+            self.backend,
+            ref,
+            self.settings,
+            tuple(patterns),
+            rank=rank,
+            points=points,
+            since=since,
+            attempt=attempt,
         )
 
     def points(
-        self, name: Target, *, since: float | None = None, namespace: str | None = None
+        self,
+        name: Target,
+        *,
+        since: float | None = None,
+        namespace: str | None = None,
+        attempt: int | None = None,
     ) -> tuple[Point, ...]:
         """Return each thing that the ranks of a training told, in the order of its lines."""
         from mpijob.client.observe import training_metrics
 
-        work = training_metrics.points_of(self.backend, self.ref(name, namespace), self.settings, since=since)
+        ref = self.ref(name, namespace)
+        work = training_metrics.points_of(self.backend, ref, self.settings, since=since, attempt=attempt)
         return tuple(work[1])
 
     def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:

@@ -74,6 +74,14 @@ class Job:
         self.last = self.client.state(self.ref)
         return self.last
 
+    def attempts(self) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, the first first; the last is where it stands now."""
+        return self.client.attempts(self.ref)
+
+    def runs(self) -> tuple[JobState, ...]:
+        """Return every job that has or had the name, newest first, with its number."""
+        return self.client.runs(self.name, namespace=self.namespace)
+
     def wait(self, timeout: float | None = None, for_phases: Collection[Phase] | None = None) -> JobState:
         """Return the state once the job is in one of the phases; without any, once it has ended."""
         self.last = self.client.wait(self.ref, timeout, for_phases)

@@ -23,7 +23,10 @@ _MOST_SAMPLES = 2000  # of each worker: more than any screen shows
 
 
 class JobImport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an engine knows of one job; `spec` and `plan` are encoded already, `gaps` are what it has lost."""
+    """All that an engine knows of one job; `spec` and `plan` are encoded already.
+
+    `gaps` are what it has lost, `attempts` how the earlier ones ended.
+    """
 
     state: JobState
     spec: bytes = b""
@@ -31,6 +34,7 @@ class JobImport(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
     samples: tuple[Sample, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    attempts: tuple[JobState, ...] = ()
 
 
 _PACKED = 4  # at least by so much are logs smaller when they are stored
@@ -43,6 +47,8 @@ def take_in(archive: Archive, whole: JobImport, logs: Iterable[tuple[LogSource, 
     stored = [(voice, _stored(archive, key, path)) for voice, path in logs]
     with archive.transaction():
         archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events)
+        for attempt in whole.attempts:
+            archive.put_attempt(attempt)
         archive.add_samples(key, whole.samples, most=_MOST_SAMPLES)
         for gap in whole.gaps:
             archive.add_gap(key, gap)

@@ -100,11 +100,12 @@ async def compare(ask: RequestContext) -> Comparison:
     jobs = [address(one) for one in dict.fromkeys(ask.query.job)]
     for ref in jobs:
         await ask.check(ref.namespace)
-    return await ask.client.compare(*jobs)
+    found = [await ask.named(ref.name, ref.namespace) for ref in jobs]
+    return await ask.client.compare(*found, attempts=ask.query.attempt)
 
 
 def address(text: str) -> JobRef:
-    """Return the job that `namespace/name` means."""
+    """Return the job that `namespace/name` means, or which run of it."""
     namespace, slash, name = text.partition("/")
     if not slash or not name:
         raise InvalidJob(f"{text!r} is not an address", hint="write it as namespace/name")

@@ -9,7 +9,7 @@ import msgspec
 from mpijob.accounting.costs import Budget
 from mpijob.accounting.estimates import Estimate
 from mpijob.accounting.right_sizing import SizingReport
-from mpijob.api.schemas.job_schemas import JobRow, Where
+from mpijob.api.schemas.job_schemas import JobRow, Number, Which
 from mpijob.api.schemas.overview_schemas import Waiting
 from mpijob.client.convert.convert_jobs import Conversion
 from mpijob.errors import Finding
@@ -105,9 +105,10 @@ class Budgets(msgspec.Struct, frozen=True):
 
 
 class CompareQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs, each as `namespace/name`; at least two."""
+    """Which jobs, each as `namespace/name` or `namespace/name@run`: at least two, or one with some of its attempts."""
 
     job: Annotated[tuple[str, ...], msgspec.Meta(max_length=10)] = ()
+    attempt: Annotated[tuple[Number, ...], msgspec.Meta(max_length=10)] = ()
 
 
 class PatternQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -131,7 +132,7 @@ class Conversions(msgspec.Struct, frozen=True):
     items: tuple[Conversion, ...]
 
 
-class ExportQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ExportQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """In which form: our own job file, or what `oc create -f` takes.
 
     What looks like a secret is masked, unless `values` asks for a text to begin another job with.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from mpijob.api.schemas.job_schemas import Limit, Where
+from mpijob.api.schemas.job_schemas import Limit, Which
 from mpijob.model import Phase
 
 
@@ -34,7 +34,7 @@ class ReportQuery(Chosen, frozen=True, forbid_unknown_fields=True, kw_only=True)
     by: str = "user"
 
 
-class CurvesQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CurvesQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which rank's metrics, and how finely."""
 
     rank: Annotated[int, msgspec.Meta(ge=0)] | None = None

@@ -257,6 +257,14 @@ class KubernetesBackend(
         look = self._reader.look(ref)
         return self._shortages.counted(look.state, lambda: self._reader.spec(look.found, look.seen.runtime))
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended: by their objects, and by what a recorder has seen of them."""
+        from mpijob.backends.kubernetes.status import attempts
+
+        seen = self._reader.attempts(ref)
+        past = self.past()
+        return seen if past is None else attempts.merged(past.attempts(seen[-1].ref), seen)
+
     def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""
         with telling("list jobs"):

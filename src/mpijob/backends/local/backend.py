@@ -178,6 +178,11 @@ class LocalBackend(
 
         return capacity.with_reason_to_wait(self._store, self._settings, state)
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, and as it is now."""
+        now = self.get(ref)
+        return (*self._store.attempts(now.ref.uid), now)
+
     def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""
         return list_jobs.page(self._store, scope)

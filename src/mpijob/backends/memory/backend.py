@@ -148,12 +148,18 @@ class MemoryBackend(CapableBackend, SupportsSecretValues):
         with self._changed:
             return find_jobs.view(self._engine, find_jobs.find(self._engine, ref))
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, and as it is now."""
+        with self._changed:
+            record = find_jobs.find(self._engine, ref)
+            return (*record.attempts, find_jobs.view(self._engine, record))
+
     def list(self, scope: Scope) -> Page:
-        """Return one page of the newest job of each name, newest first."""
+        """Return one page of the newest job of each name, newest first; of all jobs where that is asked for."""
         with self._changed:
             chosen = [
                 record
-                for record in find_jobs.current(self._engine)
+                for record in find_jobs.listed(self._engine, runs=scope.runs)
                 if scope_filter.belongs(record.state, scope)
             ]
             place = scope.place

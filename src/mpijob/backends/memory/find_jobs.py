@@ -29,6 +29,13 @@ def current(engine: Engine) -> list[Record]:
     return sorted(newest_of.values(), key=lambda record: -record.number)
 
 
+def listed(engine: Engine, *, runs: bool) -> list[Record]:
+    """Return the newest job of each name, or every job, newest first."""
+    if not runs:
+        return current(engine)
+    return sorted(engine.records.values(), key=lambda record: -record.number)
+
+
 def newest(engine: Engine, ref: JobRef) -> Record | None:
     """Return the newest job of that name, if there is any."""
     return next((record for record in current(engine) if _same_name(record.state.ref, ref)), None)
@@ -43,7 +50,9 @@ def dependencies(engine: Engine, refs: Iterable[JobRef]) -> tuple[Dependency, ..
 def find(engine: Engine, ref: JobRef) -> Record:
     """Return the job of that uid, or without a uid the newest of that name; raise NotFound."""
     found = engine.records.get(ref.uid) if ref.uid else newest(engine, ref)
-    if found is None or not _same_name(found.state.ref, ref):
+    if found is None or found.state.ref.namespace != ref.namespace:
+        raise no_such_job(ref)
+    if ref.name and found.state.ref.name != ref.name:
         raise no_such_job(ref)
     return found
 

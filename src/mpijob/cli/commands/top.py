@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import command, job_names
+from mpijob.cli.options import attempt_option, command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.render import job_table, text
 from mpijob.errors import Unsupported
@@ -19,14 +19,15 @@ _VALUES = (Format.TABLE, Format.JSON, Format.YAML)
 
 @command("top", outputs=_VALUES)
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=job_names)
+@attempt_option
 @pass_app
-def top(app: App, name: str | None) -> None:
+def top(app: App, name: str | None, attempt: int | None) -> None:
     """Show the CPU, memory and GPUs that workers use.
 
     Without NAME: every running job.
     """
     names = [name] if name else [state.ref.name for state in app.client.list(phases=(Phase.RUNNING,)).items]
-    latest = {one: _latest(app.client.metrics(one)) for one in names}
+    latest = {one: _latest(app.client.metrics(one, attempt=attempt)) for one in names}
     if app.out.structured:
         app.out.value(latest)
         return

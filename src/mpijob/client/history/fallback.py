@@ -74,6 +74,13 @@ class _Remembering(_Recalls):
         except NotFound as error:
             return self.recall(ref, error)[1]
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        try:
+            return self._backend.attempts(ref)
+        except NotFound as error:
+            past, state = self.recall(ref, error)
+            return past.attempts(state.ref)
+
     def spec(self, ref: JobRef) -> MPIJob:
         try:
             return self._backend.spec(ref)

@@ -49,6 +49,12 @@ if [ "${MPIJOB_ORDER:-ready}" = open ]; then # the workers may not be there yet:
 fi
 """
 
+_READY = """\
+count=0
+for host in $names; do count=$((count + 1)); done
+printf 'mpijob-ready workers=%s\\n' "$count"
+"""
+
 _JUDGE = """\
 short() { for host in $names; do printf ' %s' "${host%%.*}"; done; }
 judge() { # reads $home/census; says what differs from the plan, or nothing
@@ -192,4 +198,4 @@ fi
 exit "$code"
 """
 
-LAUNCHER = BEGIN + "trap 'exit 143' TERM INT\ntake_keys\n" + _WAIT + _JUDGE + _RUN
+LAUNCHER = BEGIN + "trap 'exit 143' TERM INT\ntake_keys\n" + _WAIT + _READY + _JUDGE + _RUN

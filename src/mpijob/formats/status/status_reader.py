@@ -262,6 +262,7 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
         image=kind.image or next(_images(seen.pods), ""),
         queue=told["queue"] or _held_queue(job) or text(seen.workload, "spec", "queueName"),
         priority=_priority(rest, seen.workload),
+        run=identity.run_of(part(job, "metadata")),
         attempt=identity.of(part(job, "metadata")).attempt + user_actions.resumed(job) if ours else 1,
         attempts_allowed=1 + rest.retry.limit,
         world=ranks or kind.workers * kind.slots,

@@ -119,6 +119,59 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
             force_setattr(self, "memory_limit_bytes", None)
 
 
+class LauncherPhase(StrEnum):
+    """How far a launcher has come."""
+
+    PENDING = "Pending"  # it has no place yet, or waits for its workers
+    SCHEDULED = "Scheduled"  # it has its node; its image, its volumes or its workers are being prepared
+    STARTING = "Starting"  # its process runs and looks for the workers
+    READY = "Ready"  # every worker has answered it; the ranks are being started and counted
+    RUNNING = "Running"  # the job's command runs
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether the launcher has ended, or never will start."""
+        return self in (LauncherPhase.SUCCEEDED, LauncherPhase.FAILED, LauncherPhase.CANCELLED)
+
+
+class LauncherState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
+
+    `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says
+    where its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+    """
+
+    name: str
+    phase: LauncherPhase
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    restarts: int = 0
+    cores: float | None = None
+    memory_limit_bytes: int | None = None
+    gpus: tuple[str, ...] = ()
+    memory_bytes: int | None = None
+    log_source: str = ""
+    scheduled: float | None = None
+    started: float | None = None
+    ready: float | None = None
+    running: float | None = None
+    finished: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_limit_bytes is not None and self.memory_limit_bytes >= UNLIMITED_BYTES:
+            force_setattr(self, "memory_limit_bytes", None)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has reached every worker and has not ended."""
+        return self.phase in (LauncherPhase.READY, LauncherPhase.RUNNING)
+
+
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a script: what a launcher in it started. Times are seconds since the epoch.
 
@@ -145,6 +198,7 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything seen of one job at one moment. Times are seconds since the epoch.
 
+    `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
     `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
     it ended: it was suspended then.
     """
@@ -167,10 +221,12 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     queue_position: int | None = None
     wait_estimate_seconds: float | None = None
 
+    run: int = 0
     attempt: int = 1
     attempts_allowed: int = 1
     world: int = 0
     workers_wanted: int = 0
+    launcher: LauncherState | None = None
     workers: tuple[WorkerState, ...] = ()
     ranks: tuple[RankState, ...] = ()
     steps: tuple[StepState, ...] = ()

@@ -114,7 +114,7 @@ def _everything(api: Api, scope: Scope, served: frozenset[str] | None) -> Everyt
     if all(listed is None for listed in found.values()):
         raise _nothing(refused)  # an empty list would be a lie
     jobs = [job for listed in found.values() for job in listed or ()]
-    ordered = sorted(_newest(jobs), key=lambda job: (_created(job), job.place), reverse=True)
+    ordered = sorted(_newest(jobs, runs=scope.runs), key=lambda job: (_created(job), job.place), reverse=True)
     return Everything(ordered, pods, refused)
 
 
@@ -148,12 +148,13 @@ def _older(api: Api) -> list[Kind]:
     return [kind for kind in resources.OLDER if kind.plural in found]
 
 
-def _newest(jobs: list[Listed]) -> list[Listed]:
-    """Return the newest job of each name and owner, by its newest attempt."""
-    newest: dict[tuple[str, str, str, str], Listed] = {}
+def _newest(jobs: list[Listed], *, runs: bool) -> list[Listed]:
+    """Return the newest job of each name and owner, or every job, by its newest attempt."""
+    newest: dict[tuple[str, str, str, str, str], Listed] = {}
     for job in jobs:
         ref, _, owner = identity.of(job.head["metadata"])
-        key = (ref.namespace, ref.name, owner, job.kind.name if job.kind.api == resources.OLDER_API else "")
+        kind = job.kind.name if job.kind.api == resources.OLDER_API else ""
+        key = (ref.namespace, ref.name, owner, kind, ref.uid if runs else "")
         known = newest.get(key)
         if known is None or _rank(job) > _rank(known):
             newest[key] = job

@@ -97,6 +97,7 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, setti
     return msgspec.structs.replace(
         shape,
         uid=job_uid.issue(job.namespace, around.owner),
+        run=around.last_run + 1,
         family=choice.family,
         gang=well_known.Gang.NONE if job.queue and around.kueue else around.gang,
         user=around.user,

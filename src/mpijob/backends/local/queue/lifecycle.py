@@ -89,7 +89,8 @@ def resumed(store: Store, row: Row) -> JobState:
         state = msgspec.structs.replace(state, attempt=row.attempt)
     else:  # to be suspended is no failure: it costs none of the attempts that the spec allows
         state = msgspec.structs.replace(state, attempts_allowed=state.attempts_allowed + 1)
-    store.put(state, Event(time.time(), "Resumed", "queued again", attempt=state.attempt), desired="")
+    event = Event(time.time(), "Resumed", "queued again", attempt=state.attempt)
+    store.put(state, event, ended=row.state if state.attempt > row.attempt else None, desired="")
     return state
 
 

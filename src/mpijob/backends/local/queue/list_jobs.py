@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from mpijob.model import JobState, Scope
 
 
+_KIND = "mpijob"  # every job here is one
+
+
 def page(store: Store, scope: Scope) -> Page:
     """Return one page of the jobs in a scope, newest first."""
     where, values = _condition(scope)
@@ -65,7 +68,7 @@ def _newest(store: Store, where: str, values: list[Any], bound: str = "") -> lis
 
 
 def _condition(scope: Scope) -> tuple[str, list[Any]]:
-    parts, values = ["newest=1"], list[Any]()
+    parts, values = ["1" if scope.runs else "newest=1"], list[Any]()
     for column, value in (("namespace", scope.namespace), ("owner", scope.owner), ("queue", scope.queue)):
         if value:
             parts.append(f"{column}=?")
@@ -74,6 +77,12 @@ def _condition(scope: Scope) -> tuple[str, list[Any]]:
         if several:
             parts.append(f"{column} IN ({','.join('?' * len(several))})")
             values += several
+    if scope.kinds and _KIND not in scope.kinds:
+        parts.append("0")
+    for bound, sign in ((scope.since, ">="), (scope.until, "<")):
+        if bound is not None:
+            parts.append(f"json_extract(CAST(state AS TEXT), '$.created'){sign}?")
+            values.append(bound)
     if scope.text:
         parts.append("instr(name, ?)")
         values.append(scope.text)

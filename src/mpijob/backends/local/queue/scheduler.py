@@ -14,7 +14,7 @@ import msgspec
 from mpijob.backends.local.planning import machine
 from mpijob.backends.local.queue.store import NEVER, decode_state
 from mpijob.errors import NotFound
-from mpijob.model import Amounts, Event, Phase
+from mpijob.model import Amounts, Event, LauncherPhase, LauncherState, Phase
 from mpijob.model.spec import quantity
 
 if TYPE_CHECKING:
@@ -148,6 +148,9 @@ def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: 
         waiting_for="",
         started=max(now, waiting.queued or 0.0),  # also when the clock was set back meanwhile
         attempt=job.attempt,
+        launcher=LauncherState(
+            name="launcher", phase=LauncherPhase.SCHEDULED, node=machine.node_name(), scheduled=now
+        ),
     )
     db.execute(
         "UPDATE jobs SET phase=?, state=?, holds=1, gpu_ids=?, runner=?, version=version+1 WHERE uid=?",

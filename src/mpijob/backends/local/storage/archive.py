@@ -82,6 +82,7 @@ def _whole(store: Store, row: Row, now: float) -> JobImport:
         events=(*events, last),
         samples=store.samples(row.uid),
         gaps=tuple(_gaps(store, row, events)),
+        attempts=tuple(store.attempts(row.uid)),
     )
 
 

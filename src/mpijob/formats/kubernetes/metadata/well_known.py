@@ -25,6 +25,7 @@ JOB_LABEL = f"{DOMAIN}/job"
 ROLE_LABEL = f"{DOMAIN}/role"
 UID_LABEL = f"{DOMAIN}/uid"
 ATTEMPT_LABEL = f"{DOMAIN}/attempt"
+RUN_LABEL = f"{DOMAIN}/run"  # which of the jobs of its name it is, from the second on
 OWNER_LABEL = f"{DOMAIN}/owner"
 COST_PREFIX = f"cost.{DOMAIN}/"
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
@@ -94,7 +95,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     `user` is None where the cluster gives each namespace user IDs of its own (OpenShift); elsewhere it
     is set, because most images would run as root. `object` is the name of the first attempt's objects
-    where it is not the job's own (an earlier job of that name is still there). `scheduler` is named where
+    where it is not the job's own (an earlier job of that name is still there), `run` counts the jobs of the name.
+    `scheduler` is named where
     the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
     `launcher_cores` is the launcher's CPU limit where it asks for less itself.
     `modules` are the variables that `module load NAME` of a script sets.
@@ -104,6 +106,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     object: str = ""
     uid: str = ""
+    run: int = 1
     attempt: int = 1
     family: Family = Family.OPENMPI
     gang: Gang = Gang.NONE
@@ -167,6 +170,7 @@ def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
         UID_LABEL: shape.uid,
         ATTEMPT_LABEL: str(shape.attempt),
         OWNER_LABEL: as_label(job.owner),
+        RUN_LABEL: str(shape.run) if shape.run > 1 else "",
     }
     return told_labels(job) | {key: value for key, value in ours.items() if value}
 
