@@ -16,12 +16,13 @@ from mpijob import codec
 from mpijob.backends.local.planning import machine, volumes
 from mpijob.backends.local.storage import artifacts, private_dirs
 from mpijob.backends.local.storage.job_files import read_connections, read_secrets
-from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.local.storage.paths import REACHING, Home
 from mpijob.backends.local.storage.private_dirs import PrivateDirs
 from mpijob.backends.local.worker import cgroups, syscalls
 from mpijob.backends.local.worker.isolation import HOSTS, WORKER_HOSTS, Isolation
 from mpijob.backends.local.worker.worker import WorkerOrder
-from mpijob.formats.launch import hostfile
+from mpijob.formats.launch import batch_environment, hostfile
+from mpijob.formats.launch.own_launchers import OWN_LAUNCHERS, WITH_HOSTS
 from mpijob.model import Family, Plan, VolumeKind
 from mpijob.settings import Settings
 
@@ -249,8 +250,10 @@ class AttemptSpec:
         (run_dir / "agent").symlink_to(self._agent)
         if self.plan.job.script:
             self.steps.mkdir(mode=0o700)
-        if self.plan.launcher:
+        if self.plan.launcher or self.plan.nodes:
             self._link_launchers(run_dir / "bin")
+        if self.plan.nodes:
+            (run_dir / "hosts").write_text(hostfile.slots(self.plan.workers))
 
     def _placement(self) -> str:
         """Return what the wrapper of a rank reads where one daemon starts all: its worker, as a shell says it."""
@@ -270,10 +273,22 @@ class AttemptSpec:
         return "\n".join([*lines, "esac", ""])
 
     def _link_launchers(self, directory: Path) -> None:
-        """Let `mpirun` and `mpiexec` in the job mean the launcher of its MPI, whatever else is on the PATH."""
+        """Let `mpirun` and `mpiexec` in the job mean the launcher of its MPI, whatever else is on the PATH.
+
+        Launchers that are no MPI's find the job's workers, and reach them by `ssh`, where workers are nodes.
+        """
         directory.mkdir(mode=0o700)
-        for name in ("mpirun", "mpiexec"):  # no links: hydra looks for its helpers where its own name is
-            (directory / name).write_text(f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n')
+        texts: dict[str, str] = {}
+        if self.plan.launcher:  # no links: hydra looks for its helpers where its own name is
+            texts = dict.fromkeys(
+                ("mpirun", "mpiexec"), f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n'
+            )
+        if self.plan.nodes:
+            texts |= dict.fromkeys(OWN_LAUNCHERS, batch_environment.text(WITH_HOSTS)) | {
+                name: batch_environment.text(path) for name, path in REACHING.items()
+            }
+        for name, text in texts.items():
+            (directory / name).write_text(text)
             (directory / name).chmod(0o700)
 
 
