@@ -17,7 +17,14 @@ from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import CONTAINER as CONTAINER
 from mpijob.formats.kubernetes.metadata.well_known import HOME, Document, Order, Shape, exact
 from mpijob.formats.kubernetes.metadata.well_known import container_of as container_of
-from mpijob.formats.launch import batch_environment, command_line, hostfile, launcher_script, pod_scripts
+from mpijob.formats.launch import (
+    batch_environment,
+    command_line,
+    hostfile,
+    launcher_script,
+    own_launchers,
+    pod_scripts,
+)
 from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.enums import FABRIC_DEVICES, MIG_PREFIX, PRIORITIES
@@ -183,11 +190,7 @@ def _image(job: MPIJob, shape: Shape, role: Role) -> str:
 
 def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
     texts = [pod_scripts.sshd_config(), pod_scripts.ssh_config(), pod_scripts.agent(), pod_scripts.RANK]
-    if job.script:
-        step = map(batch_environment.text, (batch_environment.STEP, batch_environment.STEP_RANK))
-        texts += [shape.python or "", *step]
-    elif shape.python:
-        texts += [shape.python]
+    texts += [word for name, text in _files(job, shape, role).items() for word in (name, text)]
     container: Document = {
         "name": PREPARE_CONTAINER,
         "image": _image(job, shape, role),
@@ -204,6 +207,17 @@ def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
             {"name": "mpijob-code", "mountPath": well_known.CODE, "readOnly": True}
         )
     return container
+
+
+def _files(job: MPIJob, shape: Shape, role: Role) -> dict[str, str]:
+    """Return what else lies in a pod's home, by name."""
+    files = {"python/sitecustomize.py": shape.python} if shape.python else {}
+    if job.script:
+        files["step.sh"] = batch_environment.text(batch_environment.STEP)
+        files["step_rank.sh"] = batch_environment.text(batch_environment.STEP_RANK)
+    if role is Role.LAUNCHER and launcher_of(job) is not None:
+        files |= own_launchers.files()
+    return files
 
 
 def _code_volume(shape: Shape) -> list[Document]:

@@ -107,8 +107,8 @@ take_keys() { # a copy of our own: ssh refuses a key that others may read
 }
 """
 
-# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, $5 the ranks' sitecustomize or "", then for a script
-# $6 what it finds as launchers and $7 the part of its steps' ranks; the archive of what goes along may be mounted
+# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, then further files by name and text; the archive of what
+# goes along may be mounted
 PREPARE = """\
 set -eu
 umask 077
@@ -123,8 +123,13 @@ printf '%s' "$2" >.ssh/config
 printf '%s' "$3" >ssh
 printf '%s' "$4" >rank.sh
 chmod 700 ssh rank.sh
-if [ -n "${5:-}" ]; then mkdir -p python && printf '%s' "$5" >python/sitecustomize.py; fi
-if [ -n "${6:-}" ]; then printf '%s' "$6" >step.sh && printf '%s' "$7" >step_rank.sh; fi
+shift 4
+while [ $# -gt 1 ]; do
+  case $1 in */*) mkdir -p "${1%/*}" ;; esac
+  printf '%s' "$2" >"$1"
+  chmod 700 "$1"
+  shift 2
+done
 archive=${MPIJOB_CODE:-/mpijob/code}/archive
 if [ -e "$archive" ]; then tar -xzf "$archive" -C work; fi
 """

@@ -130,9 +130,7 @@ def _described(kind: str, program: str, said: options.Said) -> OwnLauncher:
     if kind == "deepspeed" and said.per_worker is not None:
         ranks = said.per_worker * said.workers if said.workers is not None else None
         per_worker = said.per_worker if ranks is None else None
-    return OwnLauncher(
-        kind, program, ranks, per_worker, said.ranks_option, said.hosts_option, said.hosts
-    )
+    return OwnLauncher(kind, program, ranks, per_worker, said.ranks_option, said.hosts_option, said.hosts)
 
 
 def is_launcher(word: str) -> bool:

@@ -60,9 +60,9 @@ class RankProfile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
     `seconds` is the time that was looked at (without MPI_Init, MPI_Finalize and where MPI_Pcontrol paused the profile),
     `mpi_seconds` that part of it which was spent in MPI, by all threads together. `step` is that of a script, `world`
-    the number of ranks; `spawned` ranks are of a world that the job's own ranks started. `calling` is the function that the
-    rank is in, for `calling_seconds`, with `calling_peer` where that one is known. `latency_seconds` is the mean time of a
-    blocking message of at most 1 KiB, the waiting for the other side included.
+    the number of ranks; `spawned` ranks are of a world that the job's own ranks started. `calling` is the function that
+    the rank is in, for `calling_seconds`, with `calling_peer` where that one is known. `latency_seconds` is the mean
+    time of a blocking message of at most 1 KiB, the waiting for the other side included.
     """
 
     rank: int

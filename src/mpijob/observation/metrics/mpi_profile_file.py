@@ -15,7 +15,9 @@ import msgspec
 
 from mpijob.model.status.mpi_profile import CallKind, MpiCall, MpiPeer, RankProfile
 
-NAME = re.compile(r"(?:step-(?P<step>\d{1,6})-)?(?P<kind>rank|spawned)-(?P<number>\d{1,9})(?:\.(?P<again>\d{1,4}))?\.mpiprofile")
+NAME = re.compile(
+    r"(?:step-(?P<step>\d{1,6})-)?(?P<kind>rank|spawned)-(?P<number>\d{1,9})(?:\.(?P<again>\d{1,4}))?\.mpiprofile"
+)
 MAGIC, VERSION = b"MPIJOBMP", 1
 LARGEST = 64 << 20  # of a file: a world of half a million ranks
 _HEADER = struct.Struct("<8s2I2I4I7Q4iQ2QQ3Q128s")
@@ -68,6 +70,7 @@ def read(name: str, data: bytes, until: float) -> RankProfile:
     header = _header(data)
     clock = _Clock(header, until)
     calls = tuple(_calls(header, data, clock))
+    known = 0 <= header.current_peer < header.world
     setup = sum(call.seconds for call in calls if call.kind is CallKind.SETUP)
     return RankProfile(
         rank=header.rank,
@@ -81,8 +84,12 @@ def read(name: str, data: bytes, until: float) -> RankProfile:
         setup_seconds=setup,
         calls=calls,
         peers=tuple(_peers(header, data, clock)),
-        **_calling(header, data, clock),
-        latency_seconds=clock.seconds(header.small_ticks) / header.small_calls if header.small_calls else None,
+        calling=_calling(header, data),
+        calling_peer=header.current_peer if _calling(header, data) and known else None,
+        calling_seconds=clock.seconds(clock.now - header.current_since) if _calling(header, data) else 0.0,
+        latency_seconds=clock.seconds(header.small_ticks) / header.small_calls
+        if header.small_calls
+        else None,
         unattributed_size=header.unattributed,
         threads=bool(header.threads),
         ended=bool(header.ended),
@@ -141,16 +148,12 @@ def _calls(header: _Header, data: bytes, clock: _Clock) -> Iterator[MpiCall]:
             yield MpiCall(_text(name), _KINDS[min(kind, len(_KINDS) - 1)], calls + lasts, seconds, size)
 
 
-def _calling(header: _Header, data: bytes, clock: _Clock) -> dict[str, object]:
+def _calling(header: _Header, data: bytes) -> str:
+    """Return the function that the rank is in, "" where it computes."""
     if not 0 < header.current <= header.functions or header.ended:
-        return {}
-    name = _FUNCTION.unpack_from(data, _places(header)[0] + (header.current - 1) * _FUNCTION.size)[0]
-    known = 0 <= header.current_peer < header.world
-    return {
-        "calling": _text(name),
-        "calling_peer": header.current_peer if known else None,
-        "calling_seconds": clock.seconds(clock.now - header.current_since),
-    }
+        return ""
+    row = _FUNCTION.unpack_from(data, _places(header)[0] + (header.current - 1) * _FUNCTION.size)
+    return _text(row[0])
 
 
 def _peers(header: _Header, data: bytes, clock: _Clock) -> Iterator[MpiPeer]:

@@ -21,8 +21,7 @@ from mpijob.backends.local.storage.private_dirs import PrivateDirs
 from mpijob.backends.local.worker import cgroups, syscalls
 from mpijob.backends.local.worker.isolation import HOSTS, WORKER_HOSTS, Isolation
 from mpijob.backends.local.worker.worker import WorkerOrder
-from mpijob.formats.launch import batch_environment, hostfile
-from mpijob.formats.launch.own_launchers import OWN_LAUNCHERS, WITH_HOSTS
+from mpijob.formats.launch import batch_environment, hostfile, own_launchers
 from mpijob.model import Family, Plan, VolumeKind
 from mpijob.settings import Settings
 
@@ -251,7 +250,7 @@ class AttemptSpec:
         if self.plan.job.script:
             self.steps.mkdir(mode=0o700)
         if self.plan.launcher or self.plan.nodes:
-            self._link_launchers(run_dir / "bin")
+            self._link_launchers(run_dir)
         if self.plan.nodes:
             (run_dir / "hosts").write_text(hostfile.slots(self.plan.workers))
 
@@ -277,16 +276,14 @@ class AttemptSpec:
 
         Launchers that are no MPI's find the job's workers, and reach them by `ssh`, where workers are nodes.
         """
-        directory.mkdir(mode=0o700)
+        (directory / "bin").mkdir(mode=0o700)
         texts: dict[str, str] = {}
         if self.plan.launcher:  # no links: hydra looks for its helpers where its own name is
-            texts = dict.fromkeys(
-                ("mpirun", "mpiexec"), f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n'
-            )
+            text = f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n'
+            texts = dict.fromkeys(("bin/mpirun", "bin/mpiexec"), text)
         if self.plan.nodes:
-            texts |= dict.fromkeys(OWN_LAUNCHERS, batch_environment.text(WITH_HOSTS)) | {
-                name: batch_environment.text(path) for name, path in REACHING.items()
-            }
+            reaching = {f"bin/{name}": batch_environment.text(path) for name, path in REACHING.items()}
+            texts |= own_launchers.files() | reaching
         for name, text in texts.items():
             (directory / name).write_text(text)
             (directory / name).chmod(0o700)
