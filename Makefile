@@ -247,11 +247,11 @@ $(VENV)/.ui: $(VENV)/.run
 	@touch $@
 
 # Horovod is offered as source only: compiled here with the MPI that its ranks will load (g++, some minutes).
-.make/horovod/.done: pyproject.toml
+.make/horovod/.done:
 	@$(PYTHON) -c 'import sys; sys.exit("Horovod 0.28.1 and torch 2.0.1 need Python 3.11, $(PYTHON) is %d.%d: make PYTHON=python3.11 …" % sys.version_info[:2] if sys.version_info >= (3, 12) else 0)'
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(@D)/bin/python -m pip install --quiet --no-compile --editable '.[local]' $(HOROVOD)
+	$(@D)/bin/python -m pip install --quiet --no-compile --editable '.[local,terminal]' ipykernel $(HOROVOD)
 	PATH="$(CURDIR)/$(@D)/bin:$$PATH" $(HOROVOD_PARTS) $(@D)/bin/python -m pip install --quiet --no-cache-dir --no-build-isolation --no-deps horovod==0.28.1
 	@touch $@
 

@@ -23,7 +23,7 @@ while read -r word rest || [ -n "$word" ]; do # as launchers that are no MPI's r
   case $rest in *slots=*) count=${rest#*slots=} ;; esac
   printf '%s slots=%s\\n' "${word%%:*}" "${count%%[!0-9]*}"
 done <"$hosts" >"$home/hosts"
-export MPIJOB_HOSTS="$home/hosts"
+export MPIJOB_HOSTS_FILE="$home/hosts"
 if [ -d "$home/bin" ]; then export PATH="$home/bin:$PATH"; fi
 known() { ! command -v getent >/dev/null || getent hosts "$1" >/dev/null; }
 for host in $names ${MPIJOB_SELF:-}; do

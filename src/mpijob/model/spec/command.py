@@ -35,7 +35,11 @@ _KINDS = {
 BATCH_LAUNCHERS = frozenset(
     {"srun", "aprun", "jsrun", "ibrun", "prun"}
 )  # launchers that belong to a batch system
-JOB_HOSTS = ("/etc/mpi/hostfile", "$MPIJOB_HOSTS", "${MPIJOB_HOSTS}")  # the job's own lists of its workers
+JOB_HOSTS = (
+    "/etc/mpi/hostfile",
+    "$MPIJOB_HOSTS_FILE",
+    "${MPIJOB_HOSTS_FILE}",
+)  # the job's own lists of its workers
 SCRIPT = "script"  # the kind of a script, whose steps start the ranks
 _FAMILIES = {"openmpi": ("openmpi",), "hydra": ("mpich", "intel")}
 _WRAPPERS: dict[str, frozenset[str]] = {

@@ -105,3 +105,34 @@ class RankProfile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     def messages(self) -> int:
         """Messages sent to all others."""
         return sum(peer.messages + peer.collective_messages + peer.puts for peer in self.peers)
+
+
+class RankPair(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one rank sent to another, in any way; `bandwidth` is that of its large messages, waiting included.
+
+    `waited_seconds` is how long the sender was in calls that wait for the receiver.
+    """
+
+    sender: int
+    receiver: int
+    size: int = 0
+    messages: int = 0
+    bandwidth: float | None = None
+    best_bandwidth: float | None = None
+    waited_seconds: float = 0.0
+
+
+class MpiProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a world did with MPI. `calls` are those of all ranks, the longest first; `pairs` the largest first.
+
+    `remarks` say what stands out, `lacks` what could not be seen.
+    """
+
+    ranks: tuple[RankProfile, ...] = ()
+    calls: tuple[MpiCall, ...] = ()
+    pairs: tuple[RankPair, ...] = ()
+    share: float | None = None
+    slowest: RankPair | None = None
+    remarks: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()

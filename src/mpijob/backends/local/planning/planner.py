@@ -23,6 +23,7 @@ from mpijob.backends.local.queue import scheduler
 from mpijob.backends.local.storage import private_dirs
 from mpijob.backends.local.storage.paths import SHIM, Home
 from mpijob.backends.local.worker import cgroups, isolation
+from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.formats.launch import batch_environment, command_line, hostfile
 from mpijob.model import Facts, Family, MPIJob, Plan
@@ -91,7 +92,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         cgroup=group,
         guarantee=f"{chosen.guarantee}; {cgroups.GUARANTEE}" if group else chosen.guarantee,
         why=tuple(_why(job, found, reason, as_nodes, own is not None)),
-        notices=(*remarks, *_notices(job, settings)),
+        notices=(*remarks, *_notices(job, settings, home)),
     )
 
 
@@ -200,7 +201,7 @@ def _environ(
         crowded = job.world > len(os.sched_getaffinity(0))
         environ |= command_line.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
         environ |= command_line.workers_as_nodes(family, found.version, oversubscribed=crowded)
-        environ[command_line.HOSTS] = str(place / "hosts")
+        environ[command_line.HOSTS_FILE] = str(place / "hosts")
     else:
         environ |= command_line.one_daemon(family, found.version)
     for name in _own_parameters(kept.get("HOME", "")) if family is Family.OPENMPI else ():
@@ -283,7 +284,10 @@ def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool
         yield f"the command starts its own ranks ({job.argv[0]}): it is run as it is, over the job's workers"
 
 
-def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
+def _notices(job: MPIJob, settings: Settings, home: Home) -> Iterator[Finding]:
+    if job.profile_mpi and profiler.planned(home.root) is None:
+        message = f"MPI calls cannot be counted on this machine, so the job runs without: {profiler.HINT}"
+        yield _notice("profile_mpi", message)
     if job.image:
         yield _notice("image", f"image '{job.image}' is not used here: the command runs on this machine")
     if job.placement != type(job.placement)():

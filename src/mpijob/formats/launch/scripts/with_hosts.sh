@@ -1,6 +1,6 @@
 #!/bin/sh
 # Stands before horovodrun and deepspeed: they look for a list of hosts of their own and know none of MPI's, so the job's
-# workers are given to them, unless the command names hosts itself. MPIJOB_HOSTS has a line `worker slots=n` for each;
+# workers are given to them, unless the command names hosts itself. MPIJOB_HOSTS_FILE has a line `worker slots=n` for each;
 # the engine's own hostfile may have another form.
 own=${0%/*} named='' options=1 left=$#
 while [ "$left" -gt 0 ]; do
@@ -14,13 +14,13 @@ while [ "$left" -gt 0 ]; do
       python* | *.py) options='' ;; # the program: what follows are its own words
     esac
     case $word in
-      /etc/mpi/hostfile) word=$MPIJOB_HOSTS ;;
-      --hostfile=/etc/mpi/hostfile) word=--hostfile=$MPIJOB_HOSTS ;;
+      /etc/mpi/hostfile) word=$MPIJOB_HOSTS_FILE ;;
+      --hostfile=/etc/mpi/hostfile) word=--hostfile=$MPIJOB_HOSTS_FILE ;;
     esac
   fi
   set -- "$@" "$word"
 done
-if [ -z "$named" ]; then set -- --hostfile "$MPIJOB_HOSTS" "$@"; fi
+if [ -z "$named" ]; then set -- --hostfile "$MPIJOB_HOSTS_FILE" "$@"; fi
 IFS=:
 for place in $PATH; do
   if [ "$place" != "$own" ] && [ -x "$place/${0##*/}" ]; then
