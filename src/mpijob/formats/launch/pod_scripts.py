@@ -159,6 +159,7 @@ if [ "$code" = 126 ]; then
   said=$("$sshd" -t -f "$home/sshd_config" 2>&1) || code=$?
 fi
 [ "$code" = 0 ] || fail 95 "sshd cannot start (exit $code): $said"
+if [ -e "$home/profile.sh" ]; then . "$home/profile.sh" && begin_profile; fi
 exec "$sshd" -D -e -f "$home/sshd_config"
 """
 )
@@ -193,6 +194,10 @@ if [ -n "${OMPI_COMM_WORLD_RANK:-}" ]; then # a program of another MPI would be 
 elif [ -n "${PMI_RANK:-}" ]; then
   export PMIX_MCA_gds=mpijob_started_this_rank_with_mpich
 fi
+if [ -e "$home/profiler.so" ]; then
+  case ${LD_PRELOAD:-} in *"$home/profiler.so") ;; *) LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$home/profiler.so ;; esac
+  export LD_PRELOAD MPIJOB_MPI_PROFILE="$home/mpi-profile"
+fi
 if [ -e "$home/python" ]; then export PYTHONPATH="$home/python${PYTHONPATH:+:$PYTHONPATH}"; fi
 if [ "${MPIJOB_GPUS:-0}" -gt 0 ] && [ "${MPIJOB_SLOTS:-0}" -gt 0 ]; then
   each=$((MPIJOB_GPUS / MPIJOB_SLOTS))
@@ -223,6 +228,7 @@ trap : TERM INT HUP USR1 USR2 CONT
 tell=1
 if [ -n "$in_step" ]; then
   . "$home/step_rank.sh"
+  export MPIJOB_PROFILE_STEP="$step"
 else
   input=/dev/null # what a launcher passes on may never end: Open MPI 5 for rank 0, hydra for all others
   if [ "$rank" = 0 ]; then input=${MPIJOB_STDIN:-/dev/null}; fi
@@ -235,6 +241,7 @@ if [ "$code" = 137 ]; then
   count
   if [ -n "$kills" ]; then oom=" oom=$((kills - before))"; fi
 fi
+if [ -e "$home/profiler.so" ]; then unset LD_PRELOAD && . "$home/profile.sh" && end_profile "$rank"; fi
 if [ -n "$tell" ]; then printf 'mpijob-exit rank=%s code=%s%s%s\\n' "$rank" "$code" "$oom" "${step:+ step=$step}"; fi
 if [ -n "$in_step" ]; then after_step; fi
 if [ "$code" != 0 ] && [ -n "${PMI_RANK:-}" ] && [ -z "$in_step" ]; then kill -s KILL $$; fi

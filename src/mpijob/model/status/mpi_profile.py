@@ -107,6 +107,13 @@ class RankProfile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
         return sum(peer.messages + peer.collective_messages + peer.puts for peer in self.peers)
 
 
+class RankProfiles(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the ranks of a job's newest attempt counted; `lacks` say where nothing could be."""
+
+    ranks: tuple[RankProfile, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+
 class RankPair(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one rank sent to another, in any way; `bandwidth` is that of its large messages, waiting included.
 

@@ -22,10 +22,12 @@ _SLOW, _FEWEST_LINKS, _BULK = 0.5, 3, 1 << 20
 _MOST_REMARKS = 3
 
 
-def profile(ranks: Iterable[RankProfile], *, world: int = 0, step: int | None = None) -> MpiProfile:
+def profile(
+    ranks: Iterable[RankProfile], *, world: int = 0, step: int | None = None, lacks: Sequence[str] = ()
+) -> MpiProfile:
     """Return what the ranks of one world tell: that of a script's step, or the last that there was.
 
-    `world` is how many ranks the job has, where that is known.
+    `world` is how many ranks the job has, where that is known; `lacks` say what the engine could not count.
     """
     everybody = tuple(ranks)
     steps = tuple(sorted({one.step for one in everybody if one.step is not None}))
@@ -40,7 +42,7 @@ def profile(ranks: Iterable[RankProfile], *, world: int = 0, step: int | None = 
         share=mean(one.share for one in mine) if mine else None,
         slowest=slowest,
         remarks=tuple(_remarks(mine, pairs, slowest)),
-        lacks=tuple(_lacks(mine, everybody, 0 if wanted is not None else world)),
+        lacks=(*lacks, *_lacks(mine, everybody, 0 if wanted is not None else world)),
         steps=steps,
     )
 
