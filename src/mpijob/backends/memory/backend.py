@@ -49,6 +49,7 @@ from mpijob.model import (
     Secret,
 )
 from mpijob.model.status.accounts import Account, AccountQuery
+from mpijob.model.status.mpi_profile import RankProfiles
 from mpijob.observation.logs import pipeline
 
 _PLENTY = Amounts(cores=1024, memory_bytes=4 * 1024**4, gpus=64)
@@ -219,6 +220,11 @@ class MemoryBackend(CapableBackend, SupportsSecretValues):
         """Return the usage invented so far."""
         with self._changed:
             return tuple(find_jobs.find(self._engine, ref).samples)
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return an invented profile of the ranks that a running or ended job had."""
+        with self._changed:
+            return RankProfiles(find_jobs.profiled(self._engine, find_jobs.find(self._engine, ref)))
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of all jobs; nothing is recorded anywhere else."""
