@@ -331,7 +331,7 @@ class KubernetesBackend(
             return pod_usage.samples(self._api, found, self._reader.served, prometheus)
 
     def mpi_profile(self, ref: JobRef) -> RankProfiles:
-        """Return what the ranks have counted of their MPI calls, as their pods print it, or a recorder wrote it down."""
+        """Return what the ranks have counted of their MPI calls, as their pods print it, or as recorded."""
         from mpijob.backends.kubernetes.metrics import mpi_profile
         from mpijob.history import mpi_profiles
 

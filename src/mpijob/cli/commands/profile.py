@@ -19,7 +19,7 @@ from mpijob.cli.render import mpi_profile_text
               help="Show so many pairs of ranks.")  # fmt: skip
 @pass_app
 def profile(app: App, name: str, step: int | None, calls: int, pairs: int) -> None:
-    """Show where the time of a job's ranks goes in MPI, and who sends how much to whom.
+    """Show MPI time, messages and bytes of a job's ranks.
 
     Of a job that counts its MPI calls (--profile-mpi), while it runs and afterwards.
     """

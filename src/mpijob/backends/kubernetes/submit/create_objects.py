@@ -66,7 +66,7 @@ class Made(NamedTuple):
 
 
 def submit(api: Api, plan: Plan, home: Path | None = None) -> Made:
-    """Create everything; raise Taken for a name that somebody holds. The shim is compiled below `home` where it is none."""
+    """Create everything; raise Taken for a name that somebody holds. A missing shim is compiled below `home`."""
     tried: Tried = {}
     try:
         return _all(api, everything(plan, home), plan.uid, tried)
