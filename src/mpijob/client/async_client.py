@@ -268,6 +268,7 @@ class AsyncClient(_Wrapper[Client]):
     attempt_accounts = _call(Client.attempt_accounts)
     usage_report = _call(Client.usage_report)
     rates = _call(Client.rates)
+    wait_accuracy = _call(Client.wait_accuracy)
     budgets = _call(Client.budgets)
     estimate = _call(Client.estimate)
     advise = _call(Client.advise)

@@ -8,7 +8,7 @@ only some calls need is imported in them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from mpijob.backends.kubernetes.capabilities import SupportsKubernetesApi
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import telling
 from mpijob.backends.kubernetes.status import list_jobs
-from mpijob.model import Identity, JobRef
+from mpijob.model import Identity, JobRef, Phase
 from mpijob.settings import history_directory
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.auth.whoami import WhoAmI
     from mpijob.backends.kubernetes.controller.reconcile import Reconciler
     from mpijob.backends.kubernetes.logs.follow_job import JobFollower
+    from mpijob.backends.kubernetes.queues.live import LiveForecasts
     from mpijob.backends.kubernetes.status.job_reader import JobReader
     from mpijob.backends.kubernetes.status.job_warnings import JobWarnings
     from mpijob.backends.kubernetes.status.shortage import Counter
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from mpijob.model.platform.form_options import Choices, Option
     from mpijob.model.platform.permission import Question
     from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.forecast import Forecast
     from mpijob.model.status.job_change import Overseen
     from mpijob.model.status.metric_line import Progress
     from mpijob.outbound.policy import Policy
@@ -132,6 +134,12 @@ class KubernetesBackend(
         from mpijob.backends.kubernetes.status.shortage import Counter
 
         return Counter(self._arrivals.room)
+
+    @cached_property
+    def _forecasts(self) -> LiveForecasts:
+        from mpijob.backends.kubernetes.queues.live import LiveForecasts
+
+        return LiveForecasts(self._api, self._settings, self._access, lambda: self._reader.served, self.past)
 
     @cached_property
     def _worries(self) -> JobWarnings:
@@ -255,6 +263,9 @@ class KubernetesBackend(
         if (made := self._arrivals.just_made(ref)) is not None:
             return made
         look = self._reader.look(ref)
+        if look.state.phase is Phase.QUEUED and look.state.queue:
+            found = self._forecasts.of(look.state.ref.namespace).get(look.found.job["metadata"]["uid"])
+            return look.state if found is None else look.state.forecast(found)
         return self._shortages.counted(look.state, lambda: self._reader.spec(look.found, look.seen.runtime))
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
@@ -268,7 +279,10 @@ class KubernetesBackend(
     def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""
         with telling("list jobs"):
-            return list_jobs.page(self._api, scope)
+            return list_jobs.page(self._api, scope, forecasts=self._forecasts_of)
+
+    def _forecasts_of(self, namespace: str) -> Mapping[str, Forecast]:
+        return self._forecasts.of(namespace)
 
     def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change, until closed."""

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
+import msgspec
+
 from mpijob.backends import cancellable_sleep
 from mpijob.backends.capabilities import (
     CapableBackend,
@@ -24,7 +26,7 @@ from mpijob.backends.capabilities import (
 )
 from mpijob.backends.common_errors import no_such_job, refuse_suspending
 from mpijob.backends.local.planning import machine
-from mpijob.backends.local.queue import list_jobs, recovery, scheduler
+from mpijob.backends.local.queue import list_jobs, recovery
 from mpijob.backends.local.queue.runner_wakeup import RunnerWaker
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
@@ -120,7 +122,7 @@ class LocalBackend(
         from mpijob.backends.local.planning import capacity
         from mpijob.backends.protocol import Preflight
 
-        return Preflight(capacity.facts(self._store, self._settings, job))
+        return Preflight(capacity.facts(self._store, self._settings, job, who.user))
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would run."""
@@ -170,13 +172,8 @@ class LocalBackend(
         elif row.holds:
             recovery.recover(self._store)
             row = self._row(ref)
-        clock = scheduler.Clock(machine.capacity(self._settings), time.time())
-        state = list_jobs.live(self._store, row, clock)
-        if state.phase is not Phase.QUEUED:
-            return state
-        from mpijob.backends.local.planning import capacity
-
-        return capacity.with_reason_to_wait(self._store, self._settings, state)
+        state = list_jobs.live(self._store, row)
+        return self._with_forecasts((state,))[0]
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
         """Return the job as each of its attempts ended, and as it is now."""
@@ -185,7 +182,16 @@ class LocalBackend(
 
     def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""
-        return list_jobs.page(self._store, scope)
+        page = list_jobs.page(self._store, scope)
+        return msgspec.structs.replace(page, items=self._with_forecasts(page.items))
+
+    def _with_forecasts(self, states: tuple[JobState, ...]) -> tuple[JobState, ...]:
+        """Return states; those of jobs that wait with what for, their places, and when they will start."""
+        if not any(state.phase is Phase.QUEUED for state in states):
+            return states
+        from mpijob.backends.local.planning import capacity  # only for jobs that wait: start-up is a feature
+
+        return capacity.with_forecasts(self._store, self._settings, states)
 
     def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change."""

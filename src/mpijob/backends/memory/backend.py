@@ -107,7 +107,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues):
         with self._changed:
             known = find_jobs.facts(self._engine, job.namespace)
             found = find_jobs.dependencies(self._engine, (JobRef(job.namespace, name) for name in job.after))
-            known = msgspec.structs.replace(known, dependencies=found)
+            known = msgspec.structs.replace(known, dependencies=found, **find_jobs.wait_of(self._engine, job))
         return Preflight(msgspec.structs.replace(known, max_workers=self._max_workers))
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
