@@ -25,6 +25,7 @@ from mpijob.diagnosis.report import Diagnosis
 from mpijob.model.platform.fit import Fit
 from mpijob.model.platform.form_options import Choices
 from mpijob.model.status.accounts import AccountPage
+from mpijob.model.status.forecast import AccuracyReport
 from mpijob.model.status.overview import ClusterView
 from mpijob.model.status.stacks import StackReport
 from mpijob.observation.metrics.training import Curves
@@ -127,6 +128,10 @@ def _of_others() -> Iterator[Route]:
         "/rights", cluster.rights, "What you may do here.", draft_schemas.Rights, draft_schemas.InNamespace
     )
     yield _get("/queues", cluster.queues, "Who waits where.", draft_schemas.Queues, draft_schemas.InNamespace)
+    yield _get(
+        "/queues/accuracy", cluster.wait_accuracy, "How good estimates of waiting were.", AccuracyReport,
+        draft_schemas.AccuracyQuery,
+    )  # fmt: skip
     yield _get("/budgets", cluster.budgets, "What may still be spent.", draft_schemas.Budgets)
     yield _get("/compare", cluster.compare, "How jobs differ.", Comparison, draft_schemas.CompareQuery)
     yield _get("/patterns", cluster.patterns, "What failed jobs share.", Fleet, draft_schemas.PatternQuery)

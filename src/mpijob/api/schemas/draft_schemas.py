@@ -63,6 +63,12 @@ class InNamespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str = ""
 
 
+class AccuracyQuery(InNamespace, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of the jobs of how many days."""
+
+    days: Annotated[float, msgspec.Meta(gt=0, le=400)] = 30.0
+
+
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
     """What the user may do in a namespace; `why` has, for each verb that is missing, the sentence that says so."""
 

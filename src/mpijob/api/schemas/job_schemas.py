@@ -62,7 +62,8 @@ class SignInLink(msgspec.Struct, frozen=True):
 class JobRow(msgspec.Struct, frozen=True):
     """One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
 
-    `run` counts the jobs of one name from 1, 0 where nobody counted.
+    `run` counts the jobs of one name from 1, 0 where nobody counted. Of one that waits, `position` is its place,
+    `starts_about` when it will probably start, and `wait_basis` what that rests on, or why it is not known.
     """
 
     uid: str
@@ -88,6 +89,9 @@ class JobRow(msgspec.Struct, frozen=True):
     released: float | None = None
     launcher: LauncherPhase | None = None
     run: int = 0
+    position: int | None = None
+    starts_about: float | None = None
+    wait_basis: str = ""
 
     def held_until(self, now: float) -> float:
         """Return when the job let go of its room; `now` of one that has not."""

@@ -127,7 +127,7 @@ class KubernetesBackend(
     def _arrivals(self) -> Submission:
         from mpijob.backends.kubernetes.submit.submission import Submission
 
-        return Submission(self._api, self._reader, self._settings, self._access, self.name)
+        return Submission(self._api, self._reader, self._settings, self._access, self.name, self.past)
 
     @cached_property
     def _shortages(self) -> Counter:

@@ -8,7 +8,6 @@ name of somebody else's job. Judging is `admission`'s business, here and at the 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,12 +18,10 @@ from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.backends.kubernetes.preflight.cache import PreflightCache
-from mpijob.backends.kubernetes.queues import collect, forecasts, live
+from mpijob.backends.kubernetes.queues import collect, forecasts, live, new_job
 from mpijob.backends.lru import Recent
 from mpijob.errors import NotAllowed
-from mpijob.formats.status.kueue_usage import WorkloadUsage
 from mpijob.model import Facts, Identity, MPIJob
-from mpijob.model.platform.cluster import QueueFacts
 from mpijob.model.platform.fit import Seen
 from mpijob.model.status.forecast import Forecast
 from mpijob.settings import Settings
@@ -84,30 +81,21 @@ class Broker:
         )
         if queue is None or not queue.behind or not queue.shares:
             return found
-        return self._with_line(found, queue, job, facts)
+        return self._with_line(found, job, facts)
 
-    def _with_line(self, found: Seen, queue: QueueFacts, job: MPIJob, facts: Facts) -> Seen:
+    def _with_line(self, found: Seen, job: MPIJob, facts: Facts) -> Seen:
         """Return it with the job's place in the line, and when it may start."""
-        seen = next((one for one in self._queues(job.namespace) if one.name == queue.behind), None)
-        if seen is None or facts.cluster is None:
+        line = new_job.placed(self._queues(job.namespace), job, facts, self._classes(), self._api.now())
+        if line is None:
             return found
-        mine = self._priority(job)
-        ahead = [one for one in seen.entries if forecasts.waits(one) and one.priority >= mine]
-        wanted = WorkloadUsage(
-            queue=queue.name,
-            namespace=job.namespace,
-            owner=forecasts.NEW,
-            priority=mine,
-            amounts=_wanted(facts, job),
-        )
-        forecast = forecasts.forecasts(seen, self._api.now(), wanted)[forecasts.NEW]
+        forecast = line.forecast
         return msgspec.structs.replace(
             found,
-            position=forecast.position if ahead or forecast.seconds != 0.0 else None,
-            ahead=total(ahead),
+            position=forecast.position if line.ahead or forecast.seconds != 0.0 else None,
+            ahead=line.ahead,
             wait_range=forecast.span,
             wait_seconds=forecast.seconds,
-            basis=sum(one.finished is not None for one in seen.entries),
+            basis=line.ended,
             wait_basis=forecast.basis,
         )
 
@@ -134,28 +122,9 @@ class Broker:
             self._known[namespace] = time.monotonic(), known
         return known
 
-    def _priority(self, job: MPIJob) -> int:
+    def _classes(self) -> dict[str, int]:
         try:
             classes = self._api.list(resources.WORKLOAD_PRIORITY.path()).items
         except ApiError:
-            classes = []
-        values = {one["metadata"]["name"]: int(one.get("value") or 0) for one in classes}
-        return values.get(str(job.priority), 0) if isinstance(job.priority, str) else job.priority
-
-
-def total(entries: Sequence[WorkloadUsage]) -> dict[str, float]:
-    """Return what several ask for together."""
-    found: dict[str, float] = {}
-    for one in entries:
-        for name, amount in one.amounts.items():
-            found[name] = found.get(name, 0.0) + amount
-    return found
-
-
-def _wanted(facts: Facts, job: MPIJob) -> Mapping[str, float]:
-    found: dict[str, float] = {}
-    for ask in facts.cluster.asks if facts.cluster is not None else ():
-        count = job.workers if ask.role == "worker" else 1
-        for name, amount in ask.requests.items():
-            found[name] = found.get(name, 0.0) + count * amount
-    return found
+            return {}
+        return {one["metadata"]["name"]: int(one.get("value") or 0) for one in classes}
