@@ -527,7 +527,7 @@ export interface paths {
         /** Jobs to start from. */
         get: operations["templates"];
         put?: never;
-        /** Keep a job to start from. */
+        /** Keep a job to start from, alone or for a namespace. */
         post: operations["save_template"];
         delete?: never;
         options?: never;
@@ -545,7 +545,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Remove an own template. */
+        /** Remove an own template, or a namespace's. */
         delete: operations["delete_template"];
         options?: never;
         head?: never;
@@ -1629,7 +1629,8 @@ export interface components {
          * @description What this place can do, so that the page shows no panel that could only be empty.
          *
          *         `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved.
+         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved; whether some can be
+         *         saved for a namespace is told by `/templates`.
          */
         Capabilities: {
             administrator: boolean;
@@ -2865,10 +2866,12 @@ export interface components {
         };
         /**
          * NewTemplate
-         * @description A job to start from later; `share` also puts it where the team sees it.
+         * @description A job to start from later: kept for the user alone, or with `share` for a namespace ("" is the user's own).
          */
         NewTemplate: {
             name: string;
+            /** @default  */
+            namespace?: string;
             /** @default false */
             overwrite?: boolean;
             /** @default false */
@@ -3595,19 +3598,35 @@ export interface components {
         };
         /**
          * TemplateList
-         * @description All templates that the user sees.
+         * @description All templates that the user sees in a namespace.
+         *
+         *         `may_share` says whether they may save some for it, `notice` why some that it shares may be missing.
          */
         TemplateList: {
             items: components["schemas"]["TemplateRow"][];
+            /** @default false */
+            may_share?: boolean;
+            /** @default  */
+            notice?: string;
         };
         /**
          * TemplateRow
-         * @description One template that a job can start from.
+         * @description One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
+         *
+         *         Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted.
          */
         TemplateRow: {
+            /** @default 0 */
+            changed?: number;
             description: string;
             name: string;
+            /** @default  */
+            namespace?: string;
             origin: string;
+            /** @default  */
+            owner?: string;
+            /** @default false */
+            writable?: boolean;
             yaml: string;
         };
         /**
@@ -4932,7 +4951,9 @@ export interface operations {
     };
     templates: {
         parameters: {
-            query?: never;
+            query?: {
+                namespace?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4972,7 +4993,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Keep a job to start from. */
+            /** @description Keep a job to start from, alone or for a namespace. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4994,7 +5015,10 @@ export interface operations {
     };
     delete_template: {
         parameters: {
-            query?: never;
+            query?: {
+                namespace?: string;
+                shared?: boolean;
+            };
             header?: never;
             path: {
                 template: string;
@@ -5003,7 +5027,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove an own template. */
+            /** @description Remove an own template, or a namespace's. */
             204: {
                 headers: {
                     [name: string]: unknown;

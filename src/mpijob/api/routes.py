@@ -74,7 +74,13 @@ def _of_place() -> Iterator[Route]:
     yield _get("/overview", jobs.overview, "The place at a glance.", overview_schemas.Overview)
     yield _get("/fields", jobs.fields, "What every field of a job is for.", job_schemas.Fields)
     yield _get("/guide", jobs.guide, "Which kind of job suits, and the words used here.", Guide)
-    yield _get("/templates", jobs.templates, "Jobs to start from.", job_schemas.TemplateList)
+    yield _get(
+        "/templates",
+        drafts.templates,
+        "Jobs to start from.",
+        job_schemas.TemplateList,
+        draft_schemas.InNamespace,
+    )
     yield _get(
         "/audit", audit.entries, "Who did what: all of it for administrators, else one's own acts.",
         audit.AuditList, audit.AuditAsked,
@@ -113,12 +119,13 @@ def _of_drafts() -> Iterator[Route]:
     )  # fmt: skip
     yield _get("/choices", drafts.choices, "What a form can offer.", Choices, draft_schemas.InNamespace)
     yield _post(
-        "/templates", drafts.save_template, "Keep a job to start from.", job_schemas.TemplateRow,
+        "/templates", drafts.save_template, "Keep a job to start from, alone or for a namespace.",
+        job_schemas.TemplateRow,
         body=draft_schemas.NewTemplate, status=201, most_bytes=rate_limit.DOCUMENT_BYTES,
     )  # fmt: skip
     yield Route(
         method="DELETE", path="/templates/{template}", handler=drafts.delete_template,
-        summary="Remove an own template.", status=204,
+        query=draft_schemas.TemplateQuery, summary="Remove an own template, or a namespace's.", status=204,
     )  # fmt: skip
 
 

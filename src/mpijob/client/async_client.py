@@ -184,7 +184,7 @@ class AsyncClient(_Wrapper[Client]):
 
     @property
     def templates(self) -> Templates:
-        """The job templates; blocking calls, for they are small files."""
+        """The job templates; blocking calls, which ask a cluster for those that a namespace shares."""
         return self.blocking.templates
 
     @overload

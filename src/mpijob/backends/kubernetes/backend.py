@@ -25,6 +25,7 @@ from mpijob.backends.capabilities import (
     SupportsProjects,
     SupportsRates,
     SupportsSecretValues,
+    SupportsTeamTemplates,
     SupportsWatchAll,
 )
 from mpijob.backends.kubernetes.auth import kubeconfig
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.kubernetes.actions.lifecycle import LifecycleActions
     from mpijob.backends.kubernetes.actions.schedules import ClusterSchedules
+    from mpijob.backends.kubernetes.actions.team_templates import SharedTemplates
     from mpijob.backends.kubernetes.auth.access import Access
     from mpijob.backends.kubernetes.auth.whoami import WhoAmI
     from mpijob.backends.kubernetes.controller.reconcile import Reconciler
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from mpijob.model.status.forecast import Forecast
     from mpijob.model.status.job_change import Overseen
     from mpijob.model.status.metric_line import Progress
+    from mpijob.model.team_template import TeamTemplate
     from mpijob.outbound.policy import Policy
     from mpijob.settings import RateSetting, Settings
 
@@ -91,6 +94,7 @@ class KubernetesBackend(
     SupportsProjects,
     SupportsRates,
     SupportsSecretValues,
+    SupportsTeamTemplates,
     SupportsWatchAll,
 ):
     """Jobs on the cluster that the user's kubeconfig means."""
@@ -366,6 +370,28 @@ class KubernetesBackend(
 
         with telling("read what hours cost"):
             return Governor(self._api).rates()
+
+    @cached_property
+    def _templates(self) -> SharedTemplates:
+        from mpijob.backends.kubernetes.actions.team_templates import SharedTemplates
+
+        return SharedTemplates(self._api)
+
+    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        """Return the templates that a namespace shares."""
+        return self._templates.all(namespace)
+
+    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
+        """Save a template in its namespace."""
+        self._templates.save(template, overwrite=overwrite)
+
+    def delete_team_template(self, namespace: str, name: str) -> None:
+        """Remove a template from its namespace."""
+        self._templates.delete(namespace, name)
+
+    def may_save_team_templates(self, namespace: str) -> bool:
+        """Return whether this user may write the templates of a namespace."""
+        return self._templates.may_save(namespace)
 
     def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying by the metrics and the logs of its pods; what was measured before is kept."""

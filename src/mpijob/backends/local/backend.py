@@ -22,6 +22,7 @@ from mpijob.backends.capabilities import (
     SupportsMergedLogs,
     SupportsModelRegistry,
     SupportsSecretValues,
+    SupportsTeamTemplates,
     SupportsWorkingDirectory,
 )
 from mpijob.backends.common_errors import no_such_job, refuse_suspending
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.local.queue.schedules import LocalSchedules
     from mpijob.backends.local.queue.store import Row
+    from mpijob.backends.local.storage.team_templates import TemplateDirectory
     from mpijob.backends.model_registry import Registered
     from mpijob.backends.protocol import Preflight
     from mpijob.errors import Finding
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
         Secret,
     )
     from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
 
 
@@ -81,6 +84,7 @@ class LocalBackend(
     SupportsMergedLogs,
     SupportsModelRegistry,
     SupportsSecretValues,
+    SupportsTeamTemplates,
     SupportsWorkingDirectory,
 ):
     """Jobs on this machine."""
@@ -373,6 +377,27 @@ class LocalBackend(
         exec_in_worker.place(row.state, None, None, kept=row.holds and row.phase is Phase.FAILED)
         counted = not self._store.plan(row.uid).own_launcher
         return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
+
+    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        """Return the templates that a namespace shares, from the directory that the settings name."""
+        return self._templates().all(namespace)
+
+    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
+        """Write a template into that directory."""
+        self._templates().save(template, overwrite=overwrite)
+
+    def delete_team_template(self, namespace: str, name: str) -> None:
+        """Remove a template from that directory."""
+        self._templates().delete(namespace, name)
+
+    def may_save_team_templates(self, namespace: str) -> bool:
+        """Return whether this user may write to that directory."""
+        return self._templates().may_save(namespace)
+
+    def _templates(self) -> TemplateDirectory:
+        from mpijob.backends.local.storage.team_templates import TemplateDirectory
+
+        return TemplateDirectory(self._settings.templates)
 
     def working_directory(self, ref: JobRef) -> Path:
         """Return the directory in which a job works: what it writes there is seen while it runs."""
