@@ -430,6 +430,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/queues/accuracy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How good estimates of waiting were. */
+        get: operations["wait_accuracy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/rights": {
         parameters: {
             query?: never;
@@ -510,7 +527,7 @@ export interface paths {
         /** Jobs to start from. */
         get: operations["templates"];
         put?: never;
-        /** Keep a job to start from. */
+        /** Keep a job to start from, alone or for a namespace. */
         post: operations["save_template"];
         delete?: never;
         options?: never;
@@ -528,7 +545,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Remove an own template. */
+        /** Remove an own template, or a namespace's. */
         delete: operations["delete_template"];
         options?: never;
         head?: never;
@@ -1265,6 +1282,8 @@ export interface components {
             /** @default 0 */
             created?: number;
             /** @default null */
+            deadline_seconds?: number | null;
+            /** @default null */
             deleted?: number | null;
             /** @default null */
             ended?: number | null;
@@ -1305,6 +1324,8 @@ export interface components {
             /** @default 0 */
             peak_bytes?: number;
             phase: components["schemas"]["Phase"];
+            /** @default 0 */
+            priority?: number;
             /** @default  */
             program?: string;
             /** @default  */
@@ -1335,6 +1356,49 @@ export interface components {
             /** @default  */
             after?: string;
             items: components["schemas"]["Account"][];
+        };
+        /**
+         * Accuracy
+         * @description How good estimates were, over `jobs` of which `estimated` had one.
+         *
+         *         Errors are absolute, in seconds; `median_percent` is the error's share of the wait. `late` counts those that waited
+         *         longer than the upper end of their range, `ranged` those that had a range.
+         */
+        Accuracy: {
+            /** @default null */
+            bias_seconds?: number | null;
+            /** @default 0 */
+            estimated?: number;
+            /** @default 0 */
+            jobs?: number;
+            /** @default 0 */
+            late?: number;
+            /** @default null */
+            median_percent?: number | null;
+            /** @default null */
+            median_seconds?: number | null;
+            /** @default null */
+            ninetieth_seconds?: number | null;
+            /** @default 0 */
+            ranged?: number;
+            /** @default 0 */
+            within?: number;
+        };
+        /**
+         * AccuracyReport
+         * @description How good estimates were: as they were told at submission, and as today's way would have told them.
+         *
+         *         `backtest` replays recorded jobs in the order in which they came, each known no more than was known then.
+         */
+        AccuracyReport: {
+            backtest: components["schemas"]["Accuracy"];
+            /** @default [] */
+            notes?: string[];
+            /** @default [] */
+            outcomes?: components["schemas"]["Outcome"][];
+            /** @default 0 */
+            since?: number;
+            told: components["schemas"]["Accuracy"];
         };
         /**
          * Advice
@@ -1565,7 +1629,8 @@ export interface components {
          * @description What this place can do, so that the page shows no panel that could only be empty.
          *
          *         `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved.
+         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved; whether some can be
+         *         saved for a namespace is told by `/templates`.
          */
         Capabilities: {
             administrator: boolean;
@@ -2034,7 +2099,7 @@ export interface components {
          *         only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
          *         asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
          *         told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
-         *         ask for, and from when to when it may start, by so many jobs that ended (`wait_basis`).
+         *         ask for, and from when to when it may start; `wait_basis` says what that rests on, on `wait_sample` ended jobs.
          */
         Facts: {
             /** @default {} */
@@ -2080,12 +2145,14 @@ export interface components {
             room_known?: boolean;
             /** @default [] */
             taken_names?: string[];
-            /** @default 0 */
-            wait_basis?: number;
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_estimate_seconds?: number | null;
             /** @default null */
             wait_range_seconds?: number[] | null;
+            /** @default 0 */
+            wait_sample?: number;
             /** @default 0 */
             waiting_jobs?: number;
             /** @default true */
@@ -2206,8 +2273,12 @@ export interface components {
             /** @default null */
             starts_now?: number | null;
             verdict: components["schemas"]["Verdict"];
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_range?: number[] | null;
+            /** @default null */
+            wait_seconds?: number | null;
         };
         /**
          * Fix
@@ -2241,6 +2312,25 @@ export interface components {
          * @enum {unknown}
          */
         Flow: "data" | "dns" | "ssh";
+        /**
+         * Forecast
+         * @description A job's place among those that wait, from 1, and when it will start, in seconds from now.
+         *
+         *         `seconds` is None where only a bound is known (`span` then begins with 0), and `span` is None where nothing is;
+         *         `basis` says what the estimate rests on, or what it lacks. `time` is when it was made, 0 for now.
+         */
+        Forecast: {
+            /** @default  */
+            basis?: string;
+            /** @default null */
+            position?: number | null;
+            /** @default null */
+            seconds?: number | null;
+            /** @default null */
+            span?: number[] | null;
+            /** @default 0 */
+            time?: number;
+        };
         /**
          * Frame
          * @description One call: its function, the file (or library) it is in, the line where that is known.
@@ -2343,7 +2433,8 @@ export interface components {
          * JobRow
          * @description One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
          *
-         *         `run` counts the jobs of one name from 1, 0 where nobody counted.
+         *         `run` counts the jobs of one name from 1, 0 where nobody counted. Of one that waits, `position` is its place,
+         *         `starts_about` when it will probably start, and `wait_basis` what that rests on, or why it is not known.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
@@ -2361,6 +2452,8 @@ export interface components {
             namespace: string;
             owner: string;
             phase: components["schemas"]["Phase"];
+            /** @default null */
+            position?: number | null;
             queue: string;
             ranks: number;
             /** @default null */
@@ -2368,7 +2461,11 @@ export interface components {
             /** @default 0 */
             run?: number;
             started: number | null;
+            /** @default null */
+            starts_about?: number | null;
             uid: string;
+            /** @default  */
+            wait_basis?: string;
             why: string;
             workers: number;
             workers_ready: number;
@@ -2378,6 +2475,8 @@ export interface components {
          * @description Everything seen of one job at one moment. Times are seconds since the epoch.
          *
          *         `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
+         *         While it waits, `queue_position`, `wait_estimate_seconds`, `wait_range_seconds` and `wait_basis` say when it will
+         *         probably start, seen from now, and what that rests on; `estimated` is what was said of it when it was submitted.
          *         `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
          *         it ended: it was suspended then.
          */
@@ -2394,6 +2493,8 @@ export interface components {
             description?: string;
             /** @default  */
             engine?: string;
+            /** @default null */
+            estimated?: components["schemas"]["Forecast"] | null;
             /** @default [] */
             findings?: components["schemas"]["Finding"][];
             /** @default null */
@@ -2440,8 +2541,12 @@ export interface components {
             started?: number | null;
             /** @default [] */
             steps?: components["schemas"]["StepState"][];
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_estimate_seconds?: number | null;
+            /** @default null */
+            wait_range_seconds?: number[] | null;
             /** @default  */
             waiting_for?: string;
             /** @default [] */
@@ -2761,10 +2866,12 @@ export interface components {
         };
         /**
          * NewTemplate
-         * @description A job to start from later; `share` also puts it where the team sees it.
+         * @description A job to start from later: kept for the user alone, or with `share` for a namespace ("" is the user's own).
          */
         NewTemplate: {
             name: string;
+            /** @default  */
+            namespace?: string;
             /** @default false */
             overwrite?: boolean;
             /** @default false */
@@ -2838,6 +2945,16 @@ export interface components {
          */
         Opinions: {
             items: components["schemas"]["Votes"][];
+        };
+        /**
+         * Outcome
+         * @description What was estimated for one job and what came: it waited `waited_seconds`; `queue` is where.
+         */
+        Outcome: {
+            forecast: components["schemas"]["Forecast"];
+            queue: string;
+            ref: components["schemas"]["JobRef"];
+            waited_seconds: number;
         };
         /**
          * Overview
@@ -2949,8 +3066,12 @@ export interface components {
             uid: string;
             /** @default [] */
             volumes?: Record<string, never>[];
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_estimate_seconds?: number | null;
+            /** @default null */
+            wait_range_seconds?: number[] | null;
             /** @default [] */
             waits_for?: components["schemas"]["JobRef"][];
             /** @default [] */
@@ -3477,19 +3598,35 @@ export interface components {
         };
         /**
          * TemplateList
-         * @description All templates that the user sees.
+         * @description All templates that the user sees in a namespace.
+         *
+         *         `may_share` says whether they may save some for it, `notice` why some that it shares may be missing.
          */
         TemplateList: {
             items: components["schemas"]["TemplateRow"][];
+            /** @default false */
+            may_share?: boolean;
+            /** @default  */
+            notice?: string;
         };
         /**
          * TemplateRow
-         * @description One template that a job can start from.
+         * @description One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
+         *
+         *         Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted.
          */
         TemplateRow: {
+            /** @default 0 */
+            changed?: number;
             description: string;
             name: string;
+            /** @default  */
+            namespace?: string;
             origin: string;
+            /** @default  */
+            owner?: string;
+            /** @default false */
+            writable?: boolean;
             yaml: string;
         };
         /**
@@ -3583,11 +3720,15 @@ export interface components {
         };
         /**
          * Waiting
-         * @description One job that waits: its place, what for, how long about.
+         * @description One job that waits: its place, what for, how long about and between what, and what that rests on.
          */
         Waiting: {
+            /** @default  */
+            basis?: string;
             estimate_seconds: number | null;
             position: number | null;
+            /** @default null */
+            range_seconds?: number[] | null;
             row: components["schemas"]["JobRow"];
         };
         /**
@@ -4596,6 +4737,38 @@ export interface operations {
             };
         };
     };
+    wait_accuracy: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                days?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How good estimates of waiting were. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccuracyReport"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     rights: {
         parameters: {
             query?: {
@@ -4778,7 +4951,9 @@ export interface operations {
     };
     templates: {
         parameters: {
-            query?: never;
+            query?: {
+                namespace?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4818,7 +4993,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Keep a job to start from. */
+            /** @description Keep a job to start from, alone or for a namespace. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4840,7 +5015,10 @@ export interface operations {
     };
     delete_template: {
         parameters: {
-            query?: never;
+            query?: {
+                namespace?: string;
+                shared?: boolean;
+            };
             header?: never;
             path: {
                 template: string;
@@ -4849,7 +5027,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove an own template. */
+            /** @description Remove an own template, or a namespace's. */
             204: {
                 headers: {
                     [name: string]: unknown;

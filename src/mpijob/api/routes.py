@@ -25,6 +25,7 @@ from mpijob.diagnosis.report import Diagnosis
 from mpijob.model.platform.fit import Fit
 from mpijob.model.platform.form_options import Choices
 from mpijob.model.status.accounts import AccountPage
+from mpijob.model.status.forecast import AccuracyReport
 from mpijob.model.status.mpi_profile import MpiProfile
 from mpijob.model.status.overview import ClusterView
 from mpijob.model.status.stacks import StackReport
@@ -74,7 +75,13 @@ def _of_place() -> Iterator[Route]:
     yield _get("/overview", jobs.overview, "The place at a glance.", overview_schemas.Overview)
     yield _get("/fields", jobs.fields, "What every field of a job is for.", job_schemas.Fields)
     yield _get("/guide", jobs.guide, "Which kind of job suits, and the words used here.", Guide)
-    yield _get("/templates", jobs.templates, "Jobs to start from.", job_schemas.TemplateList)
+    yield _get(
+        "/templates",
+        drafts.templates,
+        "Jobs to start from.",
+        job_schemas.TemplateList,
+        draft_schemas.InNamespace,
+    )
     yield _get(
         "/audit", audit.entries, "Who did what: all of it for administrators, else one's own acts.",
         audit.AuditList, audit.AuditAsked,
@@ -113,12 +120,13 @@ def _of_drafts() -> Iterator[Route]:
     )  # fmt: skip
     yield _get("/choices", drafts.choices, "What a form can offer.", Choices, draft_schemas.InNamespace)
     yield _post(
-        "/templates", drafts.save_template, "Keep a job to start from.", job_schemas.TemplateRow,
+        "/templates", drafts.save_template, "Keep a job to start from, alone or for a namespace.",
+        job_schemas.TemplateRow,
         body=draft_schemas.NewTemplate, status=201, most_bytes=rate_limit.DOCUMENT_BYTES,
     )  # fmt: skip
     yield Route(
         method="DELETE", path="/templates/{template}", handler=drafts.delete_template,
-        summary="Remove an own template.", status=204,
+        query=draft_schemas.TemplateQuery, summary="Remove an own template, or a namespace's.", status=204,
     )  # fmt: skip
 
 
@@ -128,6 +136,10 @@ def _of_others() -> Iterator[Route]:
         "/rights", cluster.rights, "What you may do here.", draft_schemas.Rights, draft_schemas.InNamespace
     )
     yield _get("/queues", cluster.queues, "Who waits where.", draft_schemas.Queues, draft_schemas.InNamespace)
+    yield _get(
+        "/queues/accuracy", cluster.wait_accuracy, "How good estimates of waiting were.", AccuracyReport,
+        draft_schemas.AccuracyQuery,
+    )  # fmt: skip
     yield _get("/budgets", cluster.budgets, "What may still be spent.", draft_schemas.Budgets)
     yield _get("/compare", cluster.compare, "How jobs differ.", Comparison, draft_schemas.CompareQuery)
     yield _get("/patterns", cluster.patterns, "What failed jobs share.", Fleet, draft_schemas.PatternQuery)

@@ -38,6 +38,21 @@ def no_such_job(ref: JobRef) -> NotFound:
     )
 
 
+def no_such_template(namespace: str, name: str) -> NotFound:
+    """Return the error for a template that a namespace does not share."""
+    return NotFound(
+        f"namespace '{namespace}' shares no template '{name}'", hint="`mpijob template list` shows them"
+    )
+
+
+def template_exists(namespace: str, name: str) -> Conflict:
+    """Return the error for a template that would take the place of another one."""
+    return Conflict(
+        f"namespace '{namespace}' shares a template '{name}' already",
+        hint="choose another name, or say that it is to be overwritten",
+    )
+
+
 def wrong_phase(state: JobState, rule: str) -> Conflict:
     """Return the error for what a job's phase does not allow."""
     return Conflict(f"{state.ref} is {state.phase.value}; {rule}")

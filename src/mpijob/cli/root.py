@@ -49,7 +49,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "watch": CommandEntry("watch", _SEE, "Watch jobs live."),
     "ui": CommandEntry("ui", _SEE, "Open the page: create, watch and mend jobs in a browser."),
     "wait": CommandEntry("lifecycle", _SEE, "Wait until jobs have ended, or have reached a phase."),
-    "queue": CommandEntry("top", _SEE, "Show which jobs wait, in order, and what for."),
+    "queue": CommandEntry("top", _SEE, "Show which jobs wait, in order, what for, and when each will start."),
     "quota": CommandEntry("top", _SEE, "Show what there is, what is free and what the namespace may use."),
     "bundle": CommandEntry(
         "bundle", _SEE, "Write everything known of a job into one archive, without secrets."

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mpijob.client.base import Target
     from mpijob.model import JobRef, MPIJob, Phase
     from mpijob.model.status.accounts import Account, AccountPage
+    from mpijob.model.status.forecast import AccuracyReport
     from mpijob.settings import RateSetting
 
 
@@ -86,6 +87,20 @@ class Accounting(BaseClient):
         where = "" if all_namespaces else namespace or self.namespace
         wanted = accounts.query(where, since=since, until=until, **chosen)
         return accounts.report(self.backend, self.settings, wanted, tuple(by))
+
+    def wait_accuracy(
+        self, since: float = 30 * 86400.0, *, namespace: str | None = None, all_namespaces: bool = False
+    ) -> AccuracyReport:
+        """Return how good estimates of waiting were in the last `since` seconds.
+
+        As they were told when jobs were submitted, and as today's way would have told them then.
+        """
+        import time
+
+        from mpijob.client.history import wait_accuracy
+
+        where = "" if all_namespaces else namespace or self.namespace
+        return wait_accuracy.report(self.backend, self.settings, where, time.time() - since)
 
     def rates(self) -> Mapping[str, RateSetting]:
         """Return what hours cost by namespace, "*" for all others: the cluster's own rates, else the settings'."""

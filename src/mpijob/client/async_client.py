@@ -185,7 +185,7 @@ class AsyncClient(_Wrapper[Client]):
 
     @property
     def templates(self) -> Templates:
-        """The job templates; blocking calls, for they are small files."""
+        """The job templates; blocking calls, which ask a cluster for those that a namespace shares."""
         return self.blocking.templates
 
     @overload
@@ -270,6 +270,7 @@ class AsyncClient(_Wrapper[Client]):
     attempt_accounts = _call(Client.attempt_accounts)
     usage_report = _call(Client.usage_report)
     rates = _call(Client.rates)
+    wait_accuracy = _call(Client.wait_accuracy)
     budgets = _call(Client.budgets)
     estimate = _call(Client.estimate)
     advise = _call(Client.advise)

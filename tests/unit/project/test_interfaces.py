@@ -82,7 +82,7 @@ OPERATIONS: dict[str, Row] = {
     ),
     "budgets": Row("budgets", "acct", "GET /budgets"),
     "audit": Row("audit", "audit", "GET /audit"),
-    "queues": Row("- client.list(phases=…) tells who waits", "queue", "GET /queues"),
+    "queues": Row("wait_accuracy", "queue", "GET /queues GET /queues/accuracy", "GET /queues"),
     "rights": Row("- client.facts(job).may", "doctor", "GET /rights"),
     "choices": Row("- names are known to whoever writes code", "explain", "GET /choices"),
     "explain": Row(

@@ -20,6 +20,7 @@ from mpijob.client.threads import run_in_thread
 from mpijob.diagnosis.patterns import Fleet
 from mpijob.errors import InvalidJob, NotAllowed
 from mpijob.model import Facts, JobRef, MPIJob, Phase
+from mpijob.model.status.forecast import AccuracyReport
 from mpijob.model.status.overview import Line
 
 _VERBS = ("create", "get", "list", "logs", "cancel", "delete", "exec")
@@ -54,6 +55,13 @@ async def queues(ask: RequestContext) -> Queues:
         ),
         lines=_lines(facts),
     )
+
+
+async def wait_accuracy(ask: RequestContext) -> AccuracyReport:
+    """Return how good estimates of waiting were, as they were told and as they would be told today."""
+    namespace = ask.query.namespace or ask.client.namespace
+    await ask.check(namespace)
+    return await ask.client.wait_accuracy(ask.query.days * 86400.0, namespace=namespace)
 
 
 def _queue(name: str, namespace: str, text: str, rows: list[JobRow], ahead: list[Waiting]) -> QueueRow:

@@ -28,8 +28,6 @@ from mpijob.api.schemas.job_schemas import (
     JobDetail,
     JobRow,
     Runs,
-    TemplateList,
-    TemplateRow,
 )
 from mpijob.api.schemas.overview_schemas import Overview
 from mpijob.api.schemas.query_schemas import Links
@@ -40,7 +38,7 @@ from mpijob.client.observe.bundle import plain
 from mpijob.client.submit import drafts
 from mpijob.client.submit.drafts import FIELDS as described
 from mpijob.diagnosis.report import Diagnosis
-from mpijob.errors import InvalidJob, MpiJobError, NotAllowed, NotFound
+from mpijob.errors import InvalidJob, NotAllowed, NotFound
 from mpijob.model import Event, Facts, JobRef, JobState, MPIJob, Phase
 from mpijob.model.spec import quantity
 from mpijob.model.status.accounts import AccountPage
@@ -295,18 +293,6 @@ def _room(facts: Facts) -> str:
     ]
     parts += [f"{free.gpus} of {all_of_it.gpus} GPUs"] if all_of_it.gpus else []
     return f"{facts.place}: {', '.join(parts)} free"
-
-
-async def templates(ask: RequestContext) -> TemplateList:
-    """Return the templates that a job can start from."""
-    shelf, found = ask.client.templates, []
-    for one in shelf.list():
-        try:
-            text = drafts.write(shelf.show(one.name))
-        except MpiJobError:
-            text = ""  # its description says that it cannot be read
-        found.append(TemplateRow(one.name, one.origin.value, one.description, text))
-    return TemplateList(tuple(found))
 
 
 async def _all(stream: AsyncIterator[T]) -> tuple[T, ...]:

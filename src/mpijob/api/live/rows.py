@@ -38,6 +38,8 @@ def row(state: JobState) -> JobRow:
         actions=actions(state.phase),
         launcher=None if state.launcher is None else state.launcher.phase,
         run=state.run,
+        position=state.queue_position if state.phase is Phase.QUEUED else None,
+        wait_basis=state.wait_basis if state.phase is Phase.QUEUED else "",
     )
 
 

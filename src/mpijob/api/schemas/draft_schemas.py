@@ -43,12 +43,20 @@ class Edited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A job to start from later; `share` also puts it where the team sees it."""
+    """A job to start from later: kept for the user alone, or with `share` for a namespace ("" is the user's own)."""
 
     name: str
     yaml: str
     overwrite: bool = False
     share: bool = False
+    namespace: str = ""
+
+
+class TemplateQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which template: an own one, or with `shared` the one that a namespace shares ("" is the user's own)."""
+
+    namespace: str = ""
+    shared: bool = False
 
 
 class Mend(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -61,6 +69,12 @@ class InNamespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which namespace; "" is the user's own."""
 
     namespace: str = ""
+
+
+class AccuracyQuery(InNamespace, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of the jobs of how many days."""
+
+    days: Annotated[float, msgspec.Meta(gt=0, le=400)] = 30.0
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):

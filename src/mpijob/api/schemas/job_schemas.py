@@ -62,7 +62,8 @@ class SignInLink(msgspec.Struct, frozen=True):
 class JobRow(msgspec.Struct, frozen=True):
     """One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
 
-    `run` counts the jobs of one name from 1, 0 where nobody counted.
+    `run` counts the jobs of one name from 1, 0 where nobody counted. Of one that waits, `position` is its place,
+    `starts_about` when it will probably start, and `wait_basis` what that rests on, or why it is not known.
     """
 
     uid: str
@@ -88,6 +89,9 @@ class JobRow(msgspec.Struct, frozen=True):
     released: float | None = None
     launcher: LauncherPhase | None = None
     run: int = 0
+    position: int | None = None
+    starts_about: float | None = None
+    wait_basis: str = ""
 
     def held_until(self, now: float) -> float:
         """Return when the job let go of its room; `now` of one that has not."""
@@ -327,25 +331,38 @@ class BulkAnswer(msgspec.Struct, frozen=True):
 
 
 class TemplateRow(msgspec.Struct, frozen=True):
-    """One template that a job can start from."""
+    """One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
+
+    Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted.
+    """
 
     name: str
     origin: str
     description: str
     yaml: str
+    namespace: str = ""
+    owner: str = ""
+    changed: float = 0.0
+    writable: bool = False
 
 
 class TemplateList(msgspec.Struct, frozen=True):
-    """All templates that the user sees."""
+    """All templates that the user sees in a namespace.
+
+    `may_share` says whether they may save some for it, `notice` why some that it shares may be missing.
+    """
 
     items: tuple[TemplateRow, ...]
+    may_share: bool = False
+    notice: str = ""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
     """What this place can do, so that the page shows no panel that could only be empty.
 
     `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-    which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved.
+    which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved; whether some can be
+    saved for a namespace is told by `/templates`.
     """
 
     version: str

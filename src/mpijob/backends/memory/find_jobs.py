@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,7 @@ from mpijob.backends.memory import queue
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.record import Record
 from mpijob.history import account_store
-from mpijob.model import Facts, JobRef, JobState, Phase, RankState, Scope
+from mpijob.model import Facts, JobRef, JobState, MPIJob, Phase, RankState, Scope
 from mpijob.model.spec.dependencies import Dependency
 from mpijob.model.status.accounts import Account, AccountQuery
 from mpijob.model.status.mpi_profile import CallKind, MpiCall, MpiPeer, RankProfile
@@ -92,14 +93,27 @@ def facts(engine: Engine, namespace: str) -> Facts:
     )
 
 
+def wait_of(engine: Engine, job: MPIJob) -> dict[str, Any]:
+    """Return when a job would start that is submitted now, as the fields of facts."""
+    found = queue.forecast_of(job, engine.records.values(), engine.capacity, engine.quotas, engine.now)
+    return {
+        "wait_estimate_seconds": found.seconds,
+        "wait_range_seconds": found.span,
+        "wait_basis": found.basis,
+    }
+
+
 def view(engine: Engine, record: Record) -> JobState:
     """Return the state as shown: a waiting job knows its place and what it waits for."""
     if not record.waits or record.rests_until is not None:
         return record.state
-    ahead = queue.order(engine.records.values()).index(record)
-    known = msgspec.structs.replace(facts(engine, record.state.ref.namespace), waiting_jobs=ahead)
+    told = queue.forecasts(engine.records.values(), engine.capacity, engine.quotas, engine.now)
+    found = told[record.state.ref.uid]
+    known = msgspec.structs.replace(
+        facts(engine, record.state.ref.namespace), waiting_jobs=(found.position or 1) - 1
+    )
     text = admission.waiting_sentence(record.job, known)
-    return msgspec.structs.replace(record.state, queue_position=ahead + 1, waiting_for=text, message=text)
+    return msgspec.structs.replace(record.state.forecast(found), waiting_for=text, message=text)
 
 
 def news(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:

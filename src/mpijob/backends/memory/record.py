@@ -90,6 +90,7 @@ def first_state(plan: Plan, who: Identity, now: float, run: int = 1) -> JobState
         workers_wanted=job.workers,
         created=now,
         queued=now,
+        estimated=plan.forecast(now),
     )
 
 

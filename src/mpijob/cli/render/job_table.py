@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
+from mpijob.model import Phase
 from mpijob.model.spec.quantity import as_bytes, as_count, ranks_on
 from mpijob.model.status.records import spans
 
@@ -110,7 +111,7 @@ def _list_row(state: JobState, now: float, *, wide: bool, namespaced: bool) -> l
         str(state.world),
         text.age(state.created, now),
         text.duration(state.duration_seconds(now)),
-        state.reason or state.waiting_for or "-",
+        _list_reason(state),
     ]
     if wide:
         attempt = f"{state.attempt}/{_attempts(state)}"
@@ -127,6 +128,13 @@ def _list_row(state: JobState, now: float, *, wide: bool, namespaced: bool) -> l
     return [state.ref.namespace, *row] if namespaced else row
 
 
+def _list_reason(state: JobState) -> str:
+    """Return the reason, of a job that waits with its place and when it will start."""
+    place = f"position {state.queue_position}" if state.queue_position is not None else ""
+    parts = (state.reason or state.waiting_for, place, wait_phrase(state))
+    return ", ".join(part for part in parts if part) or "-"
+
+
 def state_lines(state: JobState, now: float, runs: Sequence[JobState] = ()) -> list[str]:
     """Return what is known of one job, a fact a line; `runs` are the jobs that have or had its name."""
     return text.pairs(
@@ -139,6 +147,7 @@ def state_lines(state: JobState, now: float, runs: Sequence[JobState] = ()) -> l
             ("Phase", state.phase.value),
             ("Reason", _sentence(state)),
             ("Waiting for", _waiting(state)),
+            ("Starts in", _starts(state)),
             ("Launcher", _launcher(state)),
             ("Launcher log", state.launcher.log_source if state.launcher is not None else ""),
             ("Workers", state.aggregate),
@@ -193,9 +202,33 @@ def _sentence(state: JobState) -> str:
 
 def _waiting(state: JobState) -> str:
     position = f"position {state.queue_position}" if state.queue_position is not None else ""
-    estimate = state.wait_estimate_seconds
-    wait = f"about {text.duration(estimate)}" if estimate else ""
-    return ", ".join(part for part in (state.waiting_for, position, wait) if part)
+    return ", ".join(part for part in (state.waiting_for, position, wait_phrase(state)) if part)
+
+
+def wait_phrase(state: JobState) -> str:
+    """Return when a job that waits will start: `about 4m10s`, `at most 12m`; "" where nobody can tell."""
+    if state.wait_estimate_seconds is not None:
+        return f"about {text.duration(state.wait_estimate_seconds)}" if state.wait_estimate_seconds else ""
+    return f"at most {text.duration(state.wait_range_seconds[1])}" if state.wait_range_seconds else ""
+
+
+def wait_range(state: JobState) -> str:
+    """Return from when to when a job that waits may start: `2m00s to 9m00s`."""
+    span = state.wait_range_seconds
+    if span is None or state.wait_estimate_seconds is None:
+        return "-"
+    low, high = (text.duration(one) for one in span)
+    return low if low == high else f"{low} to {high}"
+
+
+def _starts(state: JobState) -> str:
+    """Return when a job that waits will start, between what, and what that rests on."""
+    if not state.wait_basis or state.phase is not Phase.QUEUED:
+        return ""
+    when = wait_phrase(state) or ("at once" if state.wait_estimate_seconds == 0 else "not known")
+    span = wait_range(state)
+    between = f" ({span})" if " to " in span else ""
+    return f"{when}{between}: {state.wait_basis}"
 
 
 def step_lines(state: JobState, now: float) -> list[str]:

@@ -74,6 +74,8 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     gpu_hours_used: float = 0.0
     peak_bytes: int = 0
     steps: tuple[StepState, ...] = ()
+    priority: int = 0
+    deadline_seconds: float | None = None
 
     @property
     def counted(self) -> float:

@@ -10,6 +10,7 @@ from msgspec.structs import force_setattr
 from mpijob.errors import Finding
 from mpijob.model.ref import JobRef
 from mpijob.model.spec.quantity import UNLIMITED_BYTES
+from mpijob.model.status.forecast import Forecast
 
 
 class Phase(StrEnum):
@@ -199,6 +200,8 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything seen of one job at one moment. Times are seconds since the epoch.
 
     `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
+    While it waits, `queue_position`, `wait_estimate_seconds`, `wait_range_seconds` and `wait_basis` say when it will
+    probably start, seen from now, and what that rests on; `estimated` is what was said of it when it was submitted.
     `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
     it ended: it was suspended then.
     """
@@ -220,6 +223,9 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     waiting_for: str = ""
     queue_position: int | None = None
     wait_estimate_seconds: float | None = None
+    wait_range_seconds: tuple[float, float] | None = None
+    wait_basis: str = ""
+    estimated: Forecast | None = None
 
     run: int = 0
     attempt: int = 1
@@ -253,6 +259,16 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         (first, number), *rest = ordered
         total = max(self.workers_wanted, len(self.workers))
         return ", ".join([f"{number}/{total} {first}", *(f"{count} {phase}" for phase, count in rest)])
+
+    def forecast(self, found: Forecast) -> JobState:
+        """Return the state of a job that waits with when it will start."""
+        return msgspec.structs.replace(
+            self,
+            queue_position=found.position,
+            wait_estimate_seconds=found.seconds,
+            wait_range_seconds=found.span,
+            wait_basis=found.basis,
+        )
 
     def queued_seconds(self, now: float) -> float:
         """Return how long the last attempt has waited in the queue, or did; what earlier ones ran is no wait."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from mpijob import admission
+from mpijob.accounting import build
 from mpijob.backends import code_upload, fail_fast
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.profiler import library as profiler
@@ -21,6 +23,7 @@ from mpijob.formats.sizing.engine_selection import Choice, Engine
 from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind, job_uid
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
+from mpijob.model.status.forecast import Forecast
 from mpijob.settings import Settings, own_places
 
 GUARANTEE = "the engine deletes every pod when the job ends; the world is counted before the command runs"
@@ -40,6 +43,8 @@ def plan(
     if waits:
         controller_notes.hold(documents[-1], waits)
     workers = _workers(job, shape, choice.engine)
+    if (forecast := _forecast(facts)) is not None and not waits:
+        controller_notes.estimate(documents[-1], forecast)
     own = launcher_of(job)
     words, counted = pod_template.launch_words(job, shape)
     needs = admission.needs(job)
@@ -62,11 +67,26 @@ def plan(
         starts_now=not facts.waiting_jobs and not waits and (needs.fits(facts.free) or not facts.room_known),
         waits_for=waits,
         wait_estimate_seconds=facts.wait_estimate_seconds,
+        wait_range_seconds=facts.wait_range_seconds,
+        wait_basis=facts.wait_basis,
         isolation=choice.engine.value,
         guarantee=GUARANTEE,
         why=(*choice.reasons, _network(job, around)),
         notices=(*pod_template.notices(job, shape), *_notices(job, settings, by_module)),
         documents=documents,
+    )
+
+
+def _forecast(facts: Facts) -> Forecast | None:
+    """Return when the job would start, as far as that is known of its queue."""
+    if not facts.wait_basis:
+        return None
+    return Forecast(
+        facts.position,
+        facts.wait_estimate_seconds,
+        facts.wait_range_seconds,
+        facts.wait_basis,
+        round(time.time(), 3),
     )
 
 
@@ -99,6 +119,7 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, setti
         shape,
         uid=job_uid.issue(job.namespace, around.owner),
         run=around.last_run + 1,
+        program=build.program(job),
         family=choice.family,
         gang=well_known.Gang.NONE if job.queue and around.kueue else around.gang,
         user=around.user,

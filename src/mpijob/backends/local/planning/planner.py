@@ -87,6 +87,8 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         starts_now=holds.fits(facts.free) and not facts.waiting_jobs and not unmet(facts.dependencies),
         waits_for=unmet(facts.dependencies),
         wait_estimate_seconds=facts.wait_estimate_seconds,
+        wait_range_seconds=facts.wait_range_seconds,
+        wait_basis=facts.wait_basis,
         volumes=tuple(msgspec.to_builtins(place) for place in places),
         isolation=chosen.value,
         cgroup=group,

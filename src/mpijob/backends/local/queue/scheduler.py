@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 _MOMENT_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
 
 
-class Clock(NamedTuple):
-    """What an estimate of waiting needs to know of the place."""
-
-    capacity: Amounts
-    now: float
-
-
 class Claimed(NamedTuple):
     """A job that has been given its resources."""
 
@@ -185,13 +178,3 @@ def _repair_delays(store: Store, now: float) -> None:
         if due - now > delay + _MOMENT_SECONDS:
             with store.transaction() as db:
                 db.execute("UPDATE jobs SET not_before=? WHERE uid=?", (now + delay, uid))
-
-
-def position(store: Store, seq: int, priority: int) -> int:
-    """Return how many queued jobs stand before one, plus one."""
-    rows = store.read(
-        "SELECT count(*) FROM jobs WHERE phase='Queued' AND not_before<?"
-        " AND (priority>? OR (priority=? AND seq<?))",
-        NEVER, priority, priority, seq,
-    )  # fmt: skip
-    return int(rows[0][0]) + 1

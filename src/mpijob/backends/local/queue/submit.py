@@ -123,6 +123,7 @@ def first_state(plan: Plan, who: Identity) -> JobState:
         workers_wanted=job.workers,
         created=now,
         queued=now,
+        estimated=plan.forecast(now),
     )
 
 

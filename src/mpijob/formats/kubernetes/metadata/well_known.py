@@ -26,6 +26,7 @@ ROLE_LABEL = f"{DOMAIN}/role"
 UID_LABEL = f"{DOMAIN}/uid"
 ATTEMPT_LABEL = f"{DOMAIN}/attempt"
 RUN_LABEL = f"{DOMAIN}/run"  # which of the jobs of its name it is, from the second on
+PROGRAM_LABEL = f"{DOMAIN}/program"  # the same for jobs that run the same command, whatever its numbers
 OWNER_LABEL = f"{DOMAIN}/owner"
 COST_PREFIX = f"cost.{DOMAIN}/"
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
@@ -36,6 +37,9 @@ GIVEN_UP_ANNOTATION = f"{DOMAIN}/given-up"  # when and why it was ended because 
 SILENT_NODES_ANNOTATION = f"{DOMAIN}/silent-nodes"  # on which of its nodes nobody answers, by the controller
 REACHED_ANNOTATION = f"{DOMAIN}/reached"  # how far a pre-empted job had come, by the controller
 MODEL_ANNOTATION = f"{DOMAIN}/model"  # its model and version in the registry, by the controller
+ESTIMATE_ANNOTATION = (
+    f"{DOMAIN}/estimated"  # when the job would start, as it was estimated when it was submitted
+)
 AFTER_ANNOTATION = f"{DOMAIN}/after"  # the jobs that it waits for, and its queue meanwhile, as JSON
 ACTS_ANNOTATION = f"{DOMAIN}/acts"  # what was done to the job, in order, as JSON
 REST_ANNOTATION = f"{DOMAIN}/rest"  # what the job says and the other fields of the document cannot
@@ -97,7 +101,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     `user` is None where the cluster gives each namespace user IDs of its own (OpenShift); elsewhere it
     is set, because most images would run as root. `object` is the name of the first attempt's objects
-    where it is not the job's own (an earlier job of that name is still there), `run` counts the jobs of the name.
+    where it is not the job's own (an earlier job of that name is still there), `run` counts the jobs of the name,
+    `program` is the same for those that run the same command.
     `scheduler` is named where
     the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
     `launcher_cores` is the launcher's CPU limit where it asks for less itself.
@@ -109,6 +114,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     object: str = ""
     uid: str = ""
     run: int = 1
+    program: str = ""
     attempt: int = 1
     family: Family = Family.OPENMPI
     gang: Gang = Gang.NONE
