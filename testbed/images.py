@@ -133,7 +133,7 @@ def _bootstrap(packages: tuple[str, ...], target: Path) -> None:
         versions.DEBIAN,
         target,
         *([sources] if sources.exists() else []),
-        timeout_seconds=1200,
+        timeout_seconds=3600,  # minutes, but hours where others use the machine too
     )
 
 

@@ -93,7 +93,12 @@ def test_bytes_and_messages_of_every_pair_are_exactly_what_the_program_sent(
     assert found.lacks == ()
     for one in found.ranks:
         calls = calls_of(one)
-        assert (calls["MPI_Allreduce"], calls["MPI_Irecv"], calls["MPI_Startall"], calls["MPI_Barrier"]) == (6, 4, 3, 1)
+        assert (calls["MPI_Allreduce"], calls["MPI_Irecv"], calls["MPI_Startall"], calls["MPI_Barrier"]) == (
+            6,
+            4,
+            3,
+            1,
+        )
         assert one.ended
         assert 0 < one.mpi_seconds <= one.seconds
         assert one.unattributed_size == 0
@@ -102,7 +107,9 @@ def test_bytes_and_messages_of_every_pair_are_exactly_what_the_program_sent(
 def test_who_is_late_and_the_bandwidth_of_large_messages_are_told(
     client: Client, compiled: dict[str, Path]
 ) -> None:
-    found = profiled(client, a_job("late", command=(str(compiled["mpich"]),), workers=WORLD, mpi=Family.MPICH))
+    found = profiled(
+        client, a_job("late", command=(str(compiled["mpich"]),), workers=WORLD, mpi=Family.MPICH)
+    )
     (pair,) = (one for one in found.pairs if (one.sender, one.receiver) == (0, 1))
     assert pair.waited_seconds >= 0.25, "rank 1 slept before it took the large message"
     assert pair.bandwidth is not None
@@ -112,7 +119,8 @@ def test_who_is_late_and_the_bandwidth_of_large_messages_are_told(
 
 def test_what_pcontrol_leaves_out_is_no_part_of_the_time(client: Client, compiled: dict[str, Path]) -> None:
     job = succeeded(
-        client, a_job("paused", command=(str(compiled["mpich"]),), workers=WORLD, mpi=Family.MPICH, profile_mpi=True)
+        client,
+        a_job("paused", command=(str(compiled["mpich"]),), workers=WORLD, mpi=Family.MPICH, profile_mpi=True),
     )
     (run,) = (rank for rank in job.profile().ranks if rank.rank == 0)
     state = job.state()
@@ -121,12 +129,16 @@ def test_what_pcontrol_leaves_out_is_no_part_of_the_time(client: Client, compile
     assert run.seconds < state.finished - state.running - 0.2
 
 
-def test_python_is_counted_too_whose_mpi_nobody_else_in_the_process_can_see(client: Client, family: str) -> None:
+def test_python_is_counted_too_whose_mpi_nobody_else_in_the_process_can_see(
+    client: Client, family: str
+) -> None:
     text = "import numpy; data = numpy.zeros(100)\nfor _ in range(5): world.Allreduce(MPI.IN_PLACE, data)\nworld.barrier()"
     found = profiled(client, a_profiled("python", text, mpi=Family(family)))
     for one in found.ranks:
         assert calls_of(one)["MPI_Allreduce"] == 5
-        assert {call.kind for call in one.calls if call.name.startswith("MPI_Allreduce")} == {CallKind.COLLECTIVE}
+        assert {call.kind for call in one.calls if call.name.startswith("MPI_Allreduce")} == {
+            CallKind.COLLECTIVE
+        }
 
 
 def test_the_abi_of_mpi_5_is_counted_as_well(client: Client) -> None:
@@ -142,7 +154,11 @@ def test_the_abi_of_mpi_5_is_counted_as_well(client: Client) -> None:
 
 @pytest.mark.parametrize("how", ["world.Abort(3)", "os.kill(os.getpid(), signal.SIGKILL)", "os._exit(5)"])
 def test_what_was_counted_until_the_end_is_kept_however_it_comes(client: Client, how: str) -> None:
-    text = "import os, signal\nfor _ in range(7): world.barrier()\nif world.rank == 1: " + how + "\nworld.barrier()"
+    text = (
+        "import os, signal\nfor _ in range(7): world.barrier()\nif world.rank == 1: "
+        + how
+        + "\nworld.barrier()"
+    )
     job = client.submit(a_profiled("killed", text))
     assert job.wait(PATIENCE, {Phase.FAILED}).phase is Phase.FAILED
     found = job.profile()
@@ -159,7 +175,9 @@ def test_a_cancelled_job_keeps_what_it_counted(client: Client) -> None:
 
 
 def test_while_it_runs_one_sees_who_waits_in_which_call_and_for_whom(client: Client) -> None:
-    job = running(client, a_profiled("waits", "import time\ntime.sleep(600) if world.rank else world.recv(source=1)"))
+    job = running(
+        client, a_profiled("waits", "import time\ntime.sleep(600) if world.rank else world.recv(source=1)")
+    )
 
     def waiting() -> RankProfile | None:
         ranks = {one.rank: one for one in job.profile().ranks}
@@ -254,7 +272,9 @@ def test_other_preloaded_libraries_and_tools_keep_working(client: Client, tmp_pa
     )
     argv = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "tool.so"), str(tool)]
     subprocess.run(argv, check=True, capture_output=True)
-    job = a_profiled("tools", "world.barrier()", env={"LD_PRELOAD": str(tmp_path / "tool.so")}, mpi=Family.OPENMPI)
+    job = a_profiled(
+        "tools", "world.barrier()", env={"LD_PRELOAD": str(tmp_path / "tool.so")}, mpi=Family.OPENMPI
+    )
     done = succeeded(client, job)
     assert said(done) == {0: ["the tool saw it"], 1: ["the tool saw it"]}
     assert [calls_of(one)["MPI_Barrier"] for one in done.profile().ranks] == [1, 1]
