@@ -35,7 +35,7 @@ def a_file(
     ended: bool = True,
     **fields: int,
 ) -> bytes:
-    """Return a profile: `calls` by name (how many, ticks, bytes), `flows` by receiver, `shared` with bytes, messages and members."""
+    """Return a profile: `calls` by name (how many, ticks, bytes), `flows` by receiver, `shared` with its members."""
     members = [one for _, _, those in shared for one in those]
     header = {
         "version": 1, "header_size": 296, "rank": rank, "world": world, "functions": len(FUNCTIONS),

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from bench import efficiency, record, speedup
-from bench.line import Line, at_least, at_most
-from bench.record import Entry, Run
 from bench.efficiency import Rates
+from bench.line import Line, at_least, at_most
 from bench.places import Options
+from bench.record import Entry, Run
 from bench.soak.__main__ import line_of
 from bench.speedup import Times
 from tools import figures, requirements
