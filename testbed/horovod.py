@@ -66,8 +66,11 @@ def _build(packages: tuple[str, ...], target: Path) -> None:
         root = Path(temporary)
         run("tar", "--extract", "--file", below, "--directory", root, timeout_seconds=600)
         (root / "horovod.tar.gz").write_bytes(_source())
-        pip: tuple[str | Path, ...] = ("chroot", root, "/usr/bin/env", *(f"{name}={value}" for name, value in _PARTS.items()),
-               "/usr/bin/python3", "-m", "pip")  # fmt: skip
+        parts: list[str | Path] = [f"{name}={value}" for name, value in _PARTS.items()]
+        pip: tuple[str | Path, ...] = (
+            *("chroot", root, "/usr/bin/env", *parts),
+            *("/usr/bin/python3", "-m", "pip"),
+        )
         plain = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
         run(*pip, "wheel", *plain, "--wheel-dir=/wheels", "/horovod.tar.gz", timeout_seconds=_HOUR)
         (wheel,) = (root / "wheels").glob("*.whl")

@@ -16,4 +16,7 @@ def summed(values):
 
 mine = jnp.arange(1.0, 5.0) + world.rank
 total, gradient = jax.jit(jax.value_and_grad(summed))(mine)
-print(f"rank {world.rank} of {world.size} sum {float(total):.3f} gradient {float(gradient.sum()):.3f}", flush=True)
+print(
+    f"rank {world.rank} of {world.size} sum {float(total):.3f} gradient {float(gradient.sum()):.3f}",
+    flush=True,
+)
