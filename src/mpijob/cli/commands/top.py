@@ -50,7 +50,7 @@ def top(app: App, name: str | None, attempt: int | None) -> None:
         return
     app.out.lines(
         text.table(
-            ("JOB", "WORKER", "CPU", "MEMORY", "GPUS", "NETWORK", "IO-WAIT", "IN MPI", "MEASURED"),
+            ("JOB", "WORKER", "CPU", "MEMORY", "GPUS", "NETWORK", "IO-WAIT", "MPI-TIME", "MEASURED"),
             _usage_rows(latest, app.now()),
         )
     )

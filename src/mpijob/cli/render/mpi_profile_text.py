@@ -11,7 +11,7 @@ from mpijob.model.status.mpi_profile import CallKind, MpiProfile, RankProfile
 _SHADES = " ░▒▓█"
 _WIDEST = 32  # cells of a heat map: more ranks share a cell
 _MOST_RANKS = 32  # rows: of more, those that differ most are shown
-_COLUMNS = ("RANK", "WORKER", "TIME", "IN MPI", "P2P", "WAIT", "COLLECTIVE", "ONE-SIDED", "FILES", "SENT",
+_COLUMNS = ("RANK", "WORKER", "TIME", "MPI-TIME", "P2P", "WAIT", "COLLECTIVE", "ONE-SIDED", "FILES", "SENT",
             "MESSAGES", "NOW")  # fmt: skip
 
 
