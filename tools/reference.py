@@ -180,7 +180,17 @@ def sdk() -> str:
         "`from mpijob import Client, MPIJob` is the usual beginning; the [guide](../sdk.md) shows what to do "
         "with them. The examples here are run by a test."
     )
-    classes = (Client, Job, MPIJob, AsyncClient, AsyncJob, JobState, LauncherState, Phase, templates.Templates)
+    classes = (
+        Client,
+        Job,
+        MPIJob,
+        AsyncClient,
+        AsyncJob,
+        JobState,
+        LauncherState,
+        Phase,
+        templates.Templates,
+    )
     modules = (array.expand, compare.compare, function.job, function.result)
     parts = [*(_class(kind) for kind in classes), "## Functions\n\n", *(_function(one) for one in modules)]
     return _page("SDK", intro, f"{''.join(parts)}{_errors()}")

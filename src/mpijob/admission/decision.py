@@ -26,7 +26,7 @@ from mpijob.admission.capacity import (
 )
 from mpijob.admission.queue_reason import lacking, too_many_jobs, unavailable, wait_notice
 from mpijob.errors import Conflict, Finding, Fix, NotAllowed, QuotaExceeded, Severity
-from mpijob.model import Facts, Identity, MPIJob, Phase, Quota
+from mpijob.model import Facts, Identity, MPIJob, Quota
 from mpijob.model.spec import dependencies
 from mpijob.model.spec.quantity import NONE
 
@@ -94,7 +94,8 @@ def _dependable(job: MPIJob, facts: Facts) -> None:
             message = f"job '{job.name}' is to wait for '{one.ref.name}', and there is no such job"
             raise Conflict(f"{message} in namespace '{job.namespace}'", hint="submit that one first")
         if one.never:
-            message = f"job '{job.name}' is to wait for '{one.ref.name}', which is {one.phase.value}"
+            end = " to fail" if one.end is dependencies.End.FAILED else ""
+            message = f"job '{job.name}' is to wait for '{one.ref.name}'{end}, which is {one.phase.value}"
             raise Conflict(
                 f"{message}: it would never start", hint=f"run that one again: mpijob retry {one.ref.name}"
             )
@@ -200,10 +201,10 @@ def _free_now(job: MPIJob, facts: Facts) -> None:
 
 
 def _told_to_wait(facts: Facts) -> tuple[Finding, ...]:
-    waits = [one.ref.name for one in facts.dependencies if one.phase is not Phase.SUCCEEDED]
+    waits = [str(dependencies.After(one.ref.name, one.end)) for one in facts.dependencies if not one.met]
     if not waits:
         return ()
-    hint = "it starts by itself then, and ends as Failed when one of them does not succeed"
+    hint = "it starts by itself then, and ends as Failed when one of them ends otherwise"
     message = f"{dependencies.sentence(waits)}."
     return (Finding(code="WILL_WAIT", field="after", message=message, hint=hint, severity=Severity.NOTICE),)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.record import Record
 from mpijob.history import account_store
 from mpijob.model import Facts, JobRef, JobState, MPIJob, Phase, RankState, Scope
-from mpijob.model.spec.dependencies import Dependency
+from mpijob.model.spec.dependencies import Dependency, names, of_entries
 from mpijob.model.status.accounts import Account, AccountQuery
 from mpijob.model.status.stacks import Means, RankStack
 
@@ -42,10 +41,11 @@ def newest(engine: Engine, ref: JobRef) -> Record | None:
     return next((record for record in current(engine) if _same_name(record.state.ref, ref)), None)
 
 
-def dependencies(engine: Engine, refs: Iterable[JobRef]) -> tuple[Dependency, ...]:
-    """Return where the jobs stand that one waits for."""
-    found = ((ref, engine.records.get(ref.uid) if ref.uid else newest(engine, ref)) for ref in refs)
-    return tuple(Dependency.of(ref, record.state if record else None) for ref, record in found)
+def dependencies(engine: Engine, job: MPIJob) -> tuple[Dependency, ...]:
+    """Return where the jobs stand that one waits for: the newest of each name."""
+    refs = [JobRef(job.namespace, name) for name in names(job.after)]
+    found = ((ref, newest(engine, ref)) for ref in refs)
+    return of_entries(job.after, ((ref, record.state if record else None) for ref, record in found))
 
 
 def find(engine: Engine, ref: JobRef) -> Record:

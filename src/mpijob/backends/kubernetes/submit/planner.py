@@ -40,7 +40,7 @@ def plan(
     documents = _documents(choice, job, shape, around)
     waits = unmet(facts.dependencies)
     if waits:
-        controller_notes.hold(documents[-1], waits)
+        controller_notes.hold(documents[-1], job.after, waits)
     workers = _workers(job, shape, choice.engine)
     if (forecast := _forecast(facts)) is not None and not waits:
         controller_notes.estimate(documents[-1], forecast)
