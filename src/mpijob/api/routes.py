@@ -26,6 +26,7 @@ from mpijob.model.platform.fit import Fit
 from mpijob.model.platform.form_options import Choices
 from mpijob.model.status.accounts import AccountPage
 from mpijob.model.status.forecast import AccuracyReport
+from mpijob.model.status.mpi_profile import MpiProfile
 from mpijob.model.status.overview import ClusterView
 from mpijob.model.status.stacks import StackReport
 from mpijob.observation.metrics.training import Curves
@@ -174,6 +175,9 @@ def _of_one(base: str) -> Iterator[Route]:
     )  # fmt: skip
     yield _get(f"{base}/events", jobs.events, "What happened.", job_schemas.Events, which)
     yield _get(f"{base}/metrics", jobs.metrics, "What was used.", Usage, job_schemas.MetricsQuery)
+    yield _get(
+        f"{base}/profile", jobs.profile, "What its ranks do with MPI.", MpiProfile, query_schemas.ProfileQuery
+    )
     yield _get(f"{base}/curves", jobs.curves, "Its training metrics.", Curves, query_schemas.CurvesQuery)
     yield _get(f"{base}/links", jobs.links, "Where else its training is seen.", query_schemas.Links, where)
     yield _get(f"{base}/why", jobs.why, "Why it stands where it stands.", Diagnosis, which)

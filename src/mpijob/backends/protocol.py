@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model.spec.schedule import Recurrence
     from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.mpi_profile import RankProfiles
 
 
 class Schedules(Protocol):
@@ -135,6 +136,9 @@ class Backend(Protocol):
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return what each rank's MPI calls took and moved, as far as they were counted (the field `profile_mpi`)."""
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are not (yet) in the record, newest first, as far as they are wanted."""

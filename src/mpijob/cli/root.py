@@ -40,6 +40,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "events": CommandEntry("logs", _SEE, "Print what happened to a job, in order."),
     "stacks": CommandEntry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
     "top": CommandEntry("top", _SEE, "Show the CPU, memory and GPUs that workers use."),
+    "profile": CommandEntry("profile", _SEE, "Show MPI time, messages and bytes of a job's ranks."),
     "curves": CommandEntry(
         "curves", _SEE, "Show the metrics of a training, how far it is and when it will end."
     ),

@@ -127,6 +127,7 @@ class AsyncJob(_Wrapper[Job]):
     bundle = _call(Job.bundle, Pool.TRANSFER)
     warnings = _call(Job.warnings)
     stacks = _call(Job.stacks, Pool.WAITING)
+    profile = _call(Job.profile)
     result = _call(Job.result)
     cancel = _call(Job.cancel, Pool.WAITING)
     suspend = _call(Job.suspend, Pool.WAITING)
@@ -255,6 +256,7 @@ class AsyncClient(_Wrapper[Client]):
     execute = _call(Client.execute, Pool.WAITING)
 
     stacks = _call(Client.stacks, Pool.WAITING)
+    profile = _call(Client.profile)
     warnings = _call(Client.warnings)
     patterns = _call(Client.patterns)
     audit = _call(Client.audit)

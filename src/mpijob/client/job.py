@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mpijob.diagnosis.report import Diagnosis
     from mpijob.errors import Finding
     from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
+    from mpijob.model.status.mpi_profile import MpiProfile
 
 
 class Job:
@@ -134,6 +135,10 @@ class Job:
     def stacks(self, ranks: Iterable[int] = (), *, bring: bool = False) -> StackReport:
         """Return where the ranks stand now, grouped: all of them, or those named."""
         return self.client.stacks(self.ref, ranks, bring=bring)
+
+    def profile(self, *, step: int | None = None) -> MpiProfile:
+        """Return what the job's ranks did with MPI (`profile_mpi`)."""
+        return self.client.profile(self.ref, step=step)
 
     def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""

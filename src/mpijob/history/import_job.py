@@ -14,7 +14,7 @@ import msgspec
 from mpijob.errors import BackendError
 from mpijob.history.archive import Archive
 from mpijob.history.log_writer import CHUNK_BYTES, bounds, gap_of
-from mpijob.history.records import Chunk, Gap, LogSource
+from mpijob.history.records import Chunk, Fact, Gap, LogSource
 from mpijob.history.storage import chunks, disk_reserve
 from mpijob.history.storage.database import telling
 from mpijob.model import Event, JobKey, JobState, Sample
@@ -33,6 +33,7 @@ class JobImport(msgspec.Struct, frozen=True, kw_only=True):
     plan: bytes = b""
     events: tuple[Event, ...] = ()
     samples: tuple[Sample, ...] = ()
+    facts: tuple[Fact, ...] = ()
     gaps: tuple[Gap, ...] = ()
     attempts: tuple[JobState, ...] = ()
 
@@ -46,7 +47,8 @@ def take_in(archive: Archive, whole: JobImport, logs: Iterable[tuple[LogSource, 
     archive.forget(key)
     stored = [(voice, _stored(archive, key, path)) for voice, path in logs]
     with archive.transaction():
-        archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events)
+        archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events,
+                    facts=whole.facts)  # fmt: skip
         for attempt in whole.attempts:
             archive.put_attempt(attempt)
         archive.add_samples(key, whole.samples, most=_MOST_SAMPLES)

@@ -97,6 +97,7 @@ OPERATIONS: dict[str, Row] = {
         "schedules", "schedule", "- a clock needs a home; it is set where the clock is", "-  as REST"
     ),
     "stacks": Row("stacks", "stacks", f"POST {ONE}/stacks"),
+    "profile": Row("profile", "profile", f"GET {ONE}/profile", "- the page's next version shows it"),
     "network": Row("- a command over the client's jobs", "network", LOOKS, LOOKS),
     "execute": Row("execute", "exec", TERMINAL, TERMINAL),
     "bundle": Row("bundle", "bundle", f"GET {ONE}/bundle"),

@@ -42,6 +42,7 @@ from mpijob.errors import InvalidJob, NotAllowed, NotFound
 from mpijob.model import Event, Facts, JobRef, JobState, MPIJob, Phase
 from mpijob.model.spec import quantity
 from mpijob.model.status.accounts import AccountPage
+from mpijob.model.status.mpi_profile import MpiProfile
 from mpijob.observation.metrics import usage
 from mpijob.observation.metrics.training import Curves
 from mpijob.observation.metrics.usage import Usage
@@ -181,6 +182,11 @@ async def _accounts(ask: RequestContext) -> dict[str, Any]:
         "since": query.since,
         "until": query.until,
     }
+
+
+async def profile(ask: RequestContext) -> MpiProfile:
+    """Return what a job's ranks do with MPI."""
+    return await ask.client.profile(ask.ref, step=ask.query.step)
 
 
 async def artifacts(ask: RequestContext) -> Artifacts:

@@ -41,6 +41,12 @@ class CurvesQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720
 
 
+class ProfileQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of which step of a script; the last one unless it is said."""
+
+    step: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
 class Links(msgspec.Struct, frozen=True):
     """Where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`, by their addresses."""
 

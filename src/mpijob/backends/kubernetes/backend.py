@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from mpijob.model.status.forecast import Forecast
     from mpijob.model.status.job_change import Overseen
     from mpijob.model.status.metric_line import Progress
+    from mpijob.model.status.mpi_profile import RankProfiles
     from mpijob.model.team_template import TeamTemplate
     from mpijob.outbound.policy import Policy
     from mpijob.settings import RateSetting, Settings
@@ -237,9 +238,11 @@ class KubernetesBackend(
 
     def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the API server judge what would be created; it keeps nothing."""
+        from pathlib import Path
+
         from mpijob.backends.kubernetes.submit import dry_run
 
-        return dry_run.rehearse(self._api, plan)
+        return dry_run.rehearse(self._api, plan, Path(self._settings.home))
 
     def expect(self) -> None:
         """Nothing takes a moment here."""
@@ -344,6 +347,18 @@ class KubernetesBackend(
         with telling(f"read the usage of {ref.name}"):
             prometheus = prometheus_query.of_settings(self._settings)
             return pod_usage.samples(self._api, found, self._reader.served, prometheus)
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return what the ranks have counted of their MPI calls, as their pods print it, or as recorded."""
+        from mpijob.backends.kubernetes.metrics import mpi_profile
+        from mpijob.history import mpi_profiles
+
+        look = self._reader.look(ref)
+        slots = self._reader.spec(look.found, look.seen.runtime).slots
+        with telling(f"read what the ranks of {ref.name} have counted"):
+            found = mpi_profile.read(self._api, self._reader.voices(look.found), look.state, slots)
+        past = self.past()
+        return found if found.ranks or past is None else mpi_profiles.read(past, look.state.ref)
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are there; none where a recorder writes all of them down."""

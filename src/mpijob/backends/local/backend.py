@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Secret,
     )
     from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.mpi_profile import RankProfiles
     from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
 
@@ -281,6 +282,16 @@ class LocalBackend(
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
         return self._store.samples(self._row(ref).uid)
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return what the ranks of the newest attempt have counted so far."""
+        from mpijob.backends.local.storage import mpi_profiles
+        from mpijob.model.status.mpi_profile import RankProfiles
+
+        row = self._row(ref)
+        return RankProfiles(
+            mpi_profiles.read(self._home.attempt(row.uid, row.attempt), row.state, time.time())
+        )
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted."""

@@ -51,6 +51,7 @@ from mpijob.model import (
     Secret,
 )
 from mpijob.model.status.accounts import Account, AccountQuery
+from mpijob.model.status.mpi_profile import RankProfiles
 from mpijob.model.team_template import TeamTemplate
 from mpijob.observation.logs import pipeline
 
@@ -223,6 +224,11 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
         """Return the usage invented so far."""
         with self._changed:
             return tuple(find_jobs.find(self._engine, ref).samples)
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return an invented profile of the ranks that a running or ended job had."""
+        with self._changed:
+            return RankProfiles(find_jobs.profiled(self._engine, find_jobs.find(self._engine, ref)))
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of all jobs; nothing is recorded anywhere else."""

@@ -18,6 +18,7 @@ from mpijob.history import account_store
 from mpijob.model import Facts, JobRef, JobState, MPIJob, Phase, RankState, Scope
 from mpijob.model.spec.dependencies import Dependency, names, of_entries
 from mpijob.model.status.accounts import Account, AccountQuery
+from mpijob.model.status.mpi_profile import CallKind, MpiCall, MpiPeer, RankProfile
 from mpijob.model.status.stacks import Means, RankStack
 
 Seen = dict[str, tuple[int, JobState]]
@@ -135,6 +136,26 @@ def asleep(record: Record, rank: RankState) -> RankStack:
     return RankStack(
         rank=rank.rank, worker=rank.worker, program=program, means=Means.PROC, state="S", threads=1
     )
+
+
+def profiled(engine: Engine, record: Record) -> tuple[RankProfile, ...]:
+    """Return a profile of each rank that was played: sums over all, and messages to the next rank."""
+    state, world = record.state, record.plan.world
+    if not record.job.profile_mpi or state.running is None:
+        return ()
+    seconds = max(0.0, (engine.now if state.finished is None else state.finished) - state.running)
+    calls = (
+        MpiCall("MPI_Allreduce", CallKind.COLLECTIVE, 100, 0.15 * seconds, 100 * 8000),
+        MpiCall("MPI_Sendrecv", CallKind.POINT_TO_POINT, 100, 0.05 * seconds, 100 * 1000),
+    )
+    return tuple(
+        RankProfile(
+            rank=one.rank, world=world, worker=one.worker, started=state.running, seconds=seconds,
+            mpi_seconds=0.2 * seconds, calls=calls, ended=state.finished is not None, library="simulated",
+            peers=(MpiPeer((one.rank + 1) % world, 100 * 1000, 100, waited_seconds=0.05 * seconds),),
+        )
+        for one in state.ranks
+    )  # fmt: skip
 
 
 def _same_name(one: JobRef, other: JobRef) -> bool:

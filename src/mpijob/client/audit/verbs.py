@@ -25,7 +25,7 @@ def _of(kind: Kind, names: str) -> dict[str, Kind]:
 
 PORT: Mapping[str, Kind] = {
     **_of(Kind.READ, "name namespace capability whoami devices preflight plan rehearse expect spec planned get"),
-    **_of(Kind.READ, "attempts list watch events samples accounts warnings artifacts pause past schedules"),
+    **_of(Kind.READ, "attempts list watch events samples mpi_profile accounts warnings artifacts pause past schedules"),
     **_of(Kind.LOOK, "logs fetch"),
     **_of(Kind.ACT, "submit cancel suspend resume scale delete execute stacks reconcile"),
 }  # fmt: skip

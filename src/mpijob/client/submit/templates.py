@@ -76,7 +76,7 @@ class Templates:
         team: SupportsTeamTemplates | None = None,
         *,
         namespace: str = "default",
-        user: Callable[[], str] = lambda: "",
+        user: Callable[[], str] | None = None,
     ) -> None:
         """Keep own templates in a directory (None: nowhere), and shared ones with whoever can keep them."""
         self._own, self._team, self._namespace, self._user = own, team, namespace, user
@@ -217,7 +217,7 @@ class Templates:
         _refuse_secrets(name, job)
         if len(text.encode()) > LARGEST:
             raise InvalidJob(f"template '{name}' is {len(text.encode())} bytes, and {LARGEST} are shared")
-        made = TeamTemplate(namespace, name, text, self._user(), time.time())
+        made = TeamTemplate(namespace, name, text, self._user() if self._user else "", time.time())
         self._team.save_team_template(made, overwrite=overwrite)
         return Template(
             name, Origin.SHARED, job.description, namespace, made.owner, made.changed, writable=True

@@ -330,6 +330,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
     notify: tuple[Notify, ...] = ()
     model: Model | None = None
     census: bool = True
+    profile_mpi: bool = False
 
     labels: Mapping[str, str] = {}
     owner: str = ""

@@ -12,6 +12,7 @@ from mpijob import admission
 from mpijob.accounting import build
 from mpijob.backends import code_upload, fail_fast
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
+from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import controller_notes, well_known
@@ -123,6 +124,7 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, setti
         gang=well_known.Gang.NONE if job.queue and around.kueue else around.gang,
         user=around.user,
         code=well_known.code_name(job, shape) if carries else "",
+        profiler=well_known.profiler_name(job, shape) if job.profile_mpi and _can_profile(settings) else "",
         python=fail_fast.text(),
         priority_classes=around.priority_classes,
         modules={name: one.env for name, one in settings.modules.items()} if job.script else {},
@@ -133,6 +135,13 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, setti
         nfs_driver=around.nfs_driver,
         launcher_cores=around.launcher_cores,
         service_image=_service_image(job, around),
+    )
+
+
+def _can_profile(settings: Settings) -> bool:
+    """Whether there is a shim for some kind of machine; of the others the workers say that they have none."""
+    return profiler.planned(Path(settings.home)) is not None or any(
+        profiler.prebuilt(machine).exists() for machine in profiler.MACHINES
     )
 
 
@@ -187,6 +196,9 @@ def _notices(job: MPIJob, settings: Settings, by_module: str) -> Iterator[Findin
     if job.after:
         message = "whether the others have ended is seen by whoever waits for the job, or by the cluster's controller"
         yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
+    if job.profile_mpi and not _can_profile(settings):
+        message = f"MPI calls cannot be counted, so the job runs without: {profiler.HINT}"
+        yield Finding(code="CLUSTER_NOTICE", field="profile_mpi", message=message, severity=Severity.NOTICE)
     if by_module:
         message = f"the job names no image: {by_module} is used: its script loads a module that stands for it"
         yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)

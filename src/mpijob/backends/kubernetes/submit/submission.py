@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -140,8 +141,6 @@ class Submission:
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would be created."""
-        from pathlib import Path
-
         from mpijob.backends.kubernetes.submit import planner
 
         return planner.plan(job, found.facts, found.context, self._settings, Path.cwd(), self._cluster)
@@ -156,7 +155,10 @@ class Submission:
             self._refuse_second(ref)
         try:
             with telling(f"create job {ref.name}"):
-                self._made[ref] = time.monotonic(), create_objects.submit(self._api, plan).job
+                self._made[ref] = (
+                    time.monotonic(),
+                    create_objects.submit(self._api, plan, Path(self._settings.home)).job,
+                )
         except create_objects.Taken as taken:
             named = taken.existing.get("status")
             raise name_in_use(

@@ -47,8 +47,11 @@ def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
         held, state = db.execute("SELECT holds, state FROM jobs WHERE uid=?", (uid,)).fetchone()
         if held:
             return False
-        now = time.time()
         old = codec.decode(state, JobState)
+        if old.phase.final:  # it ended by itself after it was looked at: what came first stays true
+            db.execute("UPDATE jobs SET desired='' WHERE uid=?", (uid,))
+            return True
+        now = time.time()
         before = "while it was suspended" if old.phase is Phase.SUSPENDED else "before it had started"
         text = f"the job was {wish.value.lower()} {before}"
         new = msgspec.structs.replace(

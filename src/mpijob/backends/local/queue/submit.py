@@ -19,6 +19,7 @@ from mpijob.backends.local.queue import disk_full
 from mpijob.backends.local.queue.store import NEVER, EarlierRuns, Store, decode_state
 from mpijob.backends.local.storage import job_files
 from mpijob.backends.local.storage.paths import SCRIPTS, Home, cannot_write
+from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Conflict
 from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan, VolumeKind
 from mpijob.model.spec import dependencies
@@ -72,6 +73,8 @@ def lay_out(home: Home, plan: Plan, settings: Settings) -> None:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
         disk_full.keep_reserve(home)
         _provide_agent(home)
+        if plan.job.profile_mpi and profiler.planned(home.root) is not None:
+            profiler.provide(home.root)
         job_files.write_secrets(home, plan.uid, told)
         job_files.write_connections(home, plan.uid, found)
         job_files.write_along(home, plan.uid, code_upload.lay_out(plan.job.code, work))

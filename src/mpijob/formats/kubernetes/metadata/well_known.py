@@ -56,6 +56,7 @@ VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 HOME = "/mpijob/home"
 SSH = "/mpijob/ssh"
 CODE = "/mpijob/code"
+PROFILER = "/mpijob/profiler"
 WORK = "/mpijob/home/work"
 HOSTFILE = "/etc/mpi/hostfile"
 DISCOVERY = "/etc/mpi/discover_hosts.sh"  # written anew by the MPI Operator when workers come and go
@@ -64,6 +65,7 @@ SHIM = f"{HOME}/rank.sh"
 STEP = f"{HOME}/step.sh"
 SECRETS_SUFFIX = "-mpijob-secrets"
 CODE_SUFFIX = "-mpijob-code"
+PROFILER_SUFFIX = "-mpijob-profiler"
 NETWORK_SUFFIX = "-mpijob-network"
 SSH_PORT = 2222
 LONGEST_NAME = 63
@@ -105,8 +107,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
     `launcher_cores` is the launcher's CPU limit where it asks for less itself.
     `modules` are the variables that `module load NAME` of a script sets.
-    `code` names the config map with the archive of what goes along (key `archive`). `python` is the text of
-    a `sitecustomize` for the ranks.
+    `code` names the config map with the archive of what goes along (key `archive`), `profiler` that with the
+    shim that counts MPI calls. `python` is the text of a `sitecustomize` for the ranks.
     """
 
     object: str = ""
@@ -121,6 +123,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     user: int | None = None
     service_account: str = ""
     code: str = ""
+    profiler: str = ""
     python: str = ""
     launcher_image: str = ""
     service_image: str = ""
@@ -160,6 +163,11 @@ def secret_name(job: MPIJob, shape: Shape) -> str:
 def code_name(job: MPIJob, shape: Shape) -> str:
     """Return the config map in which the engine keeps what goes along; all attempts share it."""
     return (shape.object or job.name) + CODE_SUFFIX
+
+
+def profiler_name(job: MPIJob, shape: Shape) -> str:
+    """Return the config map with the shim that counts MPI calls; all attempts share it."""
+    return (shape.object or job.name) + PROFILER_SUFFIX
 
 
 def told_labels(job: MPIJob) -> dict[str, str]:
