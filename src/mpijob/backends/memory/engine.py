@@ -251,6 +251,8 @@ class Engine:
             phase=phase, workers=self._ended(record, phase, findings), launcher_exit_code=code, **fields
         )
         self.tell(record, phase.value, findings[0].message if findings else message, findings)
+        if phase.final and record.job.ttl_seconds is not None:
+            self._later(record, record.job.ttl_seconds, self._expire)
         self.schedule()
 
     def _ended(self, record: Record, phase: Phase, findings: tuple[Finding, ...]) -> tuple[WorkerState, ...]:
@@ -287,6 +289,12 @@ class Engine:
         record.generation += 1
         del self.records[record.state.ref.uid]
         self.schedule()
+
+    def _expire(self, record: Record) -> None:
+        """Delete a job that has been kept for its `ttl_seconds`; one that is tried again goes on."""
+        kept = self.now - (record.state.finished or self.now)
+        if record.state.phase.final and kept >= (record.job.ttl_seconds or 0.0):
+            self.forget(record)
 
     def tell(self, record: Record, reason: str, message: str, findings: tuple[Finding, ...] = ()) -> None:
         """Write down one event."""

@@ -107,6 +107,9 @@ def view(engine: Engine, record: Record) -> JobState:
     """Return the state as shown: a waiting job knows its place and what it waits for."""
     if not record.waits or record.rests_until is not None:
         return record.state
+    if queue.is_throttled(record, engine.records.values()):
+        text = admission.group_sentence(record.job)
+        return msgspec.structs.replace(record.state, waiting_for=text, message=text)
     told = queue.forecasts(engine.records.values(), engine.capacity, engine.quotas, engine.now)
     found = told[record.state.ref.uid]
     known = msgspec.structs.replace(

@@ -114,7 +114,8 @@ FIELDS: dict[str, Description] = {
         "[prepare]",
     ),
     "MPIJob.concurrency": _D(
-        "How many jobs of a group may run at once; the others of the group wait for their turn.",
+        "How many jobs of a group may run at once; the others of the group wait for their turn. On this machine only: "
+        "on a cluster the queue decides.",
         "{limit: 5, group: sweep}",
     ),
     "MPIJob.retry": _D("How often a failed job is tried again.", "{limit: 3}"),

@@ -236,7 +236,7 @@ class Signal(Value, frozen=True, kw_only=True):
 class Concurrency(Value, frozen=True, kw_only=True):
     """How many jobs of a group may run at once: the others wait for their turn.
 
-    The jobs of one owner and namespace that name the group belong to it; without a name, those of one array.
+    The jobs of one namespace that name the group belong to it; without a name, those of one array.
     """
 
     limit: int

@@ -91,9 +91,37 @@ def test_a_finished_job_is_removed_when_its_time_is_over_and_not_before(
         assert any(reason == "Succeeded" for reason, _ in node.told())
 
 
+@pytest.mark.req("FR-RES-004")
+def test_a_finished_job_is_removed_by_its_own_ttl_where_the_namespace_sets_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for ttl, left in ((1e9, True), (5.0, False), (None, True)):
+        node, cluster = Versioned(), at_work()
+        path = laid_out(node, cluster)
+        finish(node, cluster, path, 0)
+        one = a_controller(node)
+        wanted = one._reader.spec
+        monkeypatch.setattr(
+            one._reader, "spec", lambda *seen, ttl=ttl, wanted=wanted: wanted(*seen).replace(ttl_seconds=ttl)
+        )
+        one._attend(ref_of(cluster))
+        assert (path in node.objects) is left
+
+
 # -- pure --------------------------------------------------------------------------------------------
 def a_state(phase: Phase, **more: Any) -> JobState:
     return JobState(ref=JobRef("cv", "bert", "u"), phase=phase, created=BEGIN, **more)
+
+
+@pytest.mark.parametrize(
+    ("own", "longest", "kept"), [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (9, 7, 7), (0, 7, 0)]
+)
+def test_a_job_may_be_kept_for_less_than_its_namespace_allows_and_not_for_more(
+    own: float | None, longest: float | None, kept: float | None
+) -> None:
+    limits = NamespaceLimits(retention=Retention(finished_jobs_seconds=longest))
+    assert limits_policy.kept_seconds(own, limits) == kept
+    assert limits_policy.kept_seconds(own, NamespaceLimits()) == own
 
 
 def test_an_end_is_the_last_transition_and_times_never_go_back() -> None:

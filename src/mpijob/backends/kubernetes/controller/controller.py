@@ -181,7 +181,7 @@ class Controller:
             return
         if look.state.phase is not Phase.DELETING:
             _publish(self._api, look, [*self._alarms(look, limits)])
-        self._rounds.wish(ref, self._next_look(look.state, limits))
+        self._rounds.wish(ref, self._next_look(look.state, limits, self._ttl_seconds(look)))
 
     def _reconcile(self, look: JobSnapshot) -> None:
         """Do what the job needs now; what its owner may not have is told on the job, and tried again later."""
@@ -239,11 +239,17 @@ class Controller:
             patches.give_up(self._api, look.found, look.seen, Reason.DEADLINE_EXCEEDED.value, why, grace)
         elif not state.phase.final and (since := _ending_since(look)) and now - since > _ENDING_SECONDS:
             patches.finish(self._api, look.found, look.seen)
-        if not limits_policy.expired(state, limits, now):
+        if not limits_policy.expired(state, self._ttl_seconds(look), limits, now):
             return False
         _publish(self._api, look, ())
         patches.delete(self._api, look.found, (*look.found.earlier, look.found.job))
         return True
+
+    def _ttl_seconds(self, look: JobSnapshot) -> float | None:
+        """Return how long a job that has ended is to be kept, by its own wish."""
+        if not look.state.phase.final:
+            return None
+        return self._reader.spec(look.found, look.seen.runtime).ttl_seconds
 
     def _alarms(self, look: JobSnapshot, limits: NamespaceLimits) -> Iterator[Finding]:
         if look.state.phase is not Phase.RUNNING:
@@ -262,13 +268,13 @@ class Controller:
         del past[:-_MOST_SAMPLES]
         return limits_policy.idle_alarm(look.state, gpus, past, idle, now)
 
-    def _next_look(self, state: JobState, limits: NamespaceLimits) -> float:
+    def _next_look(self, state: JobState, limits: NamespaceLimits, ttl_seconds: float | None) -> float:
         now = self._api.now()
         begun, most = state.running or state.started, limits.max_duration_seconds
         ends = begun + most - now if begun is not None and most is not None else _RUNNING_SECONDS
         match state.phase:
             case Phase.SUCCEEDED | Phase.FAILED | Phase.CANCELLED:
-                keep = limits.retention.finished_jobs_seconds if limits.retention else None
+                keep = limits_policy.kept_seconds(ttl_seconds, limits)
                 since = now - (state.finished or now)
                 return _RUNNING_SECONDS if keep is None else max(0.5, keep - since)
             case _ if state.reason in _ENDING:

@@ -13,7 +13,7 @@ from mpijob.accounting import build
 from mpijob.backends import code_upload, fail_fast
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.profiler import library as profiler
-from mpijob.errors import Finding, Severity
+from mpijob.errors import Finding, Severity, Unsupported
 from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import controller_notes, well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
@@ -33,6 +33,11 @@ def plan(
     job: MPIJob, facts: Facts, around: ClusterContext, settings: Settings, directory: Path, place: str
 ) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
+    if job.concurrency is not None:
+        raise Unsupported(
+            f"job '{job.name}' asks for a limit of jobs at once, and on a cluster the queue decides how many run",
+            hint="leave concurrency out, and give the jobs a queue whose quota lets so many of them run",
+        )
     by_module = "" if job.image else _image_of_modules(job, settings, directory)
     job = code_upload.resolve(_with_image(job, by_module or settings.image), directory, own_places(settings))
     job = job.replace(owner=around.owner or job.owner)  # who submits it, whoever wrote the file
