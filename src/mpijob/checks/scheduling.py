@@ -28,10 +28,6 @@ _LONGEST_DAYS = 36_600.0
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{2,63}")
 _MOST_AT_ONCE, _MOST_NOTIFIED = 10_000, 20
 _GROUP = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_ADDRESS = re.compile(
-    r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-    r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
-)
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -133,7 +129,7 @@ def notices(job: MPIJob, limits: Limits) -> Findings:
     """Somebody is told, by a mail address or a name, at moments that there are."""
     for index, one in enumerate(job.notify):
         field = f"notify[{index}]"
-        if not (_ADDRESS.fullmatch(one.to) or _GROUP.fullmatch(one.to)):
+        if not (one.is_address or _GROUP.fullmatch(one.to)):
             message = f"{shown(one.to)} is neither a mail address nor the name of a callback"
             yield error(f"{field}.to", message, "write ann@example.org, or a name of the notifier's settings")
         if not one.on:

@@ -14,6 +14,7 @@ a cluster. It is changed by copying (`job.replace(workers=8)`). Well-formedness 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self
@@ -27,6 +28,11 @@ from mpijob.model.spec import quantity
 from mpijob.model.spec.amounts import Amounts
 from mpijob.model.spec.enums import PRIORITIES
 from mpijob.model.spec.quantity import Amount
+
+_MAIL_ADDRESS = (
+    r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+    r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
+)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -251,6 +257,11 @@ class Notify(Value, frozen=True, kw_only=True):
 
     to: str
     on: tuple[str, ...] = ("ended",)
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is a mail address, and nothing else that a mail's header would take."""
+        return re.fullmatch(_MAIL_ADDRESS, self.to) is not None
 
     def __post_init__(self) -> None:
         if isinstance(self.on, list):

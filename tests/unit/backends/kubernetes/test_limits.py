@@ -114,7 +114,8 @@ def a_state(phase: Phase, **more: Any) -> JobState:
 
 
 @pytest.mark.parametrize(
-    ("own", "longest", "kept"), [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (9, 7, 7), (0, 7, 0)]
+    ("own", "longest", "kept"),
+    [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (9, 7, 7), (0, 7, 0)],
 )
 def test_a_job_may_be_kept_for_less_than_its_namespace_allows_and_not_for_more(
     own: float | None, longest: float | None, kept: float | None

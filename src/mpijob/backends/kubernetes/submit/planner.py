@@ -201,6 +201,12 @@ def _notices(job: MPIJob, settings: Settings, by_module: str) -> Iterator[Findin
     if job.after:
         message = "whether the others have ended is seen by whoever waits for the job, or by the cluster's controller"
         yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
+    if job.ttl_seconds is not None:
+        message = "the job is deleted after its time by the cluster's controller (mpijob controller)"
+        yield Finding(code="CLUSTER_NOTICE", field="ttl_seconds", message=message, severity=Severity.NOTICE)
+    if job.notify:
+        message = "whom a job may have told is decided by the settings of the notifier (mpijob notifier)"
+        yield Finding(code="CLUSTER_NOTICE", field="notify", message=message, severity=Severity.NOTICE)
     if job.profile_mpi and not _can_profile(settings):
         message = f"MPI calls cannot be counted, so the job runs without: {profiler.HINT}"
         yield Finding(code="CLUSTER_NOTICE", field="profile_mpi", message=message, severity=Severity.NOTICE)
