@@ -792,6 +792,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its ranks do with MPI. */
+        get: operations["profile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/resume": {
         parameters: {
             query?: never;
@@ -1125,6 +1142,23 @@ export interface paths {
         };
         /** What was used. */
         get: operations["metrics_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its ranks do with MPI. */
+        get: operations["profile_by_name"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1625,6 +1659,12 @@ export interface components {
             items: components["schemas"]["Done"][];
         };
         /**
+         * CallKind
+         * @description What a call of MPI is for; the order is that of `mpi_profile.c`.
+         * @enum {unknown}
+         */
+        CallKind: "collective" | "communicators" | "files" | "one-sided" | "point-to-point" | "setup" | "waiting";
+        /**
          * Capabilities
          * @description What this place can do, so that the page shows no panel that could only be empty.
          *
@@ -1844,7 +1884,7 @@ export interface components {
          * Concurrency
          * @description How many jobs of a group may run at once: the others wait for their turn.
          *
-         *         The jobs of one owner and namespace that name the group belong to it; without a name, those of one array.
+         *         The jobs of one namespace that name the group belong to it; without a name, those of one array.
          */
         Concurrency: {
             /** @default  */
@@ -2794,6 +2834,8 @@ export interface components {
             presets?: string[];
             /** @default 0 */
             priority?: string | number;
+            /** @default false */
+            profile_mpi?: boolean;
             /** @default [] */
             programs?: components["schemas"]["Program"][];
             /** @default  */
@@ -2855,6 +2897,76 @@ export interface components {
             path?: string;
             /** @default  */
             version?: string;
+        };
+        /**
+         * MpiCall
+         * @description All calls of one function by one rank; `size` are the bytes that they handed over to be sent or written.
+         */
+        MpiCall: {
+            calls: number;
+            kind: components["schemas"]["CallKind"];
+            name: string;
+            seconds: number;
+            /** @default 0 */
+            size?: number;
+        };
+        /**
+         * MpiPeer
+         * @description What a rank exchanged with one other; `got` was fetched from it, all else was sent to it.
+         *
+         *         `waited_seconds` were spent in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
+         *         calls, `best_bandwidth` the fastest of them in bytes a second.
+         */
+        MpiPeer: {
+            /** @default 0 */
+            best_bandwidth?: number;
+            /** @default 0 */
+            bulk_seconds?: number;
+            /** @default 0 */
+            bulk_size?: number;
+            /** @default 0 */
+            collective_messages?: number;
+            /** @default 0 */
+            collective_size?: number;
+            /** @default 0 */
+            gets?: number;
+            /** @default 0 */
+            got_size?: number;
+            /** @default 0 */
+            messages?: number;
+            /** @default 0 */
+            put_size?: number;
+            /** @default 0 */
+            puts?: number;
+            rank: number;
+            /** @default 0 */
+            size?: number;
+            /** @default 0 */
+            waited_seconds?: number;
+        };
+        /**
+         * MpiProfile
+         * @description What a world did with MPI. `calls` are those of all ranks, the longest first; `pairs` the largest first.
+         *
+         *         `remarks` say what stands out, `lacks` what could not be seen.
+         */
+        MpiProfile: {
+            /** @default [] */
+            calls?: components["schemas"]["MpiCall"][];
+            /** @default [] */
+            lacks?: string[];
+            /** @default [] */
+            pairs?: components["schemas"]["RankPair"][];
+            /** @default [] */
+            ranks?: components["schemas"]["RankProfile"][];
+            /** @default [] */
+            remarks?: string[];
+            /** @default null */
+            share?: number | null;
+            /** @default null */
+            slowest?: components["schemas"]["RankPair"] | null;
+            /** @default [] */
+            steps?: number[];
         };
         /**
          * NamespaceView
@@ -3284,6 +3396,78 @@ export interface components {
             request_url?: string;
             /** @default {} */
             used?: components["schemas"]["Amounts"];
+        };
+        /**
+         * RankPair
+         * @description What one rank sent to another, in any way; `bandwidth` is that of its large messages, waiting included.
+         *
+         *         `waited_seconds` is how long the sender was in calls that wait for the receiver.
+         */
+        RankPair: {
+            /** @default null */
+            bandwidth?: number | null;
+            /** @default null */
+            best_bandwidth?: number | null;
+            /** @default 0 */
+            messages?: number;
+            receiver: number;
+            sender: number;
+            /** @default 0 */
+            size?: number;
+            /** @default 0 */
+            waited_seconds?: number;
+        };
+        /**
+         * RankProfile
+         * @description What one rank did with MPI since `started`.
+         *
+         *         `seconds` is the time that was looked at (without MPI_Init, MPI_Finalize and where MPI_Pcontrol paused the profile),
+         *         `mpi_seconds` that part of it which was spent in MPI, by all threads together. `step` is that of a script, `world`
+         *         the number of ranks; `spawned` ranks are of a world that the job's own ranks started. `calling` is the function that
+         *         the rank is in, for `calling_seconds`, with `calling_peer` where that one is known. `latency_seconds` is the mean
+         *         time of a blocking message of at most 1 KiB, the waiting for the other side included.
+         */
+        RankProfile: {
+            /** @default false */
+            aborted?: boolean;
+            /** @default 1 */
+            again?: number;
+            /** @default  */
+            calling?: string;
+            /** @default null */
+            calling_peer?: number | null;
+            /** @default 0 */
+            calling_seconds?: number;
+            /** @default [] */
+            calls?: components["schemas"]["MpiCall"][];
+            /** @default false */
+            ended?: boolean;
+            /** @default null */
+            latency_seconds?: number | null;
+            /** @default  */
+            library?: string;
+            /** @default 0 */
+            mpi_seconds?: number;
+            /** @default [] */
+            peers?: components["schemas"]["MpiPeer"][];
+            rank: number;
+            /** @default 0 */
+            seconds?: number;
+            /** @default 0 */
+            setup_seconds?: number;
+            /** @default false */
+            spawned?: boolean;
+            /** @default 0 */
+            started?: number;
+            /** @default null */
+            step?: number | null;
+            /** @default false */
+            threads?: boolean;
+            /** @default 0 */
+            unattributed_size?: number;
+            /** @default null */
+            worker?: number | null;
+            world: number;
         };
         /**
          * RankStack
@@ -5696,6 +5880,44 @@ export interface operations {
             };
         };
     };
+    profile: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                step?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What its ranks do with MPI. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MpiProfile"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     resume: {
         parameters: {
             query?: {
@@ -6462,6 +6684,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Usage"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    profile_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                step?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What its ranks do with MPI. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MpiProfile"];
                 };
             };
             /** @description What went wrong. */

@@ -37,6 +37,7 @@ from mpijob.backends.kubernetes.submit import owner_references
 from mpijob.errors import BackendError, Finding, MpiJobError, NotFound
 from mpijob.formats.kubernetes import network_policy
 from mpijob.formats.kubernetes.metadata import controller_notes, well_known
+from mpijob.formats.kubernetes.metadata.controller_notes import PROGRESS_ANNOTATION
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status import job_conditions
 from mpijob.formats.status.nested_fields import time_of
@@ -52,7 +53,7 @@ from mpijob.model.platform.governance import (
 )
 from mpijob.model.spec import network
 from mpijob.model.spec.network import Destination
-from mpijob.observation.state import limits_policy
+from mpijob.observation.state import limits_policy, retry_cause
 from mpijob.observation.state.phase import Reason
 from mpijob.settings import Settings
 
@@ -174,6 +175,7 @@ class Controller:
             self._told_silent.setdefault(ref, frozenset(noted.split(",")))  # by the one that led before
         self._reconcile(look)
         self._tending.mend(look)
+        self._tell_not_retried(look)
         self._isolate(look, limits)
         self._note_reached(look)
         self._model_registration.register_model_of(look)
@@ -195,6 +197,16 @@ class Controller:
             status_publisher.say(
                 self._api, look.found.job, "Refused", message, key, warning=True, when=self._api.now()
             )
+
+    def _tell_not_retried(self, look: JobSnapshot) -> None:
+        """Tell once on a failed job that its cause is none for which it is tried again."""
+        state, job = look.state, look.found.job
+        if state.phase is not Phase.FAILED or '"Failed"' in controller_notes.noted(job, PROGRESS_ANNOTATION):
+            return
+        retry = self._reader.spec(look.found, look.seen.runtime).retry
+        if state.attempt <= retry.limit and (why := retry_cause.refusal(state, retry)):
+            key, now = str(state.attempt), self._api.now()
+            status_publisher.say(self._api, job, "NotRetried", why, key, warning=True, when=now)
 
     def _isolate(self, look: JobSnapshot, limits: NamespaceLimits) -> None:
         """Give a job its NetworkPolicy where whoever created it could not; it opens what the limits allow."""
