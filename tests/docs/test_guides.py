@@ -85,7 +85,7 @@ def test_the_settings_of_the_callbacks_page_are_settings(tmp_path: Path) -> None
     (text,) = re.findall(r"^```toml\n(.*?)^```$", CALLBACKS, re.MULTILINE | re.DOTALL)
     (tmp_path / "settings.toml").write_text(text)
     found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
-    assert [one.shape for one in found.callbacks] == ["json", "slack"]
+    assert [one.shape for one in found.callbacks] == ["json", "teams", "json"]
 
 
 def test_the_settings_of_the_accounts_page_are_settings(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ FIELDS: dict[str, Description] = {
     ),
     "MPIJob.notify": _D(
         "Whom to tell what becomes of the job: mail addresses, or names of callbacks in the notifier's settings.",
-        "[{to: ann@example.org, on: [failed, ended]}]",
+        '[{to: ann@example.org, "on": [failed, ended]}]',
     ),
     "MPIJob.model": _D(
         "The model that the job makes: it is written down in the model registry when the job has succeeded.",
