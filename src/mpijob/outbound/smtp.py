@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from mpijob.errors import BackendError, InvalidJob
 from mpijob.outbound import guard
-from mpijob.outbound.policy import ANYWHERE, PUBLIC
+from mpijob.outbound.policy import PUBLIC, UNRESTRICTED
 
 _PORTS = {"smtp": 587, "smtps": 465}
 _SECONDS = 20.0
@@ -51,7 +51,7 @@ def send(url: str, message: bytes, login: Login = Login(), *, allow_private: boo
         raise InvalidJob(f"{url!r} is no mail server", hint="write smtps://HOST; the name into user")
     context = ssl.create_default_context()
     wrapped = context if parts.scheme == "smtps" else None
-    policy = ANYWHERE if allow_private else PUBLIC
+    policy = UNRESTRICTED if allow_private else PUBLIC
     try:
         with guard.Guard(policy) as opened:
             opened.limit(_SECONDS)
@@ -65,7 +65,7 @@ def send(url: str, message: bytes, login: Login = Login(), *, allow_private: boo
                     server.login(login.user, login.password)
                 server.send_message(email.message_from_bytes(message, policy=POLICY))
     except guard.Forbidden as error:
-        raise InvalidJob(error.why, hint="allow_private is for mail servers of your own") from error
+        raise InvalidJob(error.reason, hint="allow_private is for mail servers of your own") from error
     except (OSError, smtplib.SMTPException) as error:
         raise BackendError(f"{parts.scheme}://{parts.netloc} did not take a mail: {error}") from error
 
