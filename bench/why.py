@@ -38,7 +38,7 @@ _NAMES_NO_CAUSE = {rule.id for rule in RULES if rule.only_how or rule.trust is T
     "UNKNOWN",
     "MPI_INIT_FAILED",
 }
-_OWN_WORDS = "PROGRAM_ERROR"
+_OWN_WORDS = {"PROGRAM_ERROR", "LAUNCHER_ERROR"}
 MENDED_BY = {  # causes that a change of the job can mend, and the fields of that change
     "BAD_BINDING": {"launch"},
     "BUS_ERROR": {"volumes"},
@@ -73,12 +73,12 @@ def judge(log: Log, findings: tuple[Finding, ...]) -> str:
     named = all(_holds(said, words) for words in log.truth.words)
     if first is not None and first.code in log.truth.codes:
         return "right" if named else "partly"
-    if first is None or first.code in _NAMES_NO_CAUSE | {_OWN_WORDS}:
+    if first is None or first.code in _NAMES_NO_CAUSE | _OWN_WORDS:
         return (
             "line"
             if named and log.truth.words
             else "wrong"
-            if first and first.code == _OWN_WORDS
+            if first and first.code in _OWN_WORDS
             else "silent"
         )
     return "wrong"

@@ -39,6 +39,7 @@ class Hit(msgspec.Struct, frozen=True):
     confidence: float | None = None
     where: Place | None = None
     fact: bool = False
+    weak: bool = False
 
     @property
     def trust(self) -> Trust:
@@ -79,9 +80,10 @@ def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
 
 def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | None:
     """Return the sign that tells most in one stream, at the time of the first one."""
-    matches = [match for sign in rule.signs if (match := _match(seen, rule, sign, stream))]
-    if not matches:
+    found = [(sign, match) for sign in rule.signs if (match := _match(seen, rule, sign, stream))]
+    if not found:
         return None
+    matches = [match for _, match in found]
     best = max(matches, key=lambda match: (len(_named(match)), -match.start()))
     begin = min(matches, key=lambda match: match.start())
     named = {name: value for match in (*matches, begin, best) for name, value in _named(match).items()}
@@ -91,8 +93,9 @@ def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | 
     if where < first:
         quoted = (*_quote(stream, *_lines(stream, begin))[:3], *quoted)
     return Hit(
-        rule, place, stream.time(where), worker, rank, named, quoted, where=stream.place(min(first, where))
-    )
+        rule, place, stream.time(where), worker, rank, named, quoted, where=stream.place(min(first, where)),
+        weak=all(sign.weak for sign, _ in found),
+    )  # fmt: skip
 
 
 def _match(seen: Evidence, rule: Rule, sign: Sign, stream: Stream) -> re.Match[bytes] | None:

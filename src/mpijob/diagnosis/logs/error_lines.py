@@ -55,6 +55,7 @@ _FORMS = (
             rb"error|exception)\b(?:: ?|\(|\s*$)"
             rb"|^\W{0,4}(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{2,60}: "
             rb"|\b(?:Caused by|Uncaught|Unhandled|uncaught exception)\b|^\W{0,4}Exception in\b|\braised exception\b"
+            rb"|^\W{0,8}(?:[\w.\[\]-]{1,60}:? ){0,3}?(?i:exception): \S"
             rb"|\([A-Z]\w*(?:::\w+)*(?:Error|Exception)\)$"
         ),
     ),
@@ -69,10 +70,14 @@ _FORMS = (
     (  # program: cannot …
         4.0,
         re.compile(
-            rb"(?i)^(?:[\w.+/-]{1,60}(?:\[\d+\])?: ){1,2}(?:\S+ ){0,5}?(?:fail(?:ed|ure)|cannot|can't|could not|unable"
-            rb"|no such|no rule|not found|unrecogni[sz]ed|unknown|invalid|illegal|missing|unbound|undefined"
-            rb"|unterminated|unexpected)\b"
+            rb"(?i)^(?:[\w.+/-]{1,60}(?:\[\d+\])?: +){1,2}(?:\S+ ){0,5}?(?:fail(?:ed|ure)|cannot|can't|could not|unable"
+            rb"|no such|no rule|not found|unrecogni[sz]ed|unknown|invalid|illegal|missing|unbound|undefined|giving up"
+            rb"|unterminated|unexpected|does not|do not|did not|is not|are not|was not|were not|has no|have no|must)\b"
         ),
+    ),
+    (  # what failed: why
+        4.0,
+        re.compile(rb"(?i)^\W{0,8}(?:[\w./'\"-]{1,60} ){1,8}?(?:failed|failure|refused|denied)(?:: +| \()\S"),
     ),
     (  # a complaint with the place in a source or input: x.pl line 3., "x.gp" line 2: …, x.lua:3: …
         4.0,
@@ -179,7 +184,7 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|slurmstepd\S*: error: "
     rb"\*\*\*|Terminated$|^Killed$"
     rb"|exit(?:s|ed)? with (?:return |exit |status )*(?:code|status)|[Ee]xecution halted|application called MPI_Abort"
-    rb"|Per user-direction|thus causing|The first process to do so|mpirun has exited|MPI processes|local "
+    rb"|Per user-direction|thus causing|The first process to do so|(?:mpirun|prterun|mpiexec)\S* has exited|MPI processes|local "
     rb"abort before MPI_INIT"
     rb"|Killing subprocess|subprocess\.CalledProcessError|[Cc]ommand exited"
     rb"|[Cc]hild returned status|exit status \d|make(?:\[\d\])?: "
@@ -196,12 +201,22 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|This typically refers to a problem|Please see the FAQ|Process received signal|[Ff]orwarding signal"
     rb"|^-{10,}|^={10,}\W*$|^%{10,}|job aborted|signal \d+ \(|Signal (?:code|:)|^\s*(?:Node|Host|Local host|PID):"
 )
+_OF_LAUNCHER = re.compile(  # MPI's own lines, and those of what starts ranks
+    rb"^\[(?:mpiexec|proxy)\S*@|^(?:mpirun|mpiexec|prterun|prted|orted|srun|sbatch|salloc|slurmstepd|launch_helper)\S*"
+    rb"(?:: | \()|^HYD\w+ \(|^MPI startup\(\)|\bUCX +ERROR\b|\b(?:pml|osc|btl|mtl|coll|common)_\w+\.c:\d+"
+    rb"|\b(?:ORTE|PRTE|PMIX|OPAL) ERROR\b|\b(?:ORTE|PRTE)_ERROR_LOG\b"
+)
+_PROGRESS = re.compile(
+    rb"(?i)\b(?:info|debug|trace|notice|warn(?:ing)?)\b|Warning: |\d+%\||\d+(?:\.\d+)? ?(?:it|s|steps?|samples?)/(?:s|it)\b"
+    rb"|\b(?:step|epoch|iteration|iter|loss|elapsed|eta)\b ?[=:]? ?\d"
+)
 _FATAL = re.compile(rb"(?i)\b(?:fatal|panic|uncaught|unhandled|terminating)\b")
 _DETAIL = re.compile(  # stack frames, and what explains an error line before it
     rb"^[ \t]+\S|^#\d+ |^goroutine \d|^[\w./*()$]+\([^()]*\)$|^created by |^\.{3} \d+ more|^[Ss]tack ?(?:trace|back)"
     rb"|[Bb]acktrace|^[Tt]raceback|^error: called from|^note: |^[Uu]sage\b"
     rb"|^At line \d+ of file|: note: "
-    rb"|(?i:^(?:see|try|run|use|for|to|ensure|make sure|check|set|install|add|consider|please|you) \w)|https?://"
+    rb"|(?i:^(?:see|try|use|for|to|ensure|make sure|check|set|install|add|consider|please|you) \w)|https?://"
+    rb"|(?i:^run (?:it|this|with|again|the|[`'\"]|\S+ -))"
     rb"|^.{0,40}\b(?:[Ee]xiting|[Tt]erminat(?:ed|ing)|[Ss]topping|[Qq]uitting|[Hh]alted|[Ee]nd of program)\b"
     rb"|^m?\W{0,3}(?:at|from|in) \S|^\S+:\d+:in |^exit status|^The above exception|^During handling"
     rb"|^[^\w\s]*$|^\s*\xe2\x94\x82"
@@ -238,6 +253,16 @@ def follows_failure(line: bytes) -> bool:
 @lru_cache(maxsize=_CACHED)
 def _after_any_failure(line: bytes) -> bool:
     return bool(_ANY_FAILURE.search(line))
+
+
+def of_launcher(line: bytes) -> bool:
+    """Return whether MPI or a launcher wrote a line, and not the program."""
+    return bool(_OF_LAUNCHER.search(line))
+
+
+def is_progress(line: bytes) -> bool:
+    """Return whether a line is a log of normal work, a bar of progress or a warning."""
+    return bool(_PROGRESS.search(line))
 
 
 def is_fatal(line: bytes) -> bool:

@@ -29,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     *connectivity.RULES,
 )
 UNKNOWN, PROGRAM_ERROR = supervisor.UNKNOWN, own_words.PROGRAM_ERROR
+LAUNCHER_ERROR = own_words.LAUNCHER_ERROR
 IDS = frozenset(rule.id for rule in (*RULES, UNKNOWN))
 
-__all__ = ["IDS", "PROGRAM_ERROR", "RULES", "UNKNOWN"]
+__all__ = ["IDS", "LAUNCHER_ERROR", "PROGRAM_ERROR", "RULES", "UNKNOWN"]

@@ -73,15 +73,18 @@ def _by_mpi(number: int) -> tuple[Sign, ...]:
             "EXIT STRING",
             rf"EXIT CODE: (?:9\b[\s\S]{{0,300}}?EXIT STRING: [^\n(]{{1,40}}\(signal {number}\)"
             rf"|(?!9\b){number}\b[\s\S]{{0,300}}?EXIT STRING: [^\n(]{{1,40}}\(signal \d+\))",
+            weak=number == 9,
         ),
         Sign(
             "EXIT STRING",  # without the frame that names the EXIT CODE
             rf"(?<!===\n)YOUR APPLICATION TERMINATED WITH THE EXIT STRING: [^\n(]{{1,40}}\(signal {number}\)",
+            weak=number == 9,
         ),
         Sign(
             "BAD TERMINATION",  # without its end, which names a signal: Hydra has no such frame for a plain exit code
             r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = (?:PID \d+ RUNNING AT (?P<host>\S+) = )?"
             rf"EXIT CODE: {number}\b(?![\s\S]{{0,300}}EXIT STRING)",
+            weak=number == 9,
         ),
         Sign(
             "BAD TERMINATION",  # of a shell whose program was ended, as 128 + N

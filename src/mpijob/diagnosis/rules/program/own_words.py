@@ -24,7 +24,7 @@ UNCAUGHT_ERROR = Rule(
             r"(?:At line (?P<line>\d+) of file (?P<file>[^\n]{1,120})\n)?(?:\S+[ ])?Fortran runtime error: "
             r"(?P<error>[^\n]{1,300})",
         ),
-        Sign("ERROR STOP", _TAG + r"ERROR STOP (?P<error>[^\n]{1,300})"),
+        Sign("ERROR STOP", _TAG + r"ERROR STOP (?P<error>(?![ ]*-?\d+[ ]*$)[^\n]{1,300})"),
         Sign("forrtl: ", _TAG + r"forrtl: (?:severe|error) \((?P<number>\d+)\): (?P<error>[^\n]{1,300})"),
         Sign(
             "Error in ",
@@ -149,6 +149,7 @@ PROGRAM_ERROR = Rule(
     ),
     causes=(
         "The program ended with an error: {last}",
+        "{who} exited with code {code}; the last line that it wrote to stderr: {final}",
         "{who} reported an error in {routine}: {error}",
         "{who} reported an error and exited with code {code}: {error}",
         "{who} reported an error: {error}",
@@ -162,4 +163,19 @@ PROGRAM_ERROR = Rule(
     yields_to=("MEMORY_ERROR", "CUDA_OOM", "DISK_FULL", "SHM_FULL", "TOO_MANY_FILES", "UNCAUGHT_ERROR"),
 )
 
-RULES = (UNCAUGHT_ERROR, PROGRAM_ERROR)
+LAUNCHER_ERROR = Rule(
+    id="LAUNCHER_ERROR",
+    title="MPI or its launcher reported an error",
+    why="The MPI library, or the program that starts the ranks (mpirun, mpiexec, srun), reported an error that no other "
+    "code covers. The text is its own.",
+    causes=("MPI or its launcher reported an error: {last}", "MPI or its launcher reported an error: {error}"),
+    example="MPI or its launcher reported an error: The specified fork agent was not found; Node: n2; Fork agent: "
+    "/opt/agent",
+    remedies=(
+        Remedy("correct what the message names: an option, an environment variable, a path or a host"),
+        Remedy("read the lines before it: mpijob logs JOB --tail 50"),
+    ),
+    confidence=0.6,
+)
+
+RULES = (UNCAUGHT_ERROR, PROGRAM_ERROR, LAUNCHER_ERROR)
