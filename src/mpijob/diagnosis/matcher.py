@@ -24,6 +24,7 @@ from mpijob.model import Role
 AFTERWORD_LINES = 12  # the banner of an abort alone has ten
 SAID_AT_MOST = 0.85  # of a line alone: likely, at best
 _WORD = re.compile(rb"[^\W_]")
+_AGAIN = re.compile(rb"\n\w+: error: ")  # the name before each line of a report
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -130,7 +131,7 @@ def _joined(text: bytes) -> bytes:
     """Return text of several lines as one, without the frame or figure that it is drawn in."""
     if b"\n" not in text.strip():
         return text
-    return b" ".join(word for word in text.split() if _WORD.search(word))
+    return b" ".join(word for word in _AGAIN.sub(b" ", text).split() if _WORD.search(word))
 
 
 def _lines(stream: Stream, match: re.Match[bytes]) -> tuple[int, int]:

@@ -38,6 +38,7 @@ _BOX_LINES = 5
 _ANNOUNCED = 120  # characters of a report: by then it has said what it is about
 _SURVIVED_LINES = 12  # of other text after an error
 _SURVIVED = 6.0
+_MOST_POINTS = 7.0  # of lines that are surely errors, the first one counts
 _REPORT = 6.5  # points of a report in a box
 _SHORT = 24  # a line that only announces: what it announces follows
 _FRAME = re.compile(r"^[\s*│┃|╭╰─╮╯>]+|[\s*│┃|╭╰─╮╯]+$")
@@ -114,7 +115,7 @@ def find(
         if known and not known.isdisjoint(line.stream.quote(line.at, line.at)):
             continue
         rarity = math.log2(often[_shape(line.text)])
-        score = line.points + 2.0 / (1 + number / 2) - min(3.0, max(0.0, rarity - 1))
+        score = min(line.points, _MOST_POINTS) + 2.0 / (1 + number / 2) - min(3.0, max(0.0, rarity - 1))
         score -= _SURVIVED if line.survived else 0.0
         if best is None or score > best[0] + 1e-9:
             best = score, line

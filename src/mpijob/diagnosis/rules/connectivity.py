@@ -19,6 +19,8 @@ RULES = (
             Sign("Couldn't resolve", r"Couldn't resolve (?P<host>\S+)"),
             Sign("cannot reach worker", r"cannot reach worker (?P<host>\S+): No such file or directory"),
             Sign("get host address for", r"unable to get host address for (?P<host>\S+)"),
+            Sign("unable to connect from", r"unable to connect from \"[^\"\n]+\" to \"(?P<host>[^\"\n]+)\" \((?:Unknown host"
+                 r"|Name or service|Host name lookup)"),
             Sign(
                 "getaddrinfo",
                 r"getaddrinfo[^\n]{0,60} (?P<host>[\w.-]+)[^\n]{0,20}(?:Name or service not known|Temporary failure)",
@@ -43,8 +45,18 @@ RULES = (
                 "Connection refused", r"connect to host (?P<host>\S+) port (?P<port>\d+): Connection refused"
             ),
             Sign("Connection refused", r"cannot reach worker (?P<host>\S+): Connection refused"),
+            Sign(
+                "unable to connect from",
+                r"unable to connect from \"[^\"\n]+\" to \"(?P<host>[^\"\n]+)\" \(Connection refused\)"
+                r"(?:[\s\S]{0,200}?at port (?P<port>\d+))?",
+            ),
+            Sign("connect error", r"HYDU_sock_connect[^\n]{0,40}: connect error \((?P<refused>Connection refused)\)"),
         ),
-        causes=("Nothing answers on {host}, port {port}.", "The worker {host} does not accept connections."),
+        causes=(
+            "Nothing answers on {host}, port {port}.",
+            "The worker {host} does not accept connections.",
+            "MPI's helper process on a worker does not accept connections ({refused}).",
+        ),
         remedies=(
             Remedy("see why it did not come up: mpijob logs JOB --role worker"),
             Remedy("let the workers' start command be the job's own; one of yours must start the ssh server"),
@@ -65,6 +77,11 @@ RULES = (
                 "connect to host",
                 r"connect to host (?P<host>\S+) port (?P<port>\d+): (?:Connection timed out|Operation "
                 r"timed out|No route to host)",
+            ),
+            Sign(
+                "unable to connect from",
+                r"unable to connect from \"[^\"\n]+\" to \"(?P<host>[^\"\n]+)\" \((?:Connection timed out|No route to "
+                r"host)\)(?:[\s\S]{0,200}?at port (?P<port>\d+))?",
             ),
             Sign(
                 "did not answer on its ssh port",  # and ssh said nothing: else its words tell more

@@ -49,7 +49,7 @@ RULES = (
         signs=(
             Sign("no usable transports", r"(?P<detail>no usable transports/devices[^\n]{0,80})"),
             Sign(
-                "is not available on", r"UCX ERROR (?P<detail>network device '[^']{1,60}' is not available)"
+                "' is not available", r"UCX ERROR (?P<detail>network device '[^']{1,60}' is not available)"
             ),
             Sign(
                 "transport to",
@@ -57,17 +57,22 @@ RULES = (
                 r"|\w+) transport to "
                 r"[^\n]{1,80})",
             ),
+            Sign("pml_ucx.c", r"pml_ucx\.c:\d+ +Error: (?P<failed>[^\n]{4,160})"),
+            Sign("cannot create cq", r"(?P<detail>\w+\(\d+\)\.*: cannot create cq)"),
             Sign(
                 "OFI ",
                 r"(?P<detail>OFI (?:addrinfo\(\)|fi_\w+(?:\(\))?|endpoint open|domain open|\w+) fail(?:ed|ure)"
                 r"[^\n]{0,80})",
             ),
             Sign("fi_getinfo", r"(?P<detail>[^\n]{0,60}fi_getinfo[^\n]{0,40}fail[^\n]{0,80})"),
-            Sign("No provider found", r"(?P<detail>(?:OFI )?[Nn]o provider found[^\n]{0,80})"),
+            Sign("o provider found", r"(?P<detail>(?:OFI )?[Nn]o provider found[^\n]{0,80})"),
             Sign("can't open", r"(?P<detail>PSM[23] can't open (?:hfi|nic) unit[^\n]{0,40})"),
             Sign("unable to find any HCAs", r"(?P<detail>unable to find any HCAs)"),
         ),
-        causes=("MPI could not start over the selected network: {detail}.",),
+        causes=(
+            "MPI could not start over the selected network: {detail}.",
+            "MPI could not start over the selected network: {failed}.",
+        ),
         example="MPI could not start over the selected network: OFI addrinfo() failed.",
         remedies=(
             *_TCP,

@@ -61,7 +61,8 @@ RULES = (
         signs=(
             Sign(
                 "NCCL WARN",
-                r"NCCL WARN (?P<detail>[^\n]{0,160}?(?:[Cc]onnect|timed out|refused|No route to host)[^\n]{0,120})",
+                r"NCCL WARN (?P<detail>(?!\[Proxy Service)[^\n]{0,160}?(?:[Cc]onnect(?!ion (?:closed|reset))|timed out|refused"
+                r"|No route to host)[^\n]{0,120})",
             ),
             Sign("Call to connect", r"WARN (?P<detail>Call to connect (?:failed|returned)[^\n]{1,120})"),
             Sign("socket interface found", r"(?P<detail>no socket interface found)"),
@@ -69,10 +70,17 @@ RULES = (
                 "ncclSystemError",
                 r"ncclSystemError: (?P<detail>System call \(e\.g\. socket, malloc\)[^\n]{0,160})",
             ),
+            Sign(
+                "Last error:",
+                r"Last error:\s*\n(?:\S+[ ])?(?P<last>[^\n]{0,160}?(?:[Cc]onnect to|timed out|refused|No route to host)"
+                r"[^\n]{0,120})",
+            ),
         ),
-        causes=("MPI communication failure - check NetworkPolicies: NCCL of {whom}: {detail}",),
-        example="MPI communication failure - check NetworkPolicies: NCCL of rank 3: Call to connect returned "
-        "Connection refused",
+        causes=(
+            "NCCL of {whom} cannot connect to another rank: {last}",
+            "NCCL of {whom} cannot connect to another rank: {detail}",
+        ),
+        example="NCCL of rank 3 cannot connect to another rank: Call to connect returned Connection refused",
         remedies=(
             _INTERFACE,
             _NO_IB,
@@ -90,7 +98,7 @@ RULES = (
         signs=(
             Sign("ollective", r"(?P<detail>Detected mismatch between collectives on ranks\.[^\n]{0,240})"),
             Sign("ollective mismatch", r"(?P<detail>[Cc]ollective mismatch[^\n]{0,160})"),
-            Sign("op mismatch", r"(?P<detail>[^\n]{0,60}(?:op|size|type|root) mismatch[^\n]{0,120})"),
+            Sign("op mismatch", r"(?P<detail>[^\n]{0,60}\bop mismatch[^\n]{0,120})"),
             Sign("op.preamble.length", r"(?P<detail>op\.preamble\.length <= op\.nbytes[^\n]{0,80})"),
         ),
         causes=("The ranks made different collective calls: {detail}",),
@@ -139,15 +147,20 @@ RULES = (
                 r"(?P<detail>Got completion from peer [^\n]{1,60} with (?:error|status)=?\d*[^\n]{0,120})",
             ),
             Sign("Got completion", r"(?P<detail>Got completion[^\n]{0,200})"),
-            Sign("Last error:", r"Last error:\s*\n?(?P<detail>[^\n]{4,200})"),
-            Sign("NCCL WARN Bootstrap", r"NCCL WARN (?P<detail>Bootstrap Root[^\n]{1,120})"),
+            Sign("Last error:", r"Last error:\s*\n?(?:\[rank\d+\]:?[ ])?(?P<last>[^\n]{4,200})"),
+            Sign("NCCL WARN", r"NCCL WARN (?P<warned>(?!Duplicate GPU)[^\n]{4,200})"),
             Sign("ncclInternalError", r"(?P<detail>ncclInternalError[^\n]{0,160})"),
             Sign("ncclInvalidUsage", r"(?P<detail>ncclInvalidUsage[^\n]{0,160})"),
             Sign("ncclUnhandledCudaError", r"(?P<detail>ncclUnhandledCudaError[^\n]{0,160})"),
             Sign("unhandled cuda error", r"(?P<detail>unhandled cuda error[^\n]{0,120})"),
             Sign("unhandled system error", r"(?P<detail>unhandled system error[^\n]{0,120})"),
         ),
-        causes=("NCCL failed in {whom}: {detail}", "NCCL failed in {whom}."),
+        causes=(
+            "NCCL failed in {whom}: {last}",
+            "NCCL failed in {whom}: {warned}",
+            "NCCL failed in {whom}: {detail}",
+            "NCCL failed in {whom}.",
+        ),
         example="NCCL failed in rank 3 on worker 1: unhandled cuda error",
         remedies=(_NCCL_DEBUG, _INTERFACE, _NO_IB, Remedy("use one version of NCCL and CUDA on all workers")),
         confidence=0.7,
@@ -231,7 +244,7 @@ RULES = (
         "fault. CUDA reports it late, at a later call, so the line shown may be innocent.",
         signs=(
             Sign("Xid", r"NVRM: Xid \([^)]{1,60}\): (?P<detail>\d+[^\n]{0,120})"),
-            Sign("uncorrectable ECC", r"(?P<detail>uncorrectable (?:NVLink error|ECC error)[^\n]{0,60})"),
+            Sign("uncorrectable ", r"(?P<detail>uncorrectable (?:NVLink error|ECC error)[^\n]{0,60})"),
             Sign(
                 "CUDA error:",
                 r"CUDA error: (?P<detail>(?!out of memory|invalid device ordinal|no kernel image)[^\n]{1,120})",

@@ -43,7 +43,7 @@ RULES = (
                 r"No executable was specified on the (?P<launcher>\S+) command line(?P<nothing>)",
             ),
             Sign("find anything to do", r"(?P<launcher>\S+) could not find anything to do(?P<nothing>)"),
-            Sign("Try -h for usages", r"(?P<nothing>)(?:No|Missing) executable(?: provided)?\. Try -h"),
+            Sign(". Try -h", r"(?P<nothing>)(?:No|Missing) executable(?: provided)?\. Try -h"),
             Sign("no executable specified", r"(?P<nothing>)no executable specified"),
             Sign(
                 "is not recognized:",
@@ -63,7 +63,7 @@ RULES = (
                 r"The \"(?P<option>[^\"\n]{1,60})\" command line option was listed more than once",
             ),
             Sign(
-                "deprecated command line option",
+                "Deprecated option:",
                 r"Deprecated option: (?P<option>[^\n]{1,60})[\s\S]{0,200}?not able to proceed",
             ),
             Sign(
@@ -152,7 +152,7 @@ RULES = (
             ),
             Sign("binding more", r"would result in binding more processes than cpus on a resource"),
             Sign(
-                "bind to",
+                "A request ",
                 r"(?P<detail>A request (?:was made|for multiple cpus-per-proc)[^\n]{0,60}bind[^\n]{0,80})",
             ),
             Sign(
@@ -293,7 +293,7 @@ RULES = (
         signs=(
             Sign("agent", r"(?:value|parameter)[\s\S]{0,200}?plm_(?:rsh|ssh)_agent:? (?P<agent>\S+)"),
             Sign("ssh", r"execvp error on file (?P<agent>\S*ssh) "),
-            Sign("unable to find ssh", r"(?P<agent>ssh)[^\n]{0,60}not found in (?:the )?PATH"),
+            Sign("not found in ", r"(?P<agent>ssh)[^\n]{0,60}not found in (?:the )?PATH"),
         ),
         causes=("The launcher does not find {agent}, which it needs to reach other hosts.",),
         remedies=(
@@ -312,15 +312,13 @@ RULES = (
         "MPI_Init failed, or each rank is a world of one.",
         signs=(
             Sign(
-                "direct launched using srun",
+                "application appears to have been direct launched",
                 r"(?P<detail>application appears to have been direct launched using \"?srun\"?)",
             ),
             Sign("PMI support", r"(?P<detail>OMPI was not built with SLURM'?s? PMI support)"),
-            Sign(
-                "mpi plugin",
-                r"(?P<detail>(?:Couldn't find the specified plugin name for mpi|Invalid MPI type|mpi/\w+: "
-                r"can't load)[^\n]{0,100})",
-            ),
+            Sign("plugin name for mpi", r"(?P<detail>Couldn't (?:find|load) (?:the )?specified plugin name for mpi[^\n]{0,100})"),
+            Sign("Invalid MPI type", r"(?P<detail>Invalid MPI type[^\n]{0,100})"),
+            Sign("load PMIx library", r"(?P<detail>can(?:'t| ?not) load PMIx library)"),
             Sign("PMI server not found", r"(?P<detail>PMI server not found[^\n]{0,80})"),
             Sign("PMI2_Init failed", r"(?P<detail>PMI2_Init failed to (?:intialize|initialize)[^\n]{0,80})"),
             Sign("init failed", r"(?P<detail>PMI2? init failed[^\n]{0,60})"),
@@ -350,10 +348,10 @@ RULES = (
             ),
             Sign("UNPACK-", r"(?P<detail>PMIX ERROR: UNPACK-[A-Z-]+[^\n]{0,80})"),
             Sign(
-                "Version mismatch",
+                "ersion mismatch",
                 r"(?P<detail>(?:PMIx|PRTE|ORTE|Open MPI)[^\n]{0,60}[Vv]ersion mismatch[^\n]{0,80})",
             ),
-            Sign("ompi_version", r"(?P<detail>opal_value_t[^\n]{0,80}version[^\n]{0,60})"),
+            Sign("opal_value_t", r"(?P<detail>opal_value_t[^\n]{0,80}version[^\n]{0,60})"),
         ),
         causes=("Launcher and ranks have different versions of MPI: {detail}.",),
         remedies=(

@@ -63,7 +63,7 @@ RULES = (
             Sign("Thread creation failed", r"libgomp: Thread creation failed"),
             Sign("OpenBLAS", r"OpenBLAS[^\n]{0,80}(?:pthread_create|RLIMIT_NPROC)"),
             Sign("retry: Resource temporarily", r"fork: retry: Resource temporarily unavailable"),
-            Sign("process limit", r"(?:pids|process|thread) limit[^\n]{0,40}(?:reached|exceeded)"),
+            Sign(" limit", r"(?:pids|process|thread) limit[^\n]{0,40}(?:reached|exceeded)"),
         ),
         causes=("{who} could not start another process or thread: the limit is reached.",),
         remedies=(

@@ -5,6 +5,10 @@ from __future__ import annotations
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 from mpijob.diagnosis.rules.launcher_reports import ended_by
 
+_STACK = (  # the end of MPICH's error stack, where it says what is wrong: `function(line)...: reason`
+    r"(?:\n(?:\S+[ ])?[\w.]+\([\w./:]*\d+\)\.*:[^\n]*)*\n(?:\S+[ ])?[\w.]+\([\w./:]*\d+\)\.*:[ ]*"
+    r"(?P<reason>(?!P?MPI_\w+\()\S[^\n]{3,200})"
+)
 _SAME = Remedy("use the MPI that the program was built with: mpi: openmpi, mpich or intel")
 
 RULES = (
@@ -26,10 +30,13 @@ RULES = (
             Sign("No PMIx server", r"No PMIx server was reachable, but a PMI1/2 was detected"),
             Sign("unsupported PMI version", r"Runtime environment uses unsupported PMI version"),
             Sign("_Init", r"PMI2?_Init (?:failed|returned)"),
-            Sign("undefined symbol", r"undefined symbol: (?:ompi_|MPIR_|opal_)\w+"),
-            Sign("libmpi", r"libmpi(?:cxx|_cxx)?\.so\.\d+: cannot open shared object"),
+            Sign("undefined symbol", r"undefined symbol: (?P<symbol>(?:ompi_|P?MPI|MPIR_|opal_)\w+)"),
+            Sign("libmpi", r"(?P<missing>libmpi(?:cxx|_cxx)?\.so\.\d+): cannot open shared object"),
         ),
         causes=(
+            "MPI version mismatch detected. The program was built for another MPI than the one that it loads, which does "
+            "not have {symbol}.",
+            "MPI version mismatch detected. The program needs {missing}, which the MPI in use does not have.",
             "MPI version mismatch detected. The program is built with {library}, the launcher is {family}: "
             "each rank ran as a world of one.",
             "MPI version mismatch detected. The program is built for another MPI than the launcher's, so "
@@ -240,13 +247,15 @@ RULES = (
             Sign(
                 "Fatal error in",
                 r"Fatal error in (?:internal_|P?MPI_)(?P<call>(?!Init)\w+): (?P<error>[^\n]{1,160}?),? error stack:"
-                r"(?:[\s\S]{0,800}?\): (?P<reason>(?!MPI_\w+\()[^\n]{4,160})\n)?",
+                rf"(?:{_STACK})?",
             ),
+            Sign("error stack:", rf"Exception: (?P<error>[^\n,]{{4,120}}), error stack:{_STACK}"),
             Sign("Fatal error in", r"Fatal error in (?:internal_|P?MPI_)(?P<call>(?!Init)\w+)"),
         ),
         causes=(
             "{call} failed: {error} ({reason}).",
             "{call} failed with {error}.",
+            "An MPI call failed: {error} ({reason}).",
             "The MPI call {call} failed.",
         ),
         example="Bcast failed: Invalid root (Invalid root (value given was 77)).",
@@ -328,8 +337,10 @@ RULES = (
                 "Fatal error in",
                 r"Fatal error in (?:internal_|P?MPI_)Init\w*: (?P<detail>[^\n]{1,120}?)(?:, error stack|$)",
             ),
+            Sign("Fatal error in", rf"Fatal error in (?:internal_|P?MPI_)Init\w*: [^\n]{{1,120}}error stack:{_STACK}"),
         ),
         causes=(
+            "MPI could not start in {whom}: {reason}.",
             "MPI could not start in {whom}: {detail} ({error}).",
             "MPI could not start in {whom}: {detail}.",
             "MPI could not start in {whom} (MPI_Init failed).",
@@ -387,7 +398,7 @@ RULES = (
             Sign(
                 "unexpectedly disconnected", r"MPI communication peer process has unexpectedly disconnected"
             ),
-            Sign("Communication error with rank", r"[Cc]ommunication error with rank (?P<peer>\d+)"),
+            Sign("ommunication error with rank", r"[Cc]ommunication error with rank (?P<peer>\d+)"),
             Sign("by peer", r"/gloo/[^\n]{0,120}Connection (?:closed|reset) by peer"),
             Sign("ncclRemoteError", r"ncclRemoteError: A call failed possibly due to a network error"),
         ),

@@ -79,7 +79,7 @@ RULES = (
                 r"(?P<detail>[^\n]{1,120})",
             ),
             Sign(
-                "couldn't get current server API",
+                'Get "http',
                 r"Get \"(?P<server>https?://[^/\"]+)[^\n]{0,60}: (?P<detail>[^\n]{1,120})",
             ),
             Sign("does not exist", r"(?:error: |[^\n]{0,40})(?P<detail>context \"[^\"]+\" does not exist)"),
@@ -157,7 +157,7 @@ RULES = (
             ),
             Sign("failed quota:", r"(?P<detail>failed quota: \S+: must specify [^\n]{1,120})"),
             Sign(
-                "minimum cpu usage",
+                "usage per",
                 r"(?P<detail>(?:minimum|maximum) (?:cpu|memory) usage per \w+ is [^\n]{1,120})",
             ),
             Sign(

@@ -118,9 +118,11 @@ RULES = (
                 r"(?:sbatch|srun|salloc): error: (?P<error>Invalid --[^\n]{1,60}specification)",
             ),
             Sign(
-                "Invalid partition",
+                "nvalid partition",
                 r"(?:sbatch|srun|salloc): error: (?P<error>[Ii]nvalid partition[^\n]{0,120})",
             ),
+            Sign("sbatch: error:", r"^sbatch: error: (?P<error>(?!Batch job submission|Memory spec)[^\n]{4,200}"
+                 r"(?:\nsbatch: error: (?!Batch job)[^\n]{4,200}){0,2})"),
         ),
         causes=("Slurm refuses the job: {error}.",),
         example="Slurm refuses the job: Invalid partition name specified.",
@@ -175,9 +177,15 @@ RULES = (
             ),
             Sign("Prolog", r"(?P<error>(?:Prolog|prolog) (?:failed|error|hung)[^\n]{0,120})"),
             Sign(
-                "Could not open stdout file", r"(?P<error>Could not open std(?:out|err|in) file [^\n]{1,160})"
+                "Could not open std", r"(?P<error>Could not open std(?:out|err|in) file [^\n]{1,160})"
             ),
             Sign("More processors requested", r"(?P<error>More processors requested than permitted)"),
+            Sign(
+                "srun: error:",
+                r"srun: error: (?P<error>(?!Unable to allocate|\S+: tasks? |task \d|spank|Timed out waiting|Node failure"
+                r"|Nodes? \S+ are|slurm_receive|eio_|launch/slurm|Application launch|Step failure|Unable to create step"
+                r"|Task launch|step_launch|Detected zombie|_server_read|Unable to confirm)[^\n]{4,200})",
+            ),
         ),
         causes=(
             "Slurm could not start the ranks on {node}: {error}.",

@@ -102,7 +102,7 @@ RULES = (
         signs=(
             Sign("NodeNotReady", r"NodeNotReady"),
             Sign("NodeStatusUnknown", r"NodeStatusUnknown"),
-            Sign("node-controller", r"Deleting node (?P<node>\S+) because it does not exist"),
+            Sign("Deleting node", r"Deleting node (?P<node>\S+) because it does not exist"),
         ),
         causes=(
             "Worker {worker} is gone with its node {node} (ranks {ranks_there}): the node stopped answering.",

@@ -111,7 +111,7 @@ RULES = (
                 r"[^\n]{1,160})$",
             ),
             Sign("No such option", r"(?P<detail>(?:Error: )?No such option:? [^\n│]{1,120})"),
-            Sign("unknown flag", r"(?P<detail>Error: unknown (?:shorthand )?flag: [^\n]{1,120})"),
+            Sign("Error: unknown ", r"(?P<detail>Error: unknown (?:shorthand )?flag: [^\n]{1,120})"),
             Sign(
                 "Could not override",  # hydra
                 r"(?P<detail>Could not override '[^'\n]{1,120}'\.)(?:[^\n]*\n){1,3}?(?=Key '|No match)",
@@ -150,7 +150,7 @@ RULES = (
         "your shell do not reach the ranks unless the job names them.",
         signs=(
             Sign(
-                ": cd: ",
+                "cd: ",
                 r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>cd: [^\n]{1,160}: No such file or directory)",
             ),
             Sign(

@@ -38,7 +38,7 @@ UNCAUGHT_ERROR = Rule(
         ),
         Sign("Could not find or load", r"Error: (?P<error>Could not find or load main class [^\n]{1,200})"),
         Sign(
-            "attempt to ",  # Lua
+            "stack traceback:",  # Lua
             _TAG
             + r"lua[\d.]*: (?P<file>[^\s:]+):(?P<line>\d+): (?P<error>[^\n]{1,300})(?=\nstack traceback:)",
         ),
@@ -51,7 +51,7 @@ UNCAUGHT_ERROR = Rule(
         Sign(
             "PHP Fatal error", r"PHP Fatal error: (?P<error>[^\n]{1,300}?) in (?P<file>[^\s:]+):(?P<line>\d+)"
         ),
-        Sign("undefined near line", _TAG + r"error: (?P<error>'\w+' undefined[^\n]{0,200})"),  # Octave
+        Sign("' undefined", _TAG + r"error: (?P<error>'\w+' undefined[^\n]{0,200})"),  # Octave
         Sign("Runtime error ", _TAG + r"(?P<error>Runtime error \d+ at \$[0-9A-Fa-f]+)"),  # Free Pascal
         Sign(
             "Unhandled ",  # Common Lisp
@@ -141,7 +141,7 @@ PROGRAM_ERROR = Rule(
             r"^--- !(?:ERROR|BUG)\s*\n(?:[^\n]*\n){1,6}?message: \|\s*\n[ ]*(?P<error>[^\n]{1,300})",
         ),
         Sign(
-            "For more information see the NWChem",
+            "For more information",
             r"-{70,}\s*\n[ ](?P<error>[^\n]{3,160}?)[ ]{2,}-?\d+\s*\n[ ]-{70,}[\s\S]{0,2000}?For more information",
         ),
         Sign("curl: (", _TAG + r"curl: \(\d+\) (?P<error>[^\n]{1,300})"),

@@ -100,7 +100,7 @@ RULES = (
                 r"(?P<said>[^\n]{1,300})$",
             ),
             Sign(
-                "): error",  # nvcc
+                "): ",  # nvcc
                 r"^(?:\S+[ ])?(?P<file>[^\s:(]+\.\w{1,4})\((?P<line>\d+)\): (?:fatal )?error(?: \w+)?: "
                 r"(?P<said>[^\n]{1,300})",
             ),
@@ -108,7 +108,7 @@ RULES = (
                 "undefined reference to",
                 r"(?P<file>[^\s:]+):[^\n]{0,200}undefined reference to [`'](?P<symbol>[^'\n]{1,120})'",
             ),
-            Sign("cannot find -l", r"(?P<file>ld): (?P<said>cannot find (?P<symbol>-l\S+))"),
+            Sign("cannot find ", r"(?P<file>ld): (?P<said>cannot find (?P<symbol>-l\S+))"),
         ),
         causes=(
             "Compiling {file} failed at line {line}: {said}",
@@ -244,6 +244,10 @@ RULES = (
             Sign(
                 "undefined symbol",
                 r"symbol lookup error: (?P<library>[^\s:]+): undefined symbol: (?P<symbol>[^\s,]+)",
+            ),
+            Sign(
+                "undefined symbol",
+                r"ImportError: (?P<library>[^\s:]+\.so[\d.]*): undefined symbol: (?P<symbol>[^\s,]+)",
             ),
             Sign("GLIBC", r"version .(?P<library>GLIBC(?:XX)?_[\d.]+). not found"),
             Sign(
