@@ -196,6 +196,7 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|closed) by peer|ncclRemoteError|(?:ORTE|PRTE)_ERROR_LOG|PMIX "
     rb"ERROR: ERROR in file|MPI_INIT failed"
     rb"|[Ee]rror is not recoverable|Downstream from host"
+    rb"|^[\w.]+\([\w./:]*\d+\)\.*:(?: P?MPI_\w+\(.{0,400}\) failed)?\s*$"
     rb"|internal error has occurred in|error message you will|ld returned \d+ exit|FORCE-TERMINATE"
     rb"|^\s*Error(?: name)?: {2,}|There (?:was|were) \d+ errors?|incomplete, errors occurred"
     rb"|This typically refers to a problem|Please see the FAQ|Process received signal|[Ff]orwarding signal"

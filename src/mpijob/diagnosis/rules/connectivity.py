@@ -114,10 +114,16 @@ RULES = (
             ),
             Sign("TCP connect to a peer", r"failed to TCP connect to a peer MPI process"),
             Sign(
+                "btl_tcp_endpoint",
+                r"btl_tcp_endpoint[^\n]{0,100}connect\(\) to (?P<host>\S+) failed: (?P<detail>[^\n(]{4,60}?) ?\(\d+\)",
+            ),
+            Sign("unexpected process identifier", r"btl_tcp_endpoint[^\n]{0,100}received unexpected process identifier"),
+            Sign(
                 "inbound MPI TCP", r"inbound MPI TCP connection request from a peer [\s\S]{0,200}?unexpected"
             ),
         ),
         causes=(
+            "A rank cannot connect to {host}: {detail}.",
             "MPI communication failure - check NetworkPolicies: {host} cannot be reached by TCP.",
             "MPI communication failure - check NetworkPolicies",
         ),

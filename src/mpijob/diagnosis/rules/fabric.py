@@ -82,6 +82,36 @@ RULES = (
         yields_to=("LOCKED_MEMORY", "SHM_FULL", "TOO_MANY_FILES", "DISK_FULL"),
     ),
     Rule(
+        id="LINK_FAILED",
+        title="The fast network lost the connection between two ranks",
+        why="A network card sent a message again and again and got no answer. The other rank, its node or the link "
+        "between them is gone: a rank that ended first, a cable, a switch, or a card that was reset.",
+        signs=(
+            Sign("retry count exceeded", r"(?P<detail>[Tt]ransport retry count exceeded on \S+)"),
+            Sign(
+                "InfiniBand retry count",
+                r"InfiniBand retry count between two MPI processes has been exceeded(?:[\s\S]{0,600}?Local host: "
+                r"(?P<from>\S+)[\s\S]{0,100}?Local device: (?P<device>\S+)[\s\S]{0,100}?Peer host: (?P<host>\S+))?",
+            ),
+            Sign("Got completion", r"Got completion from peer (?P<peer>\S+?)(?:<\d+>)? with (?:error|status)[= ]12\b"),
+            Sign("Remote ", r"(?P<detail>[Rr]emote (?:invalid request|operation error|access error) on \S+)"),
+        ),
+        causes=(
+            "The fast network lost the connection from {from} ({device}) to {host}.",
+            "The fast network lost the connection to {peer}: no answer after all retries (status 12).",
+            "The fast network lost the connection between two ranks: {detail}.",
+            "The fast network lost the connection between two ranks.",
+        ),
+        example="The fast network lost the connection from n3 (mlx5_0) to n4.",
+        remedies=(
+            Remedy("see whether {host} is up and its link is active: ibstat, ibv_devinfo, dmesg"),
+            Remedy("look for a rank that ended before: its own last lines are the cause then"),
+            Remedy("leave the node out, if it is always the same one: placement.exclude_nodes"),
+        ),
+        confidence=0.6,
+        yields_to=("OOM_KILLED", "MEMORY_LIMIT", "SEGFAULT", "BUS_ERROR", "PYTHON_EXCEPTION", "CUDA_ERROR", "CUDA_OOM"),
+    ),
+    Rule(
         id="LOCKED_MEMORY",
         title="A rank may not lock enough memory for the fast network",
         why="RDMA needs memory that stays in place. The limit on locked memory (ulimit -l) is too small, so a buffer "

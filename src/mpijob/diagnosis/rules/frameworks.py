@@ -142,6 +142,34 @@ RULES = (
         yields_to=("TOO_MANY_FILES",),
     ),
     Rule(
+        id="COLLECTIVE_TIMEOUT",
+        title="A collective call was not finished in time",
+        why="All ranks must make the same collective calls. One of them did not come in time: it is slow (data, storage, a "
+        "checkpoint), it has ended, or it made another call.",
+        signs=(
+            Sign(
+                "gloo",
+                r"/gloo/[^\n]{0,120}(?P<detail>Timed out waiting \d+ms for (?:recv|send) operation to complete)",
+            ),
+            Sign(
+                "monitoredBarrier",
+                r"(?P<detail>Rank (?P<missing>\d+) failed to pass monitoredBarrier in \d+ ms)",
+            ),
+            Sign("monitoredBarrier", r"Ranks (?P<missing>[\d, ]+) failed to pass monitoredBarrier"),
+        ),
+        causes=(
+            "Rank {missing} did not reach a barrier in time: it is slow, has ended, or made another call.",
+            "{who} waited too long for the others in a collective call: {detail}",
+        ),
+        example="Rank 3 did not reach a barrier in time: it is slow, has ended, or made another call.",
+        remedies=(
+            Remedy("read what that rank wrote last: mpijob logs JOB --rank {missing} --tail 50"),
+            Remedy("find the rank that did not report it, and read its last lines: mpijob logs JOB --tail 200"),
+            _STACKS,
+        ),
+        confidence=0.8,
+    ),
+    Rule(
         id="RENDEZVOUS",
         title="The ranks did not meet (torch.distributed)",
         why="Every rank connects to the first one at MASTER_ADDR and MASTER_PORT. Some could not: the address is "

@@ -249,6 +249,12 @@ RULES = (
                 "CUDA error:",
                 r"CUDA error: (?P<detail>(?!out of memory|invalid device ordinal|no kernel image)[^\n]{1,120})",
             ),
+            Sign(
+                "CUDA ",
+                r"CUDA (?:[Rr]untime |[Dd]river )?(?:API )?[Ee]rror(?: \d+)?: "
+                r"(?P<detail>(?!out of memory|invalid device ordinal|no kernel image|.{0,30}driver version)[^\n]{1,120})",
+            ),
+            Sign("cuDNN error:", r"(?P<detail>cuDNN error: CUDNN_STATUS_\w+)"),
             Sign("device-side assert", r"(?P<detail>device-side assert triggered)"),
             Sign("cudaErrorIllegalAddress", r"(?P<detail>cudaErrorIllegalAddress)"),
             Sign("HIP error:", r"HIP error: (?P<detail>(?!out of memory)[^\n]{1,120})"),

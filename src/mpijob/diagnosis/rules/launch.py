@@ -347,6 +347,7 @@ RULES = (
                 r"(?P<detail>Data unpack would read past end of buffer in file (?!\S*show_help)\S+)",
             ),
             Sign("UNPACK-", r"(?P<detail>PMIX ERROR: UNPACK-[A-Z-]+[^\n]{0,80})"),
+            Sign("PMIX ERROR: NOT-SUPPORTED", r"(?P<detail>PMIX ERROR: NOT-SUPPORTED in file [^\n]{0,80})"),
             Sign(
                 "ersion mismatch",
                 r"(?P<detail>(?:PMIx|PRTE|ORTE|Open MPI)[^\n]{0,60}[Vv]ersion mismatch[^\n]{0,80})",

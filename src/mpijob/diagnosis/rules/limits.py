@@ -19,6 +19,7 @@ RULES = (
             Sign("number of pipes", r"system limit (?:exceeded )?on (?:the )?number of pipes"),
             Sign("file descriptors", r"(?:out of|not enough|too many|exceeded)[^\n]{0,40} file descriptors"),
             Sign("EMFILE", r"\bEMFILE\b"),
+            Sign("items of ancdata", r"received 0 items of ancdata"),
             Sign("PMIX_ERR_SYS_LIMITS", r"PMIX_ERR_SYS_LIMITS_(?:PIPES|FILES)"),
         ),
         causes=("{who} has too many files open (ulimit -n).",),

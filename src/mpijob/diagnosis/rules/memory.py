@@ -46,6 +46,11 @@ RULES = (
             *ended_by(9),
             Sign("oom-kill", r"oom-kill(?:er)?:"),
             Sign("oom", r"[Dd]etected \d+ oom[-_]kill event"),
+            Sign("emory limit", r"slurmstepd: error: (?:Step|Job) \S+ exceeded memory limit \([^)\n]{1,60}\), being killed"),
+            Sign("xceeded ", r"slurmstepd: error: Exceeded (?:job|step) memory limit\n[\s\S]{0,600}?CANCELLED"),
+            Sign("TERM_MEMLIMIT", r"TERM_MEMLIMIT: job killed"),
+            Sign("PBS: job killed:", r"PBS: job killed: v?mem \d+\w* exceeded limit"),
+            Sign("out of memory: Killed", r"(?:cgroup|System) out of memory: Killed process"),
             Sign("Out Of Memory", r"srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[\d,-]*: Out Of Memory"),
             Sign("SIGKILL", r"Signal 9 \(SIGKILL\) received by PID"),
             Sign("Out of memory: Kill", r"Out of memory: Kill(?:ed)? process"),
@@ -121,14 +126,17 @@ RULES = (
                 r"Fortran runtime error: (?P<error>(?P<detail>Allocation would exceed memory limit))",
             ),
             Sign(
-                "Cannot allocate memory",
-                r"(?P<error>[^\n]{0,100}(?<!ibv)(?:malloc|mmap|fork|calloc|realloc|new)[^\n]{0,80}Cannot "
-                r"allocate memory)",
+                "Cannot allocate memory",  # but for locked memory, and for a process that cannot be started
+                rf"^(?!{SHARED_MEMORY}|[^\n]*(?:ibv_|mlx\d|[Vv]erbs|UCX|libfabric|locked|NCCL|posix_spawn|fork))"
+                r"(?P<error>[^\n]{0,200}Cannot allocate memory)(?!\s*[:.]? ?Please set max locked)",
             ),
             Sign(
-                "allocate memory",
-                r"(?P<error>(?:[Ff]ailed|[Uu]nable) to allocate (?:memory|\d+ bytes)[^\n]{0,80})",
+                "lloc",
+                r"(?P<error>(?!Cannot allocate memory)(?:[Ff]ailed|[Uu]nable|[Cc]annot|[Cc]ould not|[Nn]ot enough memory\.?|[Ee]rror:?) (?:\S+ ){0,2}?"
+                r"(?:m|c|re)?alloc(?:at(?:e|ing))?\b[^\n]{0,60}?(?:memory|\d[\d.]* ?(?:bytes|[kKMGT]i?B|elements))[^\n]{0,80})",
             ),
+            Sign("nsufficient ", r"(?P<error>[Ii]nsufficient (?:virtual )?memory[^\n]{0,80})"),
+            Sign("ot enough memory", r"(?P<error>[Nn]ot enough memory(?! to write)[^\n]{0,120})"),
         ),
         causes=(
             "{who} could not get the memory that it asked for: {detail}",
@@ -145,6 +153,10 @@ RULES = (
         "several ranks share one GPU.",
         signs=(
             Sign("out of memory", r"(?:CUDA|HIP)(?: error:)? out of memory"),
+            Sign(
+                "out of memory",
+                r"(?:cuda(?:Malloc|Success|Error|Free)|hipMalloc|CUDA|HIP|GPU)\w*\b[^\n]{0,60}\bout of memory",
+            ),
             Sign("OutOfMemoryError", r"(?:torch\.(?:cuda\.)?|cupy\.cuda\.memory\.)OutOfMemoryError"),
             Sign("CUDA_ERROR_OUT_OF_MEMORY", r"CUDA_ERROR_OUT_OF_MEMORY"),
             Sign("CUBLAS_STATUS_ALLOC_FAILED", r"CUBLAS_STATUS_ALLOC_FAILED"),

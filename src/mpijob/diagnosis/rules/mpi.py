@@ -299,6 +299,11 @@ RULES = (
                 r"The (?P<call>MPI_\w+)\(\) function was called (?P<when>before MPI_INIT was invoked)",
             ),
             Sign(
+                "more than once",
+                r"this process has attempted to (?P<twice>(?:initialize|finalize) MPI) [\s\S]{0,80}?more than once",
+            ),
+            Sign("more than once", r"Cannot call (?P<twice_called>MPI_INIT or MPI_INIT_THREAD) more than once"),
+            Sign(
                 "after finalizing",
                 r"(?P<when>[Aa]ttempting to use an MPI routine (?:\((?P<call>\w+)\) )?(?:before "
                 r"initializing or )?after finalizing)",
@@ -311,6 +316,8 @@ RULES = (
         causes=(
             "{call} was called outside of MPI_Init and MPI_Finalize: {when}.",
             "MPI was called too early or too late: {when}.",
+            "The program tries to {twice} more than once (MPI_Init, MPI_Finalize).",
+            "The program calls {twice_called} more than once.",
         ),
         example="MPI_Barrier was called outside of MPI_Init and MPI_Finalize: after MPI_FINALIZE was invoked.",
         remedies=(
@@ -323,6 +330,7 @@ RULES = (
     ),
     Rule(
         id="MPI_INIT_FAILED",
+        trust=Trust.GENERIC,
         title="MPI could not start, and does not say why",
         why="MPI_Init failed in a rank. Behind it stands a transport that does not work, a full /tmp or "
         "/dev/shm, a limit, "
@@ -400,6 +408,10 @@ RULES = (
             ),
             Sign("ommunication error with rank", r"[Cc]ommunication error with rank (?P<peer>\d+)"),
             Sign("by peer", r"/gloo/[^\n]{0,120}Connection (?:closed|reset) by peer"),
+            Sign(
+                "btl_tcp_frag",
+                r"btl_tcp_frag[^\n]{0,80}(?:readv|writev) failed: (?:Connection reset by peer|Broken pipe|Connection timed out)",
+            ),
             Sign("ncclRemoteError", r"ncclRemoteError: A call failed possibly due to a network error"),
         ),
         causes=("{who} lost its connection to another rank, which had ended before.",),

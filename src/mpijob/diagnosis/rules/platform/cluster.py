@@ -81,9 +81,11 @@ RULES = (
             Sign("PersistentVolumeClaims", r"(?P<detail>unbound immediate PersistentVolumeClaims)"),
             Sign("Multi-Attach error", r"(?P<detail>Multi-Attach error for volume [^\n]{1,160})"),
             Sign(
-                "MountVolume.SetUp failed", r"(?P<detail>MountVolume\.SetUp failed for volume [^\n]{1,200})"
+                "MountVolume.SetUp failed", r"(?P<detail>MountVolume\.SetUp failed for volume [^\n]{1,200}"
+                r"(?:\n(?:Mounting|Output|mount)[^\n]{1,200}){0,4})",
             ),
             Sign("FailedAttachVolume", r"(?P<detail>FailedAttachVolume[^\n]{0,200})"),
+            Sign("attach or mount volumes", r"(?P<detail>[Uu]nable to attach or mount volumes: [^\n]{4,200})"),
         ),
         causes=("{message}", "A volume of the job is not ready: {detail}"),
         example="The volume claim train-data does not exist (all 4 workers)",
@@ -227,6 +229,8 @@ RULES = (
         trust=Trust.FACT,
         facts=("reason:PolicyRefused",),
         signs=(
+            Sign("runAsNonRoot", r"(?P<detail>container has runAsNonRoot and image will run as root|container has runAsNonRoot "
+                 r"and image has non-numeric user[^\n]{0,80})"),
             Sign("violates PodSecurity", r"(?P<detail>violates PodSecurity \"[^\"]+\": [^\n]{1,240})"),
             Sign(
                 "security context constraint",

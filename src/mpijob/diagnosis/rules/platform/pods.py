@@ -75,14 +75,45 @@ RULES = (
         yields_to=("*",),
     ),
     Rule(
+        id="POD_NOT_STARTED",
+        title="Kubernetes could not start a pod",
+        why="The node's kubelet could not make the pod's network or start its container. The program did not run. The "
+        "kubelet tries again with growing pauses, so the pod may only seem to wait.",
+        signs=(
+            Sign("FailedCreatePodSandBox", r"FailedCreatePodSandBox [^\n]{0,80}?kubelet (?P<detail>[^\n]{4,400})"),
+            Sign("kubelet", r"Warning Failed [^\n]{0,60}kubelet Error: (?P<detail>(?!ErrImage|ImagePull)[^\n]{4,400})"),
+            Sign(
+                "BackOff",
+                r"(?P<detail>(?:CrashLoopBackOff|RunContainerError|CreateContainerError|CreateContainerConfigError"
+                r"|[Bb]ack-off restarting failed container)[^\n]{0,80})",
+            ),
+            Sign("ContainerError", r"(?P<detail>(?:RunContainer|CreateContainer)Error[^\n]{0,80})"),
+        ),
+        causes=("Kubernetes could not start a pod: {detail}",),
+        example="Kubernetes could not start a pod: failed to setup network for sandbox: …",
+        remedies=(
+            Remedy("see the pod's events in full: kubectl describe pod NAME"),
+            Remedy("fix what the message names: a security setting, a network attachment, a device or a command"),
+        ),
+        confidence=0.7,
+        yields_to=(
+            *("SETTINGS_MISSING", "MISSING_EXECUTABLE", "NOT_EXECUTABLE", "VOLUME_NOT_READY", "POLICY_REFUSED", "OOM_KILLED"),
+            *("IMAGE_NOT_FOUND", "IMAGE_REFUSED", "IMAGE_PULL_FAILED", "IMAGE_NAME_INVALID", "CONTAINER_FAILED"),
+        ),
+    ),
+    Rule(
         id="WORKER_EVICTED",
         title="A worker was evicted from its node",
         why="The node was short of memory, disk or process numbers and ended pods to save itself, those first "
         "that use more than they asked for; or the node was shut down.",
         trust=Trust.FACT,
         facts=("reason:WorkerEvicted",),
-        signs=(Sign("low on resource", r"(?P<detail>The node was low on resource: [\w-]+[^\n]{0,120})"),),
-        causes=("{message}", "A worker was evicted from its node: {detail}"),
+        signs=(
+            Sign("low on resource", r"(?P<detail>The node was low on resource: [\w-]+[^\n]{0,120})"),
+            Sign("usage exceeds the total limit", r"(?P<detail>Pod ephemeral local storage usage exceeds [^\n]{0,120})"),
+            Sign("Evicted", r"Reason: (?P<evicted>Evicted)"),
+        ),
+        causes=("{message}", "A worker was evicted from its node: {detail}", "A worker was evicted from its node.{evicted:.0}"),
         example="worker 1 was evicted from its node gpu-17: The node was low on resource: memory.",
         remedies=(
             Remedy("ask for as much memory as the worker really uses, so that the node keeps it free"),

@@ -121,8 +121,8 @@ RULES = (
                 "nvalid partition",
                 r"(?:sbatch|srun|salloc): error: (?P<error>[Ii]nvalid partition[^\n]{0,120})",
             ),
-            Sign("sbatch: error:", r"^sbatch: error: (?P<error>(?!Batch job submission|Memory spec)[^\n]{4,200}"
-                 r"(?:\nsbatch: error: (?!Batch job)[^\n]{4,200}){0,2})"),
+            Sign(": error: ", r"^(?:sbatch|salloc): error: (?P<error>(?!Batch job submission|Memory spec)[^\n]{4,200}"
+                 r"(?:\n(?:sbatch|salloc): error: (?!Batch job)[^\n]{4,200}){0,2})"),
         ),
         causes=("Slurm refuses the job: {error}.",),
         example="Slurm refuses the job: Invalid partition name specified.",

@@ -153,6 +153,7 @@ RULES = (
         example="The job ran past its deadline of 3600 s.",
         trust=Trust.LIMIT,
         facts=("reason:DeadlineExceeded",),
+        signs=(Sign("longer than specified deadline", r"(?P<told>Job was active longer than specified deadline)"),),
         causes=(
             "The job ran past its deadline of {deadline} s: {left_well} exited with 0 only after the end signal, "
             "which is no proof that the work was done.",

@@ -40,6 +40,10 @@ RULES = (
                 r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm \d+\): application "
                 r"called MPI_Abort",
             ),
+            Sign(
+                "application called MPI_Abort(",
+                r"^(?:\S+[ ])?application called MPI_Abort\([^,\n]{1,40}, (?P<code>-?\d+)\) - process (?P<rank>\d+)",
+            ),
         ),
         causes=("{who} stopped the job itself (MPI_Abort with code {code}).",),
         remedies=(
@@ -93,7 +97,7 @@ RULES = (
         ),
         confidence=0.85,
         uncaught=True,
-        yields_to=(*SAID_BY_PYTHON, "COLLECTIVE_MISMATCH", "MAIN_GUARD"),
+        yields_to=(*SAID_BY_PYTHON, "COLLECTIVE_MISMATCH", "COLLECTIVE_TIMEOUT", "MAIN_GUARD"),
     ),
     Rule(
         id="BAD_ARGUMENTS",
