@@ -159,6 +159,8 @@ def _ends_with(told: telling_line.Telling, seen: Evidence) -> bool:
     known = seen.launcher is not None or told.reported
     if not told.first or told.points < (COMPLAINT if known or told.very_last else EXPLICIT):
         return False
+    if told.of_launcher and not told.boxed and not known:
+        return told.very_last  # a library complains of much that a run survives
     return told.last or ((known or seen.shown_end is False) and told.nearly_last)
 
 

@@ -135,6 +135,7 @@ _FORMS = (
     (0.5, re.compile(rb"['\"`][^'\"`]+['\"`]|/[\w.-]+/|>[^<>]+<|[\w-]\.[a-z]\w{1,5}\b|= ?-?\d|\d")),
 )
 _INNOCENT = (
+    (9.0, re.compile(rb"help message help-|to see all help / error messages")),
     (4.0, re.compile(rb"^\[(?:mpiexec|proxy)\S*@")),  # Hydra's own functions, after any failure
     (5.0, re.compile(rb": (?:line )?\d+: [^\s:]+: (?:command )?not found$")),  # a shell goes on after it
     (5.0, re.compile(rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|\[W\]|^W\d{4} |^W\w{0,3}\[|warning: ")),
@@ -196,6 +197,7 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|closed) by peer|ncclRemoteError|(?:ORTE|PRTE)_ERROR_LOG|PMIX "
     rb"ERROR: ERROR in file|MPI_INIT failed"
     rb"|[Ee]rror is not recoverable|Downstream from host"
+    rb"|PETSC ERROR: *(?:[-\[]|Try option|or (?:see|try)|configure using|to get|Caught signal|$)"
     rb"|^[\w.]+\([\w./:]*\d+\)\.*:(?: P?MPI_\w+\(.{0,400}\) failed)?\s*$"
     rb"|internal error has occurred in|error message you will|ld returned \d+ exit|FORCE-TERMINATE"
     rb"|^\s*Error(?: name)?: {2,}|There (?:was|were) \d+ errors?|incomplete, errors occurred"

@@ -19,7 +19,7 @@ _TEXT = 320
 _PROSE = re.compile(r"(?:\S*[A-Za-z]{2,}\S* ){4}")
 _VALUE = re.compile(r"^ {0,8}([A-Z][\w #/().'-]{0,40}?) ?: {1,30}(\S.*)$")
 _HARMLESS = re.compile(
-    r"(?i)^\s*(?:warning\b|note\b|\[[^\]]*\]: a high-performance)|\b(?:will be (?:ignored|used instead|disabled)"
+    r"(?i)^\s*(?:warning\b|note\b|\[.{1,30}\]: a high-performance)|\b(?:will be (?:ignored|used instead|disabled)"
     r"|lower performance|turn off this (?:warning|message)|disable this (?:warning|message)|this warning"
     r"|not a fatal|non-fatal|continu(?:e|es|ing) (?:to run|anyway|without)|deprecat|may (?:be degraded|slow))"
 )

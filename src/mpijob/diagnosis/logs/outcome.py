@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mpijob.diagnosis.logs.error_lines import follows_failure, is_detail, looks_wrong
+from mpijob.diagnosis.logs.help_box import boxes
 
 END_LINES = 12
 _WORK = (
@@ -21,13 +22,19 @@ _WELL = re.compile(
 )
 
 
+def _without_warnings(lines: tuple[bytes, ...]) -> Iterator[bytes]:
+    """Yield the lines without the boxes of MPI that only warn."""
+    harmless = {at for box in boxes(lines) if not box.text for at in range(box.first - 1, box.last + 2)}
+    return (line for at, line in enumerate(lines) if at not in harmless)
+
+
 def shown(lines: Iterable[bytes]) -> bool | None:
     """Return whether the last lines say that the run is complete (True) or look like a failure; None for neither.
 
     The very last line decides: a program that reports its success after an error has handled it. An error after a
     report of success, where nothing else reports a failure, shows neither: stderr may come late.
     """
-    said = [line for line in lines if line.strip()]
+    said = [line for line in _without_warnings(tuple(lines)) if line.strip()]
     last = ([line for line in said if not is_detail(line) or looks_wrong((line,))] or said)[-END_LINES:]
     well = [bool(_WELL.search(line)) and not looks_wrong((line,)) for line in last]
     if well and well[-1]:

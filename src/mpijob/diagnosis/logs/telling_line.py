@@ -55,7 +55,7 @@ class Telling(msgspec.Struct, frozen=True):
     too, or for any after what calls itself fatal.
     `first` says that no other line called itself an error before it, but those that lead to it; `reported`,
     that a launcher or a run time reports a failure. `of_launcher` says that MPI or its launcher wrote the line, and
-    not the program.
+    not the program; `boxed` that it is a report in a box.
     """
 
     text: str
@@ -72,6 +72,7 @@ class Telling(msgspec.Struct, frozen=True):
     first: bool = False
     reported: bool = False
     of_launcher: bool = False
+    boxed: bool = False
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -213,7 +214,7 @@ def _told(line: _Line, score: float) -> Telling:
     if line.box is not None:
         quotes = stream.quote(at, min(line.box.last, at + _BOX_LINES))
         return Telling(line.box.text, score, "".join(stream.quote(at, at)), quotes, stream.place(at), line.time,
-                       stream.rank, stream.worker, of_launcher=True)  # fmt: skip
+                       stream.rank, stream.worker, of_launcher=True, boxed=True)  # fmt: skip
     following = stream.window.lines[at + 1 : at + 1 + _AFTER_LINES]
     text = _unframed(line.text)
     if _BOXED.match(line.text):

@@ -180,6 +180,11 @@ RULES = (
                 "ncclUniqueId",
                 r"retrieving ncclUniqueId from [^\n]{1,200}?got error: (?P<detail>[^\n]{1,160})",
             ),
+            Sign(
+                "Rendezvous",
+                r"Rendezvous(?:Connection|Timeout|Closed|State)Error(?:: (?P<detail>[^\n]{4,200}))?",
+            ),
+            Sign("connect() timed out", r"RuntimeError: (?P<detail>connect\(\) timed out\.[^\n]{0,80})"),
             Sign("DistStoreError", r"DistStoreError: (?P<detail>[^\n]{1,200})"),
             Sign(
                 "client socket has timed out",
@@ -203,7 +208,7 @@ RULES = (
             Sign("DEADLINE_EXCEEDED:", r"(?P<detail>DEADLINE_EXCEEDED: [^\n]{1,160})"),
             Sign("Gloo connectFullMesh failed", r"(?P<detail>Gloo connectFullMesh failed with [^\n]{1,160})"),
         ),
-        causes=("{who} did not meet the other ranks: {detail}",),
+        causes=("{who} did not meet the other ranks: {detail}", "{who} did not meet the other ranks in time."),
         example="Rank 3 did not meet the other ranks: The client socket has timed out after 600s while trying to "
         "connect to (localhost, 29500).",
         remedies=(

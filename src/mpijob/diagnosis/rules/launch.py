@@ -28,7 +28,10 @@ RULES = (
                 "expected format:",
                 r"does not match the expected format: Option: (?P<option>\S+)(?: Param: (?P<value>\S+))?",
             ),
-            Sign("nrecognized argument", r"[Uu]nrecognized argument (?P<option>\S+)"),
+            Sign(
+                "nrecognized argument",
+                r"(?:match_arg|mpiexec|mpirun|HYD)[^\n]{0,160}?: [Uu]nrecognized argument (?P<option>\S+)",
+            ),
             Sign(
                 "unrecognized option",
                 r"(?P<launcher>srun|sbatch|salloc|mpirun|mpiexec)\S*: unrecognized option '?(?P<option>[^'\n]{1,60})",
@@ -347,7 +350,10 @@ RULES = (
                 r"(?P<detail>Data unpack would read past end of buffer in file (?!\S*show_help)\S+)",
             ),
             Sign("UNPACK-", r"(?P<detail>PMIX ERROR: UNPACK-[A-Z-]+[^\n]{0,80})"),
-            Sign("PMIX ERROR: NOT-SUPPORTED", r"(?P<detail>PMIX ERROR: NOT-SUPPORTED in file [^\n]{0,80})"),
+            Sign(
+                "PMIX ERROR: ",
+                r"(?P<detail>PMIX ERROR: (?:NOT-SUPPORTED|PMIX TEMPORARILY UNAVAILABLE|UNREACHABLE) in file [^\n]{0,80})",
+            ),
             Sign(
                 "ersion mismatch",
                 r"(?P<detail>(?:PMIx|PRTE|ORTE|Open MPI)[^\n]{0,60}[Vv]ersion mismatch[^\n]{0,80})",

@@ -135,6 +135,7 @@ RULES = (
                 r"(?P<error>(?!Cannot allocate memory)(?:[Ff]ailed|[Uu]nable|[Cc]annot|[Cc]ould not|[Nn]ot enough memory\.?|[Ee]rror:?) (?:\S+ ){0,2}?"
                 r"(?:m|c|re)?alloc(?:at(?:e|ing))?\b[^\n]{0,60}?(?:memory|\d[\d.]* ?(?:bytes|[kKMGT]i?B|elements))[^\n]{0,80})",
             ),
+            Sign("request more memory", r"(?P<error>unable to request more memory space)"),
             Sign("nsufficient ", r"(?P<error>[Ii]nsufficient (?:virtual )?memory[^\n]{0,80})"),
             Sign("ot enough memory", r"(?P<error>[Nn]ot enough memory(?! to write)[^\n]{0,120})"),
         ),

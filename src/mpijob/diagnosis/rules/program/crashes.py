@@ -157,6 +157,10 @@ RULES = (
                 r"[^\n(]{1,40}\(signal \d+\)",
             ),
             Sign(
+                "Caught signal number",
+                r"\[(?P<rank>\d+)\]PETSC ERROR: Caught signal number (?!(?:4|6|7|8|9|11|15)\b)(?P<number>\d+) (?P<words>[^\n:]{1,40})",
+            ),
+            Sign(
                 "got signal:",
                 r"SignalException: Process \d+ got signal: (?!(?:4|6|7|8|9|11|15)\b)(?P<number>\d+)",
             ),

@@ -114,6 +114,7 @@ RULES = (
                 r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>error: the following arguments are required: "
                 r"[^\n]{1,160})$",
             ),
+            Sign("nrecognized argument", r"^(?:\S+[ ])?(?P<detail>[Uu]nrecognized arguments?:? --?\S[^\n]{0,120})$"),
             Sign("No such option", r"(?P<detail>(?:Error: )?No such option:? [^\n│]{1,120})"),
             Sign("Error: unknown ", r"(?P<detail>Error: unknown (?:shorthand )?flag: [^\n]{1,120})"),
             Sign(
@@ -208,8 +209,9 @@ RULES = (
         "reached MPI_Init while others did.",
         signs=(
             Sign(
-                "improperly. There are three",
-                r"exiting improperly\. There are three reasons this could occur",
+                "improperly. There are",
+                r"(?:process rank (?P<rank>\d+) with PID \d+ on (?:node )?\S+ )?exiting improperly\. There are (?:two|three) "
+                r"reasons this could occur",
             ),
         ),
         causes=("{who} ended without MPI_Finalize.",),

@@ -25,7 +25,8 @@ UNCAUGHT_ERROR = Rule(
             r"(?P<error>[^\n]{1,300})",
         ),
         Sign("ERROR STOP", _TAG + r"ERROR STOP (?P<error>(?![ ]*-?\d+[ ]*$)[^\n]{1,300})"),
-        Sign("forrtl: ", _TAG + r"forrtl: (?:severe|error) \((?P<number>\d+)\): (?P<error>[^\n]{1,300})"),
+        Sign("forrtl: ", _TAG + r"forrtl: (?:severe|error) "
+             r"\((?P<number>(?!(?:65|7[1-8]|168|174|175)\))\d+)\): (?P<error>[^\n]{1,300})"),
         Sign(
             "Error in ",
             _TAG + r"Error in (?P<error>[^\n]{1,80}? : ?\n?[^\n]{1,300})(?=[\s\S]{0,400}Execution halted)",
@@ -131,7 +132,8 @@ PROGRAM_ERROR = Rule(
         ),  # WRF
         Sign(
             "PETSC ERROR:",
-            r"\[\d+\]PETSC ERROR: (?P<error>(?!-)[^\n]{1,200}(?:\n\[\d+\]PETSC ERROR: (?!See |PETSc )[^\n]{1,200})?)",
+            r"\[\d+\]PETSC ERROR: [ ]*(?P<error>(?=[^\n]*[A-Za-z]{3})(?!-|\[|Caught signal|Try option|or (?:see|try)|configure using|to get)[^\n]{1,200}"
+            r"(?:\n\[\d+\]PETSC ERROR: (?!See |PETSc |-|\[)[^\n]{1,200})?)",
         ),
         Sign("FATAL ERROR:", _TAG + r"FATAL ERROR: (?P<error>[^\n]{1,300})"),  # NAMD
         Sign("VERY BAD NEWS", r"VERY BAD NEWS! (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),  # VASP
