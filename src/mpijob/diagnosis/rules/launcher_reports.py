@@ -84,8 +84,8 @@ def _by_mpi(number: int) -> tuple[Sign, ...]:
             weak=number == 9,
         ),
         Sign(
-            "EXIT STRING",  # without the frame that names the EXIT CODE
-            rf"(?<!===\n)YOUR APPLICATION TERMINATED WITH THE EXIT STRING: [^\n(]{{1,40}}\(signal {number}\)",
+            "EXIT STRING",  # without the line of the frame that names the EXIT CODE
+            rf"(?:(?:^(?!=)[^\n]*\n|\A)(?:=(?!\s+EXIT CODE)[^\n]*\n){{1,6}}={{20,}}\n|(?<!===\n))YOUR APPLICATION TERMINATED WITH THE EXIT STRING: [^\n(]{{1,40}}\(signal {number}\)",
             weak=number == 9,
         ),
         Sign(
