@@ -16,8 +16,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from mpijob.diagnosis import Evidence
+from tools.provoke import engine
 from tools.provoke.case import Case, Truth, cases, keep
-from tools.provoke.stacks import FOLDERS, SLURM, Stack, environ, known, missing
+from tools.provoke.stacks import CLUSTER, FOLDERS, SLURM, Stack, environ, known, missing
 
 MOST_BYTES = 6 << 10
 _MARK = "===== provoked"
@@ -35,7 +37,7 @@ def main() -> None:
     """Provoke the cases whose names are given, or all."""
     wanted = sys.argv[1:]
     absent = [stack.name for stack in known().values() if not stack.there]
-    parts = FOLDERS | {SLURM: "Slurm"}
+    parts = FOLDERS | {SLURM: "Slurm"} | dict.fromkeys(CLUSTER, "Kubernetes")
     absent += [f"{title} ({name} is not set)" for name, title in parts.items() if not os.environ.get(name)]
     if absent:
         sys.stderr.write(f"not installed, left out: {', '.join(absent)}\n")
@@ -91,11 +93,13 @@ def _collect(file: Path) -> None:
 
 
 def _provoke(name: str, case: Case, stack: Stack | None) -> Path:
-    code, text = (case.exit_code, case.log.encode()) if case.log else _run(case, stack)
-    return _keep(name, case, stack, code, text)
+    code, text, seen = (case.exit_code, case.log.encode(), None) if case.log else _run(case, stack)
+    return _keep(name, case, stack, code, text, seen)
 
 
-def _keep(name: str, case: Case, stack: Stack | None, code: int | None, text: bytes) -> Path:
+def _keep(
+    name: str, case: Case, stack: Stack | None, code: int | None, text: bytes, seen: Evidence | None = None
+) -> Path:
     of_stack = {} if stack is None else {"family": stack.family, **case.facts_on.get(stack.name, {})}
     truth = Truth(
         what=case.what,
@@ -106,10 +110,10 @@ def _keep(name: str, case: Case, stack: Stack | None, code: int | None, text: by
         software=case.software or (stack.title if stack is not None else ""),
         written=bool(case.log),
     )
-    return keep(case.name, name, truth, text)
+    return keep(case.name, name, truth, text, seen)
 
 
-def _run(case: Case, stack: Stack | None) -> tuple[int, bytes]:
+def _run(case: Case, stack: Stack | None) -> tuple[int, bytes, Evidence | None]:
     with tempfile.TemporaryDirectory(prefix="provoke-") as folder:
         place = Path(folder)
         for path, text in case.files.items():
@@ -127,7 +131,9 @@ def _run(case: Case, stack: Stack | None) -> tuple[int, bytes]:
             stderr=subprocess.STDOUT,
             check=False,
         )
-        return done.returncode, _shortened(_neutral(done.stdout, place, stack))
+        as_job = case.job is not None and stack is not None and stack.name in engine.STACKS
+        seen = engine.evidence(case, stack, place) if as_job and stack is not None else None
+        return done.returncode, _shortened(_neutral(done.stdout, place, stack)), seen
 
 
 def _launch(case: Case, place: Path) -> str:
@@ -148,6 +154,7 @@ def _neutral(text: bytes, place: Path, stack: Stack | None) -> bytes:
     """Return the output without what belongs to this machine."""
     text = text.replace(str(place).encode(), b"/job").replace(sys.prefix.encode(), b"/opt/venv")
     text = text.replace(sys.base_prefix.encode() + b"/lib/python", b"/usr/lib/python")
+    text = text.replace(str(Path(__file__).parent).encode(), b"/opt/provoke")
     for name in FOLDERS:
         if folder := os.environ.get(name):
             text = text.replace(str(Path(folder).parent).encode(), f"/opt/{name.lower()}".encode())
