@@ -114,7 +114,7 @@ def _keep(
 
 
 def _run(case: Case, stack: Stack | None) -> tuple[int, bytes, Evidence | None]:
-    with tempfile.TemporaryDirectory(prefix="provoke-") as folder:
+    with tempfile.TemporaryDirectory(prefix="provoke-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
         for path, text in case.files.items():
             (place / path).parent.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,12 @@ if [ -z "${INSIDE_NODES:-}" ]; then
   exec env INSIDE_NODES=1 unshare --net --uts --mount --pid --fork --kill-child --mount-proc "$0" "$@"
 fi
 count=${NODES:-2}
-here=$(mktemp -d)
-mkdir -p /run/sshd "$here/ssh" "$here/etc"
+mkdir -p /run/sshd
+here=$(mktemp -d -p /run) place=$PWD
+mkdir -p "$here/ssh" "$here/etc" "$here/place"
+mount --bind "$place" "$here/place"  # a /tmp of their own: launchers stumble over the folders of earlier runs
+mount -t tmpfs none /tmp && chmod 1777 /tmp
+mkdir -p "$place" && mount --bind "$here/place" "$place" && cd "$place" || exit 97
 ssh-keygen -q -t ed25519 -N '' -f "$here/ssh/id_ed25519"
 ssh-keygen -q -t ed25519 -N '' -f "$here/host_key"
 cp "$here/ssh/id_ed25519.pub" "$here/ssh/authorized_keys"
@@ -36,7 +40,8 @@ for i in $(seq 1 $((count - 1))); do
   ip link add "v$name" type veth peer name "w$name"
   unshare --net --uts --mount bash -c "echo \$\$ > '$here/pid-$name'; while [ ! -e '$here/go-$name' ]; do sleep 0.05; done
     hostname node-$name; ip link set lo up; ip link set w$name name eth0; ip addr add 10.90.0.$((i + 1))/24 dev eth0; ip link set eth0 up
-    eval \"\${ON_B:-}\"; serve; touch '$here/up-$name'; sleep infinity" &
+    eval \"\${ON_B:-}\"; serve; touch '$here/up-$name'; exec sleep infinity" &
+  disown $!  # its end is no news
   while [ ! -s "$here/pid-$name" ]; do sleep 0.05; done
   ip link set "w$name" netns "$(cat "$here/pid-$name")"
   ip link set "v$name" master bridge && ip link set "v$name" up
@@ -50,5 +55,7 @@ if [ -n "${LATER:-}" ]; then
 fi
 "$@"
 code=$?
-rm -rf "$here/go-"*
+umount "$place" "$here/place" 2> /dev/null
+rm -rf "$here/ssh" "$here/etc" "$here/"[gpu]?-* "$here/"*key* "$here/sshd_config" "$here/place"
+rmdir "$here" 2> /dev/null
 exit $code

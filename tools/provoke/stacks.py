@@ -68,6 +68,14 @@ def missing(run: str) -> list[str]:
     return [name for name in (*FOLDERS, SLURM, *CLUSTER) if f"${name}" in run and not os.environ.get(name)]
 
 
+def _on_both(stack: Stack) -> str:
+    """Return how one rank is started on each of two machines (`nodes.sh`)."""
+    if stack.family != "openmpi":
+        return f"{stack.mpirun} -hosts node-a,node-b -ppn 1 -n 2"
+    prefix = "" if stack.mpirun.startswith("/usr/") else f"--prefix {Path(stack.mpirun).parents[1]} "
+    return f"{stack.mpirun} {prefix}-H node-a:1,node-b:1 --map-by ppr:1:node -n 2 -x LD_LIBRARY_PATH"
+
+
 def environ(stack: Stack | None) -> dict[str, str]:
     """Return the environment of a provoked program: nothing of ours but where things are."""
     own = {} if stack is None else stack.environ
@@ -75,5 +83,5 @@ def environ(stack: Stack | None) -> dict[str, str]:
     words = {"PYTHON": sys.executable, "PATH": path, "MACHINES": str(_MACHINES)}
     words |= {name: os.environ.get(name, "") for name in (*FOLDERS, SLURM, *CLUSTER)}
     if stack is not None:
-        words |= {"MPIRUN": f"{stack.mpirun} {stack.flags}".strip(), "MPICC": stack.mpicc}
+        words |= {"MPIRUN": f"{stack.mpirun} {stack.flags}".strip(), "MPICC": stack.mpicc, "BOTH": _on_both(stack)}
     return {**_BASE, **own, **words}

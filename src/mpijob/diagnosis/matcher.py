@@ -21,6 +21,7 @@ from mpijob.diagnosis.template_fields import worker_of_host
 from mpijob.errors import Place
 from mpijob.model import Role
 
+HERE = "here"
 AFTERWORD_LINES = 12  # the banner of an abort alone has ten
 SAID_AT_MOST = 0.85  # of a line alone: likely, at best
 _WORD = re.compile(rb"[^\W_]")
@@ -85,8 +86,8 @@ def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | 
     if not found:
         return None
     matches = [match for _, match in found]
-    best = max(matches, key=lambda match: (len(_named(match)), -match.start()))
-    begin = min(matches, key=lambda match: match.start())
+    best = max(matches, key=lambda match: (len(_named(match)), -_start(match)))
+    begin = min(matches, key=_start)
     named = {name: value for match in (*matches, begin, best) for name, value in _named(match).items()}
     rank, worker = _speaker(seen, stream, named)
     (first, last), where = _lines(stream, best), _lines(stream, begin)[0]
@@ -124,7 +125,13 @@ def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]
 
 
 def _named(match: re.Match[bytes]) -> dict[str, str]:
-    return {name: shown(_joined(text)) for name, text in match.groupdict().items() if text is not None}
+    groups = ((name, text) for name, text in match.groupdict().items() if text is not None and name != HERE)
+    return {name: shown(_joined(text)) for name, text in groups}
+
+
+def _start(match: re.Match[bytes]) -> int:
+    """Return where a sign stands: where its group `here` does, if the pattern has to look at more of the text."""
+    return match.start(HERE) if HERE in match.re.groupindex else match.start()
 
 
 def _joined(text: bytes) -> bytes:
@@ -135,7 +142,7 @@ def _joined(text: bytes) -> bytes:
 
 
 def _lines(stream: Stream, match: re.Match[bytes]) -> tuple[int, int]:
-    return stream.at(match.start()), stream.at(max(match.start(), match.end() - 1))
+    return stream.at(_start(match)), stream.at(max(_start(match), match.end() - 1))
 
 
 def _speaker(seen: Evidence, stream: Stream, named: dict[str, str]) -> tuple[int | None, int | None]:

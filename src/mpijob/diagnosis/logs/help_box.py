@@ -1,4 +1,4 @@
-"""The boxes of text in which Open MPI, PRRTE and PMIx report, each between two rules of 74 dashes.
+"""The boxes of text in which Open MPI, PRRTE and PMIx report, each between two rules of 74 dashes (of 60, some).
 
 A box is one report: its first paragraph says what happened, its `Name: value` lines what with. Warnings and reports
 that follow any failure are boxes, too, and name no cause.
@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import msgspec
 
-_RULE = re.compile(rb"(?<!-)-{74}\s*$")  # what another process wrote may stand before it
+_RULE = re.compile(rb"(?<!-)(?:-{60}|-{74})\s*$")  # what another process wrote may stand before it
 _MOST_LINES = 60
 _MOST_VALUES = 4
 _TEXT = 320

@@ -112,7 +112,11 @@ RULES = (
                 r"was unable to complete a TCP connection to another process:"
                 r"(?: Local host: \S+ Remote host: (?P<host>\S+))?",
             ),
-            Sign("TCP connect to a peer", r"failed to TCP connect to a peer MPI process"),
+            Sign(
+                "TCP connect to a peer",
+                r"failed to TCP connect to a peer MPI process(?:[\s\S]{0,400}?connect\(\) to (?P<host>\S+) failed"
+                r"(?: Error: (?P<detail>[^\n(]{4,60}?) \(\d+\))?)?",
+            ),
             Sign(
                 "btl_tcp_endpoint",
                 r"btl_tcp_endpoint[^\n]{0,100}connect\(\) to (?P<host>\S+) failed: (?P<detail>[^\n(]{4,60}?) ?\(\d+\)",

@@ -44,6 +44,12 @@ RULES = (
         facts=("oom-killed", "rank-killed-by-system"),
         signs=(
             *ended_by(9),
+            Sign(  # Intel MPI lists the ranks that it ended itself in the same words, but then it lists several
+                "KILLED BY SIGNAL: 9",
+                r"\A(?:(?!BAD TERMINATION)[\s\S])*(?P<here>BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = RANK "
+                r"(?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: 9\b)(?![\s\S]*BAD TERMINATION)",
+                weak=True,
+            ),
             Sign("oom-kill", r"oom-kill(?:er)?:"),
             Sign("oom", r"[Dd]etected \d+ oom[-_]kill event"),
             Sign("emory limit", r"slurmstepd: error: (?:Step|Job) \S+ exceeded memory limit \([^)\n]{1,60}\), being killed"),

@@ -208,7 +208,11 @@ RULES = (
             Sign("connection to worker", r"connection to worker (?P<host>\S+) lost"),
             Sign("closed by remote host", r"Connection to (?P<host>\S+) closed by remote host"),
         ),
-        causes=("Worker {worker} disappeared while the job ran.", "A worker disappeared while the job ran."),
+        causes=(
+            "Worker {worker} disappeared while the job ran.",
+            "{host} disappeared while the job ran.",
+            "A worker disappeared while the job ran.",
+        ),
         remedies=(
             Remedy("run it again: mpijob retry JOB"),
             Remedy(
@@ -219,7 +223,7 @@ RULES = (
         ),
         confidence=0.85,
         yields_to=(
-            *("OOM_KILLED", "MEMORY_LIMIT", "WORKER_EVICTED", "WORKER_PREEMPTED", "NODE_LOST"),
+            *("MEMORY_LIMIT", "WORKER_EVICTED", "WORKER_PREEMPTED", "NODE_LOST"),
             *("NO_SSHD", "NO_KEY", "START_REFUSED"),
         ),
     ),
@@ -236,9 +240,15 @@ RULES = (
                 r"(?:ORTE|PRTE) has lost communication with a remote daemon"
                 r"(?:[\s\S]{0,200}?Remote daemon: \S+ on node (?P<host>\S+))?",
             ),
+            Sign(
+                "one of the processes terminated badly",  # of those that start the helpers
+                r"(?:RUNNING AT (?P<host>\S+)[\s\S]{0,2000}?)?HYDT_bscu_wait_for_completion [^\n]{0,80}: one of the processes "
+                r"terminated badly",
+            ),
         ),
         causes=(
             "MPI's helper process on worker {worker} was lost while the job ran.",
+            "MPI's helper process on {host} was lost while the job ran.",
             "MPI's helper process on a worker was lost while the job ran.",
         ),
         remedies=(

@@ -242,6 +242,11 @@ RULES = (
                 r"error while loading shared libraries: (?P<library>\S+): cannot open",
             ),
             Sign(
+                "error while loading shared",
+                r"error while loading shared libraries: (?P<library>\S+): "
+                r"(?P<damage>file too short|invalid ELF header|wrong ELF class: \w+|cannot apply additional memory[^\n]{0,40})",
+            ),
+            Sign(
                 "undefined symbol",
                 r"symbol lookup error: (?P<library>[^\s:]+): undefined symbol: (?P<symbol>[^\s,]+)",
             ),
@@ -257,6 +262,7 @@ RULES = (
         causes=(
             "{library} needs the symbol {symbol}, which no library has that is loaded: a library is older "
             "than expected.",
+            "The library {library} is there and cannot be loaded: {damage}.",
             "The library {library} is missing on worker {worker}.",
             "The library {library} is missing where the ranks run.",
         ),
