@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence
+from mpijob.diagnosis.logs.error_lines import says_something
 from mpijob.diagnosis.logs.log_index import Stream, shown, streams
 from mpijob.diagnosis.logs.prefilter import Prefilter
 from mpijob.diagnosis.rule import Rule, Sign, Trust
@@ -121,7 +122,8 @@ def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]
     if any(exit.good for exit in seen.ranks if exit.index == stream.rank):
         return True
     _, last = _lines(stream, match)
-    return stream.count - 1 - last + stream.after > AFTERWORD_LINES
+    more = sum(map(says_something, stream.window.lines[last + 1 :]))
+    return more + stream.after > AFTERWORD_LINES
 
 
 def _named(match: re.Match[bytes]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
     own = sum(_may(rule, seen) for rule in site)  # a site knows its own lines best
     hits = sorted(
         (hit for hit in find(seen, rules) if not _followed(seen, hit)),
-        key=lambda hit: (hit.trust, hit.place >= own, hit.time, hit.place),
+        key=lambda hit: (hit.trust, hit.place >= own, hit.weak, hit.time, hit.place),
     )
     warnings, kept = _apart(_kept(hits))
     if seen.succeeded or seen.going:
@@ -101,10 +101,21 @@ def _with_final_words(seen: Evidence, how: Hit) -> Hit:
     What a rank that exited with an error wrote to stderr last is its own report, whatever words it uses. Elsewhere the
     last line may be the reason, and proves nothing.
     """
-    final = telling_line.final_words(seen, how.rank, how.time) if how.fact and how.values.get("code") else None
+    by_itself = how.values.get("code") and (how.fact or (how.rule.id == "MPI_ABORT" and how.rank is not None))
+    final = telling_line.final_words(seen, how.rank, how.time) if by_itself else None
     if final is not None:
         values = {"final": final.text, "code": how.values["code"]}
-        return Hit(PROGRAM_ERROR, -1, final.time, how.worker, how.rank, values, final.evidence, LAST_WORDS, final.place)
+        return Hit(
+            PROGRAM_ERROR,
+            -1,
+            final.time,
+            how.worker,
+            how.rank,
+            values,
+            final.evidence,
+            LAST_WORDS,
+            final.place,
+        )
     before = telling_line.last_before(seen, how.time)
     return msgspec.structs.replace(how, evidence=(*before, *how.evidence))
 

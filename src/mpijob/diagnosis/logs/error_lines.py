@@ -134,10 +134,11 @@ _FORMS = (
     (1.0, re.compile(rb"(?i)\b(?:abort(?:ed|ing)?|exception|stopp(?:ed|ing)|exit(?:ed|ing)?)\b")),
     (0.5, re.compile(rb"['\"`][^'\"`]+['\"`]|/[\w.-]+/|>[^<>]+<|[\w-]\.[a-z]\w{1,5}\b|= ?-?\d|\d")),
 )
+_OF_SHELL = re.compile(rb": (?:line )?\d+: [^\s:]+: (?:command )?not found$")  # the shell continues after it
 _INNOCENT = (
     (9.0, re.compile(rb"help message help-|to see all help / error messages")),
     (4.0, re.compile(rb"^\[(?:mpiexec|proxy)\S*@")),  # Hydra's own functions, after any failure
-    (5.0, re.compile(rb": (?:line )?\d+: [^\s:]+: (?:command )?not found$")),  # a shell goes on after it
+    (5.0, _OF_SHELL),
     (5.0, re.compile(rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|\[W\]|^W\d{4} |^W\w{0,3}\[|warning: ")),
     (4.0, re.compile(rb"\b(?:INFO|DEBUG|TRACE|NOTE|Note|note|HINT|Hint)\b|^\s*(?:hint|see|try|use)\b")),
     (
@@ -154,7 +155,7 @@ _INNOCENT = (
             rb"|\berror (?:rate|norm|estimate|bound|tolerance|bars?|handler|handling)|\bretry(?:ing)?\b"
             rb"|\bignor(?:e|ed|ing)\b"
             rb"|\bdefaulting to\b|\busing (?:the )?(?:built-in )?defaults?\b|\bfall(?:ing|s)? ?back\b"
-            rb"|\brecovered\b|\bas expected\b"
+            rb"|\brecovered\b|\bas expected\b|\bexpected failures?\b"
             rb"|\bdeprecated\b|non-fatal|\bharmless\b|\bresidual error\b|\bmean (?:squared"
             rb"|absolute) error\b"
         ),
@@ -185,7 +186,8 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|slurmstepd\S*: error: "
     rb"\*\*\*|Terminated$|^Killed$"
     rb"|exit(?:s|ed)? with (?:return |exit |status )*(?:code|status)|[Ee]xecution halted|application called MPI_Abort"
-    rb"|Per user-direction|thus causing|The first process to do so|(?:mpirun|prterun|mpiexec)\S* has exited|MPI processes|local "
+    rb"|Per user-direction|thus causing|The first process to do so|(?:mpirun|prterun"
+    rb"|mpiexec)\S* has exited|MPI processes|local "
     rb"abort before MPI_INIT"
     rb"|Killing subprocess|subprocess\.CalledProcessError|[Cc]ommand exited"
     rb"|[Cc]hild returned status|exit status \d|make(?:\[\d\])?: "
@@ -210,7 +212,8 @@ _OF_LAUNCHER = re.compile(  # MPI's own lines, and those of what starts ranks
     rb"|\b(?:ORTE|PRTE|PMIX|OPAL) ERROR\b|\b(?:ORTE|PRTE)_ERROR_LOG\b"
 )
 _PROGRESS = re.compile(
-    rb"(?i)\b(?:info|debug|trace|notice|warn(?:ing)?)\b|Warning: |\d+%\||\d+(?:\.\d+)? ?(?:it|s|steps?|samples?)/(?:s|it)\b"
+    rb"(?i)\b(?:info|debug|trace|notice|warn(?:ing)?)\b|Warning: |\d+%\||\d+(?:\.\d+)? ?(?:it"
+    rb"|s|steps?|samples?)/(?:s|it)\b"
     rb"|\b(?:step|epoch|iteration|iter|loss|elapsed|eta)\b ?[=:]? ?\d"
 )
 _FATAL = re.compile(rb"(?i)\b(?:fatal|panic|uncaught|unhandled|terminating)\b")
@@ -265,7 +268,7 @@ def of_launcher(line: bytes) -> bool:
 
 def is_progress(line: bytes) -> bool:
     """Return whether a line is a log of normal work, a bar of progress or a warning."""
-    return bool(_PROGRESS.search(line))
+    return bool(_PROGRESS.search(line) or _OF_SHELL.search(line))
 
 
 def is_fatal(line: bytes) -> bool:

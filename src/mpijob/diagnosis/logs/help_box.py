@@ -15,6 +15,7 @@ import msgspec
 _RULE = re.compile(rb"(?<!-)(?:-{60}|-{74})\s*$")  # what another process wrote may stand before it
 _MOST_LINES = 60
 _MOST_VALUES = 4
+_FIRST_LINES = 8  # some have lost the first ones
 _TEXT = 320
 _PROSE = re.compile(r"(?:\S*[A-Za-z]{2,}\S* ){4}")
 _VALUE = re.compile(r"^ {0,8}([A-Z][\w #/().'-]{0,40}?) ?: {1,30}(\S.*)$")
@@ -39,7 +40,7 @@ def boxes(lines: Sequence[bytes]) -> Iterator[Box]:
     closed = -1
     for at, end in pairwise((*rules, len(lines))):
         body = [line.decode("utf-8", "backslashreplace").rstrip() for line in lines[at + 1 : end]]
-        if at == closed or len(body) > _MOST_LINES or not _PROSE.search(" ".join(body[:3])):
+        if at == closed or len(body) > _MOST_LINES or not _PROSE.search(" ".join(body[:_FIRST_LINES])):
             continue
         first = next(n for n, line in enumerate(body) if line.strip())
         yield Box(at + 1 + first, end - 1, _told(body))

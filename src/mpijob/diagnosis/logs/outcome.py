@@ -13,11 +13,15 @@ _WORK = (
     rb"all|training|run|job|simulation|calculation|solver|benchmark|tests?|steps?|work|study|search|optimi[sz]ation"
     rb"|transfer|program|computation|analysis|workflow|build"
 )
+_BADLY = (
+    rb"(?! (?:with|by|in|after) (?:an? |the )?(?:error|failure|signal)"
+    rb"| with (?:(?:exit )?(?:code|status)[ :=]*)?-?[1-9]\d*\b(?! \w))"
+)
 _WELL = re.compile(
     rb"(?i)\b(?:(?:" + _WORK + rb")\b[^\n]{0,30}"
-    rb"\b(?:finished|completed?|done|succeeded|ended)\b(?! with (?:error|failure))|success(?:fully)?\b|job "
+    rb"\b(?:finished|completed?|done|succeeded|ended)\b" + _BADLY + rb"|success(?:fully)?\b|job "
     rb"done|normal termination|converged after|total wall time|all tests passed|\d+ passed\b(?!.{0,60}\bfailed)"
-    rb"|out of bounds values : 0|exit(?:ed with)? code 0\b|finished:)"
+    rb"|^OK\b(?: \(.*\))?$|out of bounds values : 0|exit(?:ed with)? code 0\b|finished:)"
     rb"|(?:^|[ :])(?:done|finished|completed|end)[.!]?\s*$"
 )
 

@@ -28,13 +28,14 @@ from mpijob.diagnosis.logs.error_lines import (
     says_something,
 )
 from mpijob.diagnosis.logs.help_box import Box, boxes
-from mpijob.diagnosis.logs.log_index import MOMENTS_SECONDS, Stream, shown, streams
+from mpijob.diagnosis.logs.log_index import MOMENTS_SECONDS, SILENT, Stream, shown, streams
 from mpijob.errors import Place
 
 _AFTER_LINES = 3
 _BEFORE_LINES = 6
 _MORE_LINES = 2
 _BOX_LINES = 5
+_LATE_LINES = 30  # before an end
 _ANNOUNCED = 120  # characters of a report: by then it has said what it is about
 _SURVIVED_LINES = 12  # of other text after an error
 _SURVIVED = 6.0
@@ -161,7 +162,9 @@ def _lines(stream: Stream) -> list[_Line]:
 def _in_box(stream: Stream, at: int, box: Box, after: int) -> _Line:
     """Return a line of a report: the first one stands for all."""
     counts = at == box.first and box.text and not follows_failure(box.text[:_ANNOUNCED].encode())
-    return _Line(stream.time(at), stream, at, stream.window.lines[at], _REPORT if counts else 0.0, False, after, box)
+    return _Line(
+        stream.time(at), stream, at, stream.window.lines[at], _REPORT if counts else 0.0, False, after, box
+    )
 
 
 def _same_speaker(one: _Line, line: _Line) -> bool:
@@ -182,16 +185,29 @@ def _is_first(line: _Line, lines: list[_Line]) -> bool:
 
 
 def last_before(seen: Evidence, time: float) -> tuple[str, ...]:
-    """Return what was said last before an end, where no line looks wrong: it may be the reason, and proves nothing."""
-    said = [
-        (when, stream, at)
-        for stream in streams(seen)
-        for at in range(stream.count)
-        if (when := stream.time(at)) < time and says_something(stream.window.lines[at])
-    ]
+    """Return the last line before an end, where none looks wrong: it may be the reason, and proves nothing.
+
+    Of the last ones it is one like no other: ranks and steps repeat what belongs to normal work.
+    """
+    said = sorted(
+        (
+            (when, stream, at)
+            for stream in streams(seen)
+            for at in range(stream.count)
+            if (when := stream.time(at)) < time and says_something(stream.window.lines[at])
+        ),
+        key=lambda line: line[0],
+    )
     if not said:
         return ()
-    _, stream, at = max(said, key=lambda line: line[0])
+    often = Counter(_shape(stream.window.lines[at]) for _, stream, at in said)
+    late = [(stream, at) for _, stream, at in said[-_LATE_LINES:]]
+    alone = [
+        (stream, at)
+        for stream, at in late
+        if often[_shape(text := stream.window.lines[at])] == 1 and not is_progress(text)
+    ]
+    stream, at = (alone or late)[-1]
     return stream.quote(at, at)
 
 
@@ -200,9 +216,14 @@ def final_words(seen: Evidence, rank: int | None, ended: float) -> Telling | Non
 
     A line of a form that the rank wrote before is progress.
     """
-    mine = [one for one in streams(seen) if rank is not None and one.rank == rank and one.window.stream == "stderr"]
+    mine = [
+        one
+        for one in streams(seen)
+        if rank is not None and one.rank == rank and one.window.stream == "stderr"
+    ]
     lines = [line for stream in mine for line in _lines(stream) if ended - line.time <= MOMENTS_SECONDS]
-    said = [line for line in lines if says_something(line.text) and not is_detail(line.text)]
+    own = (line for line in lines if not SILENT.match(line.text))
+    said = [line for line in own if says_something(line.text) and not is_detail(line.text)]
     if not said or is_progress(said[-1].text):
         return None
     often = Counter(_shape(line.text) for stream in mine for line in _lines(stream))
@@ -212,8 +233,8 @@ def final_words(seen: Evidence, rank: int | None, ended: float) -> Telling | Non
 def _told(line: _Line, score: float) -> Telling:
     stream, at = line.stream, line.at
     if line.box is not None:
-        quotes = stream.quote(at, min(line.box.last, at + _BOX_LINES))
-        return Telling(line.box.text, score, "".join(stream.quote(at, at)), quotes, stream.place(at), line.time,
+        of_box = stream.quote(at, min(line.box.last, at + _BOX_LINES))
+        return Telling(line.box.text, score, "".join(stream.quote(at, at)), of_box, stream.place(at), line.time,
                        stream.rank, stream.worker, of_launcher=True, boxed=True)  # fmt: skip
     following = stream.window.lines[at + 1 : at + 1 + _AFTER_LINES]
     text = _unframed(line.text)

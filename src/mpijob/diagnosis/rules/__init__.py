@@ -2,7 +2,16 @@
 
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import connectivity, fabric, frameworks, gpus, launch, limits, memory, mpi
-from mpijob.diagnosis.rules.platform import api_server, batch, cluster, images, pods, slurm, supervisor, waiting
+from mpijob.diagnosis.rules.platform import (
+    api_server,
+    batch,
+    cluster,
+    images,
+    pods,
+    slurm,
+    supervisor,
+    waiting,
+)
 from mpijob.diagnosis.rules.program import crashes, own_words
 from mpijob.diagnosis.rules.program import exit as program_exit
 from mpijob.diagnosis.rules.program import start as program_start

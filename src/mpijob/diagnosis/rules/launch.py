@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign
 
-_LET_THE_JOB = Remedy("let the job start the ranks: leave mpirun and its options out of the command")
+_LET_THE_JOB = Remedy("let the job start the ranks: remove mpirun and its options from the command")
 
 RULES = (
     Rule(
         id="BAD_LAUNCH_OPTION",
-        title="The launcher does not know an option",
-        why="The command line of mpirun, mpiexec or srun holds an option that this launcher, or this version of "
-        "it, does "
-        "not have. Options differ between Open MPI, MPICH, Intel MPI and Slurm.",
+        title="The launcher rejects its command line",
+        why="The command line of mpirun, mpiexec or srun has an option that this launcher, or this "
+        "version of it, does not know. Options differ between Open MPI, MPICH, Intel MPI and "
+        "Slurm.",
         signs=(
             Sign(
                 "unrecognized option",
@@ -85,17 +85,17 @@ RULES = (
             ),
         ),
         causes=(
-            "The launcher does not take {value} for its option {option}.",
+            "The launcher does not accept {value} for its option {option}.",
             "{launcher} does not know the option {option}.",
             "The launcher does not know the option {option}.",
-            "The launcher refuses its command line: {detail}.",
-            "{launcher} was given no program to run.{nothing}",
-            "The launcher was given no program to run.{nothing}",
+            "The launcher rejects its command line: {detail}.",
+            "The command line of {launcher} names no program to run.{nothing}",
+            "The launcher's command line names no program to run.{nothing}",
         ),
         example="mpirun does not know the option --bind-two.",
         remedies=(
             _LET_THE_JOB,
-            Remedy("correct the option: mpirun --help lists those of the MPI in use"),
+            Remedy("correct the option; mpirun --help lists the options of the MPI in use"),
         ),
         confidence=0.85,
         field="command",
@@ -104,8 +104,8 @@ RULES = (
     Rule(
         id="BAD_HOSTFILE",
         title="The hostfile cannot be read",
-        why="The launcher was given a list of hosts that is not there, or that holds something it does not understand. "
-        "Open MPI writes slots=N, MPICH and Intel MPI write HOST:N.",
+        why="The hostfile does not exist, or the launcher cannot parse it. Open MPI expects HOST "
+        "slots=N, MPICH and Intel MPI expect HOST:N.",
         signs=(
             Sign("unable to open the hostfile", r"unable to open the hostfile: (?P<path>\S+)"),
             Sign("unable to open host file", r"unable to open host file: (?P<path>\S+)"),
@@ -133,10 +133,10 @@ RULES = (
         causes=("The hostfile {path} cannot be read.", "The launcher cannot read its hostfile: {detail}"),
         example="The hostfile hosts.txt cannot be read.",
         remedies=(
-            Remedy("let the job write the hostfile: leave out a -hostfile or -f of your own"),
-            Remedy("{openmpi}: one line for each host, as in HOST slots=4"),
-            Remedy("{mpich}: one line for each host, as in HOST:4"),
-            Remedy("{intel}: one line for each host, as in HOST:4"),
+            Remedy("let the job write the hostfile: remove -hostfile or -f from the command"),
+            Remedy("{openmpi}: write one line for each host, as in HOST slots=4"),
+            Remedy("{mpich}: write one line for each host, as in HOST:4"),
+            Remedy("{intel}: write one line for each host, as in HOST:4"),
         ),
         confidence=0.85,
         field="command",
@@ -144,9 +144,9 @@ RULES = (
     ),
     Rule(
         id="BAD_BINDING",
-        title="The ranks cannot be bound as asked",
-        why="The command asks to bind or map ranks to more cores, sockets or hardware threads than the node, or the "
-        "container's share of it, has.",
+        title="The ranks cannot be bound as requested",
+        why="The command binds or maps ranks to more cores, sockets or hardware threads than the "
+        "node, or the container's share of it, has.",
         signs=(
             Sign(
                 "per resource (ppr)",
@@ -213,23 +213,23 @@ RULES = (
             Sign("CPU binding outside", r"(?P<detail>CPU binding outside of job step allocation[^\n]{0,80})"),
         ),
         causes=(
-            "The ranks cannot be bound as asked: {detail}",
-            "The ranks cannot be bound to {target}: the node has none that is free.",
-            "More ranks are to be bound than a node has cores.",
+            "The ranks cannot be bound as requested: {detail}",
+            "The ranks cannot be bound to {target}: the node has no free one.",
+            "More ranks should be bound than the node has cores.",
         ),
         remedies=(
-            Remedy("do not bind the ranks: --bind-to none", {"launch": {"bind_to": "none"}}),
-            Remedy("run fewer ranks on each node, or ask for more cores: resources.cpu"),
+            Remedy("turn binding off: --bind-to none", {"launch": {"bind_to": "none"}}),
+            Remedy("run fewer ranks on each node, or request more cores: resources.cpu"),
         ),
         confidence=0.85,
         field="launch",
     ),
     Rule(
         id="BAD_WORKDIR",
-        title="The ranks' working folder does not exist",
-        why="The launcher changes to a folder before it starts a rank, and that folder is not there on the "
-        "rank's node: "
-        "it exists where you are, and is not shared with the nodes.",
+        title="The ranks' working directory does not exist",
+        why="The launcher changes to a directory before it starts a rank. That directory does not "
+        "exist on the rank's node: it is local to the machine where you are, and not shared with "
+        "the nodes.",
         signs=(
             Sign(
                 "cannot change to",
@@ -246,10 +246,10 @@ RULES = (
             Sign("WDir:", r"WDir: (?P<path>/\S+)"),
             Sign("couldn't chdir to", r"couldn't chdir to `(?P<path>[^'\n]+)'"),
         ),
-        causes=("The working folder {path} does not exist where the ranks run.",),
+        causes=("The working directory {path} does not exist where the ranks run.",),
         remedies=(
             Remedy("create it on every node: mkdir -p {path}"),
-            Remedy("name a folder that all nodes have: a volume, or leave working_dir out"),
+            Remedy("use a directory that all nodes have, such as a volume, or remove working_dir"),
         ),
         confidence=0.85,
         field="working_dir",
@@ -257,9 +257,8 @@ RULES = (
     Rule(
         id="COMPONENT_MISSING",
         title="A selected Open MPI component is not available",
-        why="A parameter (--mca, OMPI_MCA_…) names a transport or another part that this build of Open MPI does "
-        "not have, "
-        "or that cannot work on this machine.",
+        why="A parameter (--mca, OMPI_MCA_…) selects a transport or another component that this build "
+        "of Open MPI does not have, or that does not work on this machine.",
         signs=(
             Sign(
                 "requested component was not",
@@ -279,10 +278,10 @@ RULES = (
             "Open MPI has no component of {needed} that works here.",
         ),
         remedies=(
-            Remedy("let Open MPI choose: leave out --mca {framework} and OMPI_MCA_{framework}"),
-            Remedy("let Open MPI choose: leave out --mca {needed} and OMPI_MCA_{needed}"),
-            Remedy("let Open MPI choose: leave out the --mca options and OMPI_MCA_ variables"),
-            Remedy("see what this build has: ompi_info | grep {framework}"),
+            Remedy("let Open MPI choose: remove --mca {framework} and unset OMPI_MCA_{framework}"),
+            Remedy("let Open MPI choose: remove --mca {needed} and unset OMPI_MCA_{needed}"),
+            Remedy("let Open MPI choose: remove the --mca options and unset the OMPI_MCA_ variables"),
+            Remedy("list the components of this build: ompi_info | grep {framework}"),
         ),
         confidence=0.85,
         field="launch",
@@ -290,9 +289,9 @@ RULES = (
     ),
     Rule(
         id="NO_SSH",
-        title="The launcher finds no ssh",
-        why="To start ranks on other hosts the launcher calls ssh, or the program that a parameter names, and that is "
-        "not installed where it runs.",
+        title="The launcher does not find ssh",
+        why="To start ranks on other hosts the launcher runs ssh, or the program that a parameter "
+        "names. That program is not installed where the launcher runs.",
         signs=(
             Sign("agent", r"(?:value|parameter)[\s\S]{0,200}?plm_(?:rsh|ssh)_agent:? (?P<agent>\S+)"),
             Sign("ssh", r"execvp error on file (?P<agent>\S*ssh) "),
@@ -301,9 +300,7 @@ RULES = (
         causes=("The launcher does not find {agent}, which it needs to reach other hosts.",),
         remedies=(
             Remedy("install openssh-client where the launcher runs, or let the job use its own agent"),
-            Remedy(
-                "leave out plm_rsh_agent, plm_ssh_agent, I_MPI_HYDRA_BOOTSTRAP_EXEC and HYDRA_LAUNCHER_EXEC"
-            ),
+            Remedy("unset plm_rsh_agent, plm_ssh_agent, I_MPI_HYDRA_BOOTSTRAP_EXEC and HYDRA_LAUNCHER_EXEC"),
         ),
         confidence=0.8,
         field="image",
@@ -311,15 +308,18 @@ RULES = (
     Rule(
         id="PMI_MISSING",
         title="srun and the program's MPI have no PMI in common",
-        why="srun starts ranks by PMI or PMIx. The program's MPI was built without the one that this Slurm offers, so "
-        "MPI_Init failed, or each rank is a world of one.",
+        why="srun starts ranks through PMI or PMIx. The program's MPI was built without the one that "
+        "this Slurm offers, so MPI_Init fails, or each rank runs as rank 0 of 1.",
         signs=(
             Sign(
                 "application appears to have been direct launched",
                 r"(?P<detail>application appears to have been direct launched using \"?srun\"?)",
             ),
             Sign("PMI support", r"(?P<detail>OMPI was not built with SLURM'?s? PMI support)"),
-            Sign("plugin name for mpi", r"(?P<detail>Couldn't (?:find|load) (?:the )?specified plugin name for mpi[^\n]{0,100})"),
+            Sign(
+                "plugin name for mpi",
+                r"(?P<detail>Couldn't (?:find|load) (?:the )?specified plugin name for mpi[^\n]{0,100})",
+            ),
             Sign("Invalid MPI type", r"(?P<detail>Invalid MPI type[^\n]{0,100})"),
             Sign("load PMIx library", r"(?P<detail>can(?:'t| ?not) load PMIx library)"),
             Sign("PMI server not found", r"(?P<detail>PMI server not found[^\n]{0,80})"),
@@ -330,9 +330,10 @@ RULES = (
         causes=("srun and the program's MPI have no PMI in common: {detail}.",),
         remedies=(
             Remedy(
-                "name the PMI that both have: srun --mpi=pmix ({openmpi}); srun --mpi=list shows what Slurm has"
+                "select the PMI that both support: srun --mpi=pmix ({openmpi}); srun --mpi=list shows "
+                "what Slurm has"
             ),
-            Remedy("name the PMI that both have: srun --mpi=pmi2 ({mpich})"),
+            Remedy("select the PMI that both support: srun --mpi=pmi2 ({mpich})"),
             Remedy("{intel}: I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so and srun --mpi=pmi2"),
             Remedy("start the ranks with mpirun instead of srun"),
         ),
@@ -341,9 +342,9 @@ RULES = (
     Rule(
         id="MPI_VERSIONS",
         title="Launcher and ranks have different versions of the same MPI",
-        why="Launcher and ranks exchange messages whose form changes between versions. One of them cannot read "
-        "what the "
-        "other sent: two versions are installed, or the nodes differ.",
+        why="Launcher and ranks exchange messages whose format differs between versions. One of them "
+        "cannot read what the other sent: two versions are installed, the nodes differ, or a "
+        "container has another version than its host.",
         signs=(
             Sign(
                 "read past end",
@@ -352,7 +353,8 @@ RULES = (
             Sign("UNPACK-", r"(?P<detail>PMIX ERROR: UNPACK-[A-Z-]+[^\n]{0,80})"),
             Sign(
                 "PMIX ERROR: ",
-                r"(?P<detail>PMIX ERROR: (?:NOT-SUPPORTED|PMIX TEMPORARILY UNAVAILABLE|UNREACHABLE) in file [^\n]{0,80})",
+                r"(?P<detail>PMIX ERROR: (?:NOT-SUPPORTED|PMIX TEMPORARILY UNAVAILABLE"
+                r"|UNREACHABLE) in file [^\n]{0,80})",
             ),
             Sign(
                 "ersion mismatch",
@@ -363,7 +365,7 @@ RULES = (
         causes=("Launcher and ranks have different versions of MPI: {detail}.",),
         remedies=(
             Remedy("use one version everywhere: compare mpirun --version in the launcher and on a worker"),
-            Remedy("let only one MPI be on PATH and LD_LIBRARY_PATH"),
+            Remedy("keep only one MPI on PATH and LD_LIBRARY_PATH"),
         ),
         confidence=0.7,
         yields_to=("*",),

@@ -85,7 +85,9 @@ def _by_mpi(number: int) -> tuple[Sign, ...]:
         ),
         Sign(
             "EXIT STRING",  # without the line of the frame that names the EXIT CODE
-            rf"(?:(?:^(?!=)[^\n]*\n|\A)(?:=(?!\s+EXIT CODE)[^\n]*\n){{1,6}}={{20,}}\n|(?<!===\n))YOUR APPLICATION TERMINATED WITH THE EXIT STRING: [^\n(]{{1,40}}\(signal {number}\)",
+            rf"(?:(?:^(?!=)[^\n]*\n|\A)(?:=(?!\s+EXIT CODE)[^\n]*\n){{1,6}}={{20,}}\n|"
+            rf"(?<!===\n))YOUR APPLICATION TERMINATED WITH THE EXIT STRING: [^\n"
+            rf"(]{{1,40}}\(signal {number}\)",
             weak=number == 9,
         ),
         Sign(

@@ -8,8 +8,9 @@ RULES = (
     Rule(
         id="TOO_MANY_FILES",
         title="A process has too many files open",
-        why="Every process may hold so many files and connections (ulimit -n). A rank reached the limit: data loaders "
-        "that keep files open, or a world so large that the connections alone are too many.",
+        why="The number of open files and sockets of a process is limited (ulimit -n). A rank or the "
+        "launcher reached the limit: data loaders that keep files open, or so many ranks that "
+        "their connections exceed it.",
         signs=(
             Sign("Too many open files", r"Too many open files(?:: '(?P<path>[^'\n]{1,200})')?"),
             Sign(
@@ -22,9 +23,9 @@ RULES = (
             Sign("items of ancdata", r"received 0 items of ancdata"),
             Sign("PMIX_ERR_SYS_LIMITS", r"PMIX_ERR_SYS_LIMITS_(?:PIPES|FILES)"),
         ),
-        causes=("{who} has too many files open (ulimit -n).",),
+        causes=("{who} reached the limit on open files (ulimit -n).",),
         remedies=(
-            Remedy("let each rank open as many files as the system allows", {"command": "{with_files}"}),
+            Remedy("raise the limit of each rank to the system's maximum", {"command": "{with_files}"}),
             Remedy("raise the limit in the command: bash -c 'ulimit -n 65536; exec PROGRAM'"),
             Remedy("use fewer data loader processes"),
         ),
@@ -33,15 +34,15 @@ RULES = (
     ),
     Rule(
         id="FILE_SIZE_LIMIT",
-        title="A file grew beyond the limit on file sizes",
+        title="A file exceeded the limit on file size",
         why="A file became larger than the user's limit (ulimit -f) or the file system allows.",
         signs=(
             Sign("File too large", r"File too large(?:: '(?P<path>[^'\n]{1,200})')?"),
             Sign("File size limit exceeded", r"File size limit exceeded(?! \(signal)"),
         ),
         causes=(
-            "{path} of {whom} grew beyond the limit on file sizes.",
-            "A file of {whom} grew beyond the limit on file sizes.",
+            "{path} of {whom} exceeded the limit on file size (ulimit -f).",
+            "A file of {whom} exceeded the limit on file size (ulimit -f).",
         ),
         remedies=(Remedy("raise the limit in the command: bash -c 'ulimit -f unlimited; exec PROGRAM'"),),
         confidence=0.85,
@@ -49,9 +50,9 @@ RULES = (
     ),
     Rule(
         id="PROCESS_LIMIT",
-        title="No more processes or threads may be started",
-        why="The pod or the user may have so many processes and threads. Libraries start a thread for each core of the "
-        "machine by default.",
+        title="The limit on processes or threads is reached",
+        why="The number of processes and threads of a pod, job or user is limited. By default "
+        "libraries start one thread for each core of the machine, in every rank.",
         signs=(
             Sign("fork", r"(?:fork|vfork|posix_spawn)[^\n]{0,60}Resource temporarily unavailable"),
             Sign("number of processes", r"system limit exceeded on number of processes that can be started"),
@@ -69,7 +70,7 @@ RULES = (
         causes=("{who} could not start another process or thread: the limit is reached.",),
         remedies=(
             Remedy(
-                "one thread for each rank",
+                "use one thread for each rank",
                 {"env": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}},
             ),
             Remedy("run fewer ranks in each worker: {fewer_slots} slots", {"slots": "{fewer_slots}"}),

@@ -8,10 +8,10 @@ _TAG = r"^(?:\S*[ ])?"  # a rank's tag, where a launcher writes one
 
 UNCAUGHT_ERROR = Rule(
     id="UNCAUGHT_ERROR",
-    title="The program ended with an error that it did not handle",
-    why="The program, in C++, Fortran, R, Julia, Java, Go, Rust, Lua, JavaScript or another "
-    "language, met an error that nothing in it handles, and its language "
-    "ended it. The text is the program's or its library's own.",
+    title="The program ended with an unhandled error",
+    why="The program (C++, Fortran, R, Julia, Java, Go, Rust, Lua, JavaScript or another language) "
+    "raised an error that it does not handle, and its run time ended it. The text is the "
+    "program's or its library's own.",
     signs=(
         Sign(
             "terminate called after throwing",
@@ -25,8 +25,11 @@ UNCAUGHT_ERROR = Rule(
             r"(?P<error>[^\n]{1,300})",
         ),
         Sign("ERROR STOP", _TAG + r"ERROR STOP (?P<error>(?![ ]*-?\d+[ ]*$)[^\n]{1,300})"),
-        Sign("forrtl: ", _TAG + r"forrtl: (?:severe|error) "
-             r"\((?P<number>(?!(?:65|7[1-8]|168|174|175)\))\d+)\): (?P<error>[^\n]{1,300})"),
+        Sign(
+            "forrtl: ",
+            _TAG + r"forrtl: (?:severe|error) "
+            r"\((?P<number>(?!(?:65|7[1-8]|168|174|175)\))\d+)\): (?P<error>[^\n]{1,300})",
+        ),
         Sign(
             "Error in ",
             _TAG + r"Error in (?P<error>[^\n]{1,80}? : ?\n?[^\n]{1,300})(?=[\s\S]{0,400}Execution halted)",
@@ -62,13 +65,13 @@ UNCAUGHT_ERROR = Rule(
         Sign("panicked at", r"thread '[^'\n]{1,60}' panicked at (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),
     ),
     causes=(
-        "{who} ended with an error that it did not handle: {error} (line {line} of {file})",
-        "{who} ended with an error that it did not handle: {error}",
-        "{who} ended with an error that it did not handle: {kind}",
+        "{who} ended with an unhandled error: {error} (line {line} of {file})",
+        "{who} ended with an unhandled error: {error}",
+        "{who} ended with an unhandled error: {kind}",
     ),
-    example="Rank 2 ended with an error that it did not handle: grid size must be a power of two",
+    example="Rank 2 ended with an unhandled error: grid size must be a power of two",
     remedies=(
-        Remedy("correct what the error names; check the program's input first"),
+        Remedy("fix what the error names; check the program's input first"),
         Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
     ),
     confidence=0.85,
@@ -99,8 +102,8 @@ UNCAUGHT_ERROR = Rule(
 PROGRAM_ERROR = Rule(
     id="PROGRAM_ERROR",
     title="The program reported an error and ended",
-    why="An application checks its input and its own results, and ends the job when something is wrong. The error that "
-    "it printed is the cause; MPI_Abort or an exit code follows from it.",
+    why="An application checks its input and its results, and ends the job when something is wrong. "
+    "The error that it printed is the cause; MPI_Abort or an exit code is the consequence.",
     signs=(
         Sign(
             "ERROR",
@@ -132,7 +135,8 @@ PROGRAM_ERROR = Rule(
         ),  # WRF
         Sign(
             "PETSC ERROR:",
-            r"\[\d+\]PETSC ERROR: [ ]*(?P<error>(?=[^\n]*[A-Za-z]{3})(?!-|\[|Caught signal|Try option|or (?:see|try)|configure using|to get)[^\n]{1,200}"
+            r"\[\d+\]PETSC ERROR: [ ]*(?P<error>(?=[^\n]*[A-Za-z]{3})(?!-|\[|Caught signal"
+            r"|Try option|or (?:see|try)|configure using|to get)[^\n]{1,200}"
             r"(?:\n\[\d+\]PETSC ERROR: (?!See |PETSc |-|\[)[^\n]{1,200})?)",
         ),
         Sign("FATAL ERROR:", _TAG + r"FATAL ERROR: (?P<error>[^\n]{1,300})"),  # NAMD
@@ -151,14 +155,14 @@ PROGRAM_ERROR = Rule(
     ),
     causes=(
         "The program ended with an error: {last}",
-        "{who} exited with code {code}; the last line that it wrote to stderr: {final}",
+        "{who} exited with code {code}. Its last line on stderr: {final}",
         "{who} reported an error in {routine}: {error}",
         "{who} reported an error and exited with code {code}: {error}",
         "{who} reported an error: {error}",
     ),
     example="Rank 0 reported an error: ERROR: Lost atoms: original 4000 current 3986",
     remedies=(
-        Remedy("correct what the program names: its input, its data, or the size of the problem"),
+        Remedy("fix what the program names: its input, its data, or the problem size"),
         Remedy("read the lines before it: mpijob logs JOB --tail 50"),
     ),
     confidence=0.8,
@@ -168,13 +172,16 @@ PROGRAM_ERROR = Rule(
 LAUNCHER_ERROR = Rule(
     id="LAUNCHER_ERROR",
     title="MPI or its launcher reported an error",
-    why="The MPI library, or the program that starts the ranks (mpirun, mpiexec, srun), reported an error that no other "
-    "code covers. The text is its own.",
-    causes=("MPI or its launcher reported an error: {last}", "MPI or its launcher reported an error: {error}"),
+    why="The MPI library, or the program that starts the ranks (mpirun, mpiexec, srun), reported an "
+    "error that no other code covers. The text is its own.",
+    causes=(
+        "MPI or its launcher reported an error: {last}",
+        "MPI or its launcher reported an error: {error}",
+    ),
     example="MPI or its launcher reported an error: The specified fork agent was not found; Node: n2; Fork agent: "
     "/opt/agent",
     remedies=(
-        Remedy("correct what the message names: an option, an environment variable, a path or a host"),
+        Remedy("fix what the message names: an option, an environment variable, a path or a host"),
         Remedy("read the lines before it: mpijob logs JOB --tail 50"),
     ),
     confidence=0.6,
