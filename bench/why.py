@@ -131,7 +131,7 @@ def main() -> None:
     kept = logs(which)
     failures, healthy = [log for log in kept if log.truth.codes], [log for log in kept if not log.truth.codes]
     answers = [(log, explain(log.evidence(facts=False))) for log in failures]
-    known = [(log, explain(log.evidence(facts=True))) for log in failures if not log.truth.written]
+    known = [(log, explain(log.evidence(facts=True))) for log in failures if log.has_facts]
     print(f"{which} half: {len(failures)} failures ({sum(log.truth.written for log in failures)} in our words), "
           f"{len(healthy)} healthy logs")  # fmt: skip
     _table("log alone", answers)

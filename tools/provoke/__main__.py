@@ -122,7 +122,15 @@ def _run(case: Case, stack: Stack | None) -> tuple[int, bytes, Evidence | None]:
         script = place / "run.sh"
         prelude = stack.prelude if stack is not None else ""
         script.write_text(f"cd {place}\n{prelude}\n{_launch(case, place)}\n")
-        argv = ["unshare", "--mount", "timeout", "--signal=TERM", "--kill-after=5", str(case.seconds)]
+        own = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]  # nothing outlives the run
+        argv = [*own, "timeout", "--signal=TERM", "--kill-after=5", str(case.seconds)]
         done = subprocess.run(
             [*argv, "bash", str(script)],
             env=environ(stack) | {"TMPDIR": tempfile.gettempdir()},

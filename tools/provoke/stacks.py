@@ -83,5 +83,9 @@ def environ(stack: Stack | None) -> dict[str, str]:
     words = {"PYTHON": sys.executable, "PATH": path, "MACHINES": str(_MACHINES)}
     words |= {name: os.environ.get(name, "") for name in (*FOLDERS, SLURM, *CLUSTER)}
     if stack is not None:
-        words |= {"MPIRUN": f"{stack.mpirun} {stack.flags}".strip(), "MPICC": stack.mpicc, "BOTH": _on_both(stack)}
+        words |= {
+            "MPIRUN": f"{stack.mpirun} {stack.flags}".strip(),
+            "MPICC": stack.mpicc,
+            "BOTH": _on_both(stack),
+        }
     return {**_BASE, **own, **words}

@@ -146,7 +146,8 @@ def test_a_fix_becomes_the_fields_that_it_changes() -> None:
 def test_silence_is_told_with_how_busy_the_workers_are() -> None:
     idle = (Sample(1.0, 0, 0.01, 1), Sample(1.0, 1, 0.0, 1))
     (hang,) = explain(Evidence(spec=a_job(), phase=Phase.RUNNING, silent_seconds=90.0, samples=idle))
-    assert "90 s" in hang.message and "0.01 cores" in hang.message
+    assert "90 s" in hang.message
+    assert "0.01 cores" in hang.message
 
 
 @pytest.mark.parametrize(

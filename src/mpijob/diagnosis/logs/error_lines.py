@@ -123,6 +123,13 @@ _FORMS = (
             rb"(?i)\b(?:killed|timed out|timeout|time-out|lost|broken|too (?:many|large|small|long|few|big))\b"
         ),
     ),
+    (  # what is needed, and what there is: needs level 3, the library gives 0
+        3.0,
+        re.compile(
+            rb"(?i)\b(?:needs?|requires?|required|requested|expects?|announced)\b.{1,80}"
+            rb"\b(?:but|gives?|gave|has|have|provides?|got|found|only)\b.{0,40}\d"
+        ),
+    ),
     (2.0, re.compile(rb"^[\w.+/-]{1,40}(?:\[\d+\])?: [a-z]\w* \w+ \w+[^:=]*$")),  # program: a sentence
     (
         2.0,
@@ -139,6 +146,10 @@ _INNOCENT = (
     (9.0, re.compile(rb"help message help-|to see all help / error messages")),
     (4.0, re.compile(rb"^\[(?:mpiexec|proxy)\S*@")),  # Hydra's own functions, after any failure
     (5.0, _OF_SHELL),
+    (
+        7.0,
+        re.compile(rb"^object (?:address|refcount|type|type name|repr) *: |^lost sys\.std"),
+    ),  # Python's, at its end
     (5.0, re.compile(rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|\[W\]|^W\d{4} |^W\w{0,3}\[|warning: ")),
     (4.0, re.compile(rb"\b(?:INFO|DEBUG|TRACE|NOTE|Note|note|HINT|Hint)\b|^\s*(?:hint|see|try|use)\b")),
     (

@@ -86,11 +86,13 @@ RULES = (
             "The shell of the job has no module command.",
         ),
         remedies=(
-            Remedy("list what there is: module spider {module}"),
-            Remedy("see what it needs first: module spider {blocked}"),
+            Remedy("check its name and version: module spider {module}"),
+            Remedy("load the modules that it needs first: module spider {blocked}"),
             Remedy(
-                "set the {command} command up first: source /etc/profile.d/modules.sh, or start the script with bash -l"
+                "define the {command} command first: source /etc/profile.d/modules.sh, or start the script "
+                "with bash -l"
             ),
+            Remedy("list the modules of this system: module avail"),
         ),
         confidence=0.85,
         field="command",

@@ -29,7 +29,7 @@ RULES = (
         "two libraries of incompatible versions.",
         facts=("rank-signal:11",),
         crash=True,
-        signs=crashed(11),
+        signs=(*crashed(11), Sign("sigSegv::sigHandler", r"^#\d+ [^\n]*Foam::sigSegv::sigHandler")),
         causes=("{who} crashed with a segmentation fault (signal 11, SIGSEGV).",),
         remedies=(
             *_LINE,
@@ -85,7 +85,7 @@ RULES = (
         "overflow or invalid operations (-ffpe-trap, feenableexcept).",
         facts=("rank-signal:8",),
         crash=True,
-        signs=crashed(8),
+        signs=(*crashed(8), Sign("sigFpe::sigHandler", r"^#\d+ [^\n]*Foam::sigFpe::sigHandler")),
         causes=("{who} crashed with an arithmetic error, such as a division by zero (signal 8, SIGFPE).",),
         remedies=(
             *_LINE,

@@ -161,11 +161,8 @@ RULES = (
         ),
         remedies=(
             Remedy("make it executable: chmod +x {program}"),
-            Remedy("or run it through its interpreter: python {program}"),
-            Remedy(
-                "or use a program and an image that are built for this CPU architecture (file "
-                "{program}; uname -m)"
-            ),
+            Remedy("run it through its interpreter: python {program}"),
+            Remedy("use a program and an image that are built for this CPU architecture (uname -m)"),
         ),
         confidence=0.9,
         field="command",
