@@ -122,15 +122,10 @@ def _run(case: Case, stack: Stack | None) -> tuple[int, bytes, Evidence | None]:
         script = place / "run.sh"
         prelude = stack.prelude if stack is not None else ""
         script.write_text(f"cd {place}\n{prelude}\n{_launch(case, place)}\n")
-        own = [
-            "unshare",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-        ]  # nothing outlives the run
-        argv = [*own, "timeout", "--signal=TERM", "--kill-after=5", str(case.seconds)]
+        alone = ("--pid", "--fork", "--kill-child", "--mount-proc")  # nothing outlives the run
+        in_bed = f"${SLURM}" in case.run  # the cluster is entered by its process ids
+        argv = ["unshare", "--mount", *(() if in_bed else alone)]
+        argv += ["timeout", "--signal=TERM", "--kill-after=5", str(case.seconds)]
         done = subprocess.run(
             [*argv, "bash", str(script)],
             env=environ(stack) | {"TMPDIR": tempfile.gettempdir()},
