@@ -26,7 +26,12 @@ RULES = (
             ),
             Sign(
                 "getaddrinfo",
-                r"getaddrinfo[^\n]{0,60} (?P<host>[\w.-]+)[^\n]{0,20}(?:Name or service not known|Temporary failure)",
+                r"getaddrinfo[^\n]{0,60} (?P<host>(?!(?:returned|error)\b)[A-Za-z][\w.-]*)[^\n]{0,20}"
+                r"(?:Name or service not known|Temporary failure)",
+            ),
+            Sign(
+                "getaddrinfo returned error",
+                r"getaddrinfo returned error -\d+ [^\n]{0,80}\n[^\n]{0,300}connect to server (?P<host>\S+) at port",
             ),
             Sign("unknown worker", r"unknown worker (?P<host>\S+)"),
             Sign("DNS has no address", r"DNS has no address for (?P<host>\S+) after"),
@@ -295,18 +300,23 @@ RULES = (
     ),
     Rule(
         id="SSH_FAILED",
-        title="ssh to a worker failed, and the launcher does not show why",
-        why="Intel MPI's launcher hides the output of ssh and reports only its exit code: 65280 is "
-        "255, which ssh uses for its own errors. So the daemon was never started; only ssh itself "
-        "can show whether the name, the port or the key is wrong.",
+        title="ssh to a worker failed",
+        why="The daemon on the worker was never started. The user's login shell there refuses "
+        "logins (nologin), or ssh itself failed: Intel MPI's launcher hides the output of ssh and "
+        "reports only its exit code, 65280, which is 255. Only ssh itself can show whether the "
+        "name, the port or the key is wrong.",
         trust=Trust.CAUSE,
         signs=(
             Sign(
                 "nable to run",
                 r"[Uu]nable to run (?:bstrap_proxy|proxy) on (?P<host>\S+) \(pid \d+, exit code 65280\)",
             ),
+            Sign("This account is", r"(?P<shell>This account is currently not available)"),
         ),
-        causes=("ssh from the launcher to {host} failed; Intel MPI does not show why.",),
+        causes=(
+            "ssh from the launcher to {host} failed; Intel MPI does not show why.",
+            "ssh to a worker failed: the user's login shell there refuses logins ({shell}).",
+        ),
         remedies=(
             Remedy("run ssh yourself where the launcher runs: ssh {host} true"),
             Remedy("check that the worker's server started: mpijob logs JOB --role worker"),

@@ -51,6 +51,10 @@ RULES = (
             Sign("no usable transports", r"(?P<detail>no usable transports/devices[^\n]{0,80})"),
             Sign("' is not available", r"UCX ERROR (?P<detail>network device '[^']{1,60}' is not available)"),
             Sign(
+                "' is not available",
+                r"UCX WARN (?P<detail>network device '[^']{1,60}' is not available)[\s\S]{0,4000}?PML ucx cannot be",
+            ),
+            Sign(
                 "transport to",
                 r"UCX ERROR (?P<detail>no (?:active messages|auxiliary|remote registered memory access"
                 r"|\w+) transport to "

@@ -190,6 +190,10 @@ RULES = (
         signs=(
             Sign("CUDA-capable device", r"(?P<detail>no CUDA-capable device is detected)"),
             Sign("No CUDA GPUs", r"(?P<detail>No CUDA GPUs are available)"),
+            Sign(
+                "Cannot access accelerator",
+                r"(?P<detail>Cannot access accelerator device when none is available)",
+            ),
             Sign("Found no NVIDIA driver", r"(?P<detail>Found no NVIDIA driver on your system)"),
             Sign("not compiled with CUDA", r"(?P<detail>Torch not compiled with CUDA enabled)"),
             Sign("invalid device ordinal", r"(?P<detail>CUDA error: invalid device ordinal)"),

@@ -146,6 +146,10 @@ def crashed(number: int) -> tuple[Sign, ...]:
             rf"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: {number}\b",
         ),
         Sign(literal, rf"\[(?P<host>[\w.-]+):\d+\] Signal: {words} \({number}\)"),
+        Sign(
+            "Fatal Python error",  # with the first frame of its stack
+            rf"Fatal Python error: {words}(?:\n[^\n]*){{1,3}}?\n[ ]+File[ ]\"(?P<file>[^\"\n]+)\", line (?P<line>\d+)[^\n]*",
+        ),
         Sign(literal, rf"^(?:Fatal Python error: )?{words}(?: \(core dumped\))?$"),
         Sign("Fatal Python error", rf"Fatal Python error: {words}"),
         Sign("Caught signal", rf"Caught signal {number} \("),

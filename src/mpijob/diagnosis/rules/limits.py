@@ -56,10 +56,11 @@ RULES = (
         signs=(
             Sign("fork", r"(?:fork|vfork|posix_spawn)[^\n]{0,60}Resource temporarily unavailable"),
             Sign("number of processes", r"system limit exceeded on number of processes that can be started"),
+            Sign("number of children", r"system limit on number of children a process can have was reached"),
             Sign("start new thread", r"can't start new thread"),
             Sign(
                 "pthread_create",
-                r"pthread_create (?:failed|failure)[^\n]{0,80}Resource temporarily unavailable",
+                r"pthread_create(?:\(\))? (?:failed|failure)[^\n]{0,80}Resource temporarily unavailable",
             ),
             Sign("blas_thread_init", r"blas_thread_init: pthread_create failed"),
             Sign("Thread creation failed", r"libgomp: Thread creation failed"),

@@ -119,6 +119,10 @@ RULES = (
                 r"(?:sbatch|srun|salloc): error: (?P<error>Invalid --[^\n]{1,60}specification)",
             ),
             Sign(
+                "partition configuration not available",
+                r"(?:sbatch|srun|salloc): (?P<waits>Requested partition configuration not available now)",
+            ),
+            Sign(
                 "nvalid partition",
                 r"(?:sbatch|srun|salloc): error: (?P<error>[Ii]nvalid partition[^\n]{0,120})",
             ),
@@ -128,7 +132,10 @@ RULES = (
                 r"(?:\n(?:sbatch|salloc): error: (?!Batch job)[^\n]{4,200}){0,2})",
             ),
         ),
-        causes=("Slurm rejects the job: {error}",),
+        causes=(
+            "Slurm rejects the job: {error}",
+            "Slurm does not start the job: {waits}. It exceeds a limit of the partition, or the partition is down.",
+        ),
         example="Slurm rejects the job: Invalid partition name specified",
         remedies=(
             Remedy(

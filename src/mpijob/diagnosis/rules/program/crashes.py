@@ -30,7 +30,10 @@ RULES = (
         facts=("rank-signal:11",),
         crash=True,
         signs=(*crashed(11), Sign("sigSegv::sigHandler", r"^#\d+ [^\n]*Foam::sigSegv::sigHandler")),
-        causes=("{who} crashed with a segmentation fault (signal 11, SIGSEGV).",),
+        causes=(
+            "{who} crashed with a segmentation fault (signal 11, SIGSEGV) in {file}, line {line}.",
+            "{who} crashed with a segmentation fault (signal 11, SIGSEGV).",
+        ),
         remedies=(
             *_LINE,
             _ALONE,

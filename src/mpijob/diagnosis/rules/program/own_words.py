@@ -18,6 +18,7 @@ UNCAUGHT_ERROR = Rule(
             r"terminate called after throwing an instance of '(?P<kind>[^'\n]{1,120})'"
             r"(?:[\s\S]{0,120}?what\(\): (?P<error>[^\n]{1,300}))?",
         ),
+        Sign("pure virtual", r"(?P<error>pure virtual method called)"),
         Sign("terminate called without", r"(?P<error>terminate called without an active exception)"),
         Sign(
             "Fortran runtime error",

@@ -83,6 +83,7 @@ RULES = (
         yields_to=(
             "NOT_EXECUTABLE",
             "MISSING_INTERPRETER",
+            "MODULE_NOT_FOUND",
             "MPI_NOT_ON_WORKER",
             "PYTHON_EXCEPTION",
             *SAID_BY_PYTHON,
