@@ -148,7 +148,8 @@ def crashed(number: int) -> tuple[Sign, ...]:
         Sign(literal, rf"\[(?P<host>[\w.-]+):\d+\] Signal: {words} \({number}\)"),
         Sign(
             "Fatal Python error",  # with the first frame of its stack
-            rf"Fatal Python error: {words}(?:\n[^\n]*){{1,3}}?\n[ ]+File[ ]\"(?P<file>[^\"\n]+)\", line (?P<line>\d+)[^\n]*",
+            rf"Fatal Python error: {words}(?:\n[^\n]*){{1,3}}?\n[ ]+File[ ]\"(?P<file>[^\"\n]+)\", "
+            rf"line (?P<line>\d+)[^\n]*",
         ),
         Sign(literal, rf"^(?:Fatal Python error: )?{words}(?: \(core dumped\))?$"),
         Sign("Fatal Python error", rf"Fatal Python error: {words}"),
