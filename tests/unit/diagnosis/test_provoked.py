@@ -28,6 +28,7 @@ NOT_TOLD = {  # log → why its cause is not in it, or not named by a rule
     "t6-remote-folder-openmpi5": "silent",
     "t6-remote-program-intel": "silent",
     "t6-thread-level-mpich5": "line",  # too weak a sign of failure for a cause
+    "t7-healthy-caught-mpich5": "wrong",  # its tracebacks come after other ranks' reports of success
     "t6-torch-loader": "silent",  # the worker's signal is not in the log
 }
 
@@ -50,7 +51,7 @@ def test_with_the_engines_facts_nothing_is_wrong(log: Log) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("part", "right", "wrong"),
-    [(OPENED, 0.96, 0.02), (MEASURED, 0.80, 0.025)],  # 0.01 wrong is asked for: docs/why.md lists the misses
+    [(OPENED, 0.95, 0.02), (MEASURED, 0.85, 0.01)],
     ids=["opened", "measured"],
 )
 def test_answers_to_logs_that_rules_were_not_written_from_are_as_good_as_the_manual_says(
