@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a t
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-thorough coverage fuzz test-gpu test-frameworks test-programs test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-why bench-cluster bench-all soak clean
+.PHONY: help run test test-thorough coverage fuzz test-gpu test-frameworks test-programs test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down slurm slurm-down test-slurm bench-slurm test-cluster test-cluster-long faults kills requirements bench bench-why bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -153,6 +153,12 @@ cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this
 
 cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its cache
 	$(BIN)/python -m testbed down
+
+slurm: $(VENV)/.dev ## Start a Slurm cluster of four nodes on this machine (root; docs/testbed.md)
+	$(BIN)/python -m testbed.slurm up
+
+slurm-down: $(VENV)/.dev ## Remove it; its packages stay in the cache
+	$(BIN)/python -m testbed.slurm down
 
 test-cluster: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests/e2e/cluster $(CLUSTER_SPREAD) --durations=40 --durations-min=2 -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
