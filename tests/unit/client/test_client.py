@@ -15,8 +15,8 @@ import pytest
 
 from mpijob import AsyncClient, Client, Job, JobFailed, MPIJob, Phase
 from mpijob.backends import cancellable_sleep
+from mpijob.backends.attempts import log_reader
 from mpijob.backends.kubernetes.status import watch_jobs
-from mpijob.backends.local.logs import log_reader
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.backends.protocol import Backend
 from mpijob.client import threads

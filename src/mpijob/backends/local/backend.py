@@ -207,7 +207,8 @@ class LocalBackend(
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the job's merged log lines."""
-        from mpijob.backends.local.logs import locations, log_reader
+        from mpijob.backends.attempts import log_reader
+        from mpijob.backends.local.logs import locations
 
         uid = self._row(ref).uid
 
@@ -239,7 +240,8 @@ class LocalBackend(
 
     def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
         """Write all that the wanted sources said, merged; return False where lines have to be chosen one by one."""
-        from mpijob.backends.local.logs import locations, log_reader
+        from mpijob.backends.attempts import log_reader
+        from mpijob.backends.local.logs import locations
 
         if not log_reader.whole_files(query):
             return False
@@ -369,7 +371,8 @@ class LocalBackend(
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
-        from mpijob.backends.local.storage import artifacts, job_files
+        from mpijob.backends.attempts import artifacts
+        from mpijob.backends.local.storage import job_files
 
         uid = self._row(ref).uid
         return artifacts.left(self._home.work(uid), job_files.read_along(self._home, uid))
@@ -397,7 +400,7 @@ class LocalBackend(
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this place."""
-        from mpijob.backends.local.storage import artifacts
+        from mpijob.backends.attempts import artifacts
 
         artifacts.fetch(self._home.work(self._row(ref).uid), path, target)
 

@@ -12,9 +12,10 @@ import platform
 import shutil
 from collections.abc import Iterable, Iterator
 
-from mpijob.backends.local.planning import machine, mpi_installations
+from mpijob.backends.local.planning import machine
 from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.worker import isolation
+from mpijob.backends.mpi import mpi_installations
 from mpijob.errors import BackendError, Finding, MpiJobError, Severity, UnsafePath
 from mpijob.model.spec import quantity
 from mpijob.settings import CLUSTER, Settings, load

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from mpijob import admission
-from mpijob.backends import code_upload, fail_fast
+from mpijob.backends import code_upload
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
+from mpijob.backends.mpi import fail_fast
 from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import controller_notes, well_known

@@ -24,7 +24,8 @@ from mpijob import atomic_write, codec
 from mpijob.backends import code_upload
 from mpijob.backends.common_errors import no_such_schedule
 from mpijob.backends.local.queue import runner_wakeup
-from mpijob.backends.local.storage.paths import Home, cannot_write
+from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.state_home import cannot_write
 from mpijob.model import MPIJob
 from mpijob.model.spec.schedule import Recurrence
 from mpijob.settings import Settings, own_places

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob.backends.attempts.log_reader import speaker, workers_of
 from mpijob.backends.local.logs import locations
-from mpijob.backends.local.logs.log_reader import speaker, workers_of
 from mpijob.errors import BackendError
 from mpijob.history import retention
 from mpijob.history.archive import Archive, farewell, gone
