@@ -15,7 +15,7 @@ mount -t tmpfs tmpfs sys/fs/cgroup
 for place in /sys/fs/cgroup/*/mpijob-slurm; do
   if [ -d "$place" ]; then
     kind=$(basename "$(dirname "$place")")
-    mkdir "sys/fs/cgroup/$kind" && mount --bind "$place" "sys/fs/cgroup/$kind"
+    mkdir "sys/fs/cgroup/$kind" && mount -t cgroup -o "$kind" cgroup "sys/fs/cgroup/$kind"
   fi
 done
 mount -t tmpfs -o mode=755,size=1m tmpfs dev

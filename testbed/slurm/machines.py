@@ -15,17 +15,22 @@ from pathlib import Path
 from testbed.shell import TestBedError, run, wait_for
 from testbed.slurm import places, root
 
-_HUB = "hub"
-_NAMESPACES = ("--net", "--uts", "--mount", "--pid", "--ipc", "--propagation=private")
+HUB = "hub"
+_NAMESPACES = ("--net", "--uts", "--mount", "--pid", "--ipc", "--cgroup", "--propagation=private")
+# in our own group, so that a machine sees that as the root of its cgroups
+_JOIN = f"""
+for one in /sys/fs/cgroup/*/{places.NAME}; do if [ -d "$one" ]; then echo $$ >"$one/cgroup.procs"; fi; done
+exec "$@"
+"""
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def start_hub() -> None:
     """Start the switch that all machines are plugged into; it has no way out of here."""
-    _start(_HUB, ("unshare", "--net", "--fork", "--kill-child", "sleep", "infinity"))
+    _start(HUB, ("unshare", "--net", "--fork", "--kill-child", "sleep", "infinity"))
     bridge = ("link add br0 type bridge", f"address add {places.NETWORK}.1/24 dev br0", "link set br0 up")
     for words in ("link set lo up", *bridge):
-        _in_network(_HUB, "ip", *words.split())
+        _in_network(HUB, "ip", *words.split())
 
 
 def start(name: str) -> None:
@@ -43,8 +48,10 @@ def start(name: str) -> None:
     )
     pid = str(first_process(name))
     link = f"v-{name}"
-    _in_network(_HUB, "ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", pid)
-    _in_network(_HUB, "ip", "link", "set", link, "master", "br0", "up")
+    if link in _in_network(HUB, "ip", "-br", "link"):  # of its life before: the kernel takes its time
+        _in_network(HUB, "ip", "link", "delete", link)
+    _in_network(HUB, "ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", pid)
+    _in_network(HUB, "ip", "link", "set", link, "master", "br0", "up")
     address = f"address add {places.address(name)}/24 dev eth0"
     for words in ("link set lo up", address, "link set eth0 up"):
         _in_network(name, "ip", *words.split())
@@ -70,7 +77,7 @@ def stop(name: str) -> None:
 
 def cable(name: str, *, plugged: bool) -> None:
     """Plug a machine's cable in, or pull it."""
-    _in_network(_HUB, "ip", "link", "set", f"v-{name}", "up" if plugged else "down")
+    _in_network(HUB, "ip", "link", "set", f"v-{name}", "up" if plugged else "down")
 
 
 def is_ready(name: str) -> bool:
@@ -112,7 +119,7 @@ def inside(
     if not pid:
         raise TestBedError(f"machine {name} is switched off")
     home = "/root" if user == "root" else f"/home/{user}"
-    words = ["nsenter", f"--target={pid}", "--net", "--uts", "--mount", "--pid", "--ipc", "--"]
+    words = ["nsenter", f"--target={pid}", "--net", "--uts", "--mount", "--pid", "--ipc", "--cgroup", "--"]
     variables = {"HOME": home, "USER": user, "LOGNAME": user, "PATH": _PATH, "LANG": "C.UTF-8", **env}
     clean = ["env", "-i", "-C", cwd or home, *(f"{key}={value}" for key, value in variables.items())]
     if user == "root":
@@ -146,8 +153,8 @@ def _start(name: str, argv: Sequence[str]) -> None:
     wait_for(f"the first process of {name}", lambda: first_process(name) != 0, seconds=10, pause=0.01)
 
 
-def _in_network(name: str, *argv: str) -> None:
-    run("nsenter", f"--target={first_process(name)}", "--net", "--", *argv)
+def _in_network(name: str, *argv: str) -> str:
+    return run("nsenter", f"--target={first_process(name)}", "--net", "--", *argv)
 
 
 def _holder(name: str) -> int:

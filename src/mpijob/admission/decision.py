@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from mpijob.admission import cluster
+from mpijob.admission import cluster, slurm
 from mpijob.admission.advisories import remarks
 from mpijob.admission.capacity import (
     NO_LIMIT,
@@ -50,6 +50,9 @@ def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
             _free_now(job, facts)
     if facts.cluster is not None:
         cluster.refuse_pieces(job, facts, facts.cluster)
+    if facts.slurm is not None:
+        slurm.refuse(job, facts.slurm)
+        return (*_told_to_wait(facts), *slurm.remarks(job, facts))
     return (*_shared_cores(job, facts), *_told_to_wait(facts), *wait_notice(job, facts), *remarks(job, facts))
 
 

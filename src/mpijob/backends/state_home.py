@@ -26,6 +26,11 @@ class StateHome:
 
         return Path(self._root)
 
+    @property
+    def runner_log(self) -> Path:
+        """Where a runner writes what it could not tell a job."""
+        return self.root / "runner.log"
+
     def mpi(self, family: str) -> Path:
         """Where one MPI family is installed by us."""
         return self.root / "mpi" / family

@@ -35,10 +35,10 @@ from mpijob.settings import LOCAL, history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mpijob.backends.local.queue.schedules import LocalSchedules
     from mpijob.backends.local.queue.store import Row
     from mpijob.backends.model_registry import Registered
     from mpijob.backends.protocol import Preflight
+    from mpijob.backends.recurring.schedule_files import ScheduleFiles
     from mpijob.errors import Finding
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import (
@@ -281,11 +281,11 @@ class LocalBackend(
         state = self._row(ref).state
         return state.findings if state.phase is Phase.RUNNING else ()
 
-    def schedules(self) -> LocalSchedules:
+    def schedules(self) -> ScheduleFiles:
         """Return the recurring jobs of this machine."""
-        from mpijob.backends.local.queue.schedules import LocalSchedules
+        from mpijob.backends.recurring.schedule_files import ScheduleFiles
 
-        return LocalSchedules(self._settings)
+        return ScheduleFiles(self._settings)
 
     def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that were deleted."""

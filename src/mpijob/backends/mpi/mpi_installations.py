@@ -179,8 +179,13 @@ def _ask(path: Path) -> list[str] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
+    return identified(answer.stdout + answer.stderr)
+
+
+def identified(said: bytes) -> list[str] | None:
+    """Return the family and version in what a launcher says of itself, None where it says none."""
     for family, pattern in _VERSIONS:
-        if match := pattern.search(answer.stdout + answer.stderr):
+        if match := pattern.search(said):
             return [family.value, match[1].decode()]
     return None
 

@@ -54,11 +54,6 @@ class Home(StateHome):
         """Where recurring jobs are kept."""
         return os.path.join(self._root, "schedules")
 
-    @property
-    def runner_log(self) -> Path:
-        """Where a runner writes what it could not tell a job."""
-        return self.root / "runner.log"
-
     def job(self, uid: str) -> Path:
         """The directory of one job."""
         return self.root / "jobs" / uid

@@ -17,8 +17,9 @@ rank_of() { # $1 a process: sets `of`, the rank that has started it
   done
   return 1
 }
+tell_wrong() { printf 'mpijob-wrong %s\n' "$*"; } # an engine that keeps a journal writes it there
 wrong_world() {
-  printf 'mpijob-wrong rank=%s of=%s size=%s %s\n' "$rank" "$of" "$size" "$*"
+  tell_wrong "rank=$rank of=$of size=$size $*"
   below='' roots=''
   for file in /proc/[0-9]*; do # found before any is ended: what has lost its parent would not be
     one=${file#/proc/}
@@ -60,15 +61,19 @@ look_for_libraries() { # sets `good`, the processes that have the MPI library of
     done
   done
 }
+look_at_world() { # $1 how many processes are to show their MPI library; whether all have
+  ours=mpich needs=PMI_RANK
+  if [ -n "${OMPI_COMM_WORLD_RANK:-}${PMIX_NAMESPACE:-}" ]; then ours=openmpi needs='PMIX_NAMESPACE PMIX_RANK'; fi
+  if [ "${size:-1}" -gt 1 ]; then look_for_launchers; fi
+  look_for_libraries
+  [ "$good" -ge "$1" ]
+}
 watch_world() {
-  ours=mpich needs=PMI_RANK looks=0
-  if [ -n "${OMPI_COMM_WORLD_RANK:-}" ]; then ours=openmpi needs='PMIX_NAMESPACE PMIX_RANK'; fi
+  looks=0
   while [ "$looks" -lt 33 ]; do
     if [ "$looks" -lt 4 ]; then pause=0.25; else pause=2; fi
     sleep "$pause" >/dev/null 2>&1 || sleep 1 >/dev/null 2>&1
     looks=$((looks + 1))
-    if [ "${size:-1}" -gt 1 ]; then look_for_launchers; fi
-    look_for_libraries
-    if [ "$good" -ge "${MPIJOB_SLOTS:-1}" ]; then return; fi
+    if look_at_world "${MPIJOB_SLOTS:-1}"; then return; fi
   done
 }

@@ -1,0 +1,251 @@
+"""Reading jobs: their files, squeue's one answer, and the accounting for what squeue has forgotten.
+
+Jobs that somebody submitted by sbatch himself have no directory; they are read by `plain_jobs`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from mpijob.backends import scope_filter, site_rule_loader
+from mpijob.backends.common_errors import no_such_job
+from mpijob.backends.slurm import derive, plain_jobs
+from mpijob.backends.slurm.client import SlurmClient
+from mpijob.backends.slurm.derive import Seen, Standing
+from mpijob.backends.slurm.job_files import JobDirectories, JobFiles, Place
+from mpijob.backends.slurm.poll import Poll, Snapshot
+from mpijob.errors import Finding, MpiJobError, NotFound, Severity
+from mpijob.formats.slurm import batch_script
+from mpijob.formats.slurm.job_states import JobState as SlurmState
+from mpijob.formats.slurm.queries import Row, Rows
+from mpijob.model import JobRef, JobState, Page, Phase, Scope
+from mpijob.model.spec import dependencies
+from mpijob.observation.state.phase import Reason
+
+_SAID_BYTES = 16 << 10
+_FORGOTTEN_SECONDS = 10.0  # of a job that squeue does not show: so late may the accounting know a new one
+_NO_TURN = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser", "JobHeldAdmin")
+
+
+class JobReader:
+    """What is seen of jobs."""
+
+    def __init__(self, client: SlurmClient, jobs: JobDirectories, poll: Poll, rules: str) -> None:
+        self.client, self.jobs, self.poll, self._rules = client, jobs, poll, rules
+        self._accounted: dict[str, tuple[float, Row | None]] = {}
+
+    # -- one job ----------------------------------------------------------------------------------
+    def find(self, ref: JobRef) -> Place:
+        """Return the directory of a job of ours; raise NotFound."""
+        place = self.jobs.find(ref)
+        if place is None:
+            raise no_such_job(ref)
+        return place
+
+    def get(self, ref: JobRef) -> JobState:
+        """Return where a job stands, of ours or of plain sbatch; raise NotFound."""
+        place = self.jobs.find(ref)
+        if place is not None:
+            return self.state(self.jobs.files(place))
+        row = self.plain(ref)
+        return plain_jobs.state(row, self._place_in_queue(row, self.poll.snapshot().rows))
+
+    def plain(self, ref: JobRef) -> Row:
+        """Return the row of a job that sbatch was given by somebody himself; raise NotFound."""
+        number = plain_jobs.number_of(ref)
+        if number is None:
+            raise no_such_job(ref)
+        snapshot = self.poll.snapshot()
+        row = snapshot.rows.get(number) or self.client.job(number) or self._forgotten(number, 0.0)
+        if row is None:
+            raise snapshot.error or no_such_job(ref)
+        return row
+
+    def state(self, files: JobFiles, *, findings: bool = True) -> JobState:
+        """Return where a job of ours stands; with the causes where it failed."""
+        if (settled := files.settled()) is not None and (
+            settled.findings or not findings or settled.phase is not Phase.FAILED
+        ):
+            return settled
+        seen = self.seen(files)
+        state, standing = derive.state(seen)
+        if (
+            standing.result.reason is Reason.DEPENDENCY_FAILED
+            or standing.result.reason is Reason.WAITING_FOR_JOBS
+        ):
+            state = self._dependent(files, state)
+        elif findings and state.phase is Phase.FAILED:
+            state = self._explained(seen, state, standing)
+        if standing.settled and state.phase.final and findings:
+            files.settle(state)
+        return state
+
+    def seen(self, files: JobFiles) -> Seen:
+        """Return all that is known of a job now."""
+        numbers = files.attempts()
+        attempt = files.attempt(numbers[-1]) if numbers else None
+        over = attempt is not None and attempt.orderly and attempt.retry_seconds is None
+        snapshot = Snapshot(0.0, Rows()) if over and attempt and not attempt.code else self.poll.snapshot()
+        row = snapshot.rows.get(files.number) if files.number else None
+        if row is None and files.number and snapshot.answered and not over:
+            row = self._forgotten(files.number, files.place.created_us / 1e6)
+        position = self._place_in_queue(row, snapshot.rows) if row else None
+        fresh = (
+            snapshot.answered and snapshot.error is None and snapshot.time > files.place.created_us / 1e6 + 1
+        )
+        said = _tail(files, attempt.number) if attempt is not None and attempt.asked == "term" else b""
+        return Seen(files, attempt, row, fresh, time.time(), said, position)
+
+    def _forgotten(self, number: str, created: float) -> Row | None:
+        """Return the last try of a job as the accounting has it; asked again only after a while."""
+        now = time.time()
+        when, row = self._accounted.get(number, (0.0, None))
+        if row is not None or now - when < _FORGOTTEN_SECONDS or now - created < 2.0:
+            return row
+        try:
+            tries = [one for one in self.client.accounting([number]) if one.number == number]
+        except MpiJobError:
+            tries = []
+        row = tries[-1] if tries and tries[-1].ending is not None else None
+        self._accounted[number] = (now, row)
+        return row
+
+    def _dependent(self, files: JobFiles, state: JobState) -> JobState:
+        """Return the state of a job that waits for others, or will never start because of one."""
+        known = [dependencies.Dependency.of(ref, self._other(ref)) for ref in files.plan.waits_for]
+        waits, finding = dependencies.judge(state.ref.name, known)
+        if finding is None:
+            text = dependencies.sentence(waits) if waits else "waiting for its turn"
+            return msgspec.structs.replace(state, message=text, waiting_for=text)
+        told = {
+            "phase": Phase.FAILED,
+            "reason": dependencies.FAILED,
+            "message": finding.message,
+            "waiting_for": "",
+        }
+        return msgspec.structs.replace(
+            state, findings=(finding,), finished=state.finished or time.time(), **told
+        )
+
+    def _other(self, ref: JobRef) -> JobState | None:
+        try:
+            return self.state(self.jobs.files(self.find(ref)), findings=True)
+        except NotFound:
+            return None
+
+    def _explained(self, seen: Seen, state: JobState, standing: Standing) -> JobState:
+        from mpijob.backends.attempts import evidence  # the rules are loaded only for a failure
+
+        files, attempt = seen.files, seen.attempt
+        if attempt is None or attempt.number != standing.attempt:
+            return msgspec.structs.replace(state, findings=self._before_start(state))
+        known = evidence.Attempt(
+            files.plan, attempt.number, files.logs(attempt.number), files.work, self._rules
+        )
+        for sample in files.samples():
+            if sample.attempt == attempt.number:
+                peak = attempt.state.peak_bytes.get(sample.worker, 0)
+                attempt.state.peak_bytes[sample.worker] = max(peak, sample.memory_bytes)
+        found = evidence.findings_for(known, attempt.state, standing.result, attempt.started)
+        attempt.state.culprit = found[0].worker if found else None
+        workers = attempt.state.worker_states(state.phase, lambda _: ())
+        placed = tuple(
+            msgspec.structs.replace(now, node=old.node, gpus=old.gpus)
+            for now, old in zip(workers, state.workers, strict=False)
+        )
+        message = found[0].message if found else state.message
+        ranks = attempt.state.rank_states()
+        return msgspec.structs.replace(state, findings=found, message=message, workers=placed, ranks=ranks)
+
+    def _before_start(self, state: JobState) -> tuple[Finding, ...]:
+        """Return why a job failed that never ran: Slurm's own reason is all there is."""
+        from mpijob.backends.findings import explained
+        from mpijob.diagnosis.evidence import Evidence
+
+        spec = self.jobs.files(self.find(state.ref), logs=False).plan.job
+        seen = Evidence(spec=spec, reason=state.reason, message=state.message, phase=state.phase)
+        return explained(seen, site_rule_loader.known(self._rules))
+
+    def _place_in_queue(self, row: Row, rows: Mapping[str, Row]) -> int | None:
+        """Return the place of a waiting job among this user's jobs of its partition; others' are not shown everywhere."""
+        if not row.state.waits:
+            return None
+        waiting = [
+            one
+            for one in rows.values()
+            if one.state.waits and one.partition == row.partition and not one.reason.startswith(_NO_TURN)
+        ]
+        ordered = sorted(waiting, key=lambda one: (-one.priority, int(one.number)))
+        return next((at for at, one in enumerate(ordered, 1) if one.number == row.number), None)
+
+    # -- many jobs --------------------------------------------------------------------------------
+    def page(self, scope: Scope) -> Page:
+        """Return one page of states, newest first: of ours the newest of each name, and those of plain sbatch."""
+        snapshot = self.poll.snapshot()
+        known = [one for one in self._listed(snapshot) if scope_filter.named(one.ref, scope)]
+        if scope_filter.tells_more_than_names(scope):
+            known = [one for one in known if scope_filter.belongs(one.state(), scope)]
+        rest = [one for one in known if not scope.place or one.order < scope.place]
+        page, more = rest[: scope.limit], rest[scope.limit :]
+        items = tuple(msgspec.structs.replace(one.state(), ranks=()) for one in page)
+        notices = (_silent(snapshot.error),) if snapshot.error else ()
+        return Page(items, str(page[-1].order) if page and more else "", len(known), notices)
+
+    def _listed(self, snapshot: Snapshot) -> list[Listed]:
+        """Return what a list is made of, newest first; no job's own files are read for it yet."""
+        newest: dict[tuple[str, str], Place] = {}
+        for place in self.jobs.all():
+            newest.setdefault((place.namespace, place.name), place)
+        ours = dict(snapshot.rows.ours())
+        numbers = {uid: number for number, uid in ours.items()}
+        found = [
+            Listed(
+                place.created_us, place.ref, partial(self._brief, place, numbers.get(place.uid, ""), snapshot)
+            )
+            for place in newest.values()
+        ]
+        for number in snapshot.rows.keys() - ours.keys():
+            row = snapshot.rows[number]
+            found.append(Listed(plain_jobs.order(row), plain_jobs.ref(row), partial(plain_jobs.state, row)))
+        return sorted(found, key=lambda one: one.order, reverse=True)
+
+    def _brief(self, place: Place, number: str, snapshot: Snapshot) -> JobState:
+        """Return the state of a job of ours for a list: of one that only waits, Slurm's row says enough."""
+        row = snapshot.rows.get(number) if number else None
+        told = batch_script.read_comment(row.comment) if row and row.state.waits else None
+        if row is None or told is None or told.more or row.state is not SlurmState.PENDING:
+            return self.state(self.jobs.files(place, logs=False), findings=False)
+        return derive.queued(place, row, told)
+
+
+class Listed(NamedTuple):
+    """One job of a list: where it stands in it, its address, and how its state is had."""
+
+    order: int
+    ref: JobRef
+    state: Callable[[], JobState]
+
+
+def _silent(error: MpiJobError) -> Finding:
+    return Finding(
+        "SLURM_UNREACHABLE",
+        f"{error.message}; what was seen last is shown",
+        error.hint,
+        severity=Severity.WARNING,
+    )
+
+
+def _tail(files: JobFiles, number: int) -> bytes:
+    """Return the end of the launcher's log: Slurm says there why it ends a job."""
+    try:
+        with (files.logs(number) / "launcher.log").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID_BYTES))
+            return file.read()
+    except FileNotFoundError:
+        return b""
