@@ -4,6 +4,7 @@ whoever started it.
 
 from __future__ import annotations
 
+import compileall
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ def run(argv: Sequence[str], *, machine: str = places.LOGIN, user: str = "alice"
         raise TestBedError("there is no command to run: python -m testbed.slurm run -- COMMAND …")
     started = not cluster.is_up()
     cluster.up()
+    compileall.compile_dir(places.CHECKOUT / "src", quiet=2)  # inside nobody can write it
     try:
         control.serve()
         return _call(argv, machine, user)

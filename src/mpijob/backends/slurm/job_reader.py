@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mpijob.backends import scope_filter, site_rule_loader
+from mpijob.backends import scope_filter
 from mpijob.backends.common_errors import no_such_job
 from mpijob.backends.slurm import derive, plain_jobs
 from mpijob.backends.slurm.client import SlurmClient
@@ -63,6 +63,8 @@ class JobReader:
             raise no_such_job(ref)
         snapshot = self.poll.snapshot()
         row = snapshot.rows.get(number) or self.client.job(number) or self._forgotten(number, 0.0)
+        if row is not None and (batch_script.read_comment(row.comment) or not plain_jobs.named(row, ref)):
+            row = None  # one of ours that was deleted, or another name
         if row is None:
             raise snapshot.error or no_such_job(ref)
         return row
@@ -165,6 +167,7 @@ class JobReader:
 
     def _before_start(self, state: JobState) -> tuple[Finding, ...]:
         """Return why a job failed that never ran: Slurm's own reason is all there is."""
+        from mpijob.backends import site_rule_loader
         from mpijob.backends.findings import explained
         from mpijob.diagnosis.evidence import Evidence
 

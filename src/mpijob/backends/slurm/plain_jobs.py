@@ -11,7 +11,6 @@ import time
 
 from mpijob.backends.slurm.derive import REASONS
 from mpijob.errors import Finding, Severity
-from mpijob.formats.convert import batch_script
 from mpijob.formats.convert.header import units
 from mpijob.formats.slurm import job_states, pending_reasons
 from mpijob.formats.slurm.job_states import JobState as SlurmState
@@ -38,6 +37,11 @@ def number_of(ref: JobRef) -> str | None:
     text = ref.uid.removeprefix("slurm-") if ref.uid.startswith("slurm-") else "" if ref.uid else ref.name
     match = _NUMBER.fullmatch(text)
     return match[1] if match else None
+
+
+def named(row: Row, wanted: JobRef) -> bool:
+    """Whether a job is the one that an address means: by its uid, its number alone, or its name."""
+    return bool(wanted.uid) or wanted.name.isdigit() or wanted.name == ref(row).name
 
 
 def order(row: Row) -> int:
@@ -92,6 +96,8 @@ def _standing(row: Row) -> tuple[Phase, Reason, str]:
 
 def spec(row: Row, script: str) -> MPIJob:
     """Return what was asked for, as far as the script's header tells; without it, what Slurm counts."""
+    from mpijob.formats.convert import batch_script  # start-up is a feature
+
     address = ref(row)
     if script:
         job = batch_script.read(script, "script.sh").jobs[0]

@@ -1,0 +1,13 @@
+"""The place of the promises that every engine keeps, on a real Slurm: two nodes of four CPUs each, to itself."""
+
+from __future__ import annotations
+
+import pytest
+from tests.conformance import builders
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch: pytest.MonkeyPatch) -> builders.Place:
+    """Make the jobs as large as the partition `small` wants them: a quarter of a CPU cannot be asked for."""
+    monkeypatch.setattr(builders.place, "millicores", 8000)
+    return builders.place
