@@ -10,4 +10,5 @@ from tests.conformance import builders
 def place(monkeypatch: pytest.MonkeyPatch) -> builders.Place:
     """Make the jobs as large as the partition `small` wants them: a quarter of a CPU cannot be asked for."""
     monkeypatch.setattr(builders.place, "millicores", 8000)
+    monkeypatch.setattr(builders.place, "queue", "small")
     return builders.place

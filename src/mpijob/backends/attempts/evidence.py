@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +37,10 @@ _PEER_LOST = re.compile(
 
 
 class Attempt(NamedTuple):
-    """Which attempt it was, and where its files are; `secrets` are values that must not be quoted."""
+    """Which attempt it was, and where its files are; `secrets` are values that must not be quoted.
+
+    `follows` tells lines that only follow from what the engine did itself; they are not listened to.
+    """
 
     plan: Plan
     number: int
@@ -45,6 +48,7 @@ class Attempt(NamedTuple):
     work: Path
     rules: str = ""
     secrets: tuple[str, ...] = ()
+    follows: Callable[[LogLine], bool] | None = None
 
 
 def findings_for(
@@ -56,7 +60,8 @@ def findings_for(
 ) -> tuple[Finding, ...]:
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
     site = site_rule_loader.known(attempt.rules)
-    said = tuple(log_reader.tails(attempt.logs, attempt.number, attempt_state.ranks, LINES_PER_FILE))
+    lines = log_reader.tails(attempt.logs, attempt.number, attempt_state.ranks, LINES_PER_FILE)
+    said = tuple(line for line in lines if attempt.follows is None or not attempt.follows(line))
     seen = _evidence(attempt, attempt_state, standing, said, site)
     evidence = msgspec.structs.replace(
         seen, started=started, worries=worries, elapsed_seconds=_limit(attempt, standing),

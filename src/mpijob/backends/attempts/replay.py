@@ -26,6 +26,7 @@ class Attempt(NamedTuple):
     proved: float | None
     ended: float | None
     code: int | None
+    asked_at: float | None
     asked: str  # why the launcher ended it: `term` where the batch system wanted that, `deadline`, "" where nothing did
     retry_seconds: float | None
     hosts: tuple[str, ...]
@@ -44,7 +45,7 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
     start = next((one for one in ordered if one.verb == "start"), None)
     nodes = units.hosts(start.words.get("nodes", "")) if start else None
     hosts = nodes or ()
-    asked, code, ended, proved, retry = "", None, None, None, None
+    asked, asked_at, code, ended, proved, retry = "", None, None, None, None, None
     for one in ordered:
         state.now = one.time
         match one.verb:
@@ -68,9 +69,9 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
             case "wrong":
                 state.stop(Reason.WRONG_WORLD, _wrong(one, plan))
             case "deadline":
-                state.deadline_passed, state.ending, asked = True, True, "deadline"
+                state.deadline_passed, state.ending, asked, asked_at = True, True, "deadline", one.time
             case "term":
-                state.ending, asked = True, "term"
+                state.ending, asked, asked_at = True, "term", one.time
             case "end":
                 code, ended = _number(one, "code"), one.time
                 _end(state, code)
@@ -79,7 +80,7 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
             case _:
                 continue
     began = start.time if start else state.now
-    return Attempt(number, tuple(ordered), began, proved, ended, code, asked, retry, hosts, state)
+    return Attempt(number, tuple(ordered), began, proved, ended, code, asked_at, asked, retry, hosts, state)
 
 
 def _number(one: Entry, name: str) -> int:

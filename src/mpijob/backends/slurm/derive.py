@@ -243,6 +243,8 @@ def _not_begun(seen: Seen) -> Standing:
     if files.never_submitted:
         why = "it was not handed to Slurm: the command that submitted it was ended"
         return Standing(PhaseResult(Phase.FAILED, Reason.START_REFUSED, why), True)
+    if row is None and files.plan.waits_for:
+        return _dependent(files, 1)
     if row is None:
         late = seen.answered and files.number and seen.now - files.place.created_us / 1e6 > 300
         unknown = PhaseResult(Phase.FAILED, Reason.OUTCOME_UNKNOWN, _UNKNOWN.format(files.number))
@@ -288,10 +290,7 @@ def _waiting(seen: Seen, number: int) -> Standing:
         result = phases.derive(phases.Observation(queued=True, suspend_requested=True))
         return Standing(result, False, number)
     if files.plan.waits_for and row.reason in ("Dependency", "None", "Priority"):
-        names = [ref.name for ref in files.plan.waits_for]
-        return Standing(
-            PhaseResult(Phase.QUEUED, Reason.WAITING_FOR_JOBS, dependencies.sentence(names)), False, following
-        )
+        return _dependent(files, following)
     place = f"partition {row.partition}: " if row.partition else ""
     reason = {Outlook.USER: Reason.HELD, Outlook.NEVER: Reason.NEVER_STARTS}.get(
         meaning.outlook, Reason.WAITING
@@ -301,6 +300,11 @@ def _waiting(seen: Seen, number: int) -> Standing:
     return Standing(
         PhaseResult(Phase.QUEUED, reason, f"{place}{meaning.message} ({row.reason})"), False, following
     )
+
+
+def _dependent(files: JobFiles, number: int) -> Standing:
+    text = dependencies.sentence([ref.name for ref in files.plan.waits_for])
+    return Standing(PhaseResult(Phase.QUEUED, Reason.WAITING_FOR_JOBS, text), False, number)
 
 
 def _estimate(seen: Seen, result: PhaseResult) -> float | None:

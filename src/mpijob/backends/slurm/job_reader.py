@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from mpijob.backends import scope_filter
+from mpijob.backends.attempts.replay import Attempt
 from mpijob.backends.common_errors import no_such_job
 from mpijob.backends.slurm import derive, plain_jobs
 from mpijob.backends.slurm.client import SlurmClient
@@ -24,7 +25,7 @@ from mpijob.errors import Finding, MpiJobError, NotFound, Severity
 from mpijob.formats.slurm import batch_script
 from mpijob.formats.slurm.job_states import JobState as SlurmState
 from mpijob.formats.slurm.queries import Row, Rows
-from mpijob.model import JobRef, JobState, Page, Phase, Scope
+from mpijob.model import JobRef, JobState, LogLine, Page, Phase, Scope
 from mpijob.model.spec import dependencies
 from mpijob.observation.state.phase import Reason
 
@@ -148,8 +149,9 @@ class JobReader:
         if attempt is None or attempt.number != standing.attempt:
             return msgspec.structs.replace(state, findings=self._before_start(state))
         known = evidence.Attempt(
-            files.plan, attempt.number, files.logs(attempt.number), files.work, self._rules
-        )
+            files.plan, attempt.number, files.logs(attempt.number), files.work, self._rules,
+            follows=partial(_follows, attempt),
+        )  # fmt: skip
         for sample in files.samples():
             if sample.attempt == attempt.number:
                 peak = attempt.state.peak_bytes.get(sample.worker, 0)
@@ -190,11 +192,11 @@ class JobReader:
     # -- many jobs --------------------------------------------------------------------------------
     def page(self, scope: Scope) -> Page:
         """Return one page of states, newest first: of ours the newest of each name, and those of plain sbatch."""
-        snapshot = self.poll.snapshot()
+        snapshot, after = self.poll.snapshot(), scope.place
         known = [one for one in self._listed(snapshot) if scope_filter.named(one.ref, scope)]
         if scope_filter.tells_more_than_names(scope):
             known = [one for one in known if scope_filter.belongs(one.state(), scope)]
-        rest = [one for one in known if not scope.place or one.order < scope.place]
+        rest = [one for one in known if not after or one.order < after]
         page, more = rest[: scope.limit], rest[scope.limit :]
         items = tuple(msgspec.structs.replace(one.state(), ranks=()) for one in page)
         notices = (_silent(snapshot.error),) if snapshot.error else ()
@@ -241,6 +243,17 @@ def _silent(error: MpiJobError) -> Finding:
         f"{error.message}; what was seen last is shown",
         error.hint,
         severity=Severity.WARNING,
+    )
+
+
+def _follows(attempt: Attempt, line: LogLine) -> bool:
+    """Whether srun only tells that it ended what it was asked to end."""
+    since = attempt.asked_at
+    return (
+        since is not None
+        and line.text.startswith(b"srun: ")
+        and line.rank is None
+        and line.time >= since * 1e9
     )
 
 

@@ -106,7 +106,7 @@ def own_options(job: MPIJob, facts: SlurmFacts) -> list[str]:
     reservation = selected.pop("reservation", "")
     priority = job.priority_number
     options = {
-        "partition": job.queue and facts.partition and facts.partition.name,
+        "partition": facts.partition.name if facts.partition else job.queue,
         "account": job.cost.get("account", ""),
         "qos": facts.qos,
         "exclude": ",".join(place.exclude_nodes),
