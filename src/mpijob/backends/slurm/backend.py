@@ -200,7 +200,7 @@ class SlurmBackend(
 
         files = self._ours(ref)
         if files is None or files.plan.job.script:
-            yield from logs.of_script(self._reader, ref, files, query, self.pause)
+            yield from logs.of_script(self._reader, self.get(ref), files, query, self.pause)
         else:
             yield from logs.of_ranks(self._reader, files, query, self.pause)
 
@@ -316,7 +316,14 @@ class SlurmBackend(
         except (OSError, msgspec.DecodeError):
             along = {}
         place = self.working_directory(ref)
-        return artifacts.left(place, along) if along or place == files.work else ()
+        if place == files.work:
+            return artifacts.left(place, along)
+        ours = os.path.relpath(self._settings.home, place)  # a script may run where our own state is
+        return (
+            tuple(one for one in artifacts.left(place, along) if not one.path.startswith(f"{ours}/"))
+            if along
+            else ()
+        )
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this place."""

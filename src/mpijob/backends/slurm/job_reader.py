@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -22,14 +22,18 @@ from mpijob.backends.slurm.derive import Seen, Standing
 from mpijob.backends.slurm.job_files import JobDirectories, JobFiles, Place
 from mpijob.backends.slurm.poll import Poll, Snapshot
 from mpijob.errors import Finding, MpiJobError, NotFound, Severity
-from mpijob.formats.slurm import batch_script
+from mpijob.formats.slurm import batch_script, job_states
 from mpijob.formats.slurm.job_states import JobState as SlurmState
 from mpijob.formats.slurm.queries import Row, Rows
-from mpijob.model import JobRef, JobState, LogLine, Page, Phase, Scope
+from mpijob.model import Exit, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Phase, Scope
 from mpijob.model.spec import dependencies
 from mpijob.observation.state.phase import Reason
 
+if TYPE_CHECKING:
+    from mpijob.diagnosis.rule import Rule
+
 _SAID_BYTES = 16 << 10
+_LINES = 2000  # of a script's log that are searched for a cause
 _FORGOTTEN_SECONDS = 10.0  # of a job that squeue does not show: so late may the accounting know a new one
 _NO_TURN = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser", "JobHeldAdmin")
 
@@ -55,7 +59,13 @@ class JobReader:
         if place is not None:
             return self.state(self.jobs.files(place))
         row = self.plain(ref)
-        return plain_jobs.state(row, self._place_in_queue(row, self.poll.snapshot().rows))
+        state = plain_jobs.state(row, self._place_in_queue(row, self.poll.snapshot().rows))
+        if row.ending is None:
+            return state
+        code = self.exit_code(row.number)
+        return msgspec.structs.replace(
+            state, launcher_exit_code=state.launcher_exit_code if code is None else code
+        )
 
     def plain(self, ref: JobRef) -> Row:
         """Return the row of a job that sbatch was given by somebody himself; raise NotFound."""
@@ -76,6 +86,8 @@ class JobReader:
             settled.findings or not findings or settled.phase is not Phase.FAILED
         ):
             return settled
+        if files.plan.job.script:
+            return self._of_script(files, findings=findings)
         seen = self.seen(files)
         state, standing = derive.state(seen)
         if (
@@ -104,6 +116,62 @@ class JobReader:
         )
         said = _tail(files, attempt.number) if attempt is not None and attempt.asked == "term" else b""
         return Seen(files, attempt, row, fresh, time.time(), said, position)
+
+    def _of_script(self, files: JobFiles, *, findings: bool) -> JobState:
+        """Return where a script stands that sbatch got as it is: Slurm's word is all there is, and its log."""
+        seen = self.seen(files)
+        if seen.row is None:
+            return derive.state(seen)[0]
+        state = plain_jobs.of_ours(seen.row, files, seen.position)
+        if not state.phase.final:
+            return (
+                self._dependent(files, state)
+                if files.plan.waits_for and seen.row.reason == "Dependency"
+                else state
+            )
+        if state.reason == Reason.DEPENDENCY_FAILED.value:
+            return self._dependent(files, state)
+        known = self.exit_code(files.number)
+        steps = plain_jobs.steps(self.client.accounting([files.number], steps=True)) if findings else ()
+        state = msgspec.structs.replace(
+            state, steps=steps, launcher_exit_code=known if known is not None else state.launcher_exit_code
+        )
+        if findings and state.phase is Phase.FAILED:
+            found = self._heard(state, files.plan.job)
+            state = msgspec.structs.replace(
+                state, findings=found, message=found[0].message if found else state.message
+            )
+        if findings:
+            files.settle(state)
+        return state
+
+    def exit_code(self, number: str) -> int | None:
+        """Return the exit code of a batch script, whole: the accounting's has lost its highest bit."""
+        try:
+            fields = self.client.show_job(number)
+        except MpiJobError:
+            return None
+        return job_states.exit_code(fields["ExitCode"])[0] if "ExitCode" in fields else None
+
+    def _heard(self, state: JobState, spec: MPIJob) -> tuple[Finding, ...]:
+        """Return why a script failed, by Slurm's reason and by its log."""
+        from mpijob.backends.findings import explained
+        from mpijob.backends.slurm import logs
+        from mpijob.diagnosis.evidence import Evidence
+
+        try:
+            place = self.jobs.find(state.ref)
+            files = self.jobs.files(place) if place else None
+            lines = tuple(logs.of_script(self, state, files, LogQuery(tail=_LINES), lambda _: None))
+        except (MpiJobError, OSError):
+            lines = ()
+        code = state.launcher_exit_code
+        reason = "" if state.reason == Reason.LAUNCHER_FAILED.value else state.reason
+        seen = Evidence(
+            spec=spec, reason=reason, message=state.message, phase=state.phase, logs=lines,
+            launcher=Exit(code) if code else None,
+        )  # fmt: skip
+        return explained(seen, _site(self._rules))
 
     def _forgotten(self, number: str, created: float) -> Row | None:
         """Return the last try of a job as the accounting has it; asked again only after a while."""
@@ -169,13 +237,12 @@ class JobReader:
 
     def _before_start(self, state: JobState) -> tuple[Finding, ...]:
         """Return why a job failed that never ran: Slurm's own reason is all there is."""
-        from mpijob.backends import site_rule_loader
         from mpijob.backends.findings import explained
         from mpijob.diagnosis.evidence import Evidence
 
         spec = self.jobs.files(self.find(state.ref), logs=False).plan.job
         seen = Evidence(spec=spec, reason=state.reason, message=state.message, phase=state.phase)
-        return explained(seen, site_rule_loader.known(self._rules))
+        return explained(seen, _site(self._rules))
 
     def _place_in_queue(self, row: Row, rows: Mapping[str, Row]) -> int | None:
         """Return the place of a waiting job among this user's jobs of its partition; others' are not shown everywhere."""
@@ -235,6 +302,12 @@ class Listed(NamedTuple):
     order: int
     ref: JobRef
     state: Callable[[], JobState]
+
+
+def _site(rules: str) -> tuple[Rule, ...]:
+    from mpijob.backends import site_rule_loader  # start-up is a feature
+
+    return site_rule_loader.known(rules)
 
 
 def _silent(error: MpiJobError) -> Finding:

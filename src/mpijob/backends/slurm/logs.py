@@ -13,7 +13,7 @@ from mpijob.backends.attempts import log_reader
 from mpijob.backends.slurm.job_files import JobFiles
 from mpijob.backends.slurm.job_reader import JobReader
 from mpijob.errors import NotFound
-from mpijob.model import JobRef, LogLine, LogQuery, Phase, Role
+from mpijob.model import JobRef, JobState, LogLine, LogQuery, Phase, Role
 from mpijob.observation.logs import pipeline
 
 Pause = Callable[[float], None]
@@ -37,7 +37,7 @@ def of_ranks(reader: JobReader, files: JobFiles, query: LogQuery, pause: Pause) 
 
 
 def of_script(
-    reader: JobReader, ref: JobRef, files: JobFiles | None, query: LogQuery, pause: Pause
+    reader: JobReader, known: JobState, files: JobFiles | None, query: LogQuery, pause: Pause
 ) -> Iterator[LogLine]:
     """Yield the lines of the files that Slurm writes for a script. Nobody wrote down when each was said.
 
@@ -46,8 +46,8 @@ def of_script(
     wanted = pipeline.LogPipeline(query)
     sources: dict[str, _Output] = {}
     first = True
+    state, ref = known, known.ref
     while True:
-        state = reader.get(ref)
         for stream, path in _paths(reader, ref, files).items():
             sources.setdefault(path, _Output(Path(path), stream, state.attempt))
         if not sources and state.phase.final:
@@ -65,6 +65,7 @@ def of_script(
             yield from wanted.rest()
             return
         pause(0.2)
+        state = reader.get(ref)
 
 
 def _paths(reader: JobReader, ref: JobRef, files: JobFiles | None) -> dict[str, str]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
+
+import msgspec
 
 from mpijob.backends.slurm.derive import REASONS
+from mpijob.backends.slurm.job_files import JobFiles
 from mpijob.errors import Finding, Severity
 from mpijob.formats.convert.header import units
 from mpijob.formats.slurm import job_states, pending_reasons
@@ -65,6 +69,26 @@ def state(row: Row, position: int | None = None) -> JobState:
         started=row.started if phase is not Phase.QUEUED else None,
         running=row.started if phase is not Phase.QUEUED else None,
         finished=row.ended if ending else None, launcher_exit_code=code if ending else None,
+    )  # fmt: skip
+
+
+def of_ours(row: Row, files: JobFiles, position: int | None) -> JobState:
+    """Return the same of a script that we handed to sbatch: Slurm's word, and what the job says of itself."""
+    plan, acts = files.plan, files.last_act("suspended", "resumed")
+    job, found = plan.job, state(row, position)
+    told: dict[str, Any] = {}
+    if acts is not None and acts.verb == "suspended" and row.state.waits:
+        told = {
+            "phase": Phase.SUSPENDED,
+            "reason": Reason.SUSPENDED.value,
+            "message": "the job is suspended and holds no resources",
+        }
+    if row.ending is SlurmState.CANCELLED and "Dependency" in row.reason:
+        told = {"phase": Phase.FAILED, "reason": Reason.DEPENDENCY_FAILED.value}
+    return msgspec.structs.replace(
+        found, ref=files.place.ref, mpi="", owner=job.owner or found.owner, labels=dict(job.labels),
+        description=job.description, queue=job.queue, priority=job.priority_number, world=plan.world,
+        workers_wanted=job.workers, created=files.place.created_us / 1e6, **told,
     )  # fmt: skip
 
 
