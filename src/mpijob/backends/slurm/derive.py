@@ -50,7 +50,7 @@ _UNKNOWN = "Slurm does not know job {} any more, and neither its journal nor the
 class Seen(NamedTuple):
     """What is known of one job: its last attempt, Slurm's row (None: it has none for it), and whether Slurm answers.
 
-    `said` is the end of the launcher's log, in which Slurm says why it ends a job.
+    `silent` is why Slurm does not answer; `said` is the end of the launcher's log, in which Slurm says why it ends a job.
     """
 
     files: JobFiles
@@ -58,6 +58,7 @@ class Seen(NamedTuple):
     row: Row | None
     answered: bool
     now: float
+    silent: str = ""
     said: bytes = b""
     position: int | None = None
 
@@ -179,8 +180,8 @@ def _going(seen: Seen, attempt: Attempt, *, cancelled: bool) -> PhaseResult:
     facts = attempt.state
     facts.cancelled = cancelled
     result = phases.derive(facts.observe(ended=False, ranks_watched=_watched(seen.files.plan)))
-    if not seen.answered and result.phase is Phase.RUNNING:
-        return result._replace(message=f"{result.message}; Slurm does not answer, its nodes' files do")
+    if seen.silent and result.phase is Phase.RUNNING:
+        return result._replace(message=f"{result.message}; this is what the nodes write: {seen.silent}")
     return result
 
 
@@ -226,7 +227,7 @@ def _why_ended(seen: Seen) -> SlurmState | None:
     """Return why Slurm ended the last attempt, as its own words in the launcher's log say."""
     if seen.attempt is None or seen.attempt.asked != "term":
         return None
-    found = [match for match in _WHY_ENDED.finditer(seen.said)]
+    found = list(_WHY_ENDED.finditer(seen.said))
     if not found:
         return None
     return _ENDS.get((found[-1]["why"] or b"").strip(), SlurmState.CANCELLED)

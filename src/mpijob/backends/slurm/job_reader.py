@@ -22,17 +22,18 @@ from mpijob.backends.slurm.derive import Seen, Standing
 from mpijob.backends.slurm.job_files import JobDirectories, JobFiles, Place
 from mpijob.backends.slurm.poll import Poll, Snapshot
 from mpijob.errors import Finding, MpiJobError, NotFound, Severity
-from mpijob.formats.slurm import batch_script, job_states
+from mpijob.formats.slurm import batch_script, job_states, srun_reports
 from mpijob.formats.slurm.job_states import JobState as SlurmState
 from mpijob.formats.slurm.queries import Row, Rows
-from mpijob.model import Exit, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Phase, Scope
+from mpijob.model import Exit, JobRef, JobState, LogQuery, MPIJob, Page, Phase, Scope
 from mpijob.model.spec import dependencies
+from mpijob.observation.logs import cri
 from mpijob.observation.state.phase import Reason
 
 if TYPE_CHECKING:
     from mpijob.diagnosis.rule import Rule
 
-_SAID_BYTES = 16 << 10
+_SAID_BYTES, _REPORT_BYTES = 16 << 10, 1 << 20
 _LINES = 2000  # of a script's log that are searched for a cause
 _FORGOTTEN_SECONDS = 10.0  # of a job that squeue does not show: so late may the accounting know a new one
 _NO_TURN = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser", "JobHeldAdmin")
@@ -115,7 +116,8 @@ class JobReader:
             snapshot.answered and snapshot.error is None and snapshot.time > files.place.created_us / 1e6 + 1
         )
         said = _tail(files, attempt.number) if attempt is not None and attempt.asked == "term" else b""
-        return Seen(files, attempt, row, fresh, time.time(), said, position)
+        silent = snapshot.error.message if snapshot.error else ""
+        return Seen(files, attempt, row, fresh, time.time(), silent, said, position)
 
     def _of_script(self, files: JobFiles, *, findings: bool) -> JobState:
         """Return where a script stands that sbatch got as it is: Slurm's word is all there is, and its log."""
@@ -216,9 +218,10 @@ class JobReader:
         files, attempt = seen.files, seen.attempt
         if attempt is None or attempt.number != standing.attempt:
             return msgspec.structs.replace(state, findings=self._before_start(state))
+        since = _take_reports(files, attempt)
         known = evidence.Attempt(
             files.plan, attempt.number, files.logs(attempt.number), files.work, self._rules,
-            follows=partial(_follows, attempt),
+            follows=lambda line: line.rank is None and line.time > since and srun_reports.follows(line.text),
         )  # fmt: skip
         for sample in files.samples():
             if sample.attempt == attempt.number:
@@ -319,22 +322,30 @@ def _silent(error: MpiJobError) -> Finding:
     )
 
 
-def _follows(attempt: Attempt, line: LogLine) -> bool:
-    """Whether srun only tells that it ended what it was asked to end."""
-    since = attempt.asked_at
-    return (
-        since is not None
-        and line.text.startswith(b"srun: ")
-        and line.rank is None
-        and line.time >= since * 1e9
+def _take_reports(files: JobFiles, attempt: Attempt) -> float:
+    """Take note of what srun reported; return since when (in nanoseconds) what it says only follows."""
+    state = attempt.state
+    said = [cri.parse(line) for line in _tail(files, attempt.number, _REPORT_BYTES).splitlines()]
+    reports = srun_reports.read(line.text for line in said)
+    for rank in reports.out_of_memory & state.ranks.keys():
+        worker = state.ranks[rank].worker
+        state.oom_kills[worker] = max(1, state.oom_kills.get(worker, 0))
+    if reports.first:
+        for rank, exit in state.rank_exits.items():
+            if rank not in reports.first and not exit.good:
+                state.rank_exits[rank] = msgspec.structs.replace(exit, by_us=True)
+    asked = float("inf") if attempt.asked_at is None else attempt.asked_at * 1e9
+    ended = min(
+        (line.time_ns for line in said if reports.first and b"Terminating StepId" in line.text), default=asked
     )
+    return min(asked, ended - 1)
 
 
-def _tail(files: JobFiles, number: int) -> bytes:
+def _tail(files: JobFiles, number: int, most: int = _SAID_BYTES) -> bytes:
     """Return the end of the launcher's log: Slurm says there why it ends a job."""
     try:
         with (files.logs(number) / "launcher.log").open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID_BYTES))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most))
             return file.read()
     except FileNotFoundError:
         return b""

@@ -221,7 +221,7 @@ def _launch(
     environ: Mapping[str, str],
 ) -> list[str]:
     """Return the line that starts the ranks, each behind its wrapper."""
-    shim = ("/bin/sh", batch_script.RANK)
+    shim = (batch_script.SHELL, batch_script.RANK)
     if launcher.kind == "own":
         return list(job.argv)
     if launcher.kind == "srun":

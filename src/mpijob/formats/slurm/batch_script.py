@@ -42,6 +42,7 @@ class Raw(str):
     __slots__ = ()
 
 
+SHELL = Raw('"$MPIJOB_SH"')
 RANK = Raw('"$MPIJOB_DIR/allocation_rank.sh"')  # the wrapper of each rank
 
 
@@ -207,6 +208,7 @@ def write(
             *variables,
             f"export {_ALLOCATION}",
             "mpijob_launch() {",
+            "  unset SLURM_NTASKS_PER_NODE",  # what is said to srun and hydra would differ from it
             *(f"  {line}" for line in (*arbitrary, f"exec {_wrapped(words)}")),
             "}",
             '. "$MPIJOB_DIR/allocation.sh"',

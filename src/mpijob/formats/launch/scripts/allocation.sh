@@ -11,7 +11,8 @@ if command -v gawk >/dev/null; then MPIJOB_AWK=gawk; else
   case $(awk -W version </dev/null 2>&1) in mawk*) MPIJOB_AWK='mawk -W interactive' ;; *) MPIJOB_AWK=awk ;; esac
 fi
 . "$MPIJOB_DIR/allocation_common.sh"
-export MPIJOB_AWK
+MPIJOB_SH=$(command -v bash) || MPIJOB_SH=/bin/sh
+export MPIJOB_AWK MPIJOB_SH
 note() {
   read -r now _ </proc/uptime
   printf '%s %s\n' "$now" "$*" >>"$attempt/journal"
@@ -65,7 +66,7 @@ end() { # $1 why; the nodes see to it that their ranks end within the grace time
 trap 'end term' TERM
 trap 'end deadline' USR2
 trap 'note "signal $MPIJOB_SIGNAL"; signal_ranks "$MPIJOB_SIGNAL"' USR1
-trap : CONT INT HUP
+trap : INT HUP
 pause() { # in a process of its own: sleeps, and takes the sleep along when it is ended
   trap 'kill $! 2>/dev/null; exit' TERM
   sleep "$1" &
@@ -94,7 +95,7 @@ while :; do
     clock=$!
   fi
   note launch
-  (trap - TERM USR1 USR2 CONT INT HUP && mpijob_launch) </dev/null 7>&- 8>&- &
+  (trap - TERM USR1 USR2 INT HUP && mpijob_launch) </dev/null 7>&- 8>&- &
   child=$!
   if [ -n "$ending" ]; then signal_ranks TERM; fi
   waits "$child"

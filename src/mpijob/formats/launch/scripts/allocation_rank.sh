@@ -51,12 +51,12 @@ if [ -n "${OMPI_COMM_WORLD_RANK:-}${PMIX_NAMESPACE:-}" ]; then
 elif [ -n "${PMI_RANK:-}" ]; then
   export PMIX_MCA_gds=mpijob_started_this_rank_with_mpich
 fi
-count_kills() { # how often memory has run out in this step's cgroup: sets `kills`, to nothing where nobody says
+count_kills() { # how often memory has run out in this rank's cgroup: sets `kills`, to nothing where nobody says
   kills=''
   while IFS=: read -r _ kinds path; do
     case $kinds in
-      memory) file=/sys/fs/cgroup/memory${path%/task_*}/memory.oom_control ;;
-      '') file=/sys/fs/cgroup${path%/task_*}/memory.events ;;
+      memory) file=/sys/fs/cgroup/memory$path/memory.oom_control ;;
+      '') file=/sys/fs/cgroup$path/memory.events ;;
       *) continue ;;
     esac
     [ -r "$file" ] || continue
@@ -85,7 +85,7 @@ measure() { # what the processes below each rank use now, by worker: pages of me
 }
 look_after() { # until nothing of the ranks here is left; HUP ends it at once, for Slurm waits for whatever goes on
   asked='' looks=0 seen='' rests=''
-  trap 'asked=1' TERM
+  trap "asked=1; trap '' TERM" TERM
   trap 'kill $! 2>/dev/null; exit' HUP
   trap : INT USR1 USR2 CONT
   printf 'page=%s tick=%s ahead=%s\n' "$(getconf PAGE_SIZE)" "$(getconf CLK_TCK)" "$ahead" >"$attempt/usage-$host"
@@ -117,7 +117,13 @@ if [ -n "$first" ]; then
   look_after </dev/null >/dev/null 2>&1 &
   echo $! >"$home/watch/pid"
 fi
-trap : TERM INT HUP USR1 USR2 CONT
+child='' early=''
+hand_on() { # a signal is sent to this wrapper alone: on to the program; TERM begins the grace time on this node
+  # (CONT comes right before TERM, and a shell that traps both may lose the second)
+  if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; else early="$early $1"; fi
+  if [ "$1" = TERM ] && read -r other <"$home/watch/pid"; then kill -s TERM "$other"; fi
+} 2>/dev/null
+for signal in TERM INT HUP QUIT USR1 USR2 ALRM XCPU WINCH; do trap "hand_on $signal" "$signal"; done
 mkfifo "$home/$rank.stdout" "$home/$rank.stderr" || exit 98
 stamps=''
 for stream in stdout stderr; do
@@ -130,22 +136,31 @@ rm -f "$home/$rank.stdout" "$home/$rank.stderr"
 if [ -r "$MPIJOB_DIR/programs" ]; then . "$MPIJOB_DIR/programs"; fi # of several programs this rank's
 input=/dev/null
 if [ "$rank" = 0 ] && [ -n "${MPIJOB_STDIN:-}" ]; then input=$MPIJOB_STDIN; fi
-exec <"$input"
-/bin/sh -c '{ echo "$MPIJOB_RANK" >"$0/ranks/$$"; } 2>/dev/null; exec 7>&- 8>&-; exec "$@"' "$home" "$@"
-code=$? oom=''
+exec 3<"$input"
+if [ -n "${BASH_VERSION:-}" ]; then set -m; fi # else what runs in the background would have SIGINT ignored
+/bin/sh -c '{ echo "$MPIJOB_RANK" >"$0/ranks/$$"; } 2>/dev/null; exec 3<&- 7>&- 8>&-; exec "$@"' "$home" "$@" <&3 &
+child=$!
+set +m
+for signal in $early; do hand_on "$signal"; done
+while :; do
+  wait "$child" 2>/dev/null # bash has a long line of its own for one that a signal ended
+  code=$?
+  kill -s 0 "$child" 2>/dev/null || break
+done
+oom=''
 case $code$1 in # in the words that the MPI libraries have for it
-  127*) if [ -e "$1" ]; then
+  127*/*) if [ -e "$1" ]; then
       read -r line <"$1"
       echo "mpijob: $1: ${line#??}: bad interpreter: No such file or directory" >&2
     else echo "mpijob: execvp error on file $1 (No such file or directory)" >&2; fi ;;
-  126*) echo "mpijob: execvp error on file $1 (Permission denied)" >&2 ;;
+  126*/*) echo "mpijob: execvp error on file $1 (Permission denied)" >&2 ;;
 esac
 if [ "$code" = 137 ]; then
   count_kills
   if [ -n "$kills" ]; then oom=" oom=$((kills - before))"; fi
 fi
 note "exit rank=$rank code=$code$oom"
-exec >&7 2>&8 </dev/null
+exec >&7 2>&8 3<&-
 await $stamps
 for file in "$home"/ranks/*; do
   if [ -e "$file" ] && read -r one <"$file" && [ "$one" = "$rank" ]; then rm -f "$file"; fi
