@@ -31,7 +31,7 @@ FULL_BYTES = 64 << 10
 BEFORE_SECONDS = 60.0
 _MPI_KILLS = (signal.SIGKILL, signal.SIGTERM)
 _SAID_OF = re.compile(rb"-worker-(\d{1,6}):\d+\] \*\*\* An error occurred in Socket closed")
-_PEER_LOST = re.compile(
+PEER_LOST = re.compile(
     rb"(?i)socket closed|connection reset|connection closed|broken pipe|lost connection|peer"
 )
 
@@ -149,7 +149,7 @@ def _before_the_end(
 
 def _mourners(said: Iterable[LogLine], attempt_state: AttemptState) -> set[int | None]:
     """Return the ranks that said, or of which the launcher said, that they lost another."""
-    lines = [line for line in said if _PEER_LOST.search(line.text)]
+    lines = [line for line in said if PEER_LOST.search(line.text)]
     hosts = {int(match[1]) for line in lines if line.rank is None and (match := _SAID_OF.search(line.text))}
     return {line.rank for line in lines} | {
         r for r, state in attempt_state.ranks.items() if state.worker in hosts

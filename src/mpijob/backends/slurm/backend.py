@@ -250,9 +250,8 @@ class SlurmBackend(
         files = self._ours(ref)
         if files is not None:
             return self._actions.cancel(files, grace_seconds)
-        row = self._reader.plain(ref)
-        self._client.cancel(row.number)
-        return self.get(ref)
+        self._client.cancel(self._reader.plain(ref).number)
+        return self._reader.ended(ref)
 
     def suspend(self, ref: JobRef) -> JobState:
         """Put the job back into the queue, and hold it there."""

@@ -38,7 +38,7 @@ REASONS = {
     SlurmState.NODE_FAIL: Reason.NODE_FAILED,
     SlurmState.BOOT_FAIL: Reason.NODE_FAILED,
     SlurmState.OUT_OF_MEMORY: Reason.MEMORY_EXCEEDED,
-    SlurmState.PREEMPTED: Reason.PREEMPTED,
+    SlurmState.PREEMPTED: Reason.SLURM_PREEMPTED,
     SlurmState.CANCELLED: Reason.CANCELLED,
     SlurmState.REVOKED: Reason.CANCELLED,
     SlurmState.FAILED: Reason.LAUNCHER_FAILED,
@@ -164,7 +164,7 @@ def _standing(seen: Seen) -> Standing:
         ending is SlurmState.PREEMPTED and files.plan.job.requeue_on_lost_worker
     ):
         return Standing(
-            PhaseResult(Phase.QUEUED, Reason.REQUEUED, "Slurm requeues the job"), False, number + 1
+            PhaseResult(Phase.QUEUED, Reason.SLURM_REQUEUED, "Slurm requeues the job"), False, number + 1
         )
     if cancelled and (ending is not None or attempt.ended or (row and row.state is SlurmState.COMPLETING)):
         return Standing(
@@ -297,7 +297,7 @@ def _waiting(seen: Seen, number: int) -> Standing:
         meaning.outlook, Reason.WAITING
     )
     if seen.attempt and reason is Reason.WAITING:
-        reason = Reason.REQUEUED
+        reason = Reason.SLURM_REQUEUED
     return Standing(
         PhaseResult(Phase.QUEUED, reason, f"{place}{meaning.message} ({row.reason})"), False, following
     )

@@ -30,7 +30,7 @@ def _report(client: SlurmClient, reader: JobReader, user: str) -> Iterator[Findi
         yield _fine(
             f"partition {one.name}{' (default)' * one.default}: {one.nodes} nodes, {one.cpus} CPUs, {most}, {one.state}"
         )
-    plugins = queries.launch_plugins(client.host.call(("srun", "--mpi=list")).err)
+    plugins = queries.launch_plugins("".join(client.host.call(("srun", "--mpi=list"))[1:]))
     if {"pmi2", "pmix"} & {*plugins}:
         yield _fine(f"srun starts MPI programs by {', '.join(plugins)}")
     else:

@@ -6,6 +6,7 @@ Jobs that somebody submitted by sbatch himself have no directory; they are read 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,7 +26,7 @@ from mpijob.errors import Finding, MpiJobError, NotFound, Severity
 from mpijob.formats.slurm import batch_script, job_states, srun_reports
 from mpijob.formats.slurm.job_states import JobState as SlurmState
 from mpijob.formats.slurm.queries import Row, Rows
-from mpijob.model import Exit, JobRef, JobState, LogQuery, MPIJob, Page, Phase, Scope
+from mpijob.model import Exit, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Phase, Scope
 from mpijob.model.spec import dependencies
 from mpijob.observation.logs import cri
 from mpijob.observation.state.phase import Reason
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from mpijob.diagnosis.rule import Rule
 
 _SAID_BYTES, _REPORT_BYTES = 16 << 10, 1 << 20
+_TEARDOWN_SECONDS = 1.0  # from what others see of a rank that goes until its own end is written down
 _LINES = 2000  # of a script's log that are searched for a cause
+_ENDS_SECONDS = 10.0
 _FORGOTTEN_SECONDS = 10.0  # of a job that squeue does not show: so late may the accounting know a new one
 _NO_TURN = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser", "JobHeldAdmin")
 
@@ -67,6 +70,13 @@ class JobReader:
         return msgspec.structs.replace(
             state, launcher_exit_code=state.launcher_exit_code if code is None else code
         )
+
+    def ended(self, ref: JobRef) -> JobState:
+        """Return the state of a job that was cancelled just now, once Slurm says that it has ended."""
+        end = time.monotonic() + _ENDS_SECONDS
+        while not (state := self.get(ref)).phase.final and time.monotonic() < end:
+            self.poll.snapshot(since=time.time())
+        return state
 
     def plain(self, ref: JobRef) -> Row:
         """Return the row of a job that sbatch was given by somebody himself; raise NotFound."""
@@ -218,10 +228,9 @@ class JobReader:
         files, attempt = seen.files, seen.attempt
         if attempt is None or attempt.number != standing.attempt:
             return msgspec.structs.replace(state, findings=self._before_start(state))
-        since = _take_reports(files, attempt)
         known = evidence.Attempt(
             files.plan, attempt.number, files.logs(attempt.number), files.work, self._rules,
-            follows=lambda line: line.rank is None and line.time > since and srun_reports.follows(line.text),
+            follows=_take_reports(files, attempt, evidence.PEER_LOST),
         )  # fmt: skip
         for sample in files.samples():
             if sample.attempt == attempt.number:
@@ -322,23 +331,29 @@ def _silent(error: MpiJobError) -> Finding:
     )
 
 
-def _take_reports(files: JobFiles, attempt: Attempt) -> float:
-    """Take note of what srun reported; return since when (in nanoseconds) what it says only follows."""
+def _take_reports(files: JobFiles, attempt: Attempt, lost: re.Pattern[bytes]) -> Callable[[LogLine], bool]:
+    """Take note of what srun reported; return which lines only follow from that: of srun, and of those who lost a peer."""
     state = attempt.state
     said = [cri.parse(line) for line in _tail(files, attempt.number, _REPORT_BYTES).splitlines()]
     reports = srun_reports.read(line.text for line in said)
     for rank in reports.out_of_memory & state.ranks.keys():
         worker = state.ranks[rank].worker
         state.oom_kills[worker] = max(1, state.oom_kills.get(worker, 0))
-    if reports.first:
-        for rank, exit in state.rank_exits.items():
-            if rank not in reports.first and not exit.good:
-                state.rank_exits[rank] = msgspec.structs.replace(exit, by_us=True)
-    asked = float("inf") if attempt.asked_at is None else attempt.asked_at * 1e9
-    ended = min(
-        (line.time_ns for line in said if reports.first and b"Terminating StepId" in line.text), default=asked
-    )
-    return min(asked, ended - 1)
+    since = float("inf") if attempt.asked_at is None else attempt.asked_at
+    for rank, exit in state.rank_exits.items() if reports.first else ():
+        if rank in reports.first:
+            since = min(since, exit.time - _TEARDOWN_SECONDS)
+        elif not exit.good:
+            state.rank_exits[rank] = msgspec.structs.replace(exit, by_us=True)
+
+    def follows(line: LogLine) -> bool:
+        if line.time < since * 1e9:
+            return False
+        if line.rank is None:
+            return srun_reports.follows(line.text)
+        return bool(reports.first) and line.rank not in reports.first and lost.search(line.text) is not None
+
+    return follows
 
 
 def _tail(files: JobFiles, number: int, most: int = _SAID_BYTES) -> bytes:

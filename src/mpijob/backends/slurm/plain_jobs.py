@@ -125,7 +125,14 @@ def spec(row: Row, script: str) -> MPIJob:
     address = ref(row)
     if script:
         job = batch_script.read(script, "script.sh").jobs[0]
-        return job.replace(name=address.name, namespace=address.namespace)
+        whole = max(1, row.node_count)
+        return job.replace(
+            name=address.name,
+            namespace=address.namespace,
+            workers=whole,
+            slots=max(1, row.cpus // whole),
+            ranks=None,
+        )
     return MPIJob(
         name=address.name,
         workers=max(1, row.node_count),

@@ -14,7 +14,9 @@ from mpijob.formats.convert.header import units
 
 _TASKS = re.compile(rb"srun: error: \S+: tasks? (?P<tasks>[\d,-]{1,2000}): (?P<how>[^\n]+)")
 _ENDS_ALL = (b"srun: launch/slurm: _step_signal: Terminating StepId", b"srun: Terminating StepId")
-_FOLLOWS = re.compile(rb"srun: |slurmstepd-\S+: error: \*\*\* STEP \S+ ON \S+ CANCELLED AT \S+ \*\*\*")
+_FOLLOWS = re.compile(
+    rb"srun: |slurmstepd-\S+: error: +(?:\*\*\* STEP \S+ ON \S+ CANCELLED AT \S+ \*\*\*|mpi/pmix)"
+)
 _OOM = b"Out Of Memory"
 
 

@@ -81,8 +81,10 @@ class Reason(StrEnum):
     RETRYING = "Retrying"
     GANG_TIMEOUT = "GangTimeout"
 
-    # on Slurm, beside Preempted and Requeued
+    # on Slurm
     HELD = "Held"
+    SLURM_PREEMPTED = "SlurmPreempted"
+    SLURM_REQUEUED = "SlurmRequeued"
     TIME_LIMIT = "TimeLimit"
     NODE_FAILED = "NodeFailed"
     NEVER_STARTS = "NeverStarts"
