@@ -129,6 +129,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     slurm_directory: str = ""
     kubeconfig: str = ""
     context: str = ""
+    contexts: tuple[str, ...] = ()
     image: str = ""
     service_image: str = ""
     image_check: Literal["warn", "refuse", "off"] = "warn"
@@ -172,7 +173,7 @@ _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memo
           "prometheus", "prometheus_token_file", "loki", "loki_token_file")  # fmt: skip
 _NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days", "connections_per_address")
 _SWITCHES = ("local_nodes",)
-_LISTS = ("trusted_proxies",)  # with commas between
+_LISTS = ("trusted_proxies", "contexts")  # with commas between
 
 
 def at(settings: Settings, place: str) -> Settings:

@@ -83,7 +83,7 @@ class Host:
         return True
 
     def pull(self, place: str, *, whole: bool = False) -> None:
-        """Bring what is new in a directory here; without `whole`, not its jobs' logs and files."""
+        """Bring what is new in a directory here; without `whole`, neither jobs' logs nor their working directories."""
 
     def push(self, place: str) -> None:
         """Take what was written here to where the nodes see it."""
@@ -159,9 +159,19 @@ class SshHost(Host):
         now, key = time.monotonic(), f"{place}{whole}"
         if now - self._pulled.get(key, -1e9) < _PULL_SECONDS:
             return
-        left_out = ["--exclude=/work/"] if whole else ["--exclude=/jobs/*/work/", "--exclude=/jobs/*/a*/"]
+        left_out = (
+            ["--exclude=/work/"] if whole else ["--exclude=/jobs/*/work/", "--exclude=/jobs/*/a*/logs/"]
+        )
         (self.root / place).mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._rsync([*left_out, "--delete", f"{self.name}:{self.path(place)}/", f"{self.root / place}/"])
+        self._rsync(
+            [
+                *left_out,
+                "--exclude=state.json",
+                "--delete",
+                f"{self.name}:{self.path(place)}/",
+                f"{self.root / place}/",
+            ]
+        )
         self._pulled[key] = time.monotonic()
 
     def push(self, place: str) -> None:

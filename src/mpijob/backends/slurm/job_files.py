@@ -188,9 +188,10 @@ class JobDirectories:
     def __init__(self, host: Host) -> None:
         self.host = host
 
-    def all(self) -> list[Place]:
+    def all(self, *, pull: bool = True) -> list[Place]:
         """Return every job, the newest first."""
-        self.host.pull(".")
+        if pull:
+            self.host.pull(".")
         try:
             names = os.listdir(self.host.root / "order")
         except FileNotFoundError:
@@ -199,7 +200,8 @@ class JobDirectories:
 
     def find(self, ref: JobRef) -> Place | None:
         """Return the job of that uid, or the newest of that name."""
-        for place in self.all():
+        known = bool(ref.uid) and (self.host.root / "jobs" / ref.uid / "plan.json").exists()
+        for place in self.all(pull=not known):
             if place.namespace == ref.namespace and (
                 place.uid == ref.uid if ref.uid else place.name == ref.name
             ):

@@ -54,6 +54,7 @@ def submit(plan: Plan, reader: JobReader) -> JobRef:
         jobs.remove(place)
         raise
     atomic_write.write(files.path / "slurm", number.encode())
+    jobs.host.push(place.folder)
     return ref
 
 

@@ -89,8 +89,13 @@ def clone(
 )
 @pass_app
 def compare(app: App, names: tuple[str, ...], time_limit: float | None) -> None:
-    """Show how jobs differ: configuration, duration, result."""
-    found = app.client.compare(*names)
+    """Show how jobs differ: configuration, duration, result.
+
+    NAME@CONTEXT names a job of another place: `mpijob compare relax@local relax@slurm`.
+    """
+    found = (
+        app.client.compare(*names) if not any("@" in name for name in names) else _over_contexts(app, names)
+    )
     verdict = None
     if time_limit is not None:
         from mpijob.client.observe.compare import judge
@@ -100,7 +105,7 @@ def compare(app: App, names: tuple[str, ...], time_limit: float | None) -> None:
         whole = msgspec.to_builtins(found)
         app.out.value(found if verdict is None else whole | {"verdict": msgspec.to_builtins(verdict)})
     else:
-        _show_compared(app, found)
+        _show_compared(app, found, names)
     if verdict is None:
         return
     same = f"all ended alike, in times that differ by {abs(verdict.percent):g} % at most"
@@ -109,7 +114,15 @@ def compare(app: App, names: tuple[str, ...], time_limit: float | None) -> None:
         exit_codes.end(exit_codes.FAILED)
 
 
-def _show_compared(app: App, found: Comparison) -> None:
+def _over_contexts(app: App, names: tuple[str, ...]) -> Comparison:
+    from mpijob.client.contexts import Contexts
+    from mpijob.settings import LOCAL
+
+    usual = app.place if app.place is not None else app.settings().engine or LOCAL
+    return Contexts(app.settings()).compare(names, usual)
+
+
+def _show_compared(app: App, found: Comparison, names: tuple[str, ...]) -> None:
     rows = [
         ("phase", *(job.phase.value for job in found.jobs)),
         ("duration", *(text.duration(job.duration_seconds) for job in found.jobs)),
@@ -117,7 +130,7 @@ def _show_compared(app: App, found: Comparison) -> None:
         *_used_rows(app, found),
         *((row.field, *(_word(value) for value in row.values)) for row in found.differences),
     ]
-    app.out.lines(text.table(("FIELD", *(text.one_line(job.ref.name) for job in found.jobs)), rows))
+    app.out.lines(text.table(("FIELD", *(text.one_line(name) for name in names)), rows))
 
 
 def _used_rows(app: App, found: Comparison) -> list[tuple[str, ...]]:

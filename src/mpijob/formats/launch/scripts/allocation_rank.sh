@@ -24,6 +24,20 @@ note() {
   read -r now _ </proc/uptime
   printf '%s %s\n' "$now" "$*" >>"$attempt/node-$host"
 }
+ranks_here() { # how many ranks this node has, as the launcher says it: srun in the form 2(x3),1
+  if [ -n "${OMPI_COMM_WORLD_LOCAL_SIZE:-${MPI_LOCALNRANKS:-}}" ]; then
+    echo "${OMPI_COMM_WORLD_LOCAL_SIZE:-${MPI_LOCALNRANKS:-}}"
+    return
+  fi
+  before=${SLURM_NODEID:-0}
+  for part in $(echo "${SLURM_STEP_TASKS_PER_NODE:-$MPIJOB_TASKS}" | tr , ' '); do
+    times=1
+    case $part in *x*) times=${part#*x} times=${times%)} ;; esac
+    if [ "$before" -lt "$times" ]; then break; fi
+    before=$((before - times))
+  done
+  echo "${part%%(*}"
+}
 first=''
 if mkdir "$home/watch" 2>/dev/null; then
   first=1
@@ -89,6 +103,9 @@ look_after() { # until nothing of the ranks here is left; HUP ends it at once, f
   trap 'kill $! 2>/dev/null; exit' HUP
   trap : INT USR1 USR2 CONT
   printf 'page=%s tick=%s ahead=%s\n' "$(getconf PAGE_SIZE)" "$(getconf CLK_TCK)" "$ahead" >"$attempt/usage-$host"
+  for old in "${home%/*}"/mpijob-????????????????-*/watch/pid; do # of attempts that were killed with all their processes
+    if [ -O "$old" ] && read -r other <"$old" && ! kill -s 0 "$other"; then rm -rf "${old%/watch/pid}"; fi
+  done
   while [ -d "$home/ranks" ]; do
     if [ "$looks" -lt 4 ]; then pause=0.25; elif [ "$looks" -lt 14 ]; then pause=1; else pause=${MPIJOB_SAMPLE:-10}; fi
     sleep "$pause" &
@@ -114,7 +131,10 @@ look_after() { # until nothing of the ranks here is left; HUP ends it at once, f
   done
 }
 if [ -n "$first" ]; then
-  look_after </dev/null >/dev/null 2>&1 &
+  (
+    trap '' TERM # until it has traps of its own
+    look_after
+  ) </dev/null >/dev/null 2>&1 &
   echo $! >"$home/watch/pid"
 fi
 child='' early=''
@@ -162,10 +182,9 @@ fi
 note "exit rank=$rank code=$code$oom"
 exec >&7 2>&8 3<&-
 await $stamps
-for file in "$home"/ranks/*; do
-  if [ -e "$file" ] && read -r one <"$file" && [ "$one" = "$rank" ]; then rm -f "$file"; fi
-done
-if rmdir "$home/ranks" 2>/dev/null; then # the last one of this node
+: >"$home/over.$rank"
+set -- "$home"/over.*
+if [ $# -ge "$(ranks_here)" ]; then # the last one of this node
   read -r other <"$home/watch/pid"
   kill -s HUP "$other" 2>/dev/null
   wait "$other" 2>/dev/null
