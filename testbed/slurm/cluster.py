@@ -74,7 +74,7 @@ def reset() -> None:
     wait_for("the controller", _controller_answers, seconds=60)
     for user in (*places.USERS, "root"):
         succeeds(*machines.inside(places.CONTROLLER, ("scancel", "-u", user)))
-    for name in ("main", "small", "short", "closed"):
+    for name in configuration.PARTITIONS:
         machines.call(places.CONTROLLER, "scontrol", "update", f"partitionname={name}", "state=up")
     for name in places.NODES:
         succeeds(

@@ -13,11 +13,12 @@ from pathlib import Path
 from testbed.slurm import places
 
 SLURM_USER = 64030  # of Debian's package
-SLURMD_TIMEOUT = 15
-KILL_WAIT = 5
+SLURMD_TIMEOUT = 10
+KILL_WAIT = 3
 MIN_JOB_AGE = 30
-CRED_EXPIRE = 15
-SHARED_MEMORY_MB = 4000
+CRED_EXPIRE = 8
+MEMORY_MB = 4000
+PARTITIONS = ("main", "small", "small2", "short", "closed")
 
 
 def write(*, cgroups: bool) -> None:
@@ -112,11 +113,12 @@ Prolog=/etc/slurm/prolog.sh
 Epilog=/etc/slurm/epilog.sh
 MaxArraySize=1001
 MaxJobCount=10000
-NodeName=DEFAULT CPUs=4 RealMemory={SHARED_MEMORY_MB} Gres=gpu:2 State=UNKNOWN
+NodeName=DEFAULT CPUs=4 RealMemory={MEMORY_MB} Gres=gpu:2 State=UNKNOWN
 {nodes}
 PartitionName=DEFAULT DefMemPerCPU=200 State=UP
 PartitionName=main Nodes={first},n2,n3,{last} Default=YES MaxTime=01:00:00 DefaultTime=00:10:00
 PartitionName=small Nodes=n3,n4 MaxTime=01:00:00 DefaultTime=00:20:00
+PartitionName=small2 Nodes=n1,n2 MaxTime=01:00:00 DefaultTime=00:20:00
 PartitionName=short Nodes=n1,n2 MaxTime=00:02:00 DefaultTime=00:01:00 MaxNodes=2 PriorityTier=10
 PartitionName=closed Nodes=n1,n2 AllowAccounts=staff MaxTime=00:10:00
 """

@@ -19,6 +19,10 @@ from mpijob.backends.slurm.backend import SlurmBackend
 from mpijob.settings import Settings
 
 
+# two processes of tests may run at once, each on two nodes of its own
+PARTITION = "small2" if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" else "small"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def bed() -> None:
     """Fail where these tests run outside the bed."""
@@ -37,8 +41,8 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def settings(home: Path) -> Settings:
-    """Return settings with all of mpijob's state in that directory."""
-    return Settings(home=str(home / "state"), engine="slurm:small")
+    """Return settings with all of mpijob's state in that directory, for a partition that nobody else uses meanwhile."""
+    return Settings(home=str(home / "state"), engine=f"slurm:{PARTITION}")
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.conformance import builders
+from tests.e2e.slurm.conftest import PARTITION
 
 
 @pytest.fixture(autouse=True)
 def place(monkeypatch: pytest.MonkeyPatch) -> builders.Place:
     """Make the jobs as large as the partition `small` wants them: a quarter of a CPU cannot be asked for."""
     monkeypatch.setattr(builders.place, "millicores", 8000)
-    monkeypatch.setattr(builders.place, "queue", "small")
+    monkeypatch.setattr(builders.place, "queue", PARTITION)
     return builders.place

@@ -25,6 +25,7 @@ from mpijob.model.spec import dependencies
 from mpijob.observation.state import phase as phases
 from mpijob.observation.state.phase import PhaseResult, Reason
 
+_LOST = (SlurmState.NODE_FAIL, SlurmState.BOOT_FAIL, SlurmState.PREEMPTED)
 _WHY_ENDED = re.compile(rb"CANCELLED AT \S+?(?: DUE TO (?P<why>[A-Z ]+))?(?:,| \*\*\*|$)")
 _ENDS = {
     b"TIME LIMIT": SlurmState.TIMEOUT,
@@ -160,12 +161,12 @@ def _standing(seen: Seen) -> Standing:
         return Standing(
             PhaseResult(Phase.FAILED, Reason.OUTCOME_UNKNOWN, _UNKNOWN.format(files.number)), False, number
         )
-    if ending is SlurmState.REQUEUED or (
-        ending is SlurmState.PREEMPTED and files.plan.job.requeue_on_lost_worker
-    ):
-        return Standing(
-            PhaseResult(Phase.QUEUED, Reason.SLURM_REQUEUED, "Slurm requeues the job"), False, number + 1
+    again = seen.files.plan.job.requeue_on_lost_worker and not (row and row.state.final)
+    if ending is SlurmState.REQUEUED or (ending in _LOST and again):
+        back = PhaseResult(
+            Phase.QUEUED, Reason.SLURM_REQUEUED, f"Slurm puts the job back into the queue: {ending.value}"
         )
+        return Standing(back, False, number + 1)
     if cancelled and (ending is not None or attempt.ended or (row and row.state is SlurmState.COMPLETING)):
         return Standing(
             PhaseResult(Phase.CANCELLED, Reason.CANCELLED, "the job was cancelled"), bool(row), number
