@@ -91,6 +91,7 @@ PLACES: dict[str, Place] = {
     "launch.custom.tag": _A(MPI, "How the rank is found in its output"),
     "launch.custom.rank_variable": _A(MPI, "Its variable with the rank"),
     "census": _A(MPI, "Prove the ranks with a short launch first"),
+    "profile_mpi": _A(MPI, "Count MPI calls: time, bytes, who waits for whom"),
     "args": _A(PROGRAM, "More arguments", _LINES),
     "programs": _A(PROGRAM, "Several programs", _YAML),
     "script": _A(PROGRAM, "Script instead of a command"),

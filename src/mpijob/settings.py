@@ -167,7 +167,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 LOCAL, CLUSTER, SLURM = "local", "kubernetes", "slurm"
 UNSET_NAMESPACE = "default"  # of settings and jobs: whoever sets none gets what is usual at the place
-_TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "slurm_directory", "kubeconfig",
+_TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules",
+          "slurm_directory", "kubeconfig",
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
           "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "wandb",
           "prometheus", "prometheus_token_file", "loki", "loki_token_file")  # fmt: skip

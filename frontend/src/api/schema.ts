@@ -430,6 +430,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/queues/accuracy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How good estimates of waiting were. */
+        get: operations["wait_accuracy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/rights": {
         parameters: {
             query?: never;
@@ -510,7 +527,7 @@ export interface paths {
         /** Jobs to start from. */
         get: operations["templates"];
         put?: never;
-        /** Keep a job to start from. */
+        /** Keep a job to start from, alone or for a namespace. */
         post: operations["save_template"];
         delete?: never;
         options?: never;
@@ -528,7 +545,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Remove an own template. */
+        /** Remove an own template, or a namespace's. */
         delete: operations["delete_template"];
         options?: never;
         head?: never;
@@ -803,6 +820,23 @@ export interface paths {
         put?: never;
         /** Run it again, as it was or with a fix. */
         post: operations["retry"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{namespace}/{name}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All jobs of its name, with their attempts. */
+        get: operations["runs"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1133,6 +1167,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All jobs of its name, with their attempts. */
+        get: operations["runs_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/scale": {
         parameters: {
             query?: never;
@@ -1231,6 +1282,8 @@ export interface components {
             /** @default 0 */
             created?: number;
             /** @default null */
+            deadline_seconds?: number | null;
+            /** @default null */
             deleted?: number | null;
             /** @default null */
             ended?: number | null;
@@ -1271,6 +1324,8 @@ export interface components {
             /** @default 0 */
             peak_bytes?: number;
             phase: components["schemas"]["Phase"];
+            /** @default 0 */
+            priority?: number;
             /** @default  */
             program?: string;
             /** @default  */
@@ -1301,6 +1356,49 @@ export interface components {
             /** @default  */
             after?: string;
             items: components["schemas"]["Account"][];
+        };
+        /**
+         * Accuracy
+         * @description How good estimates were, over `jobs` of which `estimated` had one.
+         *
+         *         Errors are absolute, in seconds; `median_percent` is the error's share of the wait. `late` counts those that waited
+         *         longer than the upper end of their range, `ranged` those that had a range.
+         */
+        Accuracy: {
+            /** @default null */
+            bias_seconds?: number | null;
+            /** @default 0 */
+            estimated?: number;
+            /** @default 0 */
+            jobs?: number;
+            /** @default 0 */
+            late?: number;
+            /** @default null */
+            median_percent?: number | null;
+            /** @default null */
+            median_seconds?: number | null;
+            /** @default null */
+            ninetieth_seconds?: number | null;
+            /** @default 0 */
+            ranged?: number;
+            /** @default 0 */
+            within?: number;
+        };
+        /**
+         * AccuracyReport
+         * @description How good estimates were: as they were told at submission, and as today's way would have told them.
+         *
+         *         `backtest` replays recorded jobs in the order in which they came, each known no more than was known then.
+         */
+        AccuracyReport: {
+            backtest: components["schemas"]["Accuracy"];
+            /** @default [] */
+            notes?: string[];
+            /** @default [] */
+            outcomes?: components["schemas"]["Outcome"][];
+            /** @default 0 */
+            since?: number;
+            told: components["schemas"]["Accuracy"];
         };
         /**
          * Advice
@@ -1380,6 +1478,25 @@ export interface components {
          * @enum {unknown}
          */
         Asked: "missing" | "there" | "unknown";
+        /**
+         * AttemptRow
+         * @description One attempt of a job, as it ended or stands; `exit_code` is the first failed rank's, else the launcher's.
+         */
+        AttemptRow: {
+            attempt: number;
+            cause: string;
+            exit_code: number | null;
+            finished: number | null;
+            launcher: components["schemas"]["LauncherState"] | null;
+            nodes: string[];
+            phase: components["schemas"]["Phase"];
+            queued: number | null;
+            reason: string;
+            running: number | null;
+            started: number | null;
+            why: string;
+            workers: string;
+        };
         /**
          * AttemptsAnswer
          * @description The jobs that had this name, newest first: retries are new jobs of the same name.
@@ -1512,7 +1629,8 @@ export interface components {
          * @description What this place can do, so that the page shows no panel that could only be empty.
          *
          *         `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved.
+         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved; whether some can be
+         *         saved for a namespace is told by `/templates`.
          */
         Capabilities: {
             administrator: boolean;
@@ -1690,15 +1808,29 @@ export interface components {
         };
         /**
          * Column
-         * @description One of the jobs compared, and how it went.
+         * @description One of the jobs compared, or one of its attempts, and how it went; `cause` is the code of a failure's cause.
          */
         Column: {
             /** @default null */
             account?: components["schemas"]["Account"] | null;
+            /** @default 1 */
+            attempt?: number;
+            /** @default  */
+            cause?: string;
             duration_seconds: number | null;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default null */
+            launcher?: components["schemas"]["LauncherState"] | null;
+            /** @default [] */
+            nodes?: string[];
             phase: components["schemas"]["Phase"];
+            /** @default  */
+            reason?: string;
             ref: components["schemas"]["JobRef"];
             result: string;
+            /** @default 0 */
+            run?: number;
         };
         /**
          * Comparison
@@ -1967,7 +2099,7 @@ export interface components {
          *         only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
          *         asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
          *         told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
-         *         ask for, and from when to when it may start, by so many jobs that ended (`wait_basis`).
+         *         ask for, and from when to when it may start; `wait_basis` says what that rests on, on `wait_sample` ended jobs.
          */
         Facts: {
             /** @default {} */
@@ -2013,12 +2145,14 @@ export interface components {
             room_known?: boolean;
             /** @default [] */
             taken_names?: string[];
-            /** @default 0 */
-            wait_basis?: number;
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_estimate_seconds?: number | null;
             /** @default null */
             wait_range_seconds?: number[] | null;
+            /** @default 0 */
+            wait_sample?: number;
             /** @default 0 */
             waiting_jobs?: number;
             /** @default true */
@@ -2139,8 +2273,12 @@ export interface components {
             /** @default null */
             starts_now?: number | null;
             verdict: components["schemas"]["Verdict"];
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_range?: number[] | null;
+            /** @default null */
+            wait_seconds?: number | null;
         };
         /**
          * Fix
@@ -2174,6 +2312,25 @@ export interface components {
          * @enum {unknown}
          */
         Flow: "data" | "dns" | "ssh";
+        /**
+         * Forecast
+         * @description A job's place among those that wait, from 1, and when it will start, in seconds from now.
+         *
+         *         `seconds` is None where only a bound is known (`span` then begins with 0), and `span` is None where nothing is;
+         *         `basis` says what the estimate rests on, or what it lacks. `time` is when it was made, 0 for now.
+         */
+        Forecast: {
+            /** @default  */
+            basis?: string;
+            /** @default null */
+            position?: number | null;
+            /** @default null */
+            seconds?: number | null;
+            /** @default null */
+            span?: number[] | null;
+            /** @default 0 */
+            time?: number;
+        };
         /**
          * Frame
          * @description One call: its function, the file (or library) it is in, the line where that is known.
@@ -2275,6 +2432,9 @@ export interface components {
         /**
          * JobRow
          * @description One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
+         *
+         *         `run` counts the jobs of one name from 1, 0 where nobody counted. Of one that waits, `position` is its place,
+         *         `starts_about` when it will probably start, and `wait_basis` what that rests on, or why it is not known.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
@@ -2285,17 +2445,27 @@ export interface components {
             finished: number | null;
             gpus: number;
             kind: string;
+            /** @default null */
+            launcher?: components["schemas"]["LauncherPhase"] | null;
             mpi: string;
             name: string;
             namespace: string;
             owner: string;
             phase: components["schemas"]["Phase"];
+            /** @default null */
+            position?: number | null;
             queue: string;
             ranks: number;
             /** @default null */
             released?: number | null;
+            /** @default 0 */
+            run?: number;
             started: number | null;
+            /** @default null */
+            starts_about?: number | null;
             uid: string;
+            /** @default  */
+            wait_basis?: string;
             why: string;
             workers: number;
             workers_ready: number;
@@ -2304,6 +2474,9 @@ export interface components {
          * JobState
          * @description Everything seen of one job at one moment. Times are seconds since the epoch.
          *
+         *         `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
+         *         While it waits, `queue_position`, `wait_estimate_seconds`, `wait_range_seconds` and `wait_basis` say when it will
+         *         probably start, seen from now, and what that rests on; `estimated` is what was said of it when it was submitted.
          *         `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
          *         it ended: it was suspended then.
          */
@@ -2320,6 +2493,8 @@ export interface components {
             description?: string;
             /** @default  */
             engine?: string;
+            /** @default null */
+            estimated?: components["schemas"]["Forecast"] | null;
             /** @default [] */
             findings?: components["schemas"]["Finding"][];
             /** @default null */
@@ -2332,6 +2507,8 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @default null */
+            launcher?: components["schemas"]["LauncherState"] | null;
             /** @default null */
             launcher_exit_code?: number | null;
             /** @default  */
@@ -2356,14 +2533,20 @@ export interface components {
             ref: components["schemas"]["JobRef"];
             /** @default null */
             released?: number | null;
+            /** @default 0 */
+            run?: number;
             /** @default null */
             running?: number | null;
             /** @default null */
             started?: number | null;
             /** @default [] */
             steps?: components["schemas"]["StepState"][];
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_estimate_seconds?: number | null;
+            /** @default null */
+            wait_range_seconds?: number[] | null;
             /** @default  */
             waiting_for?: string;
             /** @default [] */
@@ -2412,6 +2595,53 @@ export interface components {
             };
             /** @default  */
             stdin?: string;
+        };
+        /**
+         * LauncherPhase
+         * @description How far a launcher has come.
+         * @enum {unknown}
+         */
+        LauncherPhase: "Cancelled" | "Failed" | "Pending" | "Ready" | "Running" | "Scheduled" | "Starting" | "Succeeded";
+        /**
+         * LauncherState
+         * @description The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
+         *
+         *         `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says
+         *         where its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+         */
+        LauncherState: {
+            /** @default null */
+            cores?: number | null;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default null */
+            finished?: number | null;
+            /** @default [] */
+            gpus?: string[];
+            /** @default  */
+            log_source?: string;
+            /** @default null */
+            memory_bytes?: number | null;
+            /** @default null */
+            memory_limit_bytes?: number | null;
+            /** @default  */
+            message?: string;
+            name: string;
+            /** @default  */
+            node?: string;
+            phase: components["schemas"]["LauncherPhase"];
+            /** @default null */
+            ready?: number | null;
+            /** @default  */
+            reason?: string;
+            /** @default 0 */
+            restarts?: number;
+            /** @default null */
+            running?: number | null;
+            /** @default null */
+            scheduled?: number | null;
+            /** @default null */
+            started?: number | null;
         };
         /**
          * Level
@@ -2636,10 +2866,12 @@ export interface components {
         };
         /**
          * NewTemplate
-         * @description A job to start from later; `share` also puts it where the team sees it.
+         * @description A job to start from later: kept for the user alone, or with `share` for a namespace ("" is the user's own).
          */
         NewTemplate: {
             name: string;
+            /** @default  */
+            namespace?: string;
             /** @default false */
             overwrite?: boolean;
             /** @default false */
@@ -2713,6 +2945,16 @@ export interface components {
          */
         Opinions: {
             items: components["schemas"]["Votes"][];
+        };
+        /**
+         * Outcome
+         * @description What was estimated for one job and what came: it waited `waited_seconds`; `queue` is where.
+         */
+        Outcome: {
+            forecast: components["schemas"]["Forecast"];
+            queue: string;
+            ref: components["schemas"]["JobRef"];
+            waited_seconds: number;
         };
         /**
          * Overview
@@ -2824,8 +3066,12 @@ export interface components {
             uid: string;
             /** @default [] */
             volumes?: Record<string, never>[];
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_estimate_seconds?: number | null;
+            /** @default null */
+            wait_range_seconds?: number[] | null;
             /** @default [] */
             waits_for?: components["schemas"]["JobRef"][];
             /** @default [] */
@@ -3150,6 +3396,26 @@ export interface components {
          */
         Role: "launcher" | "rank" | "worker";
         /**
+         * RunRow
+         * @description One of the jobs that had a name, with its attempts, the first first; `deleted` is set where its record is left.
+         *
+         *         `address` names it in every verb: `NAME@RUN`.
+         */
+        RunRow: {
+            address: string;
+            attempts: components["schemas"]["AttemptRow"][];
+            deleted: number | null;
+            row: components["schemas"]["JobRow"];
+            run: number;
+        };
+        /**
+         * Runs
+         * @description Every job that has or had a name, newest first: each submission and each retry is one.
+         */
+        Runs: {
+            items: components["schemas"]["RunRow"][];
+        };
+        /**
          * Scale
          * @description How many workers an elastic job is to have.
          */
@@ -3332,19 +3598,35 @@ export interface components {
         };
         /**
          * TemplateList
-         * @description All templates that the user sees.
+         * @description All templates that the user sees in a namespace.
+         *
+         *         `may_share` says whether they may save some for it, `notice` why some that it shares may be missing.
          */
         TemplateList: {
             items: components["schemas"]["TemplateRow"][];
+            /** @default false */
+            may_share?: boolean;
+            /** @default  */
+            notice?: string;
         };
         /**
          * TemplateRow
-         * @description One template that a job can start from.
+         * @description One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
+         *
+         *         Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted.
          */
         TemplateRow: {
+            /** @default 0 */
+            changed?: number;
             description: string;
             name: string;
+            /** @default  */
+            namespace?: string;
             origin: string;
+            /** @default  */
+            owner?: string;
+            /** @default false */
+            writable?: boolean;
             yaml: string;
         };
         /**
@@ -3438,11 +3720,15 @@ export interface components {
         };
         /**
          * Waiting
-         * @description One job that waits: its place, what for, how long about.
+         * @description One job that waits: its place, what for, how long about and between what, and what that rests on.
          */
         Waiting: {
+            /** @default  */
+            basis?: string;
             estimate_seconds: number | null;
             position: number | null;
+            /** @default null */
+            range_seconds?: number[] | null;
             row: components["schemas"]["JobRow"];
         };
         /**
@@ -3870,6 +4156,7 @@ export interface operations {
         parameters: {
             query?: {
                 job?: string[];
+                attempt?: number[];
             };
             header?: never;
             path?: never;
@@ -4450,6 +4737,38 @@ export interface operations {
             };
         };
     };
+    wait_accuracy: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                days?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How good estimates of waiting were. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccuracyReport"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     rights: {
         parameters: {
             query?: {
@@ -4632,7 +4951,9 @@ export interface operations {
     };
     templates: {
         parameters: {
-            query?: never;
+            query?: {
+                namespace?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4672,7 +4993,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Keep a job to start from. */
+            /** @description Keep a job to start from, alone or for a namespace. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4694,7 +5015,10 @@ export interface operations {
     };
     delete_template: {
         parameters: {
-            query?: never;
+            query?: {
+                namespace?: string;
+                shared?: boolean;
+            };
             header?: never;
             path: {
                 template: string;
@@ -4703,7 +5027,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove an own template. */
+            /** @description Remove an own template, or a namespace's. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -4800,6 +5124,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -4835,6 +5161,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -4868,6 +5195,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 path?: string;
             };
             header?: never;
@@ -4902,6 +5231,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -4937,6 +5268,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -4972,6 +5304,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5005,6 +5338,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5040,6 +5374,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5079,6 +5414,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 rank?: number | null;
                 points?: number;
             };
@@ -5116,6 +5453,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5151,6 +5490,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
@@ -5186,6 +5527,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5221,6 +5563,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 follow?: boolean;
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
@@ -5230,7 +5574,6 @@ export interface operations {
                 until?: number | null;
                 tail?: number | null;
                 regex?: string;
-                attempt?: number | null;
                 previous?: boolean;
                 streams?: string[];
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
@@ -5275,6 +5618,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 points?: number;
             };
             header?: never;
@@ -5311,6 +5656,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5346,6 +5692,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5380,11 +5727,48 @@ export interface operations {
             };
         };
     };
+    runs: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All jobs of its name, with their attempts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     scale: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5424,6 +5808,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5459,6 +5844,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5494,6 +5880,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5529,6 +5917,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5563,6 +5953,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5595,6 +5986,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 path?: string;
             };
             header?: never;
@@ -5628,6 +6021,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5662,6 +6057,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5696,6 +6092,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5728,6 +6125,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5762,6 +6160,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5800,6 +6199,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 rank?: number | null;
                 points?: number;
             };
@@ -5836,6 +6237,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5870,6 +6273,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
@@ -5904,6 +6309,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5938,6 +6344,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 follow?: boolean;
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
@@ -5947,7 +6355,6 @@ export interface operations {
                 until?: number | null;
                 tail?: number | null;
                 regex?: string;
-                attempt?: number | null;
                 previous?: boolean;
                 streams?: string[];
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
@@ -5991,6 +6398,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 points?: number;
             };
             header?: never;
@@ -6026,6 +6435,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6060,6 +6470,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6093,11 +6504,47 @@ export interface operations {
             };
         };
     };
+    runs_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All jobs of its name, with their attempts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     scale_by_name: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6136,6 +6583,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6170,6 +6618,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6204,6 +6653,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {

@@ -40,6 +40,7 @@ export const FORM: readonly Field[] = [
   {"path":"launch.custom.tag","step":"advanced","group":"MPI","label":"How the rank is found in its output","kind":"text","initial":""},
   {"path":"launch.custom.rank_variable","step":"advanced","group":"MPI","label":"Its variable with the rank","kind":"text","initial":""},
   {"path":"census","step":"advanced","group":"MPI","label":"Prove the ranks with a short launch first","kind":"switch","initial":"true"},
+  {"path":"profile_mpi","step":"advanced","group":"MPI","label":"Count MPI calls: time, bytes, who waits for whom","kind":"switch","initial":"false"},
   {"path":"args","step":"advanced","group":"Programs and code","label":"More arguments","kind":"list","initial":"","help":"One a line."},
   {"path":"programs","step":"advanced","group":"Programs and code","label":"Several programs","kind":"yaml","initial":"","help":"As YAML, as in a job file."},
   {"path":"script","step":"advanced","group":"Programs and code","label":"Script instead of a command","kind":"text","initial":""},

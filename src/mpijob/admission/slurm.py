@@ -143,7 +143,8 @@ def _nodes(job: MPIJob, slurm: SlurmFacts, partition: Partition, shape: Layout) 
     if not slurm.nodes or fits >= shape.nodes:
         return
     largest = max(slurm.nodes, key=lambda node: (node.gpus, node.cpus, node.memory_mib))
-    asked = f"{shape.nodes} node{'s' * (shape.nodes != 1)} with {_room(shape.cpus_per_node, shape.memory_mib or 0, shape.gpus)}"
+    each = _room(shape.cpus_per_node, shape.memory_mib or 0, shape.gpus)
+    asked = f"{shape.nodes} node{'s' * (shape.nodes != 1)} with {each}"
     asked += f" and the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else ""
     has = f"its largest has {_room(largest.cpus, largest.memory_mib, largest.gpus)}"
     message = f"the job asks for {asked}; partition '{partition.name}' has {fits} such, {has}"
@@ -184,7 +185,8 @@ def _remarks(job: MPIJob, slurm: SlurmFacts, partition: Partition) -> Iterator[F
         )
     default = partition.default_seconds if partition.default_seconds is not None else partition.max_seconds
     if job.deadline_seconds is None and default is not None:
-        message = f"the job names no deadline: Slurm ends it after {_clock(default)}, the usual time of partition '{partition.name}'"
+        usual = f"the DefaultTime of partition '{partition.name}'"
+        message = f"no deadline is given: Slurm ends the job after {_clock(default)}, {usual}"
         hint = (
             f"set --deadline, at most {_clock(partition.max_seconds)}"
             if partition.max_seconds
@@ -192,10 +194,11 @@ def _remarks(job: MPIJob, slurm: SlurmFacts, partition: Partition) -> Iterator[F
         )
         yield _finding("SLURM_DEFAULT_TIME", message, hint, "deadline_seconds", Severity.WARNING)
     if shape.workers_per_node > 1:
-        message = f"{job.workers} workers share {shape.nodes} nodes, {shape.workers_per_node} on each: the partition has no more"
+        message = f"{job.workers} workers share {shape.nodes} nodes, {shape.workers_per_node} each: there are no more"
         yield _finding("SLURM_NOTICE", message, "nothing, or use fewer workers with more slots", "workers")
     if slurm.nodes and (now := holding(slurm.nodes, shape, now=True)) < shape.nodes:
-        room = f"{now * shape.workers_per_node} worker{'s' * (now * shape.workers_per_node != 1)} of this size would start now"
+        most = now * shape.workers_per_node
+        room = f"{most} worker{'s' * (most != 1)} of this size would start now"
         down = sum(not node.usable for node in slurm.nodes)
         gone = f"; {down} of {len(slurm.nodes)} nodes are down or drained (sinfo -R says why)" if down else ""
         message = f"{now} of {shape.nodes} nodes that the job needs are free now{gone}"

@@ -114,7 +114,7 @@ class Contexts:
         return Everywhere(tuple(items[:limit]), notices)
 
     def compare(self, names: Iterable[str], usual: str | None = None) -> Comparison:
-        """Return how jobs of several contexts differ, each named NAME@CONTEXT; one without is of the `usual` context."""
+        """Return how jobs of several contexts differ, each named NAME@CONTEXT; the `usual` context needs no name."""
         from mpijob.client.history import accounts
         from mpijob.client.observe import compare
 
@@ -159,9 +159,14 @@ class Contexts:
 
 
 def parted(name: str) -> tuple[str, str | None]:
-    """Return the name of a job and its context, of `relax@slurm`; None where it names none."""
-    first, sign, context = name.partition("@")
-    return (first, context) if sign else (name, None)
+    """Return the name of a job and its context; None where it names none.
+
+    >>> parted("relax@slurm"), parted("relax@2"), parted("relax@2@slurm")
+    (('relax', 'slurm'), ('relax@2', None), ('relax@2', 'slurm'))
+    """
+    first, sign, context = name.rpartition("@")
+    # a number is a run of that name
+    return (name, None) if not sign or context.isdigit() else (first, context)
 
 
 def kind(context: str) -> str:

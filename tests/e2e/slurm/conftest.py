@@ -18,7 +18,6 @@ from mpijob import Client
 from mpijob.backends.slurm.backend import SlurmBackend
 from mpijob.settings import Settings
 
-
 # two processes of tests may run at once, each on two nodes of its own
 PARTITION = "small2" if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" else "small"
 

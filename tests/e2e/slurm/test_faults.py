@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from testbed.slurm import control
@@ -12,17 +10,13 @@ from tests.e2e.slurm.support import (
     PATIENCE,
     codes,
     ended,
-    eventually,
     job,
     running,
     switched_off,
-    without,
 )
 
 from mpijob import Client, Phase
 from mpijob.backends.slurm.backend import SlurmBackend
-from mpijob.errors import BackendError, InvalidJob, NotAllowed, QuotaExceeded
-from mpijob.model import Resources
 from mpijob.settings import Settings
 
 

@@ -27,8 +27,7 @@ from mpijob.api.schemas.job_schemas import (
     Fields,
     JobDetail,
     JobRow,
-    TemplateList,
-    TemplateRow,
+    Runs,
 )
 from mpijob.api.schemas.overview_schemas import Overview
 from mpijob.api.schemas.query_schemas import Links
@@ -39,10 +38,11 @@ from mpijob.client.observe.bundle import plain
 from mpijob.client.submit import drafts
 from mpijob.client.submit.drafts import FIELDS as described
 from mpijob.diagnosis.report import Diagnosis
-from mpijob.errors import InvalidJob, MpiJobError, NotAllowed, NotFound
-from mpijob.model import Event, Facts, JobRef, JobState, Phase
+from mpijob.errors import InvalidJob, NotAllowed, NotFound
+from mpijob.model import Event, Facts, JobRef, JobState, MPIJob, Phase
 from mpijob.model.spec import quantity
 from mpijob.model.status.accounts import AccountPage
+from mpijob.model.status.mpi_profile import MpiProfile
 from mpijob.observation.metrics import usage
 from mpijob.observation.metrics.training import Curves
 from mpijob.observation.metrics.usage import Usage
@@ -51,6 +51,7 @@ from mpijob.outbound.policy import TooLarge
 
 T = TypeVar("T")
 _WAITING = 20  # so many are told in full
+_MOST_RUNS = 100
 
 
 async def list_jobs(ask: RequestContext) -> Response:
@@ -74,7 +75,7 @@ async def list_jobs(ask: RequestContext) -> Response:
 
 async def get_job(ask: RequestContext) -> JobDetail:
     """Return everything known of one job."""
-    state = await ask.client.state(ask.ref)
+    state = await ask.client.state(ask.ref, attempt=ask.query.attempt)
     spec = await ask.client.spec(state.ref)
     return JobDetail(
         row=rows.row(state),
@@ -96,7 +97,7 @@ async def export(ask: RequestContext) -> Response:
     """Hand over a job's configuration as a file, in our form or in one that `oc create -f` takes."""
     ref, form = ask.ref, ask.query.format
     own: Format = "json" if form == "json" else "yaml"
-    text = (drafts.write if ask.query.values else drafts.shown)(await ask.client.spec(ref), own)
+    text = (drafts.write if ask.query.values else drafts.shown)(await _spec(ask), own)
     ending: str = own
     if form not in ("yaml", "json"):
         (made,) = await asyncio.to_thread(convert_jobs.convert, text, to=form)
@@ -107,25 +108,49 @@ async def export(ask: RequestContext) -> Response:
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
 
 
+async def _spec(ask: RequestContext) -> MPIJob:
+    """Return what was asked for; refuse an attempt that the job does not have."""
+    if ask.query.attempt is not None:
+        await ask.client.state(ask.ref, attempt=ask.query.attempt)
+    return await ask.client.spec(ask.ref)
+
+
+async def runs(ask: RequestContext) -> Runs:
+    """Return every job that has or had the name of the address, with its attempts."""
+    found = await ask.client.runs(JobRef(ask.ref.namespace, ask.ref.name))
+    return Runs(tuple([rows.run_row(run, await _attempts(ask, run)) for run in found[:_MOST_RUNS]]))
+
+
+async def _attempts(ask: RequestContext, run: JobState) -> tuple[JobState, ...]:
+    if run.attempt == 1:
+        return (run,)
+    try:
+        return await ask.client.attempts(run.ref)
+    except NotFound:  # it went meanwhile
+        return (run,)
+
+
 async def events(ask: RequestContext) -> Events:
     """Return what happened to a job."""
-    found: tuple[Event, ...] = await _all(ask.client.events(ask.ref))
+    found: tuple[Event, ...] = await _all(ask.client.events(ask.ref, attempt=ask.query.attempt))
     return Events(found)
 
 
 async def why(ask: RequestContext) -> Diagnosis:
     """Return why a job stands where it stands: causes, timeline, checklist, numbered fixes."""
-    return await ask.client.diagnose(ask.ref)
+    return await ask.client.diagnose(ask.ref, attempt=ask.query.attempt)
 
 
 async def metrics(ask: RequestContext) -> Usage:
     """Return how much the workers used over time, as a band and the busiest worker."""
-    return usage.bands(await ask.client.metrics(ask.ref), points=ask.query.points)
+    found = await ask.client.metrics(ask.ref, attempt=ask.query.attempt)
+    return usage.bands(found, points=ask.query.points)
 
 
 async def curves(ask: RequestContext) -> Curves:
     """Return a training's metrics over time, and how far it is."""
-    return await ask.client.curves(ask.ref, rank=ask.query.rank, points=ask.query.points)
+    query = ask.query
+    return await ask.client.curves(ask.ref, rank=query.rank, points=query.points, attempt=query.attempt)
 
 
 async def links(ask: RequestContext) -> Links:
@@ -159,10 +184,15 @@ async def _accounts(ask: RequestContext) -> dict[str, Any]:
     }
 
 
+async def profile(ask: RequestContext) -> MpiProfile:
+    """Return what a job's ranks do with MPI."""
+    return await ask.client.profile(ask.ref, step=ask.query.step)
+
+
 async def artifacts(ask: RequestContext) -> Artifacts:
     """Return the files that a job left."""
     async with ask.act():  # a store that does not answer holds few threads of one visitor
-        return Artifacts(await ask.client.artifacts(ask.ref))
+        return Artifacts(await ask.client.artifacts(ask.ref, attempt=ask.query.attempt))
 
 
 async def facts(ask: RequestContext) -> FactsAnswer:
@@ -263,18 +293,6 @@ def _room(facts: Facts) -> str:
     ]
     parts += [f"{free.gpus} of {all_of_it.gpus} GPUs"] if all_of_it.gpus else []
     return f"{facts.place}: {', '.join(parts)} free"
-
-
-async def templates(ask: RequestContext) -> TemplateList:
-    """Return the templates that a job can start from."""
-    shelf, found = ask.client.templates, []
-    for one in shelf.list():
-        try:
-            text = drafts.write(shelf.show(one.name))
-        except MpiJobError:
-            text = ""  # its description says that it cannot be read
-        found.append(TemplateRow(one.name, one.origin.value, one.description, text))
-    return TemplateList(tuple(found))
 
 
 async def _all(stream: AsyncIterator[T]) -> tuple[T, ...]:

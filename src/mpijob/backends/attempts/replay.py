@@ -53,6 +53,7 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
                 state.ready.update(range(plan.job.workers))
             case "launch":
                 state.launcher_started = True
+                state.launcher_spawned(0, counting=False)
             case "hello":
                 _hello(state, one, plan, hosts)
                 if proved is None and state.take_census():

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from mpijob.backends.attempts import mpi_profiles as profile_files
 from mpijob.backends.attempts.log_reader import speaker
 from mpijob.backends.common_errors import refuse_resuming, refuse_suspending
 from mpijob.backends.slurm import events
 from mpijob.backends.slurm.job_files import JobFiles
 from mpijob.backends.slurm.job_reader import JobReader
 from mpijob.errors import BackendError, Conflict, InvalidJob, MpiJobError
-from mpijob.history import retention
+from mpijob.history import mpi_profiles, retention
 from mpijob.history.archive import Archive, farewell, gone
 from mpijob.history.import_job import JobImport, take_in
 from mpijob.history.records import LogSource
@@ -127,6 +128,8 @@ class Actions:
         whole = JobImport(
             state=gone(state, now), spec=msgspec.json.encode(files.plan.job), plan=msgspec.json.encode(files.plan),
             events=(*told, last), samples=files.samples(),
+            facts=mpi_profiles.facts(profile_files.read(files.path / f"a{state.attempt}", state, now), now),
+            attempts=self._reader.attempts(state.ref)[:-1],
         )  # fmt: skip
         try:
             archive = Archive(history_directory(settings, name))

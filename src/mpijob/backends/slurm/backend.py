@@ -20,6 +20,7 @@ from mpijob.backends.capabilities import (
     SupportsClose,
     SupportsDoctor,
     SupportsSecretValues,
+    SupportsTeamTemplates,
     SupportsWorkingDirectory,
 )
 from mpijob.backends.outage_tolerance import Patience
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from mpijob.backends.protocol import Preflight
     from mpijob.backends.recurring.schedule_files import ScheduleFiles
     from mpijob.backends.slurm.actions import Actions
+    from mpijob.backends.team_templates import TemplateDirectory
     from mpijob.errors import Finding
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import (
@@ -53,13 +55,20 @@ if TYPE_CHECKING:
         Secret,
     )
     from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.mpi_profile import RankProfiles
+    from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.05
 
 
 class SlurmBackend(
-    CapableBackend, SupportsClose, SupportsDoctor, SupportsSecretValues, SupportsWorkingDirectory
+    CapableBackend,
+    SupportsClose,
+    SupportsDoctor,
+    SupportsSecretValues,
+    SupportsTeamTemplates,
+    SupportsWorkingDirectory,
 ):
     """Jobs on a Slurm cluster; `place` is `slurm`, `slurm:PARTITION` or `slurm+ssh://[USER@]HOST[:PORT][/PARTITION]`."""
 
@@ -152,7 +161,7 @@ class SlurmBackend(
         from mpijob.backends.slurm import submit
 
         self._submitting = False
-        return submit.submit(plan, self._reader)
+        return submit.submit(plan, self._reader, Path(self._settings.home))
 
     # -- read -------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
@@ -172,6 +181,10 @@ class SlurmBackend(
     def get(self, ref: JobRef) -> JobState:
         """Return where the job stands."""
         return self._reader.get(ref)
+
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, and as it is now."""
+        return self._reader.attempts(ref)
 
     def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""
@@ -228,6 +241,17 @@ class SlurmBackend(
         """Return the usage measured so far."""
         files = self._ours(ref)
         return () if files is None else files.samples()
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return what the ranks of the newest attempt have counted so far."""
+        from mpijob.backends.attempts import mpi_profiles
+        from mpijob.model.status.mpi_profile import RankProfiles
+
+        files = self._ours(ref)
+        if files is None:
+            return RankProfiles()
+        state = self._reader.state(files, findings=False)
+        return RankProfiles(mpi_profiles.read(files.path / f"a{state.attempt}", state, time.time()))
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted, and of those of plain sbatch."""
@@ -293,6 +317,27 @@ class SlurmBackend(
 
         files = self._files(ref)
         return visit.stacks(self._host, files, self._reader.state(files, findings=False), ranks)
+
+    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        """Return the templates that a namespace shares, from the directory that the settings name."""
+        return self._templates().all(namespace)
+
+    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
+        """Write a template into that directory."""
+        self._templates().save(template, overwrite=overwrite)
+
+    def delete_team_template(self, namespace: str, name: str) -> None:
+        """Remove a template from that directory."""
+        self._templates().delete(namespace, name)
+
+    def may_save_team_templates(self, namespace: str) -> bool:
+        """Return whether this user may write to that directory."""
+        return self._templates().may_save(namespace)
+
+    def _templates(self) -> TemplateDirectory:
+        from mpijob.backends.team_templates import TemplateDirectory
+
+        return TemplateDirectory(self._settings.templates)
 
     # -- files ------------------------------------------------------------------------------------
     def working_directory(self, ref: JobRef) -> Path:

@@ -11,7 +11,8 @@ from mpijob.formats.slurm import queries
 from mpijob.formats.slurm.queries import Row
 
 _SILENT = re.compile(
-    r"Unable to contact slurm controller|Socket timed out|Protocol authentication error|Connection (?:refused|timed out)"
+    r"Unable to contact slurm controller|Socket timed out|Protocol authentication error"
+    r"|Connection (?:refused|timed out)"
     r"|Problem talking to the database|Resource temporarily unavailable|Unexpected message received|Zero Bytes were"
     r"|Unable to establish control machine|slurm_persist_conn_open|Slurm backup controller in standby"
     r"|Munge encode failed|Transport endpoint is not connected|Slurmdbd connection|authentication credential expired",

@@ -40,10 +40,12 @@ REASONS = {
     SlurmState.BOOT_FAIL: Reason.NODE_FAILED,
     SlurmState.OUT_OF_MEMORY: Reason.MEMORY_EXCEEDED,
     SlurmState.PREEMPTED: Reason.SLURM_PREEMPTED,
+    SlurmState.REQUEUED: Reason.SLURM_REQUEUED,
     SlurmState.CANCELLED: Reason.CANCELLED,
     SlurmState.REVOKED: Reason.CANCELLED,
     SlurmState.FAILED: Reason.LAUNCHER_FAILED,
 }
+_ACT_SECONDS = 30.0  # an act is written down once Slurm has carried it out
 _REASONS = {Outlook.USER: Reason.HELD, Outlook.NEVER: Reason.NEVER_STARTS}
 _UNKNOWN = "Slurm does not know job {} any more, and neither its journal nor the accounting says how it ended"
 
@@ -51,7 +53,7 @@ _UNKNOWN = "Slurm does not know job {} any more, and neither its journal nor the
 class Seen(NamedTuple):
     """What is known of one job: its last attempt, Slurm's row (None: it has none for it), and whether Slurm answers.
 
-    `silent` is why Slurm does not answer; `said` is the end of the launcher's log, in which Slurm says why it ends a job.
+    `silent` is why Slurm does not answer; `said` is the end of the launcher's log, where Slurm says why it ends a job.
     """
 
     files: JobFiles
@@ -74,7 +76,24 @@ class Standing(NamedTuple):
 
 def state(seen: Seen) -> tuple[JobState, Standing]:
     """Return the job's state, without findings, and its standing."""
-    standing = _standing(seen)
+    return _state(seen, _standing(seen))
+
+
+def earlier(seen: Seen) -> tuple[JobState, Standing]:
+    """Return how an attempt ended that was not the job's last."""
+    attempt, plan = seen.attempt, seen.files.plan
+    assert attempt is not None
+    if attempt.orderly:
+        result = phases.derive(attempt.state.observe(ended=True, ranks_watched=_watched(plan)))
+        return _state(seen, Standing(result, True, attempt.number))
+    acts = [act for act in seen.files.acts if act.verb == "suspended" and act.time >= attempt.started]
+    if acts and (attempt.ended is None or acts[0].time <= attempt.ended + _ACT_SECONDS):
+        result = phases.derive(phases.Observation(queued=True, suspend_requested=True))
+        return _state(seen, Standing(result, True, attempt.number))
+    return _state(seen, _by_slurm(seen, attempt, _why_ended(seen) or SlurmState.REQUEUED))
+
+
+def _state(seen: Seen, standing: Standing) -> tuple[JobState, Standing]:
     files, plan, result, attempt = seen.files, seen.files.plan, standing.result, seen.attempt
     job, began = plan.job, attempt is not None and attempt.number == standing.attempt
     ended = _finished(seen) if result.phase.final else None
@@ -93,6 +112,7 @@ def state(seen: Seen) -> tuple[JobState, Standing]:
         image=job.image,
         queue=job.queue,
         priority=job.priority_number,
+        run=files.place.number,
         reason=result.reason.value,
         message=result.message,
         waiting_for=result.message if result.phase in (Phase.QUEUED, Phase.SUSPENDED) else "",
@@ -120,7 +140,9 @@ def state(seen: Seen) -> tuple[JobState, Standing]:
     hosts = attempt.hosts if attempt else ()
     ranks = facts.rank_states()
     placed = tuple(_placed(worker, hosts, plan) for worker in workers)
-    return msgspec.structs.replace(found, workers=placed, ranks=ranks), standing
+    log = files.host.path(files.place.folder, f"a{standing.attempt}", "logs", "launcher.log")
+    launcher = facts.launcher_state(result.phase, node=hosts[0] if hosts else "", log=log)
+    return msgspec.structs.replace(found, launcher=launcher, workers=placed, ranks=ranks), standing
 
 
 def _placed(worker: WorkerState, hosts: tuple[str, ...], plan: Plan) -> WorkerState:
@@ -344,7 +366,8 @@ def queued(place: Place, row: Row, told: Comment) -> JobState:
     message = f"partition {row.partition}: {meaning.message} ({row.reason})"
     return JobState(
         ref=place.ref, phase=Phase.QUEUED, kind="SlurmJob", engine="slurm", mpi=told.mpi, owner=told.owner or row.user,
-        labels=told.labels, queue=told.queue, priority=told.priority, reason=_REASONS.get(meaning.outlook, Reason.WAITING).value,
-        message=message, waiting_for=message, world=told.n[1], workers_wanted=told.n[0],
+        labels=told.labels, queue=told.queue, priority=told.priority,
+        reason=_REASONS.get(meaning.outlook, Reason.WAITING).value,
+        message=message, waiting_for=message, world=told.n[1], workers_wanted=told.n[0], run=place.number,
         created=place.created_us / 1e6, queued=place.created_us / 1e6,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whether a Slurm cluster is ready for this user's jobs: its controller, its accounting, the user's limits, the directory."""
+"""Whether a Slurm cluster is ready for this user's jobs: controller, accounting, the user's limits, the directory."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class JobDirectories:
         known = bool(ref.uid) and (self.host.root / "jobs" / ref.uid / "plan.json").exists()
         for place in self.all(pull=not known):
             if place.namespace == ref.namespace and (
-                place.uid == ref.uid if ref.uid else place.name == ref.name
+                place.uid == ref.uid and ref.name in ("", place.name) if ref.uid else place.name == ref.name
             ):
                 return place
         return None
@@ -215,7 +215,7 @@ class JobDirectories:
         return JobFiles(self.host, place)
 
     def claim(self, plan: Plan) -> Place | None:
-        """Take the name for a new job whose forerunner has ended; return None where somebody else is just doing that."""
+        """Reserve the name for a new job; return None where another submit is doing that now."""
         job, parent = plan.job, self.host.root / "names" / plan.job.namespace / plan.job.name
         newest = self.find(JobRef(job.namespace, job.name))
         known = newest.number if newest else 0

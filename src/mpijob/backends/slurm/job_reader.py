@@ -71,6 +71,22 @@ class JobReader:
             state, launcher_exit_code=state.launcher_exit_code if code is None else code
         )
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, and as it is now."""
+        now = self.get(ref)
+        place = self.jobs.find(now.ref)
+        if place is None:
+            return (now,)
+        files = self.jobs.files(place)
+        numbers = [number for number in files.attempts() if number < now.attempt]
+        return (*(self._earlier(files, number) for number in numbers), now)
+
+    def _earlier(self, files: JobFiles, number: int) -> JobState:
+        attempt = files.attempt(number)
+        seen = Seen(files, attempt, None, answered=True, now=time.time(), said=_tail(files, number))
+        state, standing = derive.earlier(seen)
+        return self._explained(seen, state, standing) if state.phase is Phase.FAILED else state
+
     def ended(self, ref: JobRef) -> JobState:
         """Return the state of a job that was cancelled just now, once Slurm says that it has ended."""
         end = time.monotonic() + _ENDS_SECONDS
@@ -257,7 +273,7 @@ class JobReader:
         return explained(seen, _site(self._rules))
 
     def _place_in_queue(self, row: Row, rows: Mapping[str, Row]) -> int | None:
-        """Return the place of a waiting job among this user's jobs of its partition; others' are not shown everywhere."""
+        """Return the place of a waiting job among this user's jobs of its partition: sites may hide those of others."""
         if not row.state.waits:
             return None
         waiting = [
@@ -270,9 +286,9 @@ class JobReader:
 
     # -- many jobs --------------------------------------------------------------------------------
     def page(self, scope: Scope) -> Page:
-        """Return one page of states, newest first: of ours the newest of each name, and those of plain sbatch."""
+        """Return one page of states, newest first: the newest of each name (or all runs), and those of plain sbatch."""
         snapshot, after = self.poll.snapshot(), scope.place
-        known = [one for one in self._listed(snapshot) if scope_filter.named(one.ref, scope)]
+        known = [one for one in self._listed(snapshot, runs=scope.runs) if scope_filter.named(one.ref, scope)]
         if scope_filter.tells_more_than_names(scope):
             known = [one for one in known if scope_filter.belongs(one.state(), scope)]
         rest = [one for one in known if not after or one.order < after]
@@ -281,11 +297,11 @@ class JobReader:
         notices = (_silent(snapshot.error),) if snapshot.error else ()
         return Page(items, str(page[-1].order) if page and more else "", len(known), notices)
 
-    def _listed(self, snapshot: Snapshot) -> list[Listed]:
+    def _listed(self, snapshot: Snapshot, *, runs: bool) -> list[Listed]:
         """Return what a list is made of, newest first; no job's own files are read for it yet."""
-        newest: dict[tuple[str, str], Place] = {}
+        newest: dict[tuple[str, str, int], Place] = {}
         for place in self.jobs.all():
-            newest.setdefault((place.namespace, place.name), place)
+            newest.setdefault((place.namespace, place.name, place.number if runs else 0), place)
         ours = dict(snapshot.rows.ours())
         numbers = {uid: number for number, uid in ours.items()}
         found = [
@@ -332,7 +348,7 @@ def _silent(error: MpiJobError) -> Finding:
 
 
 def _take_reports(files: JobFiles, attempt: Attempt, lost: re.Pattern[bytes]) -> Callable[[LogLine], bool]:
-    """Take note of what srun reported; return which lines only follow from that: of srun, and of those who lost a peer."""
+    """Note what srun reported; return which lines only follow from it: srun's, and those of ranks that lost a peer."""
     state = attempt.state
     said = [cri.parse(line) for line in _tail(files, attempt.number, _REPORT_BYTES).splitlines()]
     reports = srun_reports.read(line.text for line in said)

@@ -53,7 +53,7 @@ def of_script(
         if not sources and state.phase.final:
             raise NotFound(
                 f"where job '{ref.name}' writes its output is not known any more",
-                hint="Slurm tells that for some minutes after a job's end; look in the directory where it was submitted",
+                hint="Slurm knows that for some minutes after a job's end; look in the directory it was submitted from",
             )
         lines = [line for source in sources.values() for line in source.read(last=state.phase.final)]
         if not query.follow:

@@ -7,7 +7,6 @@ the script that Slurm keeps, their log from the file that it writes.
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import msgspec
@@ -19,7 +18,7 @@ from mpijob.formats.convert.header import units
 from mpijob.formats.slurm import job_states, pending_reasons
 from mpijob.formats.slurm.job_states import JobState as SlurmState
 from mpijob.formats.slurm.queries import Row
-from mpijob.model import JobRef, JobState, MPIJob, Phase, StepState, WorkerState
+from mpijob.model import JobRef, JobState, LauncherPhase, LauncherState, MPIJob, Phase, StepState, WorkerState
 from mpijob.observation.state.phase import Reason
 
 _NUMBER = re.compile(r"(?:.*-)?(\d+)(?:_(\d+))?")
@@ -28,6 +27,7 @@ _PHASES = {
     SlurmState.CANCELLED: Phase.CANCELLED,
     SlurmState.REVOKED: Phase.CANCELLED,
 }
+_LAUNCHERS = {Phase.SUCCEEDED: LauncherPhase.SUCCEEDED, Phase.CANCELLED: LauncherPhase.CANCELLED}
 
 
 def ref(row: Row) -> JobRef:
@@ -55,7 +55,7 @@ def order(row: Row) -> int:
 
 def state(row: Row, position: int | None = None) -> JobState:
     """Return what Slurm says of a job."""
-    ending, now = row.ending, time.time()
+    ending = row.ending
     nodes = units.hosts(row.nodes) or ()
     phase, reason, message = _standing(row)
     code = job_states.exit_code(row.exit)[0] if row.exit else None
@@ -63,12 +63,28 @@ def state(row: Row, position: int | None = None) -> JobState:
         ref=ref(row), phase=phase, kind="SlurmJob", engine="slurm", owner=row.user, queue=row.partition,
         reason=reason.value, message=message, waiting_for=message if phase is Phase.QUEUED else "",
         queue_position=position, priority=0, world=row.cpus, workers_wanted=row.node_count,
-        wait_estimate_seconds=row.started - now if phase is Phase.QUEUED and row.started and row.started > now else None,
         workers=tuple(WorkerState(at, name, phase, node=name) for at, name in enumerate(nodes)),
         created=row.submitted, queued=row.submitted,
         started=row.started if phase is not Phase.QUEUED else None,
         running=row.started if phase is not Phase.QUEUED else None,
         finished=row.ended if ending else None, launcher_exit_code=code if ending else None,
+        launcher=_launcher(row, phase, nodes, code),
+    )  # fmt: skip
+
+
+def _launcher(
+    row: Row, phase: Phase, nodes: tuple[str, ...] | list[str], code: int | None
+) -> LauncherState | None:
+    """Return the batch script as the launcher: it runs on the job's first node from the job's start to its end."""
+    if phase is Phase.QUEUED or row.started is None:
+        return None
+    own = LauncherPhase.RUNNING
+    if row.ending is not None:
+        own = _LAUNCHERS.get(phase, LauncherPhase.FAILED)
+    return LauncherState(
+        name="batch", phase=own, node=nodes[0] if nodes else "", exit_code=code if row.ending else None,
+        scheduled=row.started, started=row.started, ready=row.started, running=row.started,
+        finished=row.ended if row.ending else None,
     )  # fmt: skip
 
 
@@ -88,7 +104,7 @@ def of_ours(row: Row, files: JobFiles, position: int | None) -> JobState:
     return msgspec.structs.replace(
         found, ref=files.place.ref, mpi="", owner=job.owner or found.owner, labels=dict(job.labels),
         description=job.description, queue=job.queue, priority=job.priority_number, world=plan.world,
-        workers_wanted=job.workers, created=files.place.created_us / 1e6, **told,
+        workers_wanted=job.workers, created=files.place.created_us / 1e6, run=files.place.number, **told,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import msgspec
 from mpijob.backends import code_upload
 from mpijob.backends.mpi import command_check, environment, linked_mpi, mpi_installations, mpi_selection
 from mpijob.backends.mpi.mpi_installations import Installation
+from mpijob.backends.profiler import library as profiler
 from mpijob.backends.slurm.client import SlurmClient, refusal
 from mpijob.backends.slurm.host import Host, SshHost
 from mpijob.backends.state_home import StateHome
@@ -94,7 +95,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
         wait_estimate_seconds=facts.wait_estimate_seconds,
         guarantee="Slurm holds the job to what it asks for, as far as the site lets it (cgroups)",
         why=tuple(_why(job, slurm, found, launcher, shape, why)),
-        notices=tuple(_notices(job, host, place)),
+        notices=tuple(_notices(job, host, place, Path(settings.home))),
         batch_script=script,
     )
 
@@ -145,7 +146,10 @@ def _choose(job: MPIJob, settings: Settings, host: Host, directory: Path) -> tup
     if not isinstance(host, SshHost):
         return mpi_selection.choose(job, settings, StateHome(settings.home), directory)
     word = job.argv[0] if job.argv else job.programs[0].command[0]
-    ask = 'for one in mpirun mpiexec; do if p=$(command -v $one); then echo "$p"; $one --version 2>&1 | head -n 5; break; fi; done'
+    ask = (
+        "for one in mpirun mpiexec; do if p=$(command -v $one); then "
+        'echo "$p"; $one --version 2>&1 | head -n 5; break; fi; done'
+    )
     said = host.call(("sh", "-c", ask)).out
     launcher, _, version = said.partition("\n")
     told = mpi_installations.identified(version.encode())
@@ -168,7 +172,7 @@ def _refuse_unsupported(job: MPIJob) -> None:
     for volume in job.volumes:
         if volume.kind is not VolumeKind.PATH or (volume.source and volume.source != volume.mount):
             raise Unsupported(
-                f"volume {volume.mount} ({volume.kind.value}) cannot be had on Slurm: its nodes have the site's directories",
+                f"volume {volume.mount} ({volume.kind.value}): nodes of Slurm have the site's directories only",
                 hint="name a directory of the shared file system by its own path, the same as mount and source",
             )
 
@@ -275,10 +279,10 @@ def _why(
     yield f"ranks are started by {launcher.told}: {launcher.why}"
 
 
-def _notices(job: MPIJob, host: Host, place: str) -> Iterator[Finding]:
+def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Finding]:
     kind = _file_system(host)
     if not host.name and kind and not kind.startswith(_SHARED):
-        message = f"{place} is on {kind}: whether the nodes see it is not known; the job looks first, and fails at once if not"
+        message = f"{place} is on {kind}: if the nodes do not share it, the job fails at once and says so"
         yield _notice(
             "", message, "set MPIJOB_SLURM_DIRECTORY to a directory on a file system that all nodes share"
         )
@@ -286,6 +290,9 @@ def _notices(job: MPIJob, host: Host, place: str) -> Iterator[Finding]:
         yield _notice(
             "image", f"image '{job.image}' is not used: the command runs as it is installed on the nodes"
         )
+    if job.profile_mpi and (job.script or not profiler.every(home)):
+        why = "what a script starts is the site's own" if job.script else profiler.HINT
+        yield _notice("profile_mpi", f"MPI calls are not counted: {why}")
     if job.elastic is not None:
         yield _notice(
             "elastic", f"elastic is not used: {job.workers} workers run from the beginning to the end"

@@ -14,6 +14,7 @@ import msgspec
 from mpijob import atomic_write
 from mpijob.backends import code_upload, secrets
 from mpijob.backends.common_errors import name_in_use
+from mpijob.backends.profiler import library as profiler
 from mpijob.backends.slurm.client import SlurmClient, refusal
 from mpijob.backends.slurm.job_files import JobFiles, Place
 from mpijob.backends.slurm.job_reader import JobReader
@@ -23,7 +24,7 @@ from mpijob.formats.slurm import batch_script
 from mpijob.model import JobRef, Phase, Plan
 
 
-def submit(plan: Plan, reader: JobReader) -> JobRef:
+def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
     """Submit a plan and return the job's address; the same plan once more is the same job."""
     jobs, job = reader.jobs, plan.job
     ref = JobRef(job.namespace, job.name, plan.uid)
@@ -38,7 +39,7 @@ def submit(plan: Plan, reader: JobReader) -> JobRef:
     if place is None:
         raise _raced(ref, reader, plan)
     try:
-        files = _fill(plan, place, reader)
+        files = _fill(plan, place, reader, home)
         jobs.enter(place)
         number = _sbatch(plan, files, reader.client, _dependencies(plan, reader))
     except BackendError as error:
@@ -47,7 +48,7 @@ def submit(plan: Plan, reader: JobReader) -> JobRef:
             raise
         raise BackendError(
             f"{error.message}; whether it has taken the job is not known",
-            hint=f"look in a minute: mpijob get {job.name}; it is submitted again only when that says that it was not taken",
+            hint=f"look in a minute: mpijob get {job.name}; submit again only when it says that Slurm has not taken it",
             passing=True,
         ) from error
     except BaseException:
@@ -63,7 +64,7 @@ def _raced(ref: JobRef, reader: JobReader, plan: Plan) -> Conflict:
     return name_in_use(JobRef(ref.namespace, ref.name), Phase.PENDING)
 
 
-def _fill(plan: Plan, place: Place, reader: JobReader) -> JobFiles:
+def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     """Put everything into the job's directory that its processes will need."""
     job, host = plan.job, reader.jobs.host
     values = {secret.env: secrets.value(secret) for secret in job.secrets}
@@ -86,6 +87,9 @@ def _fill(plan: Plan, place: Place, reader: JobReader) -> JobFiles:
         each = -(-job.workers // int(_option(plan.batch_script, "nodes")))
         nodes = sorted((rank, one.index // each) for one in plan.workers for rank in one.ranks)
         atomic_write.write(path / "layout", "".join(f"{node}\n" for _, node in nodes).encode())
+    if job.profile_mpi and not job.script:
+        for machine, shim in profiler.every(home).items():
+            atomic_write.write(path / allocation.PROFILER.format(machine), shim)
     atomic_write.write(path / "along.json", msgspec.json.encode(along))
     atomic_write.write(path / "plan.json", msgspec.json.encode(plan))
     host.push(place.folder)

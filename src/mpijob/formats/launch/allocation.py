@@ -1,7 +1,7 @@
 """What runs inside the allocation of a batch system: the texts that every job brings, and the journals that they write.
 
 The texts (`scripts/allocation*.sh`) know no batch system: its script names the allocation to them by variables
-(`MPIJOB_NUMBER`, `MPIJOB_RESTART`, `MPIJOB_NODES`, `MPIJOB_SAID`) and defines `mpijob_launch`. Each line of a journal has
+(`MPIJOB_NUMBER`, `MPIJOB_RESTART`, `MPIJOB_NODES`, `MPIJOB_SAID`) and defines `mpijob_launch`. A journal's line has
 the seconds since the boot of the machine that wrote it, a verb and its words; the first line of a journal says by how
 much the wall clock is ahead of that.
 """
@@ -19,6 +19,7 @@ NOT_SHARED, NOT_WRITABLE = (
     97,
     98,
 )  # exit statuses: the node does not see the job's directory, or cannot write there
+PROFILER = "mpi_profile-{}.so"  # for a kind of machine, as `uname -m` says it
 _FOLDER = os.path.join(os.path.dirname(__file__), "scripts")
 _TEXTS = ("allocation.sh", "allocation_rank.sh", "allocation_common.sh", "stamp.awk", "watch_world.sh")
 

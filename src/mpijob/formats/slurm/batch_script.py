@@ -88,7 +88,7 @@ def choose(job: MPIJob, family: Family, launcher: str, plugins: Iterable[str], o
 
 
 def minutes(job: MPIJob, most_seconds: float | None) -> int | None:
-    """Return the time limit that Slurm is asked for: a little more than the job's own deadline, at most the partition's."""
+    """Return the time limit to ask for: a little more than the job's own deadline, at most the partition's."""
     if job.deadline_seconds is None:
         return None
     tries = job.retry.limit + 1
@@ -151,6 +151,8 @@ def comment(job: MPIJob, uid: str, mpi: str) -> str:
         "name": job.name,
         "n": [job.workers, job.world],
     }
+    more = {"mpi": mpi, "owner": job.owner, "priority": job.priority_number, "queue": job.queue}
+    told |= {name: value for name, value in more.items() if value}
     whole = told | ({"labels": dict(job.labels)} if job.labels else {})
     text = msgspec.json.encode(whole).decode()
     return (

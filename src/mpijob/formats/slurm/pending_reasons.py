@@ -49,7 +49,7 @@ _TURN: dict[str, str] = {
 }
 _ADMIN: dict[str, str] = {
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
-    "Nodes required for job are": "nodes that it needs are down, drained or reserved for a partition of higher priority",
+    "Nodes required for job are": "nodes it needs are down, drained or reserved for a partition of higher priority",
     "PartitionDown": "its partition is down",
     "PartitionInactive": "its partition starts no jobs now",
     "NodeDown": "a node that it needs is down",

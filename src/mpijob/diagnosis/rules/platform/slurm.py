@@ -208,9 +208,9 @@ RULES = (
     Rule(
         id="SLURM_REQUEUED",
         title="Slurm put the job back into the queue",
-        why="A node failed, the job was preempted, or somebody called scontrol requeue. Slurm keeps the job and starts it "
-        "again from its beginning as the next attempt, some minutes later: it lets the credentials of the first start "
-        "run out (cred_expire, two minutes).",
+        why="A node failed, the job was preempted, or somebody called scontrol requeue. Slurm keeps the job and starts "
+        "it again from its beginning as the next attempt, some minutes later: it lets the credentials of the first "
+        "start run out (cred_expire, two minutes).",
         trust=Trust.DECISION,
         facts=("reason:SlurmRequeued",),
         causes=("The job is back in the queue: {message}.",),
@@ -224,8 +224,9 @@ RULES = (
     Rule(
         id="SLURM_NEVER_STARTS",
         title="The Slurm job never starts as it is",
-        why="Slurm accepts a job that asks for more than a limit allows, and lets it wait: for more time or nodes than its "
-        "partition has, for an account or QOS that may not be used there, for a job that has failed. Waiting does not help.",
+        why="Slurm accepts a job that asks for more than a limit allows, and lets it wait: for more time or nodes than "
+        "its partition has, for an account or QOS that may not be used there, for a job that has failed. "
+        "Waiting does not help.",
         trust=Trust.FACT,
         facts=("reason:NeverStarts",),
         causes=("The job never starts as it is: {message}.",),
@@ -240,8 +241,8 @@ RULES = (
     Rule(
         id="SLURM_HELD",
         title="The Slurm job is held",
-        why="Somebody holds the job in the queue (scontrol hold), or Slurm does after a failed start. It waits until it is "
-        "released.",
+        why="Somebody holds the job in the queue (scontrol hold), or Slurm does after a failed start. It waits until "
+        "it is released.",
         trust=Trust.DECISION,
         facts=("reason:Held",),
         causes=("The job is held: {message}.",),
@@ -255,8 +256,9 @@ RULES = (
     Rule(
         id="SLURM_DIRECTORY",
         title="The nodes do not see the job's directory",
-        why="mpijob keeps a job's script, logs and files in a directory that login node and compute nodes share. The first "
-        "node of this job does not have it, or may not write there, so nothing of the job could run or be logged.",
+        why="mpijob keeps a job's script, logs and files in a directory that login node and compute nodes share. The "
+        "first node of this job does not have it, or may not write there, so nothing of the job could run or be "
+        "logged.",
         trust=Trust.FACT,
         facts=("reason:DirectoryNotShared",),
         causes=("{message}.",),
@@ -270,8 +272,8 @@ RULES = (
     Rule(
         id="SLURM_OUTCOME_UNKNOWN",
         title="Nobody knows how the Slurm job ended",
-        why="Slurm forgets a job some minutes after its end (MinJobAge). The job's script was killed before it could write "
-        "how it ended, and the accounting has no record of it, or there is none.",
+        why="Slurm forgets a job some minutes after its end (MinJobAge). The job's script was killed before it could "
+        "write how it ended, and the accounting has no record of it, or there is none.",
         trust=Trust.FACT,
         facts=("reason:OutcomeUnknown",),
         causes=("{message}.",),

@@ -24,7 +24,7 @@ begin() {
     number=$((number + 1))
   done
   attempt=$MPIJOB_DIR/a$number
-  mkdir "$attempt/logs"
+  mkdir "$attempt/logs" "$attempt/mpi-profile"
   mkdir -p "$MPIJOB_DIR/work/attempt-$number"
   rm -f "$MPIJOB_DIR/grace"
   read_clock

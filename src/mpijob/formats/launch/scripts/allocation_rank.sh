@@ -24,7 +24,7 @@ note() {
   read -r now _ </proc/uptime
   printf '%s %s\n' "$now" "$*" >>"$attempt/node-$host"
 }
-ranks_here() { # how many ranks this node has, as the launcher says it: srun in the form 2(x3),1
+ranks_of_node() { # how many ranks this node has, as the launcher says it: srun in the form 2(x3),1
   if [ -n "${OMPI_COMM_WORLD_LOCAL_SIZE:-${MPI_LOCALNRANKS:-}}" ]; then
     echo "${OMPI_COMM_WORLD_LOCAL_SIZE:-${MPI_LOCALNRANKS:-}}"
     return
@@ -64,6 +64,10 @@ if [ -n "${OMPI_COMM_WORLD_RANK:-}${PMIX_NAMESPACE:-}" ]; then
   export PMI_PORT=127.0.0.1:1 PMI_ID=0
 elif [ -n "${PMI_RANK:-}" ]; then
   export PMIX_MCA_gds=mpijob_started_this_rank_with_mpich
+fi
+profiler=$MPIJOB_DIR/mpi_profile-$(uname -m).so
+if [ -r "$profiler" ]; then # behind other tools: their calls are counted, too
+  export LD_PRELOAD="${LD_PRELOAD:+$LD_PRELOAD:}$profiler" MPIJOB_MPI_PROFILE="$attempt/mpi-profile"
 fi
 count_kills() { # how often memory has run out in this rank's cgroup: sets `kills`, to nothing where nobody says
   kills=''
@@ -184,7 +188,7 @@ exec >&7 2>&8 3<&-
 await $stamps
 : >"$home/over.$rank"
 set -- "$home"/over.*
-if [ $# -ge "$(ranks_here)" ]; then # the last one of this node
+if [ $# -ge "$(ranks_of_node)" ]; then # the last one of this node
   read -r other <"$home/watch/pid"
   kill -s HUP "$other" 2>/dev/null
   wait "$other" 2>/dev/null
