@@ -27,6 +27,8 @@ WAITING_SPREAD := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 # Two cores with a whole Kubernetes on them stall now and then: a cluster test is tried once more, and its first try is
 # shown. Elsewhere only the tests of tests/quarantine.toml have a second try.
 CLUSTER_SPREAD := --numprocesses 3 --dist loadgroup --reruns 1 -rR
+# Two processes, each with a partition of its own: a module stays with one of them.
+SLURM_SPREAD := --numprocesses 2 --dist loadfile
 FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 BENCH_FLAGS ?=
 FAULT_FLAGS ?=
@@ -162,6 +164,10 @@ slurm: $(VENV)/.dev ## Start a Slurm cluster of four nodes on this machine (root
 
 slurm-down: $(VENV)/.dev ## Remove it; its packages stay in the cache
 	$(BIN)/python -m testbed.slurm down
+
+test-slurm: $(VENV)/.dev ## The promises of all engines, faults and the quickstart on that cluster; it is started and removed if it is down
+	$(BIN)/python -m testbed.slurm run -- python -m pytest -p no:cacheprovider $(SLURM_SPREAD) tests/e2e/slurm -m "not alone" $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed.slurm run -- python -m pytest -p no:cacheprovider tests/e2e/slurm -m alone $(PYTEST_FLAGS)
 
 test-cluster: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests/e2e/cluster $(CLUSTER_SPREAD) --durations=40 --durations-min=2 -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)

@@ -18,12 +18,13 @@ class Place:
     """How large an engine's place is, in thousandths of a core, and what its jobs need to be told.
 
     One engine has four cores to give, another has a queue with a tenth of that; both are so small that
-    two jobs which fill the place do not run at once.
+    two jobs which fill the place do not run at once. `time_limits`: there every job has one, its own or the place's.
     """
 
     millicores: int = 4000
     image: str = ""
     queue: str = ""
+    time_limits: bool = False
     namespaces: tuple[str, str] = ("team-a", "team-b")
 
     def share(self, part: float, memory: str = "256Mi") -> Resources:

@@ -41,7 +41,7 @@ def home() -> Iterator[Path]:
 @pytest.fixture
 def settings(home: Path) -> Settings:
     """Return settings with all of mpijob's state in that directory, for a partition that nobody else uses meanwhile."""
-    return Settings(home=str(home / "state"), engine=f"slurm:{PARTITION}")
+    return Settings(home=str(home / "state"), templates=str(home / "templates"), engine=f"slurm:{PARTITION}")
 
 
 @pytest.fixture

@@ -63,7 +63,6 @@ class Seen(NamedTuple):
     now: float
     silent: str = ""
     said: bytes = b""
-    position: int | None = None
 
 
 class Standing(NamedTuple):
@@ -116,8 +115,7 @@ def _state(seen: Seen, standing: Standing) -> tuple[JobState, Standing]:
         reason=result.reason.value,
         message=result.message,
         waiting_for=result.message if result.phase in (Phase.QUEUED, Phase.SUSPENDED) else "",
-        queue_position=seen.position if result.phase is Phase.QUEUED else None,
-        wait_estimate_seconds=_estimate(seen, result),
+        estimated=plan.forecast(files.place.created_us / 1e6),
         attempt=standing.attempt,
         attempts_allowed=job.retry.limit + standing.attempt - files.retries,
         world=plan.world,
@@ -329,14 +327,6 @@ def _waiting(seen: Seen, number: int) -> Standing:
 def _dependent(files: JobFiles, number: int) -> Standing:
     text = dependencies.sentence([ref.name for ref in files.plan.waits_for])
     return Standing(PhaseResult(Phase.QUEUED, Reason.WAITING_FOR_JOBS, text), False, number)
-
-
-def _estimate(seen: Seen, result: PhaseResult) -> float | None:
-    """Return in how many seconds Slurm expects a waiting job to start, where it says so."""
-    row = seen.row
-    if row is None or row.started is None or result.phase is not Phase.QUEUED or row.started <= seen.now:
-        return None
-    return row.started - seen.now
 
 
 def _released(seen: Seen, result: PhaseResult) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +22,7 @@ from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.derive import Seen, Standing
 from mpijob.backends.slurm.job_files import JobDirectories, JobFiles, Place
 from mpijob.backends.slurm.poll import Poll, Snapshot
+from mpijob.backends.slurm.wait_estimate import WaitEstimates
 from mpijob.errors import Finding, MpiJobError, NotFound, Severity
 from mpijob.formats.slurm import batch_script, job_states, srun_reports
 from mpijob.formats.slurm.job_states import JobState as SlurmState
@@ -39,7 +40,6 @@ _TEARDOWN_SECONDS = 1.0  # from what others see of a rank that goes until its ow
 _LINES = 2000  # of a script's log that are searched for a cause
 _ENDS_SECONDS = 10.0
 _FORGOTTEN_SECONDS = 10.0  # of a job that squeue does not show: so late may the accounting know a new one
-_NO_TURN = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser", "JobHeldAdmin")
 
 
 class JobReader:
@@ -47,6 +47,7 @@ class JobReader:
 
     def __init__(self, client: SlurmClient, jobs: JobDirectories, poll: Poll, rules: str) -> None:
         self.client, self.jobs, self.poll, self._rules = client, jobs, poll, rules
+        self.waits = WaitEstimates(client, poll.folder, jobs)
         self._accounted: dict[str, tuple[float, Row | None]] = {}
 
     # -- one job ----------------------------------------------------------------------------------
@@ -61,15 +62,30 @@ class JobReader:
         """Return where a job stands, of ours or of plain sbatch; raise NotFound."""
         place = self.jobs.find(ref)
         if place is not None:
-            return self.state(self.jobs.files(place))
+            files = self.jobs.files(place)
+            return self._with_forecasts([(files.number, self.state(files))])[0]
         row = self.plain(ref)
-        state = plain_jobs.state(row, self._place_in_queue(row, self.poll.snapshot().rows))
+        state = plain_jobs.state(row)
         if row.ending is None:
-            return state
+            return self._with_forecasts([(row.number, state)])[0]
         code = self.exit_code(row.number)
         return msgspec.structs.replace(
             state, launcher_exit_code=state.launcher_exit_code if code is None else code
         )
+
+    def _with_forecasts(self, found: Iterable[tuple[str, JobState]]) -> list[JobState]:
+        """Return states, each given with its job's number; those of jobs that wait with when they will start."""
+        states = [*found]
+        waiting = [number for number, state in states if number and state.phase is Phase.QUEUED]
+        if not waiting:
+            return [state for _, state in states]
+        forecasts = self.waits.of(self.poll.snapshot().rows, waiting, time.time())
+        return [
+            state.forecast(forecasts[number])
+            if number in forecasts and state.phase is Phase.QUEUED
+            else state
+            for number, state in states
+        ]
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
         """Return the job as each of its attempts ended, and as it is now."""
@@ -137,20 +153,19 @@ class JobReader:
         row = snapshot.rows.get(files.number) if files.number else None
         if row is None and files.number and snapshot.answered and not over:
             row = self._forgotten(files.number, files.place.created_us / 1e6)
-        position = self._place_in_queue(row, snapshot.rows) if row else None
         fresh = (
             snapshot.answered and snapshot.error is None and snapshot.time > files.place.created_us / 1e6 + 1
         )
         said = _tail(files, attempt.number) if attempt is not None and attempt.asked == "term" else b""
         silent = snapshot.error.message if snapshot.error else ""
-        return Seen(files, attempt, row, fresh, time.time(), silent, said, position)
+        return Seen(files, attempt, row, fresh, time.time(), silent, said)
 
     def _of_script(self, files: JobFiles, *, findings: bool) -> JobState:
         """Return where a script stands that sbatch got as it is: Slurm's word is all there is, and its log."""
         seen = self.seen(files)
         if seen.row is None:
             return derive.state(seen)[0]
-        state = plain_jobs.of_ours(seen.row, files, seen.position)
+        state = plain_jobs.of_ours(seen.row, files)
         if not state.phase.final:
             return (
                 self._dependent(files, state)
@@ -272,18 +287,6 @@ class JobReader:
         seen = Evidence(spec=spec, reason=state.reason, message=state.message, phase=state.phase)
         return explained(seen, _site(self._rules))
 
-    def _place_in_queue(self, row: Row, rows: Mapping[str, Row]) -> int | None:
-        """Return the place of a waiting job among this user's jobs of its partition: sites may hide those of others."""
-        if not row.state.waits:
-            return None
-        waiting = [
-            one
-            for one in rows.values()
-            if one.state.waits and one.partition == row.partition and not one.reason.startswith(_NO_TURN)
-        ]
-        ordered = sorted(waiting, key=lambda one: (-one.priority, int(one.number)))
-        return next((at for at, one in enumerate(ordered, 1) if one.number == row.number), None)
-
     # -- many jobs --------------------------------------------------------------------------------
     def page(self, scope: Scope) -> Page:
         """Return one page of states, newest first: the newest of each name (or all runs), and those of plain sbatch."""
@@ -293,7 +296,8 @@ class JobReader:
             known = [one for one in known if scope_filter.belongs(one.state(), scope)]
         rest = [one for one in known if not after or one.order < after]
         page, more = rest[: scope.limit], rest[scope.limit :]
-        items = tuple(msgspec.structs.replace(one.state(), ranks=()) for one in page)
+        states = self._with_forecasts((one.number, one.state()) for one in page)
+        items = tuple(msgspec.structs.replace(state, ranks=()) for state in states)
         notices = (_silent(snapshot.error),) if snapshot.error else ()
         return Page(items, str(page[-1].order) if page and more else "", len(known), notices)
 
@@ -306,13 +310,17 @@ class JobReader:
         numbers = {uid: number for number, uid in ours.items()}
         found = [
             Listed(
-                place.created_us, place.ref, partial(self._brief, place, numbers.get(place.uid, ""), snapshot)
+                place.created_us,
+                place.ref,
+                numbers.get(place.uid, ""),
+                partial(self._brief, place, numbers.get(place.uid, ""), snapshot),
             )
             for place in newest.values()
         ]
         for number in snapshot.rows.keys() - ours.keys():
             row = snapshot.rows[number]
-            found.append(Listed(plain_jobs.order(row), plain_jobs.ref(row), partial(plain_jobs.state, row)))
+            state = partial(plain_jobs.state, row)
+            found.append(Listed(plain_jobs.order(row), plain_jobs.ref(row), number, state))
         return sorted(found, key=lambda one: one.order, reverse=True)
 
     def _brief(self, place: Place, number: str, snapshot: Snapshot) -> JobState:
@@ -325,10 +333,11 @@ class JobReader:
 
 
 class Listed(NamedTuple):
-    """One job of a list: where it stands in it, its address, and how its state is had."""
+    """One job of a list: where it stands in it, its address, its number in Slurm, and how its state is had."""
 
     order: int
     ref: JobRef
+    number: str
     state: Callable[[], JobState]
 
 

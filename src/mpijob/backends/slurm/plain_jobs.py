@@ -53,7 +53,7 @@ def order(row: Row) -> int:
     return int(row.submitted * 1_000_000) + int(row.number) % 1_000_000
 
 
-def state(row: Row, position: int | None = None) -> JobState:
+def state(row: Row) -> JobState:
     """Return what Slurm says of a job."""
     ending = row.ending
     nodes = units.hosts(row.nodes) or ()
@@ -62,7 +62,7 @@ def state(row: Row, position: int | None = None) -> JobState:
     return JobState(
         ref=ref(row), phase=phase, kind="SlurmJob", engine="slurm", owner=row.user, queue=row.partition,
         reason=reason.value, message=message, waiting_for=message if phase is Phase.QUEUED else "",
-        queue_position=position, priority=0, world=row.cpus, workers_wanted=row.node_count,
+        priority=0, world=row.cpus, workers_wanted=row.node_count,
         workers=tuple(WorkerState(at, name, phase, node=name) for at, name in enumerate(nodes)),
         created=row.submitted, queued=row.submitted,
         started=row.started if phase is not Phase.QUEUED else None,
@@ -88,10 +88,10 @@ def _launcher(
     )  # fmt: skip
 
 
-def of_ours(row: Row, files: JobFiles, position: int | None) -> JobState:
+def of_ours(row: Row, files: JobFiles) -> JobState:
     """Return the same of a script that we handed to sbatch: Slurm's word, and what the job says of itself."""
     plan, acts = files.plan, files.last_act("suspended", "resumed")
-    job, found = plan.job, state(row, position)
+    job, found = plan.job, state(row)
     told: dict[str, Any] = {}
     if acts is not None and acts.verb == "suspended" and row.state.waits:
         told = {
@@ -104,7 +104,8 @@ def of_ours(row: Row, files: JobFiles, position: int | None) -> JobState:
     return msgspec.structs.replace(
         found, ref=files.place.ref, mpi="", owner=job.owner or found.owner, labels=dict(job.labels),
         description=job.description, queue=job.queue, priority=job.priority_number, world=plan.world,
-        workers_wanted=job.workers, created=files.place.created_us / 1e6, run=files.place.number, **told,
+        workers_wanted=job.workers, created=files.place.created_us / 1e6, run=files.place.number,
+        estimated=plan.forecast(files.place.created_us / 1e6), **told,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from mpijob.backends import code_upload
 from mpijob.backends.mpi import command_check, environment, linked_mpi, mpi_installations, mpi_selection
 from mpijob.backends.mpi.mpi_installations import Installation
 from mpijob.backends.profiler import library as profiler
+from mpijob.backends.slurm import wait_estimate
 from mpijob.backends.slurm.client import SlurmClient, refusal
 from mpijob.backends.slurm.host import Host, SshHost
 from mpijob.backends.state_home import StateHome
@@ -27,8 +28,10 @@ from mpijob.model import Amounts, Facts, Family, MPIJob, Plan, PlannedWorker, Vo
 from mpijob.model.platform.slurm import MIB, Layout, SlurmFacts, layout
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
+from mpijob.model.status.forecast import Forecast
 from mpijob.settings import Settings, own_places
 
+_AT_ONCE_SECONDS = 2.0
 _ARRAY = "SLURM_ARRAY_TASK_ID"
 _SHARED = (
     "nfs",
@@ -93,6 +96,8 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
         starts_now=needs.fits(facts.free) and not unmet(facts.dependencies),
         waits_for=unmet(facts.dependencies),
         wait_estimate_seconds=facts.wait_estimate_seconds,
+        wait_range_seconds=facts.wait_range_seconds,
+        wait_basis=facts.wait_basis,
         guarantee="Slurm holds the job to what it asks for, as far as the site lets it (cgroups)",
         why=tuple(_why(job, slurm, found, launcher, shape, why)),
         notices=tuple(_notices(job, host, place, Path(settings.home))),
@@ -108,7 +113,7 @@ def rehearsed(plan: Plan, client: SlurmClient) -> tuple[Finding, ...]:
     seconds = max(0.0, when - time.time())
     told = (
         "at once"
-        if seconds < 2
+        if seconds < _AT_ONCE_SECONDS
         else f"in {seconds / 60:.0f} minutes"
         if seconds > 90
         else f"in {seconds:.0f} s"
@@ -123,9 +128,16 @@ def estimated(plan: Plan, client: SlurmClient) -> Plan:
     except MpiJobError as error:
         refused = Finding("SLURM_REFUSES", error.message, error.hint, severity=Severity.WARNING)
         return msgspec.structs.replace(plan, notices=(*plan.notices, refused))
-    wait = None if when is None else max(0.0, when - time.time())
+    if when is None:
+        return plan
+    told = Forecast(None, plan.wait_estimate_seconds, plan.wait_range_seconds, plan.wait_basis)
+    found = wait_estimate.bounded(told, when - time.time())
     return msgspec.structs.replace(
-        plan, wait_estimate_seconds=wait, starts_now=plan.starts_now and (wait or 0) < 2
+        plan,
+        wait_estimate_seconds=found.seconds,
+        wait_range_seconds=found.span,
+        wait_basis=found.basis,
+        starts_now=plan.starts_now and when - time.time() < _AT_ONCE_SECONDS,
     )
 
 

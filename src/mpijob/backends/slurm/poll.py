@@ -41,7 +41,7 @@ class Poll:
     """The one question to Slurm."""
 
     def __init__(self, client: SlurmClient, folder: Path) -> None:
-        self._client = client
+        self._client, self.folder = client, folder
         self._file, self._lock = folder / "squeue", folder / "squeue.lock"
         self._guard = threading.Condition()
         self._asking = False

@@ -16,12 +16,15 @@ import msgspec
 from mpijob import atomic_write, codec
 from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.job_reader import JobReader
+from mpijob.backends.slurm.wait_estimate import NewJob
 from mpijob.errors import MpiJobError, NotFound
-from mpijob.formats.slurm import queries
+from mpijob.formats.slurm import batch_script, queries
+from mpijob.formats.slurm.queries import Rows
 from mpijob.model import Amounts, Facts, JobRef, MPIJob
-from mpijob.model.platform.slurm import MIB, Limit, SlurmFacts
+from mpijob.model.platform.slurm import MIB, Limit, SlurmFacts, layout
 from mpijob.model.spec.dependencies import Dependency
 from mpijob.model.spec.enums import PRIORITIES
+from mpijob.model.status.forecast import Forecast
 
 _REMEMBERED_SECONDS = 20.0
 _ASSOCIATIONS, _QOS = "accounts", "QOS"
@@ -44,7 +47,9 @@ class Preflight:
         """Return what admission judges."""
         answers, recalled = self._answers(user, fresh=fresh)
         slurm = facts(job, answers.said, self._partition)
-        waiting = [row for row in reader.poll.snapshot().rows.values() if row.state.waits] if fresh else []
+        rows = reader.poll.snapshot().rows
+        waiting = [row for row in rows.values() if row.state.waits] if fresh else []
+        wait = _wait(job, slurm, reader, rows)
         free = [node for node in slurm.nodes if node.usable]
         return Facts(
             place=f"Slurm partition {slurm.partition.name}" if slurm.partition else "Slurm",
@@ -62,6 +67,9 @@ class Preflight:
             max_workers=most_workers,
             waiting_jobs=len(waiting),
             dependencies=tuple(_dependency(reader, JobRef(job.namespace, name)) for name in job.after),
+            wait_estimate_seconds=wait.seconds,
+            wait_range_seconds=wait.span,
+            wait_basis=wait.basis,
             slurm=slurm,
             recalled=recalled,
         )
@@ -104,6 +112,22 @@ class Preflight:
         except (OSError, msgspec.DecodeError):
             return None
         return known if 0 <= time.time() - known.time < _REMEMBERED_SECONDS else None
+
+
+def _wait(job: MPIJob, slurm: SlurmFacts, reader: JobReader, rows: Rows) -> Forecast:
+    """Return when the job would start, as far as this user's own jobs tell."""
+    if slurm.partition is None:
+        return Forecast()
+    shape, most = layout(job, slurm.nodes), slurm.partition.max_seconds
+    asked = batch_script.minutes(job, most)
+    usual = slurm.partition.default_seconds
+    new = NewJob(
+        partition=slurm.partition.name,
+        cpus=shape.nodes * shape.cpus_per_node,
+        limit_seconds=asked * 60.0 if asked else most if usual is None else usual,
+        command=batch_script.command_key(job),
+    )
+    return reader.waits.of_new(rows, new)
 
 
 def _dependency(reader: JobReader, ref: JobRef) -> Dependency:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -143,6 +144,12 @@ def options(job: MPIJob, layout: Layout, facts: SlurmFacts) -> list[str]:
     return [*asked, *own_options(job, facts), requeue, *spread, *packed, "--kill-on-invalid-dep=yes"]
 
 
+def command_key(job: MPIJob) -> str:
+    """Return what jobs of equal length have in common, in a few letters: the command and the size of the world."""
+    text = "\0".join((*job.words, job.script, str(job.world)))
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
 def comment(job: MPIJob, uid: str, mpi: str) -> str:
     """Return what other clients learn about a job from squeue: a hint, never authority; labels where they fit."""
     told: dict[str, object] = {
@@ -150,6 +157,7 @@ def comment(job: MPIJob, uid: str, mpi: str) -> str:
         "ns": job.namespace,
         "name": job.name,
         "n": [job.workers, job.world],
+        "runs": command_key(job),
     }
     more = {"mpi": mpi, "owner": job.owner, "priority": job.priority_number, "queue": job.queue}
     told |= {name: value for name, value in more.items() if value}
@@ -169,6 +177,7 @@ class Comment(msgspec.Struct, frozen=True):
     ns: str
     name: str
     n: tuple[int, int]
+    runs: str = ""
     mpi: str = ""
     owner: str = ""
     priority: int = 0

@@ -279,6 +279,22 @@ def sinfo() -> tuple[str, ...]:
     return ("sinfo", "--noheader", "--Node", f"--Format={fields}")
 
 
+def partition_cpus() -> tuple[str, ...]:
+    """Return the command that tells how many CPUs of each partition are idle."""
+    return ("sinfo", "--noheader", "--format=%R|%C")
+
+
+def idle_cpus(text: str) -> dict[str, int]:
+    """Return the idle CPUs of each partition, of the answer of `partition_cpus`: NAME|allocated/idle/other/total."""
+    found = {}
+    for line in text.splitlines():
+        name, _, counts = line.partition("|")
+        parts = counts.strip().split("/")
+        if len(parts) == 4 and parts[1].isdigit():
+            found[name] = int(parts[1])
+    return found
+
+
 def nodes(text: str, partition: str) -> tuple[NodeRoom, ...]:
     """Return the nodes of one partition, of an answer of sinfo."""
     found = []
