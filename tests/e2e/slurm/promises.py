@@ -12,5 +12,5 @@ def place(monkeypatch: pytest.MonkeyPatch) -> builders.Place:
     """Make the jobs as large as the partition `small` wants them: a quarter of a CPU cannot be asked for."""
     monkeypatch.setattr(builders.place, "millicores", 8000)
     monkeypatch.setattr(builders.place, "queue", PARTITION)
-    monkeypatch.setattr(builders.place, "time_limits", True)
+    monkeypatch.setattr(builders.place, "batch_system", True)
     return builders.place

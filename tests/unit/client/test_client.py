@@ -189,7 +189,7 @@ def test_an_array_is_checked_whole_before_the_first_job_starts() -> None:
 def test_an_engine_that_is_not_known_is_refused_with_the_choices() -> None:
     with pytest.raises(InvalidJob, match="'locl'") as caught:
         open_backend(Settings(engine="locl"))
-    assert "did you mean 'local'? allowed: local, kubernetes, memory" in caught.value.hint
+    assert "did you mean 'local'? allowed: local, kubernetes, slurm, memory" in caught.value.hint
     assert open_backend(Settings(engine="memory")).name == "memory"
 
 

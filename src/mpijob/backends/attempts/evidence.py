@@ -13,8 +13,8 @@ import msgspec
 
 from mpijob.backends import site_rule_loader
 from mpijob.backends.attempts import log_reader
+from mpijob.backends.attempts.findings import explained
 from mpijob.backends.attempts.log_reader import LogFileSource
-from mpijob.backends.findings import explained
 from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, without_aborts
 from mpijob.diagnosis.logs.log_windows import BLOCK_BYTES, TAIL_LINES, Piece, cut
 from mpijob.diagnosis.logs.prefilter import Prefilter

@@ -11,9 +11,9 @@ import msgspec
 from mpijob.backends.attempts import mpi_profiles as profile_files
 from mpijob.backends.attempts.log_reader import speaker
 from mpijob.backends.common_errors import refuse_resuming, refuse_suspending
-from mpijob.backends.slurm import events
-from mpijob.backends.slurm.job_files import JobFiles
-from mpijob.backends.slurm.job_reader import JobReader
+from mpijob.backends.slurm.jobs import events
+from mpijob.backends.slurm.jobs.job_files import JobFiles
+from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.errors import BackendError, Conflict, InvalidJob, MpiJobError
 from mpijob.history import mpi_profiles, retention
 from mpijob.history.archive import Archive, farewell, gone

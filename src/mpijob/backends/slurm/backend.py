@@ -26,9 +26,9 @@ from mpijob.backends.capabilities import (
 from mpijob.backends.outage_tolerance import Patience
 from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.host import Host, SshHost
-from mpijob.backends.slurm.job_files import JobDirectories, JobFiles
-from mpijob.backends.slurm.job_reader import JobReader
-from mpijob.backends.slurm.poll import Poll
+from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles
+from mpijob.backends.slurm.jobs.job_reader import JobReader
+from mpijob.backends.slurm.jobs.poll import Poll
 from mpijob.errors import BackendError, Unsupported
 from mpijob.model import Identity, JobRef
 from mpijob.settings import history_directory
@@ -168,7 +168,7 @@ class SlurmBackend(
         """Return what was asked for; of a job of plain sbatch, what its script says."""
         if (files := self._ours(ref)) is not None:
             return files.plan.job
-        from mpijob.backends.slurm import plain_jobs
+        from mpijob.backends.slurm.jobs import plain_jobs
 
         row = self._reader.plain(ref)
         return plain_jobs.spec(row, self._client.script(row.number))
@@ -209,7 +209,7 @@ class SlurmBackend(
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the job's merged log lines."""
-        from mpijob.backends.slurm import logs
+        from mpijob.backends.slurm.jobs import logs
 
         files = self._ours(ref)
         if files is None or files.plan.job.script:
@@ -225,7 +225,7 @@ class SlurmBackend(
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened."""
-        from mpijob.backends.slurm import events
+        from mpijob.backends.slurm.jobs import events
 
         told, over = 0, False
         while not over:
@@ -255,13 +255,13 @@ class SlurmBackend(
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted, and of those of plain sbatch."""
-        from mpijob.backends.slurm import accounts
+        from mpijob.backends.slurm.jobs import accounts
 
         return accounts.find(self._reader, query, time.time())
 
     def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying: a job that never starts as it is."""
-        from mpijob.backends.slurm import plain_jobs
+        from mpijob.backends.slurm.jobs import plain_jobs
 
         return plain_jobs.warnings(self.get(ref))
 

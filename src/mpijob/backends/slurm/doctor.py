@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from mpijob.backends.slurm.client import SlurmClient
-from mpijob.backends.slurm.job_reader import JobReader
+from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.errors import Finding, MpiJobError, Severity
 from mpijob.formats.slurm import queries
 from mpijob.model.platform.slurm import Limit

@@ -15,9 +15,9 @@ from mpijob.backends import code_upload
 from mpijob.backends.mpi import command_check, environment, linked_mpi, mpi_installations, mpi_selection
 from mpijob.backends.mpi.mpi_installations import Installation
 from mpijob.backends.profiler import library as profiler
-from mpijob.backends.slurm import wait_estimate
 from mpijob.backends.slurm.client import SlurmClient, refusal
 from mpijob.backends.slurm.host import Host, SshHost
+from mpijob.backends.slurm.jobs import wait_estimate
 from mpijob.backends.state_home import StateHome
 from mpijob.errors import Finding, MpiJobError, Severity, Unsupported
 from mpijob.formats.convert import batch_script as header
@@ -126,7 +126,7 @@ def estimated(plan: Plan, client: SlurmClient) -> Plan:
     try:
         when = _test(plan, client)
     except MpiJobError as error:
-        refused = Finding("SLURM_REFUSES", error.message, error.hint, severity=Severity.WARNING)
+        refused = Finding("SLURM_REFUSED", error.message, error.hint, severity=Severity.WARNING)
         return msgspec.structs.replace(plan, notices=(*plan.notices, refused))
     if when is None:
         return plan

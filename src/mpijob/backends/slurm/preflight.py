@@ -15,8 +15,8 @@ import msgspec
 
 from mpijob import atomic_write, codec
 from mpijob.backends.slurm.client import SlurmClient
-from mpijob.backends.slurm.job_reader import JobReader
-from mpijob.backends.slurm.wait_estimate import NewJob
+from mpijob.backends.slurm.jobs.job_reader import JobReader
+from mpijob.backends.slurm.jobs.wait_estimate import NewJob
 from mpijob.errors import MpiJobError, NotFound
 from mpijob.formats.slurm import batch_script, queries
 from mpijob.formats.slurm.queries import Rows

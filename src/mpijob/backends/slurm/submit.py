@@ -16,8 +16,8 @@ from mpijob.backends import code_upload, secrets
 from mpijob.backends.common_errors import name_in_use
 from mpijob.backends.profiler import library as profiler
 from mpijob.backends.slurm.client import SlurmClient, refusal
-from mpijob.backends.slurm.job_files import JobFiles, Place
-from mpijob.backends.slurm.job_reader import JobReader
+from mpijob.backends.slurm.jobs.job_files import JobFiles, Place
+from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.errors import BackendError, Conflict, MpiJobError
 from mpijob.formats.launch import allocation
 from mpijob.formats.slurm import batch_script

@@ -9,10 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from mpijob.backends.common_errors import wrong_phase
 from mpijob.backends.slurm.client import refusal
 from mpijob.backends.slurm.host import Host
-from mpijob.backends.slurm.job_files import JobFiles
+from mpijob.backends.slurm.jobs.job_files import JobFiles
 from mpijob.errors import NotFound
 from mpijob.formats.launch import stack_dump
 from mpijob.model import JobState, Phase, RankStack
@@ -101,8 +103,6 @@ def stacks(host: Host, files: JobFiles, state: JobState, ranks: Sequence[int]) -
     for rank in sorted(worker_of):
         if not ranks or rank in ranks:
             lost = RankStack(rank=rank, worker=worker_of[rank], lack=Lack.GONE)
-            import msgspec
-
             found.append(msgspec.structs.replace(seen.get(rank, lost), worker=worker_of[rank]))
     return tuple(found)
 

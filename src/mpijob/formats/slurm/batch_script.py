@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mpijob import codec
 from mpijob.formats.convert.header import units
 from mpijob.formats.launch import allocation
 from mpijob.model import Family, MPIJob, PlannedWorker
@@ -191,7 +192,7 @@ def read_comment(text: str) -> Comment | None:
     if not text.startswith('{"mpijob":'):
         return None
     try:
-        return msgspec.json.decode(text, type=Comment)
+        return codec.decode(text, Comment)
     except (msgspec.DecodeError, ValueError):
         return None
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from mpijob.accounting import build
 from mpijob.accounting.aggregate import tally
-from mpijob.backends.slurm import plain_jobs
-from mpijob.backends.slurm.job_reader import JobReader
+from mpijob.backends.slurm.jobs import plain_jobs
+from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.errors import MpiJobError
 from mpijob.formats.slurm import queries
 from mpijob.history import account_store

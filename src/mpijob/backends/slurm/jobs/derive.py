@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from mpijob.backends.attempts.replay import Attempt
-from mpijob.backends.slurm.job_files import JobFiles, Place
+from mpijob.backends.slurm.jobs.job_files import JobFiles, Place
 from mpijob.formats.launch.allocation import NOT_SHARED, NOT_WRITABLE
 from mpijob.formats.slurm import job_states, pending_reasons
 from mpijob.formats.slurm.batch_script import Comment

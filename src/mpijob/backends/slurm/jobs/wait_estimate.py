@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from mpijob import atomic_write, codec
 from mpijob.backends.slurm.client import SlurmClient
-from mpijob.backends.slurm.job_files import JobDirectories
+from mpijob.backends.slurm.jobs.job_files import JobDirectories
+from mpijob.backends.slurm.jobs.poll import Poll
 from mpijob.errors import MpiJobError
 from mpijob.formats.slurm import batch_script, queries
 from mpijob.formats.slurm.job_states import JobState as SlurmState
@@ -24,12 +24,14 @@ from mpijob.model.status.forecast import Forecast
 from mpijob.observation.state import queue_wait
 
 _KNOWN_SECONDS = 10.0  # for which the CPUs of partitions are not asked again
+_TOGETHER_SECONDS = 0.1  # by which the answers of sinfo and squeue may be apart
 _ENDED_JOBS = 50  # the newest of ours, whose durations are read
 _PLAYED_JOBS = 60  # of each partition's queue; behind them only the place is told
 _NO_TURN = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser", "JobHeldAdmin")
 _OTHERS = "other jobs of the partition come first, which cannot be seen here"
 _FAR_BACK = f"more than {_PLAYED_JOBS} jobs before it"
 _BOUND = "Slurm expects it at the latest then, if every job uses its whole time limit"
+_LACKS = "Slurm waits for more than idle CPUs: memory, GPUs, or whole nodes"
 _NO_ROOM = "how many CPUs of the partition are free is not known"
 
 
@@ -57,8 +59,9 @@ class Room(msgspec.Struct, frozen=True):
 class WaitEstimates:
     """Estimates for one user, from squeue's rows."""
 
-    def __init__(self, client: SlurmClient, folder: Path, jobs: JobDirectories) -> None:
-        self._client, self._file, self._jobs = client, folder / "room", jobs
+    def __init__(self, client: SlurmClient, poll: Poll, jobs: JobDirectories) -> None:
+        self._client, self._poll, self._jobs = client, poll, jobs
+        self._file = poll.folder / "room"
         self._durations: dict[str, tuple[str, float] | None] = {}  # of each ended job by its uid
 
     def of(self, rows: Rows, numbers: Iterable[str], now: float) -> dict[str, Forecast]:
@@ -76,6 +79,8 @@ class WaitEstimates:
             forecasts = self._played(rows, partition, waiting[:_PLAYED_JOBS], None)
             for row, forecast in zip(waiting, forecasts, strict=False):
                 if row.number in wanted:
+                    if row.reason == "Resources" and forecast.basis == queue_wait.FREE_NOW:
+                        forecast = Forecast(forecast.position, basis=_LACKS)
                     late = row.started is not None and row.started > now
                     found[row.number] = bounded(forecast, (row.started or now) - now) if late else forecast
         return found
@@ -90,7 +95,7 @@ class WaitEstimates:
     def _played(self, rows: Rows, partition: str, waiting: list[Row], new: NewJob | None) -> list[Forecast]:
         running = [row for row in rows.values() if row.partition == partition and holds(row)]
         ahead = bool(waiting) and waiting[0].reason == "Priority"
-        room = self._room(rows)
+        room = self._room()
         if room is None or ahead:
             basis = _OTHERS if ahead else _NO_ROOM
             many = len(waiting) + (new is not None)
@@ -129,8 +134,11 @@ class WaitEstimates:
         return [*queue_wait.forecasts(played)]
 
     # -- what is known ----------------------------------------------------------------------------
-    def _room(self, rows: Rows) -> Room | None:
-        """Return the CPUs of all partitions, asked at most once in some seconds by all processes together."""
+    def _room(self) -> Room | None:
+        """Return the CPUs of all partitions, asked at most once in some seconds by all processes together.
+
+        squeue is asked with sinfo: else a job that has started or ended between both would count twice, or not at all.
+        """
         try:
             known = codec.decode(self._file.read_bytes(), Room)
             if 0 <= time.time() - known.time < _KNOWN_SECONDS:
@@ -138,13 +146,18 @@ class WaitEstimates:
         except (OSError, msgspec.DecodeError):
             pass
         held: dict[str, int] = {}
-        for row in rows.values():
-            if holds(row):
-                held[row.partition] = held.get(row.partition, 0) + row.cpus
         try:
-            room = Room(time.time(), queries.idle_cpus(self._client.run(queries.partition_cpus())), held)
+            since = time.time() - _TOGETHER_SECONDS
+            snapshot = self._poll.snapshot(since=since)
+            if snapshot.time < since:
+                return None
+            idle = queries.idle_cpus(self._client.run(queries.partition_cpus()))
         except MpiJobError:
             return None
+        for row in snapshot.rows.values():
+            if holds(row):
+                held[row.partition] = held.get(row.partition, 0) + row.cpus
+        room = Room(time.time(), idle, held)
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             atomic_write.write(self._file, msgspec.json.encode(room))
@@ -187,8 +200,9 @@ def waits_its_turn(row: Row) -> bool:
 
 
 def holds(row: Row) -> bool:
-    """Whether a job holds CPUs."""
-    return row.ending is None and not row.state.waits and row.state is not SlurmState.UNKNOWN
+    """Whether a job holds CPUs; of one that is completing sinfo may count them as idle already."""
+    waits_or_ends = row.state.waits or row.state in (SlurmState.COMPLETING, SlurmState.UNKNOWN)
+    return row.ending is None and not waits_or_ends
 
 
 def queue(rows: Rows, partition: str) -> list[Row]:

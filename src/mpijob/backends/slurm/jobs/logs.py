@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
-
-from mpijob import codec
 from mpijob.backends.attempts import log_reader
-from mpijob.backends.slurm.job_files import JobFiles
-from mpijob.backends.slurm.job_reader import JobReader
+from mpijob.backends.slurm.jobs import script_output
+from mpijob.backends.slurm.jobs.job_files import JobFiles
+from mpijob.backends.slurm.jobs.job_reader import JobReader
+from mpijob.backends.slurm.jobs.script_output import Output
 from mpijob.errors import NotFound
-from mpijob.model import JobRef, JobState, LogLine, LogQuery, Phase, Role
+from mpijob.model import JobState, LogLine, LogQuery, Phase
 from mpijob.observation.logs import pipeline
 
 Pause = Callable[[float], None]
@@ -44,12 +42,13 @@ def of_script(
     A line has the time when it was seen, or that of the file's last change.
     """
     wanted = pipeline.LogPipeline(query)
-    sources: dict[str, _Output] = {}
+    sources: dict[str, Output] = {}
     first = True
     state, ref = known, known.ref
     while True:
-        for stream, path in _paths(reader, ref, files).items():
-            sources.setdefault(path, _Output(Path(path), stream, state.attempt))
+        number = files.number if files is not None else reader.plain(ref).number
+        for stream, path in script_output.paths(reader.client, number, files).items():
+            sources.setdefault(path, Output(Path(path), stream, state.attempt))
         if not sources and state.phase.final:
             raise NotFound(
                 f"where job '{ref.name}' writes its output is not known any more",
@@ -66,39 +65,3 @@ def of_script(
             return
         pause(0.2)
         state = reader.get(ref)
-
-
-def _paths(reader: JobReader, ref: JobRef, files: JobFiles | None) -> dict[str, str]:
-    """Return the output file of each stream, kept at the submit or asked of Slurm."""
-    if files is not None:
-        try:
-            fields = codec.decode((files.path / "output.json").read_bytes(), dict[str, str])
-        except (OSError, msgspec.DecodeError):
-            fields = reader.client.show_job(files.number)
-    else:
-        fields = reader.client.show_job(reader.plain(ref).number)
-    out, err = fields.get("StdOut", ""), fields.get("StdErr", "")
-    return {"stdout": out, **({"stderr": err} if err not in ("", out) else {})} if out else {}
-
-
-class _Output:
-    """A file that grows, and how far it was read."""
-
-    def __init__(self, path: Path, stream: str, attempt: int) -> None:
-        self._path, self._stream, self._attempt = path, stream, attempt
-        self._offset, self._rest = 0, b""
-
-    def read(self, *, last: bool) -> Iterator[LogLine]:
-        try:
-            with self._path.open("rb") as file:
-                when = os.fstat(file.fileno()).st_mtime_ns
-                file.seek(self._offset)
-                data = self._rest + file.read()
-                self._offset = file.tell()
-        except FileNotFoundError:
-            return
-        *lines, self._rest = data.split(b"\n")
-        if last and self._rest:
-            lines, self._rest = [*lines, self._rest], b""
-        for text in lines:
-            yield LogLine(when, text, Role.LAUNCHER, self._stream, attempt=self._attempt)

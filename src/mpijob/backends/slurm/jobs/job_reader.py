@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,17 +18,18 @@ import msgspec
 from mpijob.backends import scope_filter
 from mpijob.backends.attempts.replay import Attempt
 from mpijob.backends.common_errors import no_such_job
-from mpijob.backends.slurm import derive, plain_jobs
 from mpijob.backends.slurm.client import SlurmClient
-from mpijob.backends.slurm.derive import Seen, Standing
-from mpijob.backends.slurm.job_files import JobDirectories, JobFiles, Place
-from mpijob.backends.slurm.poll import Poll, Snapshot
-from mpijob.backends.slurm.wait_estimate import WaitEstimates
+from mpijob.backends.slurm.jobs import derive, plain_jobs, script_output
+from mpijob.backends.slurm.jobs.derive import Seen, Standing
+from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles, Place
+from mpijob.backends.slurm.jobs.poll import Poll, Snapshot
+from mpijob.backends.slurm.jobs.script_output import Output
+from mpijob.backends.slurm.jobs.wait_estimate import WaitEstimates
 from mpijob.errors import Finding, MpiJobError, NotFound, Severity
 from mpijob.formats.slurm import batch_script, job_states, srun_reports
 from mpijob.formats.slurm.job_states import JobState as SlurmState
 from mpijob.formats.slurm.queries import Row, Rows
-from mpijob.model import Exit, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Phase, Scope
+from mpijob.model import Exit, JobRef, JobState, LogLine, Page, Phase, Scope
 from mpijob.model.spec import dependencies
 from mpijob.observation.logs import cri
 from mpijob.observation.state.phase import Reason
@@ -47,7 +49,7 @@ class JobReader:
 
     def __init__(self, client: SlurmClient, jobs: JobDirectories, poll: Poll, rules: str) -> None:
         self.client, self.jobs, self.poll, self._rules = client, jobs, poll, rules
-        self.waits = WaitEstimates(client, poll.folder, jobs)
+        self.waits = WaitEstimates(client, poll, jobs)
         self._accounted: dict[str, tuple[float, Row | None]] = {}
 
     # -- one job ----------------------------------------------------------------------------------
@@ -180,7 +182,7 @@ class JobReader:
             state, steps=steps, launcher_exit_code=known if known is not None else state.launcher_exit_code
         )
         if findings and state.phase is Phase.FAILED:
-            found = self._heard(state, files.plan.job)
+            found = self._heard(state, files)
             state = msgspec.structs.replace(
                 state, findings=found, message=found[0].message if found else state.message
             )
@@ -196,22 +198,26 @@ class JobReader:
             return None
         return job_states.exit_code(fields["ExitCode"])[0] if "ExitCode" in fields else None
 
-    def _heard(self, state: JobState, spec: MPIJob) -> tuple[Finding, ...]:
+    def _heard(self, state: JobState, files: JobFiles) -> tuple[Finding, ...]:
         """Return why a script failed, by Slurm's reason and by its log."""
-        from mpijob.backends.findings import explained
-        from mpijob.backends.slurm import logs
+        from mpijob.backends.attempts.findings import explained
         from mpijob.diagnosis.evidence import Evidence
 
+        lines: tuple[LogLine, ...] = ()
         try:
-            place = self.jobs.find(state.ref)
-            files = self.jobs.files(place) if place else None
-            lines = tuple(logs.of_script(self, state, files, LogQuery(tail=_LINES), lambda _: None))
+            outputs = script_output.paths(self.client, files.number, files).items()
+            every = [
+                line
+                for stream, path in outputs
+                for line in Output(Path(path), stream, state.attempt).read(last=True)
+            ]
+            lines = tuple(sorted(every, key=lambda line: line.time)[-_LINES:])
         except (MpiJobError, OSError):
             lines = ()
         code = state.launcher_exit_code
         reason = "" if state.reason == Reason.LAUNCHER_FAILED.value else state.reason
         seen = Evidence(
-            spec=spec, reason=reason, message=state.message, phase=state.phase, logs=lines,
+            spec=files.plan.job, reason=reason, message=state.message, phase=state.phase, logs=lines,
             launcher=Exit(code) if code else None,
         )  # fmt: skip
         return explained(seen, _site(self._rules))
@@ -280,7 +286,7 @@ class JobReader:
 
     def _before_start(self, state: JobState) -> tuple[Finding, ...]:
         """Return why a job failed that never ran: Slurm's own reason is all there is."""
-        from mpijob.backends.findings import explained
+        from mpijob.backends.attempts.findings import explained
         from mpijob.diagnosis.evidence import Evidence
 
         spec = self.jobs.files(self.find(state.ref), logs=False).plan.job

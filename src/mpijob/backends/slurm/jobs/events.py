@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mpijob.backends.attempts.replay import Attempt
-from mpijob.backends.slurm.job_files import JobFiles
+from mpijob.backends.slurm.jobs.job_files import JobFiles
 from mpijob.errors import Severity
 from mpijob.model import Event, JobState, Phase
 from mpijob.model.spec.quantity import ranks_on

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from mpijob.backends.slurm.derive import REASONS
-from mpijob.backends.slurm.job_files import JobFiles
+from mpijob.backends.slurm.jobs.derive import REASONS
+from mpijob.backends.slurm.jobs.job_files import JobFiles
 from mpijob.errors import Finding, Severity
 from mpijob.formats.convert.header import units
 from mpijob.formats.slurm import job_states, pending_reasons
