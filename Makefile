@@ -169,6 +169,9 @@ test-slurm: $(VENV)/.dev ## The promises of all engines, faults and the quicksta
 	$(BIN)/python -m testbed.slurm run -- python -m pytest -p no:cacheprovider $(SLURM_SPREAD) tests/e2e/slurm -m "not alone" $(PYTEST_FLAGS)
 	$(BIN)/python -m testbed.slurm run -- python -m pytest -p no:cacheprovider tests/e2e/slurm -m alone $(PYTEST_FLAGS)
 
+bench-slurm: $(VENV)/.dev ## Measure on that cluster against sbatch, srun and squeue
+	$(BIN)/python -m testbed.slurm run -- python -m bench.slurm
+
 test-cluster: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests/e2e/cluster $(CLUSTER_SPREAD) --durations=40 --durations-min=2 -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
