@@ -100,7 +100,7 @@ def test_a_prolog_that_fails_holds_the_job_and_says_so(client: Client) -> None:
 
 
 # -- daemons -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("seconds", [30, 90])
+@pytest.mark.parametrize("seconds", [30, 70])
 def test_a_job_goes_on_while_the_controller_is_away_and_ends_as_it_would(
     client: Client, seconds: int
 ) -> None:
