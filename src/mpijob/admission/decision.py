@@ -26,9 +26,12 @@ from mpijob.admission.capacity import (
 )
 from mpijob.admission.queue_reason import lacking, too_many_jobs, unavailable, wait_notice
 from mpijob.errors import Conflict, Finding, Fix, NotAllowed, QuotaExceeded, Severity
-from mpijob.model import Facts, Identity, MPIJob, Phase, Quota
+from mpijob.model import Facts, Identity, MPIJob, Phase, Quota, Resources
 from mpijob.model.spec import dependencies
 from mpijob.model.spec.quantity import NONE
+
+
+_NOTHING = Resources(cpu="0", memory="0")
 
 
 def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
@@ -45,7 +48,8 @@ def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
     if facts.cluster is not None:
         cluster.refuse(job, facts, facts.cluster)
     if facts.room_known:
-        _within_capacity(job, facts)
+        # on Slurm the batch script is the launcher: it shares the CPUs of the first node's ranks
+        _within_capacity(job if facts.slurm is None else job.replace(launcher=_NOTHING), facts)
         if not facts.queues:
             _free_now(job, facts)
     if facts.cluster is not None:

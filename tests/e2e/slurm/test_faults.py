@@ -93,10 +93,14 @@ def test_drained_nodes_are_why_a_job_waits(client: Client) -> None:
 
 def test_a_prolog_that_fails_holds_the_job_and_says_so(client: Client) -> None:
     control.ask("hook", "prolog", True)
-    handle = client.submit(job("held", "true"))
+    handle = client.submit(job("held", "true", requeue_on_lost_worker=True))
     eventually("the hold", lambda: handle.state().reason == "Held")
     assert waits_because(handle, "launch failed")
-    control.ask("hook", "prolog", False)
+    handle.cancel()
+    control.admin("scontrol", "update", "nodename=n3,n4", "state=resume")
+    refused = ended(client.submit(job("refused", "true")))
+    assert refused.phase is Phase.FAILED
+    assert "prolog" in refused.message
 
 
 # -- daemons -----------------------------------------------------------------------------------------
@@ -105,7 +109,7 @@ def test_a_job_goes_on_while_the_controller_is_away_and_ends_as_it_would(
     client: Client, seconds: int
 ) -> None:
     handle = running(client, job("goes-on", f"echo up; sleep {seconds - 10}; echo over"))
-    with without("ctl", "slurmctld", kill=True):
+    with without("ctl", "slurmctld"):  # killed, it would forget the newest jobs and give their numbers again
         end = time.monotonic() + seconds
         while time.monotonic() < end and (state := handle.state()).phase is not Phase.SUCCEEDED:
             assert state.phase is Phase.RUNNING

@@ -283,6 +283,10 @@ def _not_begun(seen: Seen) -> Standing:
             PhaseResult(Phase.FAILED, Reason.DEPENDENCY_FAILED, "a job that it waits for did not succeed"),
             True,
         )
+    if row.ending is SlurmState.CANCELLED and _launch_failed(row):
+        # after a failed prolog Slurm cancels a job that may not be requeued, as root and without another word
+        why = f"Slurm could not launch it on {row.nodes} and cancelled it: a prolog failed there, or somebody did it"
+        return Standing(PhaseResult(Phase.FAILED, Reason.START_REFUSED, why), False)
     if row.ending is SlurmState.CANCELLED:
         return Standing(PhaseResult(Phase.CANCELLED, Reason.CANCELLED, row.sentence()), True)
     if (
@@ -295,6 +299,12 @@ def _not_begun(seen: Seen) -> Standing:
         return Standing(PhaseResult(Phase.FAILED, Reason.DIRECTORY_NOT_SHARED, why), True)
     reason = REASONS.get(row.ending, Reason.START_REFUSED)
     return Standing(PhaseResult(Phase.FAILED, reason, row.sentence()), True)
+
+
+def _launch_failed(row: Row) -> bool:
+    """Whether a job was cancelled in the second in which it had got its nodes."""
+    at_once = row.started is not None and row.ended is not None and row.ended - row.started <= 1.0
+    return at_once and bool(row.nodes)
 
 
 def _handed(seen: Seen) -> str:
