@@ -161,6 +161,13 @@ class ArchiveReader:
         more = "{!r}:{}".format(*_place(kept[-1])) if kept and len(rows) > len(kept) else ""
         return Page(items, more, total)
 
+    def facts(self, ref: JobRef, kind: str) -> tuple[Fact, ...]:
+        """Return what was seen of one kind of thing around a job."""
+        row = self._row(ref)
+        wanted = "SELECT fact FROM facts WHERE namespace=? AND uid=? AND kind=? ORDER BY name"
+        rows = self._archive.read(wanted, *_key(row), kind) if row else []
+        return tuple(decoded(Fact, blob) for (blob,) in rows)
+
     def _deleted(
         self, where: str, values: Sequence[Any], after: _Place | None = None, most: int | None = None
     ) -> Sequence[Any]:

@@ -25,11 +25,9 @@ def facts(profiles: Iterable[RankProfile], now: float) -> tuple[Fact, ...]:
 
 def read(past: ArchiveReader, ref: JobRef) -> RankProfiles:
     """Return the profiles that were written down of a job."""
-    record = past.record(ref)
-    known = [one for one in (record.facts if record else ()) if one.kind in (KIND, LACKS)]
     return RankProfiles(
-        tuple(codec.convert(one.data, RankProfile) for one in known if one.kind == KIND),
-        tuple(str(one.data["message"]) for one in known if one.kind == LACKS),
+        tuple(codec.convert(one.data, RankProfile) for one in past.facts(ref, KIND)),
+        tuple(str(one.data["message"]) for one in past.facts(ref, LACKS)),
     )
 
 

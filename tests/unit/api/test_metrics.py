@@ -114,6 +114,9 @@ class Crowd:
     def curves(self, ref: JobRef) -> None:
         return None
 
+    def profile(self, ref: JobRef) -> None:
+        return None
+
     def health(self) -> dict[str, tuple[str, float]]:
         return {}
 

@@ -41,7 +41,7 @@ SCHEDULES: Mapping[str, Kind] = {
     **_of(Kind.ACT, "put remove"),
 }
 PAST: Mapping[str, Kind] = {
-    **_of(Kind.READ, "state attempts record spec list events going samples accounts"),
+    **_of(Kind.READ, "state attempts record spec list events going samples facts accounts"),
     **_of(Kind.LOOK, "logs"),
     **_of(Kind.ACT, "forget"),
     **_of(Kind.BARE, "raw blocks"),

@@ -19,6 +19,7 @@ import msgspec
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource
+from mpijob.backends.kubernetes.recorder.mpi_profiles import ProfileNotes
 from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.errors import BackendError
 from mpijob.formats.launch.rank_output import ranks_in
@@ -74,6 +75,7 @@ class LogCapture(threading.Thread):
         self._life = life
         self._path = life.voice.path
         self.capture = capture_of(archive, life.stored(key))
+        self._profiles = ProfileNotes(archive, key, life.voice.pod, life.voice.worker)
         position = self.capture.position()
         self._stamp, self._repeats = position.stamp, position.repeats
         self._began_ns = time.time_ns()
@@ -186,6 +188,7 @@ class LogCapture(threading.Thread):
         stamp = raw.partition(b" ")[0]
         self._repeats = self._repeats + 1 if stamp == self._stamp else 1
         self._stamp = stamp
+        self._profiles.take(raw)
         try:
             self.capture.take(raw)
         except BackendError:
@@ -204,6 +207,7 @@ class LogCapture(threading.Thread):
 
     def _end(self, missing: str = "") -> None:
         self._patiently()
+        self._profiles.write()
         if self._closed.is_set():
             return
         if missing:
