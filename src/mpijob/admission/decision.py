@@ -30,7 +30,6 @@ from mpijob.model import Facts, Identity, MPIJob, Phase, Quota, Resources
 from mpijob.model.spec import dependencies
 from mpijob.model.spec.quantity import NONE
 
-
 _NOTHING = Resources(cpu="0", memory="0")
 
 
