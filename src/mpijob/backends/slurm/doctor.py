@@ -26,7 +26,7 @@ def _report(client: SlurmClient, reader: JobReader, user: str) -> Iterator[Findi
         return
     yield _fine(f"Slurm {config.get('SLURM_VERSION', '')}, cluster {config.get('ClusterName', '')}, answers")
     for one in partitions:
-        most = "no time limit" if one.max_seconds is None else f"at most {one.max_seconds / 3600:g} h"
+        most = "no time limit" if one.max_seconds is None else f"at most {one.max_seconds / 60:g} minutes"
         yield _fine(
             f"partition {one.name}{' (default)' * one.default}: {one.nodes} nodes, {one.cpus} CPUs, {most}, {one.state}"
         )
