@@ -57,9 +57,7 @@ _ADMIN: dict[str, str] = {
     "JobHeldAdmin": "an administrator holds it",
     "BlockMaxError": "too many nodes have failed",
     "SystemFailure": "Slurm failed to start it",
-    "launch failed requeued held": "its nodes could not be prepared (prolog); Slurm holds it",
     "ReservationDeleted": "its reservation was deleted",
-    "JobHoldMaxRequeue": "it was requeued too often; Slurm holds it",
     "AccountingPolicy": "a limit of its account or QOS is reached",
     "InactiveLimit": "it reached a limit of inactivity",
 }
@@ -84,6 +82,8 @@ _NEVER: dict[str, str] = {
     "JobLaunchFailure": "it could not be started",
 }
 _USER: dict[str, str] = {
+    "launch failed requeued held": "its nodes could not be prepared (prolog); Slurm holds it",
+    "JobHoldMaxRequeue": "it was requeued too often; Slurm holds it",
     "JobHeldUser": "it is held by its owner",
     "job requeued in held state": "it was requeued and is held",
     "Job is in held state": "it is held",
