@@ -19,7 +19,7 @@ from mpijob.backends.registry import image_exists
 PAGE = (ROOT / "docs" / "image-checklist.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.req("UC4-doc", "FR-031")
+@pytest.mark.req("UC4-doc", "C-docs")
 def test_the_commands_of_the_checklist_work(tmp_path: Path) -> None:
     reader = a_reader(tmp_path)
     good = images.good()
@@ -45,4 +45,4 @@ def test_the_checklist_names_every_code_of_the_inspector_and_its_settings_are_se
     (tmp_path / "settings.toml").write_text(text)
     found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
     assert found.image_check == image_exists.WARN
-    assert image_exists.askable("private.example.com/a:1", found) is None
+    assert image_exists.reference_to_check("private.example.com/a:1", found) is None

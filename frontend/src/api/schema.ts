@@ -792,6 +792,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its ranks do with MPI. */
+        get: operations["profile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/resume": {
         parameters: {
             query?: never;
@@ -1133,6 +1150,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its ranks do with MPI. */
+        get: operations["profile_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/resume": {
         parameters: {
             query?: never;
@@ -1402,7 +1436,7 @@ export interface components {
         };
         /**
          * Advice
-         * @description One change of the job that runs of its program speak for; `value` is what to write into the field.
+         * @description One recommended change of the job; `value` is the new value of the field.
          */
         Advice: {
             field: string;
@@ -1587,7 +1621,7 @@ export interface components {
         };
         /**
          * Budget
-         * @description How a namespace stands against its budget of a month: spent so far, and where that leads.
+         * @description The state of a namespace's monthly budget: spent so far, and the forecast for the month.
          */
         Budget: {
             /** @default  */
@@ -1624,6 +1658,12 @@ export interface components {
         BulkAnswer: {
             items: components["schemas"]["Done"][];
         };
+        /**
+         * CallKind
+         * @description What a call of MPI is for; the order is that of `mpi_profile.c`.
+         * @enum {unknown}
+         */
+        CallKind: "collective" | "communicators" | "files" | "one-sided" | "point-to-point" | "setup" | "waiting";
         /**
          * Capabilities
          * @description What this place can do, so that the page shows no panel that could only be empty.
@@ -1841,6 +1881,17 @@ export interface components {
             jobs: components["schemas"]["Column"][];
         };
         /**
+         * Concurrency
+         * @description How many jobs of a group may run at once: the others wait for their turn.
+         *
+         *         The jobs of one namespace that name the group belong to it; without a name, those of one array.
+         */
+        Concurrency: {
+            /** @default  */
+            group?: string;
+            limit: number;
+        };
+        /**
          * Conversion
          * @description One source, converted: how far it is, the jobs in their order, their texts, and what became of each field.
          *
@@ -1946,9 +1997,11 @@ export interface components {
         };
         /**
          * Dependency
-         * @description One job that another waits for: where it stands, None when there is no such job.
+         * @description One job that another waits for: where it stands, None when there is no such job, and how it must end.
          */
         Dependency: {
+            /** @default succeeded */
+            end?: components["schemas"]["End"];
             /** @default  */
             message?: string;
             /** @default null */
@@ -2046,8 +2099,14 @@ export interface components {
             min_workers?: number;
         };
         /**
+         * End
+         * @description How a job must have ended for another to start.
+         * @enum {unknown}
+         */
+        End: "any" | "failed" | "succeeded";
+        /**
          * Estimate
-         * @description The expected run time in seconds and cost, each from `low` to `high`; `runs` it rests on, `basis` in words.
+         * @description The expected run time in seconds and cost, each with a range; `runs` it is based on, `basis` as text.
          */
         Estimate: {
             basis: string;
@@ -2717,6 +2776,8 @@ export interface components {
             code?: components["schemas"]["Code"];
             /** @default [] */
             command?: string[];
+            /** @default null */
+            concurrency?: components["schemas"]["Concurrency"] | null;
             /** @default 1 */
             cores_per_rank?: number;
             /** @default {} */
@@ -2763,6 +2824,8 @@ export interface components {
             namespace?: string;
             /** @default {} */
             network?: components["schemas"]["Network"];
+            /** @default [] */
+            notify?: components["schemas"]["Notify"][];
             /** @default  */
             owner?: string;
             /** @default {} */
@@ -2771,6 +2834,8 @@ export interface components {
             presets?: string[];
             /** @default 0 */
             priority?: string | number;
+            /** @default false */
+            profile_mpi?: boolean;
             /** @default [] */
             programs?: components["schemas"]["Program"][];
             /** @default  */
@@ -2797,6 +2862,8 @@ export interface components {
             signal?: components["schemas"]["Signal"];
             /** @default 1 */
             slots?: number;
+            /** @default null */
+            ttl_seconds?: number | null;
             /** @default [] */
             volumes?: components["schemas"]["Volume"][];
             /** @default 4 */
@@ -2830,6 +2897,76 @@ export interface components {
             path?: string;
             /** @default  */
             version?: string;
+        };
+        /**
+         * MpiCall
+         * @description All calls of one function by one rank; `size` are the bytes that they handed over to be sent or written.
+         */
+        MpiCall: {
+            calls: number;
+            kind: components["schemas"]["CallKind"];
+            name: string;
+            seconds: number;
+            /** @default 0 */
+            size?: number;
+        };
+        /**
+         * MpiPeer
+         * @description What a rank exchanged with one other; `got` was fetched from it, all else was sent to it.
+         *
+         *         `waited_seconds` were spent in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
+         *         calls, `best_bandwidth` the fastest of them in bytes a second.
+         */
+        MpiPeer: {
+            /** @default 0 */
+            best_bandwidth?: number;
+            /** @default 0 */
+            bulk_seconds?: number;
+            /** @default 0 */
+            bulk_size?: number;
+            /** @default 0 */
+            collective_messages?: number;
+            /** @default 0 */
+            collective_size?: number;
+            /** @default 0 */
+            gets?: number;
+            /** @default 0 */
+            got_size?: number;
+            /** @default 0 */
+            messages?: number;
+            /** @default 0 */
+            put_size?: number;
+            /** @default 0 */
+            puts?: number;
+            rank: number;
+            /** @default 0 */
+            size?: number;
+            /** @default 0 */
+            waited_seconds?: number;
+        };
+        /**
+         * MpiProfile
+         * @description What a world did with MPI. `calls` are those of all ranks, the longest first; `pairs` the largest first.
+         *
+         *         `remarks` say what stands out, `lacks` what could not be seen.
+         */
+        MpiProfile: {
+            /** @default [] */
+            calls?: components["schemas"]["MpiCall"][];
+            /** @default [] */
+            lacks?: string[];
+            /** @default [] */
+            pairs?: components["schemas"]["RankPair"][];
+            /** @default [] */
+            ranks?: components["schemas"]["RankProfile"][];
+            /** @default [] */
+            remarks?: string[];
+            /** @default null */
+            share?: number | null;
+            /** @default null */
+            slowest?: components["schemas"]["RankPair"] | null;
+            /** @default [] */
+            steps?: number[];
         };
         /**
          * NamespaceView
@@ -2897,6 +3034,21 @@ export interface components {
                 [key: string]: number;
             };
             usable: number;
+        };
+        /**
+         * Notify
+         * @description Whom to tell what becomes of the job: a mail address, or the name of a callback of the settings.
+         *
+         *         `on` are the moments: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (however).
+         */
+        Notify: {
+            /**
+             * @default [
+             *       "ended"
+             *     ]
+             */
+            on?: string[];
+            to: string;
         };
         /**
          * Numbered
@@ -3246,6 +3398,78 @@ export interface components {
             used?: components["schemas"]["Amounts"];
         };
         /**
+         * RankPair
+         * @description What one rank sent to another, in any way; `bandwidth` is that of its large messages, waiting included.
+         *
+         *         `waited_seconds` is how long the sender was in calls that wait for the receiver.
+         */
+        RankPair: {
+            /** @default null */
+            bandwidth?: number | null;
+            /** @default null */
+            best_bandwidth?: number | null;
+            /** @default 0 */
+            messages?: number;
+            receiver: number;
+            sender: number;
+            /** @default 0 */
+            size?: number;
+            /** @default 0 */
+            waited_seconds?: number;
+        };
+        /**
+         * RankProfile
+         * @description What one rank did with MPI since `started`.
+         *
+         *         `seconds` is the time that was looked at (without MPI_Init, MPI_Finalize and where MPI_Pcontrol paused the profile),
+         *         `mpi_seconds` that part of it which was spent in MPI, by all threads together. `step` is that of a script, `world`
+         *         the number of ranks; `spawned` ranks are of a world that the job's own ranks started. `calling` is the function that
+         *         the rank is in, for `calling_seconds`, with `calling_peer` where that one is known. `latency_seconds` is the mean
+         *         time of a blocking message of at most 1 KiB, the waiting for the other side included.
+         */
+        RankProfile: {
+            /** @default false */
+            aborted?: boolean;
+            /** @default 1 */
+            again?: number;
+            /** @default  */
+            calling?: string;
+            /** @default null */
+            calling_peer?: number | null;
+            /** @default 0 */
+            calling_seconds?: number;
+            /** @default [] */
+            calls?: components["schemas"]["MpiCall"][];
+            /** @default false */
+            ended?: boolean;
+            /** @default null */
+            latency_seconds?: number | null;
+            /** @default  */
+            library?: string;
+            /** @default 0 */
+            mpi_seconds?: number;
+            /** @default [] */
+            peers?: components["schemas"]["MpiPeer"][];
+            rank: number;
+            /** @default 0 */
+            seconds?: number;
+            /** @default 0 */
+            setup_seconds?: number;
+            /** @default false */
+            spawned?: boolean;
+            /** @default 0 */
+            started?: number;
+            /** @default null */
+            step?: number | null;
+            /** @default false */
+            threads?: boolean;
+            /** @default 0 */
+            unattributed_size?: number;
+            /** @default null */
+            worker?: number | null;
+            world: number;
+        };
+        /**
          * RankStack
          * @description One rank: its main thread's calls, the innermost first, and what the kernel says it does.
          *
@@ -3311,7 +3535,7 @@ export interface components {
         };
         /**
          * Report
-         * @description Totals by group, the costliest first, and of all together.
+         * @description Totals by group, the most expensive first, and the overall total.
          */
         Report: {
             by: string[];
@@ -3367,6 +3591,9 @@ export interface components {
         /**
          * Retry
          * @description How often a failed job is tried again, with exponential backoff between the attempts.
+         *
+         *         `on` names the causes for which it is, in words (`worker_lost`, `preempted`, `nccl` …) or codes as `mpijob why`
+         *         shows them; without any it is tried again whatever made it fail.
          */
         Retry: {
             /** @default 10 */
@@ -3377,6 +3604,8 @@ export interface components {
             limit?: number;
             /** @default 600 */
             max_backoff_seconds?: number;
+            /** @default [] */
+            on?: string[];
         };
         /**
          * Rights
@@ -3424,7 +3653,7 @@ export interface components {
         };
         /**
          * Scaling
-         * @description How a program scales: the sizes that ran, the share that does not get faster (Amdahl), which size pays.
+         * @description How a program scales: the measured sizes, the serial share (Amdahl), the most economical size.
          */
         Scaling: {
             /** @default null */
@@ -3501,7 +3730,7 @@ export interface components {
         };
         /**
          * Size
-         * @description Runs of one size: the middle of their times, speed-up and efficiency against the smallest size that ran.
+         * @description Runs of one size: median time, speed-up and efficiency relative to the smallest size.
          */
         Size: {
             core_hours: number;
@@ -3514,7 +3743,7 @@ export interface components {
         };
         /**
          * SizingReport
-         * @description All that earlier runs of a program say about the next one.
+         * @description All recommendations from earlier runs of a program.
          */
         SizingReport: {
             /** @default [] */
@@ -3760,11 +3989,11 @@ export interface components {
         };
         /**
          * Row
-         * @description The total of one group; `key` has the group's words in the order asked for.
+         * @description The total of one group; `key` has the group's values in the requested order.
          *
-         *         `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours` asked
-         *         for and not used: both of measured jobs only. Where the jobs cost in several currencies, `costs` has each one's
-         *         sum, and `cost` is 0: they have none together.
+         *         `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours`
+         *         requested and not used: both count measured jobs only. If the costs are in several currencies, `costs` has
+         *         one sum for each and `cost` is 0.
          */
         "mpijob.accounting.reports.Row": {
             /** @default 0 */
@@ -5651,6 +5880,44 @@ export interface operations {
             };
         };
     };
+    profile: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                step?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What its ranks do with MPI. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MpiProfile"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     resume: {
         parameters: {
             query?: {
@@ -6417,6 +6684,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Usage"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    profile_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                step?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What its ranks do with MPI. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MpiProfile"];
                 };
             };
             /** @description What went wrong. */

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpijob.admission.capacity import What, counted
+from mpijob.admission.capacity import Resource, format_with_name
 from mpijob.errors import Finding, Fix, InvalidJob, NotAllowed, QuotaExceeded, Severity
 from mpijob.model import Facts, MPIJob
 from mpijob.model.platform.slurm import MIB, Layout, Limit, NodeRoom, Partition, SlurmFacts, holding, layout
@@ -113,11 +113,11 @@ def _over(job: MPIJob, words: str, **pairs: tuple[int, int | None]) -> Iterator[
 def _amount(what: str, number: int) -> str:
     match what:
         case "cpus":
-            return counted(What.CORES, number)
+            return format_with_name(Resource.CORES, number)
         case "gpus":
-            return counted(What.GPUS, number)
+            return format_with_name(Resource.GPUS, number)
         case "memory":
-            return counted(What.MEMORY, number * MIB)
+            return format_with_name(Resource.MEMORY, number * MIB)
         case _:
             return f"{number} node{'s' * (number != 1)}"
 
@@ -166,8 +166,8 @@ def _whole(node: NodeRoom) -> NodeRoom:
 
 
 def _room(cpus: int, memory_mib: int, gpus: int) -> str:
-    more = f", {counted(What.GPUS, gpus)}" if gpus else ""
-    return f"{counted(What.CORES, cpus)}, {as_bytes(memory_mib * MIB)} of memory{more}"
+    more = f", {format_with_name(Resource.GPUS, gpus)}" if gpus else ""
+    return f"{format_with_name(Resource.CORES, cpus)}, {as_bytes(memory_mib * MIB)} of memory{more}"
 
 
 def remarks(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:

@@ -171,7 +171,7 @@ def test_after_is_a_flag_as_sbatch_has_it() -> None:
     cli.ok("run", "train", "--workers", "2", "--after", "prepare", "--", "true")
     refused = cli("create", "next", "--workers", "2", "--after", "nobody", "--", "true")
     assert refused.exit_code == 5
-    assert "there is no such job" in refused.stderr
+    assert "which does not exist" in refused.stderr
 
 
 def test_a_job_that_was_cancelled_or_deleted_ends_what_waits_for_it() -> None:
@@ -202,7 +202,7 @@ def test_a_job_that_waits_is_suspended_outside_its_queue_and_still_reads_back(
 ) -> None:
     wanted = a_rich_job(queue=queue, after=("prepare",))
     documents = [*dialect.write(wanted)]
-    controller_notes.hold(documents[-1], [JobRef("team-cv", "prepare", "uid-1")])
+    controller_notes.hold(documents[-1], ["prepare"], [JobRef("team-cv", "prepare", "uid-1")])
     held = documents[-1]
     assert QUEUE_LABEL not in held["metadata"]["labels"]
     assert dialect.read(documents).job == wanted

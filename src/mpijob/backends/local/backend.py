@@ -187,6 +187,7 @@ class LocalBackend(
 
     def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""
+        self._waker.wake_for_expired(self._store)
         page = list_jobs.page(self._store, scope)
         return msgspec.structs.replace(page, items=self._with_forecasts(page.items))
 
@@ -315,9 +316,9 @@ class LocalBackend(
 
     def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that were deleted."""
-        from mpijob.history.archive_reader import past
+        from mpijob.history.archive_reader import open_archive
 
-        return past(history_directory(self._settings, LOCAL))
+        return open_archive(history_directory(self._settings, LOCAL))
 
     def _row(self, ref: JobRef) -> Row:
         row = self._store.find(ref)

@@ -16,8 +16,8 @@ from mpijob.backends.slurm.jobs.job_files import JobFiles
 from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.errors import BackendError, Conflict, InvalidJob, MpiJobError
 from mpijob.history import mpi_profiles, retention
-from mpijob.history.archive import Archive, farewell, gone
-from mpijob.history.import_job import JobImport, take_in
+from mpijob.history.archive import Archive, deleted_event, deleted_state
+from mpijob.history.import_job import JobImport, import_job
 from mpijob.history.records import LogSource
 from mpijob.model import JobRef, JobState, Phase, Role
 from mpijob.settings import Settings, history_directory
@@ -124,18 +124,19 @@ class Actions:
         """Write the job down in the archive; a disk without room keeps nobody from deleting."""
         now, state = time.time(), self._reader.state(files)
         told = events.of(files, state)
-        last = msgspec.structs.replace(farewell(now, state.attempt), sequence=len(told) + 1)
+        last = msgspec.structs.replace(deleted_event(now, state.attempt), sequence=len(told) + 1)
         whole = JobImport(
-            state=gone(state, now), spec=msgspec.json.encode(files.plan.job), plan=msgspec.json.encode(files.plan),
+            state=deleted_state(state, now), spec=msgspec.json.encode(files.plan.job),
+            plan=msgspec.json.encode(files.plan),
             events=(*told, last), samples=files.samples(),
-            facts=mpi_profiles.facts(profile_files.read(files.path / f"a{state.attempt}", state, now), now),
+            facts=mpi_profiles.profile_facts(profile_files.read(files.path / f"a{state.attempt}", state, now), now),
             attempts=self._reader.attempts(state.ref)[:-1],
         )  # fmt: skip
         try:
             archive = Archive(history_directory(settings, name))
             try:
-                take_in(archive, whole, _logs(files, state), now)
-                retention.tidy(archive, retention.Policy.of(settings), now)
+                import_job(archive, whole, _logs(files, state), now)
+                retention.apply_retention(archive, retention.RetentionSettings.from_settings(settings), now)
             finally:
                 archive.close()
         except (BackendError, OSError, MpiJobError) as error:

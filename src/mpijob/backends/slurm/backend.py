@@ -377,9 +377,9 @@ class SlurmBackend(
 
     def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that were deleted."""
-        from mpijob.history.archive_reader import past
+        from mpijob.history.archive_reader import open_archive
 
-        return past(history_directory(self._settings, self.name))
+        return open_archive(history_directory(self._settings, self.name))
 
     def schedules(self) -> ScheduleFiles:
         """Return the recurring jobs of this cluster; a process of this user on this machine keeps their time."""

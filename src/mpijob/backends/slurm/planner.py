@@ -305,6 +305,9 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
     if job.profile_mpi and (job.script or not profiler.every(home)):
         why = "what a script starts is the site's own" if job.script else profiler.HINT
         yield _notice("profile_mpi", f"MPI calls are not counted: {why}")
+    if job.notify:
+        message = "mails and calls are sent by a notifier of yours that watches this context, while it runs"
+        yield _notice("notify", message, "run it beside: mpijob notifier --context slurm")
     if job.elastic is not None:
         yield _notice(
             "elastic", f"elastic is not used: {job.workers} workers run from the beginning to the end"

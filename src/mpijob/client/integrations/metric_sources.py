@@ -102,7 +102,7 @@ class OfRecord:
 
     def going(self) -> Iterator[JobState]:
         """Return the jobs that have not ended."""
-        return self._past.going()
+        return self._past.unfinished_jobs()
 
     def ended(self, query: AccountQuery) -> Iterable[Account]:
         """Return accounts."""
@@ -123,7 +123,7 @@ class OfRecord:
 
     def profile(self, ref: JobRef) -> MpiProfile | None:
         """Return what a job's ranks do with MPI, where that was written down."""
-        counted = mpi_profiles.read(self._past, ref)
+        counted = mpi_profiles.read_profiles(self._past, ref)
         return mpi_profile.profile(counted.ranks, lacks=counted.lacks) if counted.ranks else None
 
     def state(self, ref: JobRef) -> JobState | None:

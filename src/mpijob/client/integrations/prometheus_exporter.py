@@ -358,8 +358,8 @@ def serve(made: Exporter, door: ScrapeAccess) -> Server:
         raise Unsupported("serving metrics needs starlette and uvicorn", hint="run: pip install 'mpijob[ui]'")
     from mpijob.serving import server, service
 
-    gets = {"/metrics": service.metrics(made.registry, door.allowed)}
-    app = service.application(gets=gets, alive=lambda: True, ready=lambda: True)
+    gets = {"/metrics": service.metrics_handler(made.registry, door.allowed)}
+    app = service.application(get_handlers=gets, alive=lambda: True, ready=lambda: True)
     context = server.tls_context(*door.tls) if door.tls else None
-    sock = server.listening(door.address, door.port, what="the metrics")
-    return server.Server(app, sock, tls=context, most=64, of_one=16)
+    sock = server.listen(door.address, door.port, name="the metrics")
+    return server.Server(app, sock, tls=context, max_connections=64, max_per_address=16)

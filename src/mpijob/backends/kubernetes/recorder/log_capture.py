@@ -24,8 +24,8 @@ from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.errors import BackendError
 from mpijob.formats.launch.rank_output import ranks_in
 from mpijob.history.archive import Archive
-from mpijob.history.log_writer import TORN, Capture
-from mpijob.history.records import Form
+from mpijob.history.log_writer import DAMAGED, Capture
+from mpijob.history.records import LogFormat
 from mpijob.history.records import LogSource as StoredVoice
 from mpijob.model import Family, JobKey, Role
 from mpijob.observation.logs import cri
@@ -60,7 +60,7 @@ class ContainerRun(msgspec.Struct, frozen=True):
             worker=voice.worker,
             source=voice.pod,
             origin=self.origin,
-            form=Form.POD,
+            format=LogFormat.POD,
             family=voice.family.value,
             tagged=voice.tagged,
         )
@@ -179,7 +179,7 @@ class LogCapture(threading.Thread):
                 expected -= 1
             elif not known or stamp == known or cri.nanoseconds(stamp) > last_ns:
                 if known and expected:
-                    self.capture.gap(last_ns, cri.nanoseconds(stamp), ROTATED)
+                    self.capture.add_gap(last_ns, cri.nanoseconds(stamp), ROTATED)
                 yield raw
                 yield from lines
                 return
@@ -190,7 +190,7 @@ class LogCapture(threading.Thread):
         self._stamp = stamp
         self._profiles.take(raw)
         try:
-            self.capture.take(raw)
+            self.capture.write(raw)
         except BackendError:
             self._patiently()
 
@@ -212,7 +212,7 @@ class LogCapture(threading.Thread):
             return
         if missing:
             first_ns = cri.nanoseconds(self._stamp) or self._began_ns
-            self.capture.gap(first_ns, max(first_ns, time.time_ns()), missing)
+            self.capture.add_gap(first_ns, max(first_ns, time.time_ns()), missing)
         self.capture.end()
 
 
@@ -233,9 +233,9 @@ def abandon(archive: Archive, voice: StoredVoice) -> None:
     capture = capture_of(archive, voice)
     first_ns = cri.nanoseconds(capture.position().stamp)
     now_ns = time.time_ns()
-    if capture.torn is not None:
-        capture.gap(*capture.torn, TORN)
-    capture.gap(first_ns or now_ns, now_ns, GONE)
+    if capture.damaged_range is not None:
+        capture.add_gap(*capture.damaged_range, DAMAGED)
+    capture.add_gap(first_ns or now_ns, now_ns, GONE)
     capture.end()
 
 

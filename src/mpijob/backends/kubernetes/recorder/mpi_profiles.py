@@ -39,9 +39,11 @@ class ProfileNotes:
     def write(self) -> None:
         """Write down what is new; a record that cannot be written now is written with the next lines."""
         now, lacks = time.time(), self._reading.profiles.lacks
-        facts: list[Fact] = [*mpi_profiles.facts(self._unwritten.values(), now)]
+        facts: list[Fact] = [*mpi_profiles.profile_facts(self._unwritten.values(), now)]
         facts += [
-            mpi_profiles.lack(self._pod, message, now) for message in lacks if message not in self._lacks
+            mpi_profiles.missing_profile(self._pod, message, now)
+            for message in lacks
+            if message not in self._lacks
         ]
         if not facts:
             return

@@ -17,9 +17,9 @@ from mpijob.model.status.accounts import Account, AccountQuery, Tally
 
 def find(reader: JobReader, query: AccountQuery, now: float) -> tuple[Account, ...]:
     """Return the accounts that are wanted, newest first, at most one more than a page holds."""
-    ours = [account for account in _ours(reader, now) if account_store.wanted(account, query)]
-    plain = [account for account in _plain(reader, query, now) if account_store.wanted(account, query)]
-    return tuple(sorted([*ours, *plain], key=account_store.cursor_key, reverse=True)[: query.limit + 1])
+    ours = [account for account in _ours(reader, now) if account_store.matches(account, query)]
+    plain = [account for account in _plain(reader, query, now) if account_store.matches(account, query)]
+    return tuple(sorted([*ours, *plain], key=account_store.sort_key, reverse=True)[: query.limit + 1])
 
 
 def _ours(reader: JobReader, now: float) -> Iterator[Account]:
