@@ -47,7 +47,7 @@ def test_the_commands_of_a_guide_work_as_it_says(tmp_path: Path, name: str) -> N
 @pytest.mark.req("C-docs")
 def test_every_page_with_commands_is_followed_by_a_test() -> None:
     told = {page.stem for page in DOCS.glob("*.md") if "```console\n" in page.read_text(encoding="utf-8")}
-    folders = (ROOT / "tests" / "docs", ROOT / "tests/e2e/cluster")
+    folders = (ROOT / "tests" / "docs", ROOT / "tests/e2e/cluster", ROOT / "tests/e2e/frameworks")
     tests = [file for folder in folders for file in folder.glob("*.py") if file != Path(__file__)]
     text = "".join(file.read_text(encoding="utf-8") for file in tests)
     alone = {"cluster"}  # one line, for a cluster of the reader's own
