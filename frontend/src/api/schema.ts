@@ -413,6 +413,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How far jobs are. */
+        get: operations["progress"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/queues": {
         parameters: {
             query?: never;
@@ -566,6 +583,23 @@ export interface paths {
         post?: never;
         /** Remove a job; its record stays for a while. */
         delete: operations["delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{namespace}/{name}/account": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What it used, cost, and is expected to take. */
+        get: operations["account"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -890,6 +924,23 @@ export interface paths {
         post?: never;
         /** Remove a job; its record stays for a while. */
         delete: operations["delete_by_name"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/account": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What it used, cost, and is expected to take. */
+        get: operations["account_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1512,7 +1563,8 @@ export interface components {
          * @description What this place can do, so that the page shows no panel that could only be empty.
          *
          *         `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved.
+         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved, `shares_templates` where
+         *         there is no place that the team sees.
          */
         Capabilities: {
             administrator: boolean;
@@ -1523,6 +1575,8 @@ export interface components {
             max_workers: number;
             namespace: string;
             phases: string[];
+            /** @default false */
+            shares_templates?: boolean;
             /** @default  */
             sign_out?: string;
             /**
@@ -2229,6 +2283,16 @@ export interface components {
             why?: string;
         };
         /**
+         * JobAccount
+         * @description What a job used, and what it cost so far where rates are set; `estimate` is from earlier runs of its program.
+         */
+        JobAccount: {
+            account: components["schemas"]["Account"] | null;
+            cost: number | null;
+            currency: string;
+            estimate: components["schemas"]["Estimate"] | null;
+        };
+        /**
          * JobDetail
          * @description Everything known of one job; `yaml` is its job file, `commands` do the same on the command line.
          */
@@ -2263,6 +2327,19 @@ export interface components {
             types: string[];
         };
         /**
+         * JobProgress
+         * @description How far a job is, by the last lines of rank 0: `progress` from 0 to 1, `eta` in seconds.
+         */
+        JobProgress: {
+            epoch: number | null;
+            epochs: number | null;
+            eta: number | null;
+            job: string;
+            progress: number | null;
+            step: number | null;
+            steps: number | null;
+        };
+        /**
          * JobRef
          * @description The address of one job. Without a uid it means the newest job of that name.
          */
@@ -2274,7 +2351,9 @@ export interface components {
         };
         /**
          * JobRow
-         * @description One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
+         * @description One job as the list shows it; `why` says what failed or what it waits for.
+         *
+         *         `cause` is the code of the failure, of a running job that of its first warning.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
@@ -2904,6 +2983,13 @@ export interface components {
             rows: components["schemas"]["mpijob.client.convert.cluster_migration.Row"][];
         };
         /**
+         * ProgressList
+         * @description How far jobs are; those that tell nothing are left out.
+         */
+        ProgressList: {
+            items: components["schemas"]["JobProgress"][];
+        };
+        /**
          * Question
          * @description One question with its answers.
          */
@@ -3339,12 +3425,20 @@ export interface components {
         };
         /**
          * TemplateRow
-         * @description One template that a job can start from.
+         * @description One template that a job can start from; `blocker` says why its job could not run here, "" where it could.
          */
         TemplateRow: {
+            /** @default  */
+            blocker?: string;
             description: string;
+            /** @default 0 */
+            gpus?: number;
+            /** @default  */
+            image?: string;
             name: string;
             origin: string;
+            /** @default 0 */
+            workers?: number;
             yaml: string;
         };
         /**
@@ -3379,14 +3473,23 @@ export interface components {
         /**
          * Usage
          * @description What the workers used; `times` are the points' seconds since the epoch.
+         *
+         *         `gpus` counts busy GPUs: two of four at half load are 1.0. `limit` is what one worker was given. `workers` is empty
+         *         unless each worker was asked for.
          */
         Usage: {
             cpu_cores: components["schemas"]["Band"];
+            gpu_memory_bytes: components["schemas"]["Band"];
+            gpus: components["schemas"]["Band"];
             io_wait: components["schemas"]["Band"];
+            /** @default null */
+            limit?: components["schemas"]["Amounts"] | null;
             memory_bytes: components["schemas"]["Band"];
             network: components["schemas"]["Band"];
             samples: number;
             times: number[];
+            /** @default [] */
+            workers?: components["schemas"]["WorkerUsage"][];
         };
         /**
          * User
@@ -3471,6 +3574,18 @@ export interface components {
             reason?: string;
             /** @default 0 */
             restarts?: number;
+        };
+        /**
+         * WorkerUsage
+         * @description What one worker used at each of the points; null where it was not measured then.
+         */
+        WorkerUsage: {
+            cpu_cores: (number | null)[];
+            gpu_memory_bytes: (number | null)[];
+            gpus: (number | null)[];
+            memory_bytes: (number | null)[];
+            network: (number | null)[];
+            worker: number;
         };
         /**
          * Row
@@ -4419,6 +4534,37 @@ export interface operations {
             };
         };
     };
+    progress: {
+        parameters: {
+            query?: {
+                job?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How far jobs are. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProgressList"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     queues: {
         parameters: {
             query?: {
@@ -4863,6 +5009,41 @@ export interface operations {
             };
         };
     };
+    account: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it used, cost, and is expected to take. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobAccount"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     fetch: {
         parameters: {
             query?: {
@@ -5276,6 +5457,7 @@ export interface operations {
                 namespace?: string;
                 uid?: string;
                 points?: number;
+                each_worker?: boolean;
             };
             header?: never;
             path: {
@@ -5578,6 +5760,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    account_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it used, cost, and is expected to take. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobAccount"];
+                };
             };
             /** @description What went wrong. */
             default: {
@@ -5992,6 +6208,7 @@ export interface operations {
                 namespace?: string;
                 uid?: string;
                 points?: number;
+                each_worker?: boolean;
             };
             header?: never;
             path: {

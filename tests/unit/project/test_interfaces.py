@@ -52,7 +52,7 @@ OPERATIONS: dict[str, Row] = {
     "logs": Row("logs get_job_logs download_logs", "logs", f"GET {ONE}/logs"),
     "events": Row("events get_job_events warnings", "events", f"GET {ONE}/events"),
     "metrics": Row("metrics", "top", f"GET {ONE}/metrics"),
-    "curves": Row("curves points", "curves", f"GET {ONE}/curves"),
+    "curves": Row("curves points", "curves", f"GET {ONE}/curves GET /progress"),
     "links": Row("links", "describe", f"GET {ONE}/links"),
     "why": Row("why diagnose", "why", f"GET {ONE}/why"),
     "patterns": Row("patterns", "patterns", "GET /patterns"),
@@ -76,7 +76,7 @@ OPERATIONS: dict[str, Row] = {
         "- mpijob.client.convert.convert_jobs, which needs no client", "convert", "POST /drafts/convert"
     ),
     "advise": Row("advise", "plan", "POST /drafts/advice"),
-    "accounts": Row("accounts usage_report rates", "acct", "GET /accounts GET /accounts/report"),
+    "accounts": Row("accounts usage_report rates", "acct", f"GET /accounts GET /accounts/report GET {ONE}/account"),
     "budgets": Row("budgets", "acct", "GET /budgets"),
     "audit": Row("audit", "audit", "GET /audit"),
     "queues": Row("- client.list(phases=…) tells who waits", "queue", "GET /queues"),

@@ -27,8 +27,6 @@ from mpijob.api.schemas.job_schemas import (
     Fields,
     JobDetail,
     JobRow,
-    TemplateList,
-    TemplateRow,
 )
 from mpijob.api.schemas.overview_schemas import Overview
 from mpijob.api.schemas.query_schemas import Links
@@ -39,13 +37,10 @@ from mpijob.client.observe.bundle import plain
 from mpijob.client.submit import drafts
 from mpijob.client.submit.drafts import FIELDS as described
 from mpijob.diagnosis.report import Diagnosis
-from mpijob.errors import InvalidJob, MpiJobError, NotAllowed, NotFound
+from mpijob.errors import InvalidJob, NotAllowed, NotFound
 from mpijob.model import Event, Facts, JobRef, JobState, Phase
 from mpijob.model.spec import quantity
 from mpijob.model.status.accounts import AccountPage
-from mpijob.observation.metrics import usage
-from mpijob.observation.metrics.training import Curves
-from mpijob.observation.metrics.usage import Usage
 from mpijob.observation.redaction import masking
 from mpijob.outbound.policy import TooLarge
 
@@ -116,16 +111,6 @@ async def events(ask: RequestContext) -> Events:
 async def why(ask: RequestContext) -> Diagnosis:
     """Return why a job stands where it stands: causes, timeline, checklist, numbered fixes."""
     return await ask.client.diagnose(ask.ref)
-
-
-async def metrics(ask: RequestContext) -> Usage:
-    """Return how much the workers used over time, as a band and the busiest worker."""
-    return usage.bands(await ask.client.metrics(ask.ref), points=ask.query.points)
-
-
-async def curves(ask: RequestContext) -> Curves:
-    """Return a training's metrics over time, and how far it is."""
-    return await ask.client.curves(ask.ref, rank=ask.query.rank, points=ask.query.points)
 
 
 async def links(ask: RequestContext) -> Links:
@@ -263,18 +248,6 @@ def _room(facts: Facts) -> str:
     ]
     parts += [f"{free.gpus} of {all_of_it.gpus} GPUs"] if all_of_it.gpus else []
     return f"{facts.place}: {', '.join(parts)} free"
-
-
-async def templates(ask: RequestContext) -> TemplateList:
-    """Return the templates that a job can start from."""
-    shelf, found = ask.client.templates, []
-    for one in shelf.list():
-        try:
-            text = drafts.write(shelf.show(one.name))
-        except MpiJobError:
-            text = ""  # its description says that it cannot be read
-        found.append(TemplateRow(one.name, one.origin.value, one.description, text))
-    return TemplateList(tuple(found))
 
 
 async def _all(stream: AsyncIterator[T]) -> tuple[T, ...]:

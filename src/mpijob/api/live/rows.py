@@ -7,6 +7,7 @@ from mpijob.model import JobState, Phase
 
 _ENDED: tuple[Action, ...] = ("retry", "clone", "delete")
 _GOING: tuple[Action, ...] = ("cancel", "suspend", "clone", "delete")
+_EXPLAINED = (Phase.FAILED, Phase.RUNNING)  # a running job's findings are its warnings
 
 
 def row(state: JobState) -> JobRow:
@@ -18,7 +19,7 @@ def row(state: JobState) -> JobRow:
         kind=state.kind,
         phase=state.phase,
         why=why(state),
-        cause=state.findings[0].code if state.findings and state.phase is Phase.FAILED else "",
+        cause=state.findings[0].code if state.findings and state.phase in _EXPLAINED else "",
         owner=state.owner,
         queue=state.queue,
         engine=state.engine,

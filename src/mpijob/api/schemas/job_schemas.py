@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from mpijob.accounting.estimates import Estimate
 from mpijob.errors import Finding
 from mpijob.model import Artifact, Event, Facts, JobState, Level, MPIJob, Phase, Plan, Role
+from mpijob.model.status.accounts import Account
 from mpijob.model.status.records import Mark
 
 Action = Literal["cancel", "suspend", "resume", "retry", "clone", "delete"]
@@ -48,7 +50,10 @@ class SignInLink(msgspec.Struct, frozen=True):
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code."""
+    """One job as the list shows it; `why` says what failed or what it waits for.
+
+    `cause` is the code of the failure, of a running job that of its first warning.
+    """
 
     uid: str
     namespace: str
@@ -261,12 +266,16 @@ class BulkAnswer(msgspec.Struct, frozen=True):
 
 
 class TemplateRow(msgspec.Struct, frozen=True):
-    """One template that a job can start from."""
+    """One template that a job can start from; `blocker` says why its job could not run here, "" where it could."""
 
     name: str
     origin: str
     description: str
     yaml: str
+    workers: int = 0
+    gpus: int = 0
+    image: str = ""
+    blocker: str = ""
 
 
 class TemplateList(msgspec.Struct, frozen=True):
@@ -279,7 +288,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     """What this place can do, so that the page shows no panel that could only be empty.
 
     `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-    which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved.
+    which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved, `shares_templates` where
+    there is no place that the team sees.
     """
 
     version: str
@@ -293,6 +303,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     signs_in: Literal["address", "login"] = "address"
     sign_out: str = ""
     keeps_templates: bool = True
+    shares_templates: bool = False
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -302,9 +313,43 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class MetricsQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How finely: at most so many points in time."""
+    """How finely: at most so many points in time; and whether each worker is wanted by itself."""
 
     points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720
+    each_worker: bool = False
+
+
+class JobAccount(msgspec.Struct, frozen=True):
+    """What a job used, and what it cost so far where rates are set; `estimate` is from earlier runs of its program."""
+
+    account: Account | None
+    cost: float | None
+    currency: str
+    estimate: Estimate | None
+
+
+class ProgressQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs, each as `namespace/name`."""
+
+    job: Annotated[tuple[str, ...], msgspec.Meta(max_length=100)] = ()
+
+
+class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job is, by the last lines of rank 0: `progress` from 0 to 1, `eta` in seconds."""
+
+    job: str
+    progress: float | None
+    step: float | None
+    steps: float | None
+    epoch: float | None
+    epochs: float | None
+    eta: float | None
+
+
+class ProgressList(msgspec.Struct, frozen=True):
+    """How far jobs are; those that tell nothing are left out."""
+
+    items: tuple[JobProgress, ...]
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
