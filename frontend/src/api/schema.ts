@@ -2454,7 +2454,7 @@ export interface components {
         };
         /**
          * Kind
-         * @description Where the questions end: a kind of job, why, and how one begins.
+         * @description Where the questions end: a type of job, what it is for, and how one begins; `template` is one to start from.
          */
         Kind: {
             /** @default false */
@@ -2462,6 +2462,8 @@ export interface components {
             link: string;
             name: string;
             snippet: string;
+            /** @default  */
+            template?: string;
             why: string;
         };
         /**
@@ -4873,7 +4875,7 @@ export interface operations {
                 namespace?: string;
                 status?: ("Cancelled" | "Deleting" | "Failed" | "Initializing" | "Pending" | "Queued" | "Running" | "Succeeded" | "Suspended")[];
                 type?: string[];
-                owner?: string;
+                owner?: string[];
                 queue?: string;
                 text?: string;
                 since?: number | null;

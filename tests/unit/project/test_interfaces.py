@@ -76,7 +76,9 @@ OPERATIONS: dict[str, Row] = {
         "- mpijob.client.convert.convert_jobs, which needs no client", "convert", "POST /drafts/convert"
     ),
     "advise": Row("advise", "plan", "POST /drafts/advice"),
-    "accounts": Row("accounts usage_report rates", "acct", f"GET /accounts GET /accounts/report GET {ONE}/account"),
+    "accounts": Row(
+        "accounts usage_report rates", "acct", f"GET /accounts GET /accounts/report GET {ONE}/account"
+    ),
     "budgets": Row("budgets", "acct", "GET /budgets"),
     "audit": Row("audit", "audit", "GET /audit"),
     "queues": Row("- client.list(phases=…) tells who waits", "queue", "GET /queues"),

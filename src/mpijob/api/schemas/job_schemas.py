@@ -106,7 +106,7 @@ class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     namespace: str = ""
     status: tuple[Phase, ...] = ()
     type: tuple[str, ...] = ()
-    owner: str = ""
+    owner: tuple[str, ...] = ()
     queue: str = ""
     text: str = ""
     since: float | None = None

@@ -1,0 +1,107 @@
+/** The filters of a log as they stand in the address, and the question to the server that they mean. Pure. */
+import type { LogRow } from "../api/client";
+import { parseSpans } from "../lib/format";
+
+export const FIRST_LINES = 500;
+export const MORE_LINES = 10_000;
+const AROUND_SECONDS = 60;
+
+export interface LogFilters {
+  readonly roles: readonly string[];
+  readonly ranks: readonly number[];
+  readonly workers: readonly number[];
+  readonly level: string;
+  readonly since: string;
+  readonly until: string;
+  readonly attempt: string;
+  readonly find: string;
+  /** Whether only lines that hold what is looked for are shown. */
+  readonly only: boolean;
+  readonly fold: boolean;
+}
+
+export function readLogFilters(params: URLSearchParams): LogFilters {
+  const word = (key: string): string => params.get(key) ?? "";
+  return {
+    roles: params.getAll("role"),
+    ranks: parseSpans(word("ranks")),
+    workers: parseSpans(word("workers")),
+    level: word("level"),
+    since: word("since"),
+    until: word("until"),
+    attempt: word("attempt"),
+    find: word("find") || word("regex"),
+    only: word("only") === "true" || Boolean(word("regex")),
+    fold: word("fold") === "true",
+  };
+}
+
+interface Where {
+  readonly uid: string;
+  readonly isFinal: boolean;
+  /** The line that a link leads to, in nanoseconds as text. */
+  readonly line: string;
+}
+
+/** The question for the newest lines that the filters leave, and for those that follow. */
+export function logQuery(filters: LogFilters, { uid, isFinal, line }: Where): string {
+  const query = new URLSearchParams({ tail: String(FIRST_LINES), tidy: "true" });
+  for (const role of filters.roles) query.append("roles", role);
+  for (const rank of filters.ranks) query.append("ranks", String(rank));
+  for (const worker of filters.workers) query.append("workers", String(worker));
+  if (filters.level) query.set("level", filters.level);
+  if (filters.attempt) query.set("attempt", filters.attempt);
+  if (filters.fold) query.set("fold", "true");
+  if (filters.only && filters.find) query.set("regex", regexOf(filters.find));
+  const moment = Number(line) / 1e9;
+  const since = filters.since || (moment ? String(moment - AROUND_SECONDS) : "");
+  const until = filters.until || (moment ? String(moment + AROUND_SECONDS) : "");
+  if (since) query.set("since", since);
+  if (until) query.set("until", until);
+  else if (!isFinal) query.set("follow", "true");
+  if (uid && !uid.includes("/")) query.set("uid", uid);
+  return query.toString();
+}
+
+/** The same for everything, as a file. */
+export function downloadQuery(query: string): Record<string, string> {
+  const params = new URLSearchParams(query);
+  for (const key of ["follow", "tail", "uid"]) params.delete(key);
+  return { ...Object.fromEntries(params), format: "text" };
+}
+
+const slashed = (text: string): string | null => /^\/(.+)\/$/.exec(text)?.[1] ?? null;
+const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+/** What is looked for as a regular expression: words as they are, or `/a regular expression/`. */
+export const regexOf = (find: string): string => slashed(find) ?? `(?i)${escaped(find)}`;
+
+/** The same for the browser; null where there is nothing to find, or no regular expression. */
+export function patternOf(find: string): RegExp | null {
+  if (!find) return null;
+  try {
+    return new RegExp(slashed(find) ?? escaped(find), "gi");
+  } catch {
+    return null;
+  }
+}
+
+/** The lines that hold what is looked for, by their index. */
+export function hitsIn(lines: readonly LogRow[], find: string): readonly number[] {
+  const pattern = patternOf(find);
+  return pattern ? lines.flatMap((line, index) => (line.text.search(pattern) >= 0 ? [index] : [])) : [];
+}
+
+/** Where the hit that is shown stands among all hits, from 0; the first one after it where it is none any more. */
+export function hitIndex(hits: readonly number[], lines: readonly LogRow[], at: string): number {
+  if (!hits.length) return -1;
+  if (!at) return 0;
+  const index = hits.findIndex((hit) => !isEarlier(lines[hit]?.at ?? "", at));
+  return index < 0 ? hits.length - 1 : index;
+}
+
+/** Whether one moment is before another; nanoseconds are too large for numbers. */
+export const isEarlier = (one: string, other: string): boolean => (one.length !== other.length ? one.length < other.length : one < other);
+
+const SERIOUS = new Set<string | null | undefined>(["warning", "error", "fatal"]);
+export const isSerious = (line: LogRow): boolean => SERIOUS.has(line.level);
