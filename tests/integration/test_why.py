@@ -92,9 +92,9 @@ def test_what_all_ranks_fail_of_at_once_is_named_and_every_worker_counted(
     assert told.first is not None
     assert told.first.code == code
     assert quoted in told.first.evidence[0]
-    assert "MPI up" in [step.what for step in told.timeline]
+    assert "MPI started" in [step.what for step in told.timeline]
     marks = {check.question: check.mark for check in told.checklist}
-    assert marks["MPI came up with 2 ranks"] is Mark.YES
+    assert marks["MPI started with 2 ranks"] is Mark.YES
     ranks = client.state("job").ranks
     own = {rank.worker for rank in ranks if rank.exit_code in (1, 127) and not rank.followed}
     assert told.summary.startswith(f"Failed - {len(own)}/2 workers failed: ")

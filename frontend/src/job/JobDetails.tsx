@@ -31,6 +31,9 @@ const WorkersTab = lazy(() => import("../workers/WorkersTab"));
 
 const CONTENTS = { overview: Overview, configuration: Configuration, workers: WorkersTab, logs: LogsTab, metrics: MetricsTab, events: Events, files: Files } as const;
 
+/** Tabs as links of earlier versions call them. */
+const RENAMED_TABS: Record<string, JobTab> = { artifacts: "files", yaml: "configuration" };
+
 /** One job: its result and the reason for it first, then everything else; every tab has its own address. */
 export function JobDetails() {
   const { namespace = "", name = "", tab = "overview" } = useParams();
@@ -38,7 +41,8 @@ export function JobDetails() {
   usePageTitle(name);
   const job = useJob(namespace, name, uid);
   useCreatedMessage(name);
-  const active: JobTab = (JOB_TABS as readonly string[]).includes(tab) ? (tab as JobTab) : "overview";
+  const named = RENAMED_TABS[tab] ?? tab;
+  const active: JobTab = (JOB_TABS as readonly string[]).includes(named) ? (named as JobTab) : "overview";
   const detail = job.data;
   const page = useMemo(() => (detail ? { detail, uid } : null), [detail, uid]);
   if (!page)

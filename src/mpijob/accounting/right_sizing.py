@@ -10,6 +10,7 @@ from statistics import median
 import msgspec
 
 from mpijob.model import MPIJob, Phase
+from mpijob.model.spec import quantity
 from mpijob.model.spec.quantity import as_bytes
 from mpijob.model.status.accounts import HOUR, Account
 
@@ -20,6 +21,7 @@ _BUSY = 0.5  # of the cores held: what is less is worth telling
 _IDLE_GPU = 0.3
 _SHORTEST_SECONDS = 30.0  # shorter runs are mostly start and end
 _MIB = 1 << 20
+_KILLED = ("OOM_KILLED", "MEMORY_LIMIT")
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,25 +73,49 @@ def counsel(job: MPIJob, program: str, accounts: Sequence[Account]) -> SizingRep
 
 
 def _memory(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
-    peak = max((one.peak_bytes for one in runs), default=0)
     asked = job.resources.asked.memory_bytes
-    killed = any(one.cause in ("OOM_KILLED", "MEMORY_LIMIT") for one in runs)
-    if not peak or not asked or (killed is False and _MUCH * asked <= peak <= _CLOSE * asked):
+    killed = [one for one in runs if one.cause in _KILLED and one.peak_bytes]
+    others = [one for one in runs if one.cause not in _KILLED and one.peak_bytes]
+    if not asked:
+        return []
+    if killed and not any(0 < one.worker_memory_bytes <= asked for one in others):
+        return _after_kill(job, asked, killed)
+    return _by_peak(job, asked, others)
+
+
+def _after_kill(job: MPIJob, asked: int, killed: Sequence[Account]) -> list[Advice]:
+    """Return the amount that the fix of such a failure proposes; nothing where the job asks for that already."""
+    run = max(killed, key=lambda one: one.worker_memory_bytes)
+    limit = run.worker_memory_bytes or asked
+    value = quantity.doubled(max(run.peak_bytes, limit))
+    if asked >= quantity.parse(value):
+        return []
+    reached = f" ({as_bytes(run.peak_bytes)} of {as_bytes(limit)})" if run.peak_bytes > limit else ""
+    reason = f"a previous run exceeded its memory limit{reached or f' of {as_bytes(limit)}'}"
+    return [Advice(field="resources.memory", now=str(job.resources.memory), value=value, reason=reason)]
+
+
+def _by_peak(job: MPIJob, asked: int, runs: Sequence[Account]) -> list[Advice]:
+    peak = max((one.peak_bytes for one in runs), default=0)
+    if not peak or _MUCH * asked <= peak <= _CLOSE * asked:
         return []
     wanted = math.ceil(max(peak * _MARGIN, 64 * _MIB) / (64 * _MIB)) * 64
-    if killed:
-        wanted = max(wanted, math.ceil(asked * 1.5 / (64 * _MIB)) * 64)
-        reason = f"a run was ended for want of memory at {as_bytes(peak)} of {as_bytes(asked)}"
-    elif peak > _CLOSE * asked:
+    if peak > _CLOSE * asked:
         reason = (
-            f"the highest peak of a worker was {as_bytes(peak)}, close to the {as_bytes(asked)} asked for"
+            f"the highest peak of a worker was {as_bytes(peak)}, close to the {as_bytes(asked)} requested"
         )
     else:
-        reason = f"no worker of {len(runs)} runs used more than {as_bytes(peak)} of the {as_bytes(asked)} asked for"
+        reason = (
+            f"no worker of {_runs(runs)} used more than {as_bytes(peak)} of the {as_bytes(asked)} requested"
+        )
     value = f"{wanted}Mi" if wanted % 1024 else f"{wanted // 1024}Gi"
     if wanted * _MIB == asked:
         return []
     return [Advice(field="resources.memory", now=str(job.resources.memory), value=value, reason=reason)]
+
+
+def _runs(runs: Sequence[Account]) -> str:
+    return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
 
 
 def _long(runs: Sequence[Account]) -> list[Account]:
@@ -105,7 +131,7 @@ def _cores(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
     if used >= _BUSY * asked:
         return []
     wanted = max(0.1, math.ceil(used * _MARGIN * 10) / 10)
-    reason = f"a worker kept {used:.2g} of the {asked:g} cores busy, by the middle of {len(known)} runs"
+    reason = f"a worker used {used:.2g} of {asked:g} cores (median of {_runs(known)})"
     return [
         Advice(
             field="resources.cpu", now=str(job.resources.cpu), value=f"{round(wanted * 1000)}m", reason=reason
@@ -123,9 +149,7 @@ def _gpus(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
     wanted = max(1, math.ceil(job.resources.gpu * share * _MARGIN))
     if wanted == job.resources.gpu:
         return []
-    reason = (
-        f"the GPUs were busy for {share:.0%} of the time they were held, by the middle of {len(known)} runs"
-    )
+    reason = f"the GPUs were busy {share:.0%} of the time (median of {_runs(known)})"
     return [Advice(field="resources.gpu", now=str(job.resources.gpu), value=str(wanted), reason=reason)]
 
 
@@ -133,9 +157,7 @@ def _deadline(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
     longest = max((one.held_seconds for one in runs), default=0.0)
     if job.deadline_seconds is None or not longest or longest <= _CLOSE * job.deadline_seconds:
         return []
-    reason = (
-        f"the longest of {len(runs)} runs took {longest:.0f} s of the {job.deadline_seconds:.0f} s allowed"
-    )
+    reason = f"the longest of {_runs(runs)} took {longest:.0f} s of the {job.deadline_seconds:.0f} s allowed"
     value = f"{math.ceil(longest * 1.5)}"
     return [Advice(field="deadline_seconds", now=f"{job.deadline_seconds:g}", value=value, reason=reason)]
 
@@ -191,7 +213,7 @@ def _sentences(sizes: Sequence[Size]) -> tuple[str, ...]:
     for less, more in pairwise(sizes):
         gain = less.seconds / more.seconds - 1
         dearer = more.ranks / less.ranks / (1 + gain) - 1
-        word = f"gain {gain:.0%}" if gain >= 0 else f"lose {-gain:.0%}"
+        word = f"{gain:.0%} faster" if gain >= 0 else f"{-gain:.0%} slower"
         price = f"cost {dearer:.0%} more" if dearer > 0.005 else "cost no more"
-        told.append(f"{more.ranks} ranks {word} over {less.ranks} and {price}")
+        told.append(f"{more.ranks} ranks are {word} than {less.ranks} and {price}")
     return tuple(told)

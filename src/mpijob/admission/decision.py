@@ -214,9 +214,8 @@ def _shared_cores(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
     if not facts.oversubscribe or ranks <= there + 1e-9:
         return ()
     wanted = counted(What.CORES, needs(job).cores)
-    held = f"the job gets the {bare(What.CORES, there)} that {facts.place} has"
-    message = f"{wanted} are asked for and {held}: {job.world} ranks share them"
-    hint = "the job runs, only slower; measure speed on more cores"
+    message = f"{wanted} requested, {bare(What.CORES, there)} available: {job.world} ranks share cores and run slower"
+    hint = "measure speed on more cores"
     return (Finding(code="SHARED_CORES", message=message, hint=hint, severity=Severity.NOTICE),)
 
 

@@ -78,20 +78,20 @@ def _checks(
     well = state is not None and state.phase is Phase.SUCCEEDED
     total = "all" if seen.bare else f"all {seen.spec.workers}"
     ranks = "the ranks" if seen.bare else f"{seen.spec.world} ranks"
-    yield _check("resources were given", found, _WAITS, yes=begun or up)
+    yield _check("resources allocated", found, _WAITS, yes=begun or up)
     if seen.spec.image or any(code in found for code in _IMAGE):
-        yield _check("the image was there", found, _IMAGE, yes=up)
+        yield _check("image available", found, _IMAGE, yes=up)
     yield _check(f"{total} workers started", found, _START, yes=up or ready)
     yield _check("the launcher reached every worker", found, _REACH, yes=up)
-    yield _check(f"MPI came up with {ranks}", found, WORLD, yes=up and seen.spec.census)
+    yield _check(f"MPI started with {ranks}", found, WORLD, yes=up and seen.spec.census)
     if any(code in found for code in _PROGRAM):
-        yield _check("the program was there", found, _PROGRAM, yes=False)
-    yield _check("every worker stayed until the end", found, _LOST, yes=well)
+        yield _check("program found", found, _PROGRAM, yes=False)
+    yield _check("no worker lost", found, _LOST, yes=well)
     yield _memory(seen, found)
-    yield _check("the program found room on disk and /dev/shm", found, _DISK, yes=well)
+    yield _check("enough space on disk and in /dev/shm", found, _DISK, yes=well)
     if seen.spec.resources.gpu or any(code in found for code in _GPU):
-        yield _check("the GPUs worked", found, _GPU, yes=well)
-    yield _check("the ranks could talk to each other", found, _NETWORK, yes=well)
+        yield _check("GPUs working", found, _GPU, yes=well)
+    yield _check("ranks could communicate", found, _NETWORK, yes=well)
     yield _ended(state, seen)
 
 
@@ -104,7 +104,7 @@ def _check(question: str, found: dict[str, Finding], codes: tuple[str, ...], *, 
 
 
 def _memory(seen: Evidence, found: dict[str, Finding]) -> Check:
-    question = "memory stayed below the limit"
+    question = "memory below limit"
     check = _check(question, found, _MEMORY, yes=False)
     most = max(seen.memory, key=_share, default=None)
     if check.mark is Mark.NO or most is None or not (most.peak_bytes and most.limit_bytes):
@@ -119,7 +119,7 @@ def _share(memory: Memory) -> float:
 
 
 def _ended(state: JobState | None, seen: Evidence) -> Check:
-    question = "the launcher ended with 0"
+    question = "launcher exit code 0"
     code = seen.launcher.status if seen.launcher is not None else None
     code = state.launcher_exit_code if code is None and state is not None else code
     if code is None:

@@ -35,9 +35,9 @@ def test_a_worker_without_memory_is_explained_and_its_fix_mends_the_copy(place: 
     assert told.first is not None
     assert (told.first.code, told.first.worker) == ("MEMORY_LIMIT", 1)
     assert [step.what for step in told.timeline][-1] == "failed"
-    assert {"MPI up", "workers ready"} <= {step.what for step in told.timeline}
+    assert {"MPI started", "workers ready"} <= {step.what for step in told.timeline}
     marks = {check.question: check.mark.value for check in told.checklist}
-    assert (marks["memory stayed below the limit"], marks["MPI came up with 2 ranks"]) == ("no", "yes")
+    assert (marks["memory below limit"], marks["MPI started with 2 ranks"]) == ("no", "yes")
     mended = hungry.clone("mended", with_fix=1)
     assert quantity.parse(mended.spec.resources.memory) > quantity.parse(MODEST.memory)
     first = missing.diagnose().first

@@ -173,7 +173,7 @@ def test_cores_beyond_one_machine_are_shared_where_that_is_allowed() -> None:
     assert notice.code == "SHARED_CORES"
     assert (
         notice.message
-        == "16 CPU cores are asked for and the job gets the 4 that local has: 16 ranks share them"
+        == "16 CPU cores requested, 4 available: 16 ranks share cores and run slower"
     )
     assert "has 4 in all" in refused(a_job(workers=16), a_place(cores=4)).message
 

@@ -45,7 +45,7 @@ def test_a_worker_over_its_memory_limit_reads_as_the_requirement_has_it() -> Non
         "Consider increasing memory request or reducing data batch size."
     )
     assert fixed(spec, first.fixes[0]).resources.memory == "66Gi"
-    assert "66Gi at least; an estimate" in first.fixes[0].text
+    assert "at least 66Gi (estimate)" in first.fixes[0].text
 
 
 @pytest.mark.req("B-story1-fail")

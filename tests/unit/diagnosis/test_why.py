@@ -67,9 +67,9 @@ def test_the_timeline_goes_from_the_queue_to_the_end_with_the_first_error_in_its
     steps = of(a_state(), events).timeline
     assert [(step.time, step.what) for step in steps] == [
         (100.0, "submitted"),
-        (110.0, "resources given"),
+        (110.0, "resources allocated"),
         (112.0, "workers ready"),
-        (120.0, "MPI up"),
+        (120.0, "MPI started"),
         (130.0, "first error"),
         (140.0, "failed"),
     ]
@@ -79,10 +79,10 @@ def test_the_timeline_goes_from_the_queue_to_the_end_with_the_first_error_in_its
 @pytest.mark.req("C-checklist")
 def test_the_checklist_says_no_where_a_finding_says_so_and_unknown_where_nothing_does() -> None:
     marks = {check.question: check.mark.value for check in of(a_state()).checklist}
-    assert marks["memory stayed below the limit"] == "no"
-    assert marks["resources were given"] == "yes"
-    assert marks["the program found room on disk and /dev/shm"] == "unknown"
-    assert marks["the launcher ended with 0"] == "unknown"
+    assert marks["memory below limit"] == "no"
+    assert marks["resources allocated"] == "yes"
+    assert marks["enough space on disk and in /dev/shm"] == "unknown"
+    assert marks["launcher exit code 0"] == "unknown"
 
 
 def _marks(told: Diagnosis) -> dict[str, str]:
@@ -92,12 +92,12 @@ def _marks(told: Diagnosis) -> dict[str, str]:
 @pytest.mark.req("C-checklist", "C-timeline")
 @pytest.mark.parametrize(
     ("code", "came_up", "step"),
-    [("MISSING_EXECUTABLE", "yes", "MPI up"), ("MPI_MISMATCH", "no", "ranks started")],
+    [("MISSING_EXECUTABLE", "yes", "MPI started"), ("MPI_MISMATCH", "no", "ranks started")],
 )
 def test_timeline_and_checklist_agree_on_whether_mpi_came_up(code: str, came_up: str, step: str) -> None:
     told = of(a_state(findings=(Finding(code, "so it is"),)), (Event(120.0, "Running", "MPI completed"),))
-    assert _marks(told)["MPI came up with 4 ranks"] == came_up
-    assert _marks(told).get("the program was there") == ("no" if code == "MISSING_EXECUTABLE" else None)
+    assert _marks(told)["MPI started with 4 ranks"] == came_up
+    assert _marks(told).get("program found") == ("no" if code == "MISSING_EXECUTABLE" else None)
     assert [one.what for one in told.timeline if one.time == 120.0] == [step]
     assert ("MPI completed" in [one.text for one in told.timeline]) is (came_up == "yes")
 
@@ -108,7 +108,7 @@ def test_workers_that_the_timeline_calls_ready_have_started(attempt: int, mark: 
     state = a_state(phase=Phase.CANCELLED, running=None, findings=(), attempt=attempt)
     told = of(state, (Event(112.0, "WorkersReady", "Launcher discovered 2 workers"),))
     assert _marks(told)["all 2 workers started"] == mark
-    assert _marks(told)["MPI came up with 4 ranks"] == "unknown"
+    assert _marks(told)["MPI started with 4 ranks"] == "unknown"
 
 
 def test_measured_memory_answers_the_checklist() -> None:
@@ -311,7 +311,7 @@ def test_a_job_that_waits_for_room_says_for_what() -> None:
                     wait_estimate_seconds=1500.0)  # fmt: skip
     seen = diagnose._evidence(state, a_job(workers=4), (), (), (), now=200.0)
     (waits,) = diagnose._findings(state, seen, ())
-    assert waits.message == "The job waits: 4 GPUs, position 2, about 25 min."
+    assert waits.message == "Queued: 4 GPUs, position 2, about 25 min."
     assert {"workers": 2} in [fix.patch for fix in waits.fixes]
 
 

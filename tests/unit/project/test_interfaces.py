@@ -142,7 +142,8 @@ def called_by_the_page() -> set[str]:
     for path in SOURCE.rglob("*.ts*"):
         if path.name != "schema.ts":
             text = re.sub(r"\$\{(?:row\.)?(namespace|name)\}", r"{\1}", path.read_text(encoding="utf-8"))
-            found |= set(re.findall(r"[\"`]/api/v1(/[a-z/{}]+)", text))
+            found |= {one.rstrip("/") for one in re.findall(r"[\"`]/api/v1(/[a-z/{}.]+)", text)}
+            found |= {f"{ONE}/{part}" for part in re.findall(r'jobUrl\(row, "([a-z]+)"', text)}
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mpijob.api.schemas.job_schemas import Action, JobRow
 from mpijob.model import JobState, Phase
 
@@ -38,12 +40,20 @@ def row(state: JobState) -> JobRow:
 
 
 def why(state: JobState) -> str:
-    """Return one sentence: the first cause, else what it waits for, else the engine's own word."""
+    """Return one sentence: the first cause, else what it waits for, else what the engine says."""
     if state.findings and state.phase is not Phase.SUCCEEDED:
         return state.findings[0].message
     if state.waiting_for and not state.phase.final:
         return state.waiting_for
-    return ": ".join(part for part in (state.reason, state.message) if part)
+    if state.phase is Phase.RUNNING and state.workers:
+        ready = sum(one.phase in (Phase.RUNNING, Phase.SUCCEEDED) for one in state.workers)
+        return f"{ready} of {max(state.workers_wanted, len(state.workers))} workers running"
+    return state.message or _words(state.reason)
+
+
+def _words(reason: str) -> str:
+    """Return an engine's CamelCase reason as words: `WaitingForResources` as `Waiting for resources`."""
+    return " ".join(re.findall(r"[A-Z]?[^A-Z]+|[A-Z]+(?![a-z])", reason)).capitalize()
 
 
 def actions(phase: Phase) -> tuple[Action, ...]:

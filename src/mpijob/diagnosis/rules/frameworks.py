@@ -8,7 +8,7 @@ _INTERFACE = Remedy(
     "name the network interface of the pods for NCCL and Gloo",
     {"env": {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}},
 )
-_STACKS = Remedy("see where each rank stands while it hangs: mpijob stacks JOB")
+_STACKS = Remedy("capture stacks while it hangs: mpijob stacks JOB")
 
 RULES = (
     Rule(

@@ -10,7 +10,7 @@ _INTERFACE = Remedy(
     {"env": {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}},
 )
 _NO_IB = Remedy("without InfiniBand, make NCCL use TCP", {"env": {"NCCL_IB_DISABLE": "1"}})
-_STACKS = Remedy("see where each rank stands while it hangs: mpijob stacks JOB")
+_STACKS = Remedy("capture stacks while it hangs: mpijob stacks JOB")
 _ONE_EACH = Remedy("give each rank a GPU of its own: {gpu_slots} slots", {"slots": "{gpu_slots}"})
 
 

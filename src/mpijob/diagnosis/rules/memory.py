@@ -6,7 +6,7 @@ from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 from mpijob.diagnosis.rules.launcher_reports import ended_by
 
 _MORE = Remedy(
-    "raise the memory of each worker to {more_memory} at least; an estimate: the total need is not known",
+    "increase worker memory to at least {more_memory} (estimate)",
     {"resources": {"memory": "{more_memory}"}},
 )
 _FEWER = Remedy("run fewer ranks in each worker: {fewer_slots} slots", {"slots": "{fewer_slots}"})

@@ -89,7 +89,7 @@ def first_state(plan: Plan, who: Identity) -> JobState:
         reason=dependencies.WAITING if plan.waits_for else "WaitingForResources",
         message=dependencies.sentence([ref.name for ref in plan.waits_for])
         if plan.waits_for
-        else "waiting for its turn",
+        else "waiting in the queue",
         attempts_allowed=job.retry.limit + 1,
         world=plan.world,
         workers_wanted=job.workers,

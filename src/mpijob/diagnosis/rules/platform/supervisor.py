@@ -134,7 +134,7 @@ RULES = (
         ),
         example="No rank said anything for 590 s; the ranks probably wait for each other (hang).",
         remedies=(
-            Remedy("see where each rank stands while it hangs, in this run or the next: mpijob stacks JOB"),
+            Remedy("capture stacks while it hangs, in this run or the next: mpijob stacks JOB"),
             Remedy(
                 "run the program with python -m mpi4py, so that an exception in one rank ends all",
                 {"command": "{with_mpi4py}"},

@@ -7,15 +7,15 @@ from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 RULES = (
     Rule(
         id="WAITING",
-        title="The job waits for its turn",
+        title="The job waits in the queue",
         why="The job asks for more than is free now, or others stand before it in the queue. It starts by itself.",
         trust=Trust.LIMIT,
         facts=("reason:Waiting",),
-        causes=("The job waits: {message}.", "The job waits for free resources."),
-        example="The job waits: 4 GPUs, position 2, about 25 min.",
+        causes=("Queued: {message}.", "Queued: waiting for free resources."),
+        example="Queued: 4 GPUs, position 2, about 25 min.",
         remedies=(
-            Remedy("see what runs and what stands before it: mpijob queue"),
-            Remedy("ask for fewer workers: {fewer_workers}", {"workers": "{fewer_workers}"}),
+            Remedy("view the queue: mpijob queue"),
+            Remedy("reduce to {fewer_workers} workers", {"workers": "{fewer_workers}"}),
             Remedy("raise the job's priority", {"priority": "high"}),
         ),
         confidence=1.0,
@@ -34,8 +34,8 @@ RULES = (
         causes=("Waiting for quota: {detail}",),
         example="Waiting for quota: insufficient unused quota for nvidia.com/gpu in flavor h100, 8 more needed",
         remedies=(
-            Remedy("see what runs and what stands before it: mpijob queue"),
-            Remedy("ask for fewer workers: {fewer_workers}", {"workers": "{fewer_workers}"}),
+            Remedy("view the queue: mpijob queue"),
+            Remedy("reduce to {fewer_workers} workers", {"workers": "{fewer_workers}"}),
             Remedy("name another queue: kubectl get localqueues"),
         ),
         confidence=0.9,
@@ -51,7 +51,7 @@ RULES = (
         facts=("reason:Suspended",),
         causes=("The job is suspended: {message}.", "The job is suspended."),
         example="The job is suspended.",
-        remedies=(Remedy("let it run again: mpijob resume JOB"),),
+        remedies=(Remedy("resume the job: mpijob resume JOB"),),
         confidence=1.0,
     ),
     Rule(

@@ -88,7 +88,7 @@ RULES = (
         ),
         causes=("{who} failed with an exception: {error}",),
         remedies=(
-            Remedy("fix what the exception names; the lines shown say where it was raised"),
+            Remedy("fix the exception; the lines shown say where it was raised"),
             WITH_MPI4PY,
         ),
         confidence=0.85,
