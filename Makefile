@@ -15,7 +15,10 @@ PROGRAMS := openmpi-bin libopenmpi-dev mpich libmpich-dev libucx-dev libhwloc-de
 	lammps quantum-espresso cp2k gromacs nwchem-openmpi openfoam hpcc netpipe-openmpi netpipe-mpich2 freefem++ phyml iqtree \
 	mrbayes-mpi neuron mumps-test scalapack-mpi-test gpaw python3-meep-openmpi mpb-mpi form hyphy-mpi ptscotch r-cran-rmpi \
 	ruby-mpi python3-mpi4py python3-h5py-mpi python3-petsc4py python3-slepc4py libfftw3-mpi-dev libhdf5-openmpi-dev libboost-mpi-dev
-PYPI_PROGRAMS := mpi4py==4.1.2 mpich==5.0.2 numpy dask-mpi mpi-pytest
+PYPI_PROGRAMS := mpi4py==4.1.2 mpich==5.0.2 numpy dask-mpi mpi-pytest nanobind setuptools wheel jax
+# Horovod's last release builds with this torch, its last for Python 3.11, and not with a later one.
+HOROVOD := torch==2.0.1 'numpy<2' 'setuptools<70' cmake==3.27.9 wheel cloudpickle psutil packaging pyyaml
+HOROVOD_PARTS := HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
 # Tests with real jobs and with a browser wait for more than half of their time. They come first, in the order of
@@ -79,12 +82,12 @@ test-gpu: $(VENV)/.dev ## What needs a real NVIDIA GPU and a PyTorch that knows 
 	$(BIN)/python -m pytest tests/e2e/gpu --results=tests/e2e/gpu/results.json $(PYTEST_FLAGS)
 
 test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads (8 GB of packages); run it before a release
+test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done .make/horovod/.done ## The examples of JAX, PyTorch, DeepSpeed and Horovod and the tiny reference workloads (13 GB of packages); run it before a release
 	$(BIN)/python -m pytest tests/e2e/frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
 
 test-programs: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test-programs: export MPIJOB_TEST_PROGRAMS := $(CURDIR)/.make/programs
-test-programs: $(VENV)/.dev .make/mpi/.done .make/programs/.done ## Programs of the distribution and of PyPI, with mpijob and with plain mpirun side by side (Debian, root: installs 4 GB of packages)
+test-programs: $(VENV)/.dev .make/mpi/.done .make/programs/.done .make/horovod/.done ## Programs of the distribution and of PyPI, with mpijob and with plain mpirun side by side (Debian, root: installs 4 GB of packages)
 	apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PROGRAMS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest tests/e2e/programs --results=$(PROGRAM_RESULTS) $(PYTEST_FLAGS)
 
@@ -232,6 +235,7 @@ $(VENV)/.ui: $(VENV)/.run
 	rm -rf $(@D) && mkdir -p $(@D)/mpi4py
 	$(BIN)/python -m venv $(@D)/venv
 	$(@D)/venv/bin/python -m pip install --quiet $(PYPI_PROGRAMS)
+	PATH="$(CURDIR)/$(@D)/venv/bin:$$PATH" $(@D)/venv/bin/python -m pip install --quiet --no-build-isolation mpi4jax==0.9.1.post2
 	$(@D)/venv/bin/python -m pip download --quiet --no-deps --no-binary mpi4py --dest $(@D) $(firstword $(PYPI_PROGRAMS))
 	tar -xzf $(@D)/mpi4py-*.tar.gz --strip-components=1 -C $(@D)/mpi4py
 	touch $@
@@ -240,6 +244,15 @@ $(VENV)/.ui: $(VENV)/.run
 	$(PYTHON) -m venv --clear .make/frameworks
 	.make/frameworks/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	.make/frameworks/bin/python -m pip install --quiet --no-compile --editable '.[local]' --group frameworks
+	@touch $@
+
+# Horovod is offered as source only: compiled here with the MPI that its ranks will load (g++, some minutes).
+.make/horovod/.done:
+	@$(PYTHON) -c 'import sys; sys.exit("Horovod 0.28.1 and torch 2.0.1 need Python 3.11, $(PYTHON) is %d.%d: make PYTHON=python3.11 …" % sys.version_info[:2] if sys.version_info >= (3, 12) else 0)'
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(@D)/bin/python -m pip install --quiet --no-compile --editable '.[local,terminal]' ipykernel $(HOROVOD)
+	PATH="$(CURDIR)/$(@D)/bin:$$PATH" $(HOROVOD_PARTS) $(@D)/bin/python -m pip install --quiet --no-cache-dir --no-build-isolation --no-deps horovod==0.28.1
 	@touch $@
 
 # Open MPI and Intel MPI for the tests, each in a directory of its own: in one place they overwrite each other.

@@ -87,6 +87,7 @@ PLACES: dict[str, Place] = {
     "launch.custom.tag": _A(MPI, "Rank pattern in output"),
     "launch.custom.rank_variable": _A(MPI, "Rank environment variable"),
     "census": _A(MPI, "Run a connectivity check first"),
+    "profile_mpi": _A(MPI, "Profile MPI calls", "Time, bytes and messages between ranks; adds a little overhead."),
     "args": _A(PROGRAM, "Arguments", _LINES),
     "programs": _A(PROGRAM, "Multiple programs (MPMD)", _YAML),
     "script": _A(PROGRAM, "Script", "A script that starts mpirun itself, instead of a command."),

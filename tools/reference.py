@@ -27,7 +27,7 @@ from mpijob.client.base import BaseClient
 from mpijob.client.observe import compare
 from mpijob.client.submit import array, function, templates
 from mpijob.formats.jobfile import json_schema
-from mpijob.model import JobState, MPIJob, Phase
+from mpijob.model import JobState, LauncherState, MPIJob, Phase
 from tools import reference_page, reference_rest
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -180,7 +180,17 @@ def sdk() -> str:
         "`from mpijob import Client, MPIJob` is the usual beginning; the [guide](../sdk.md) shows what to do "
         "with them. The examples here are run by a test."
     )
-    classes = (Client, Job, MPIJob, AsyncClient, AsyncJob, JobState, Phase, templates.Templates)
+    classes = (
+        Client,
+        Job,
+        MPIJob,
+        AsyncClient,
+        AsyncJob,
+        JobState,
+        LauncherState,
+        Phase,
+        templates.Templates,
+    )
     modules = (array.expand, compare.compare, function.job, function.result)
     parts = [*(_class(kind) for kind in classes), "## Functions\n\n", *(_function(one) for one in modules)]
     return _page("SDK", intro, f"{''.join(parts)}{_errors()}")

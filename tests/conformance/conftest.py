@@ -18,7 +18,14 @@ CORES, MEMORY = 4.0, "16Gi"
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(home=str(tmp_path / "home"), cores=CORES, memory=MEMORY, gpus=0, oversubscribe=False)
+    return Settings(
+        home=str(tmp_path / "home"),
+        templates=str(tmp_path / "team"),
+        cores=CORES,
+        memory=MEMORY,
+        gpus=0,
+        oversubscribe=False,
+    )
 
 
 @pytest.fixture(params=["memory", pytest.param("local", marks=pytest.mark.engine)])

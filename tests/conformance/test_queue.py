@@ -133,3 +133,51 @@ def test_a_job_cannot_wait_for_one_that_is_not_there_or_has_failed(client: Clien
     with pytest.raises(Conflict, match="is to wait for 'bad', which is Failed: it would never start"):
         client.submit(says_hello(after=("bad",)))
     assert client.list().total == 1
+
+
+@pytest.mark.req("FR-RES-005", "A-edge-gpu")
+def test_a_waiting_job_tells_its_place_when_it_starts_and_why_alike_in_every_verb(client: Client) -> None:
+    finished(client, fills_the_place("taught", "sleep 3"))  # how long the command takes
+    client.submit(fills_the_place("first", "sleep 3"))
+    for name in ("second", "third"):
+        client.submit(fills_the_place(name, "sleep 3"))
+    third = placed(client, "third")
+    if third.phase is not Phase.QUEUED:
+        pytest.fail("the jobs ended before anybody looked")
+    listed = {state.ref.name: state for state in client.list(phases=(Phase.QUEUED,)).items}
+    assert {name: state.queue_position for name, state in listed.items()} == {"second": 1, "third": 2}
+    for state in (*listed.values(), third):
+        assert state.wait_basis
+        assert state.wait_estimate_seconds is not None, state.wait_basis
+        assert state.wait_range_seconds is not None
+        low, high = state.wait_range_seconds
+        assert 0.0 <= low <= state.wait_estimate_seconds <= high
+    assert (listed["second"].wait_estimate_seconds or 0.0) < (listed["third"].wait_estimate_seconds or 0.0)
+    assert "earlier run" in third.wait_basis
+
+
+@pytest.mark.req("FR-RES-005")
+def test_without_anything_to_go_by_a_waiting_job_says_so_instead_of_a_number(client: Client) -> None:
+    running(client, fills_the_place("first"))
+    client.submit(fills_the_place("second"))
+    state = placed(client, "second")
+    assert (state.queue_position, state.wait_estimate_seconds, state.wait_range_seconds) == (1, None, None)
+    assert "have not run before" in state.wait_basis
+    first = client.submit(fills_the_place("bounded", deadline_seconds=600.0), dry_run=True)
+    assert first.wait_estimate_seconds is None
+
+
+@pytest.mark.req("FR-RES-005")
+def test_what_was_estimated_is_kept_and_compared_with_what_came(client: Client) -> None:
+    finished(client, fills_the_place("taught", "sleep 2"))
+    client.submit(fills_the_place("first", "sleep 2"))
+    second = client.submit(fills_the_place("second", "sleep 2"))
+    state = second.wait(PATIENCE)
+    assert state.estimated is not None
+    assert state.estimated.basis
+    found = client.wait_accuracy(since=1e9)  # one engine has a clock of its own
+    assert found.backtest.jobs >= 1
+    assert [one.ref.name for one in found.outcomes] == ["second"]
+    assert found.told.jobs == 1
+    assert found.outcomes[0].forecast == state.estimated
+    assert found.outcomes[0].waited_seconds == pytest.approx(state.queued_seconds(0.0), abs=0.01)

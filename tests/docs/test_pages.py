@@ -21,7 +21,7 @@ from mpijob.cli.root import cli
 
 DOCS = ROOT / "docs"
 EXECUTED = (
-    "advanced", "checkpoints", "distribute", "failing", "log-analysis", "presets", "profiling", "tuning",
+    "advanced", "checkpoints", "distribute", "failing", "log-analysis", "presets", "profiling", "status", "tuning",
 )  # fmt: skip
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), *(DOCS / "troubleshooting").glob("*.md")])
 _SHELL = re.compile(r"^```(sh|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -14,13 +14,13 @@ import pytest
 
 from mpijob import AsyncClient, Client, Phase
 from mpijob.backends.local import LocalBackend
+from mpijob.backends.local.planning import capacity
 from mpijob.backends.local.queue.list_jobs import live
 from mpijob.backends.local.queue.retention import forget_old
-from mpijob.backends.local.queue.scheduler import Clock
 from mpijob.backends.local.queue.store import Store
 from mpijob.errors import NotFound
 from mpijob.history.retention import Policy, RetentionPolicy
-from mpijob.model import Amounts, Resources, Secret
+from mpijob.model import Resources, Secret
 from mpijob.settings import Settings
 
 from .support import PATIENCE, a_job, ended, eventually, running, said, succeeded
@@ -231,7 +231,8 @@ def test_a_state_is_told_of_a_queued_job_that_goes_while_it_is_asked_for(client:
     row = store.find(job.ref)
     assert row is not None
     store.remove(job.ref.uid)
-    assert live(store, row, Clock(Amounts(4.0, 1 << 33, 0), 1.0)).ref == job.ref
+    (state,) = capacity.with_forecasts(store, client.settings, (live(store, row),))
+    assert state.ref == job.ref
 
 
 def test_what_a_killed_delete_left_behind_is_swept(client: Client, settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,51 @@ sleep 60
     assert job.wait(60).phase is Phase.CANCELLED
     assert "nested 1" in launcher_lines(job)
     assert any("a step cannot start steps" in line.text.decode() for line in job.logs())
+
+
+def programs_without(folder: Path, *names: str) -> str:
+    """Return a PATH with every program of this machine but these."""
+    folder.mkdir()
+    for place in reversed(os.environ["PATH"].split(":")):
+        for program in Path(place).glob("*"):
+            (folder / program.name).unlink(missing_ok=True)
+            (folder / program.name).symlink_to(program)
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    return str(folder)
+
+
+def test_a_program_in_a_container_runs_as_it_is_found_where_apptainer_is_not_installed(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", programs_without(tmp_path / "bin", "apptainer", "singularity"))
+    text = """#!/bin/bash
+apptainer exec --nv -B /data:/data --env GREETING=hi,NAME=you --pwd /usr app.sif sh -c 'echo $GREETING $NAME $PWD'
+mpirun -n 2 singularity exec --bind /scratch app.sif sh -c 'echo rank $SLURM_PROCID'
+apptainer pull docker://x/y; echo "pull $?"
+apptainer exec --env-file vars app.sif true; echo "file $?"
+"""
+    job = succeeded(client, script_job("without", text))
+    assert said(job) == {0: ["rank 0"], 1: ["rank 1"]}
+    printed = launcher_lines(job)
+    assert [line for line in printed if not line.startswith("mpijob:")] == ["hi you /usr", "pull 1", "file 1"]
+    assert len([line for line in printed if "not installed here, so" in line]) == 1
+    assert job.state().steps[0].ranks == 2
+
+
+def test_a_container_program_that_is_installed_runs_as_it_is(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "apptainer"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho real $*\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    job = succeeded(
+        client, script_job("with", "#!/bin/bash\napptainer exec a.sif true\nmpirun -n 2 apptainer version\n")
+    )
+    assert launcher_lines(job) == ["real exec a.sif true"]
+    assert said(job) == {0: ["real version"], 1: ["real version"]}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import yaml
 
 from mpijob.formats.jobfile import jobfile_writer
 from mpijob.formats.kubernetes.metadata import well_known
-from mpijob.formats.launch import launcher_script, pod_scripts
+from mpijob.formats.launch import launcher_script, own_launchers, pod_scripts
 from mpijob.model import (
     Launch,
     MPIJob,
@@ -34,6 +34,7 @@ _TEXTS = {
     "sshd_config()": pod_scripts.sshd_config(),
     "ssh_config()": pod_scripts.ssh_config(),
     "agent()": pod_scripts.agent(),
+    "WITH_HOSTS": own_launchers.files()["bin/horovodrun"],
 }
 
 

@@ -17,11 +17,12 @@ export type Fit = Omit<Schemas["Fit"], "wait_range"> & { wait_range?: readonly n
 export type Fix = Schemas["Numbered"];
 export type Guide = Schemas["Guide"];
 export type JobAccount = Schemas["JobAccount"];
-export type JobDetail = Schemas["JobDetail"];
+export type JobDetail = Omit<Schemas["JobDetail"], "row"> & { row: JobRow };
 export type JobEvent = Schemas["Event"];
 export type JobList = Schemas["JobList"];
 export type JobProgress = Schemas["JobProgress"];
-export type JobRow = Schemas["JobRow"];
+/** A job; with `shownAttempt` one of its attempts, not the job as it stands now. */
+export type JobRow = Schemas["JobRow"] & { readonly shownAttempt?: number };
 export type JobState = Schemas["JobState"];
 export type Kind = Guide["kinds"][string];
 export type LogBatch = Schemas["LogBatch"];
@@ -33,6 +34,7 @@ export type PlanAnswer = Schemas["PlanAnswer"];
 export type Problem = Schemas["Problem"];
 export type RankState = Schemas["RankState"];
 export type Series = Schemas["Series"];
+export type RunRow = Schemas["RunRow"];
 export type SizingReport = Schemas["SizingReport"];
 export type Template = Schemas["TemplateRow"];
 export type Usage = Schemas["Usage"];
@@ -144,9 +146,22 @@ export const jobParams = (row: JobRow) => ({
   query: knownUid(row) ? { uid: knownUid(row) } : {},
 });
 
+/** The same with the attempt that is shown, for what is kept by attempt. */
+export const attemptParams = (row: JobRow) => {
+  const { path, query } = jobParams(row);
+  return { path, query: { ...query, ...(row.shownAttempt ? { attempt: row.shownAttempt } : {}) } };
+};
+
+/** What answers about exactly this job and attempt are kept under. */
+export const jobKey = (row: JobRow, part: string): readonly unknown[] => ["job", row.namespace, row.name, part, row.uid, row.shownAttempt ?? 0];
+
+/** What the server keeps by job, and not by attempt. */
+const BY_JOB = new Set(["bundle"]);
+
 /** The address of something of exactly this job on the server, as `…/export?format=yaml`. */
 export function jobUrl(row: JobRow, part: string, query: Record<string, string> = {}): string {
-  const words = new URLSearchParams({ ...query, ...(knownUid(row) ? { uid: knownUid(row) } : {}) });
+  const known = BY_JOB.has(part) ? jobParams(row).query : attemptParams(row).query;
+  const words = new URLSearchParams({ ...query, ...Object.fromEntries(Object.entries(known).map(([key, value]) => [key, String(value)])) });
   const search = words.toString();
   return serverUrl(`/api/v1/trainjobs/${row.namespace}/${row.name}/${part}${search ? `?${search}` : ""}`);
 }

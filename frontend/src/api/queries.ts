@@ -1,7 +1,7 @@
 /** The questions that several screens ask, and how often they are asked again. */
 import { QueryCache, QueryClient, useQuery } from "@tanstack/react-query";
 import { isFinal } from "../lib/phases";
-import { api, ApiError, isUnauthorized, jobParams, unwrap, type JobRow } from "./client";
+import { api, ApiError, isUnauthorized, attemptParams, jobKey, jobParams, unwrap, type JobRow } from "./client";
 
 export function createQueryClient(): QueryClient {
   const queries: QueryClient = new QueryClient({
@@ -29,22 +29,24 @@ export const useCapabilities = () =>
 const ACTIVE_MS = 3000;
 const ENDED_MS = 15000;
 
-/** One job; with a uid exactly that one, although a later job may have its name. */
-export const useJob = (namespace: string, name: string, uid = "", enabled = true) =>
+/** One job; with a uid exactly that one, although a later job may have its name; with an attempt as that one ended. */
+export const useJob = (namespace: string, name: string, uid = "", attempt = 0, enabled = true) =>
   useQuery({
-    queryKey: uid ? ["job", namespace, name, "uid", uid] : ["job", namespace, name],
-    queryFn: () =>
-      unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}", { params: { path: { namespace, name }, query: uid ? { uid } : {} } })),
+    queryKey: uid || attempt ? ["job", namespace, name, "uid", uid, attempt] : ["job", namespace, name],
+    queryFn: () => {
+      const query = { ...(uid ? { uid } : {}), ...(attempt ? { attempt } : {}) };
+      return unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}", { params: { path: { namespace, name }, query } }));
+    },
     refetchInterval: (query) => (query.state.data && isFinal(query.state.data.row.phase) ? ENDED_MS : ACTIVE_MS),
     enabled,
   });
 
-/** The jobs that have had this name, newest first: a job that was retried by hand is a new one. */
-export const useAttempts = (row: JobRow) =>
+/** The jobs that have had this name, newest first, with their attempts: a job that was retried by hand is a new run. */
+export const useRuns = (row: JobRow) =>
   useQuery({
-    queryKey: ["job", row.namespace, row.name, "attempts", row.phase],
+    queryKey: ["job", row.namespace, row.name, "runs", row.phase],
     queryFn: () =>
-      unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/attempts", { params: { path: { namespace: row.namespace, name: row.name } } })),
+      unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/runs", { params: { path: { namespace: row.namespace, name: row.name } } })),
     retry: false,
   });
 
@@ -60,9 +62,9 @@ export const useAccount = (row: JobRow) =>
 /** A training's own metrics. */
 export const useCurves = (row: JobRow, points = 720) =>
   useQuery({
-    queryKey: ["job", row.namespace, row.name, "curves", row.uid, points, row.phase],
+    queryKey: [...jobKey(row, "curves"), points, row.phase],
     queryFn: () => {
-      const { path, query } = jobParams(row);
+      const { path, query } = attemptParams(row);
       return unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/curves", { params: { path, query: { ...query, points } } }));
     },
     enabled: row.started !== null,
@@ -72,20 +74,26 @@ export const useCurves = (row: JobRow, points = 720) =>
 
 export const useEvents = (row: JobRow) =>
   useQuery({
-    queryKey: ["job", row.namespace, row.name, "events", row.uid],
-    queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/events", { params: jobParams(row) })),
+    queryKey: jobKey(row, "events"),
+    queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/events", { params: attemptParams(row) })),
     refetchInterval: isFinal(row.phase) ? ENDED_MS : 5000,
   });
 
 export const useDiagnosis = (row: JobRow, enabled: boolean) =>
   useQuery({
-    queryKey: ["job", row.namespace, row.name, "why", row.phase, row.attempt, row.uid],
-    queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/why", { params: jobParams(row) })),
+    queryKey: [...jobKey(row, "why"), row.phase, row.attempt],
+    queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/why", { params: attemptParams(row) })),
     enabled,
     refetchInterval: isFinal(row.phase) ? false : ENDED_MS,
   });
 
-export const useTemplates = () => useQuery({ queryKey: ["templates"], queryFn: () => unwrap(api.GET("/api/v1/templates")) });
+/** The templates of the library, of a namespace ("" is the user's own) and of the user. */
+export const useTemplates = (namespace = "") =>
+  useQuery({
+    queryKey: ["templates", namespace],
+    queryFn: () => unwrap(api.GET("/api/v1/templates", { params: { query: namespace ? { namespace } : {} } })),
+    retry: false,
+  });
 
 export const useGuide = () => useQuery({ queryKey: ["guide"], queryFn: () => unwrap(api.GET("/api/v1/guide")), staleTime: Infinity });
 

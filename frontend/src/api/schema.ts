@@ -447,6 +447,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/queues/accuracy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How good estimates of waiting were. */
+        get: operations["wait_accuracy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/rights": {
         parameters: {
             query?: never;
@@ -527,7 +544,7 @@ export interface paths {
         /** Jobs to start from. */
         get: operations["templates"];
         put?: never;
-        /** Keep a job to start from. */
+        /** Keep a job to start from, alone or for a namespace. */
         post: operations["save_template"];
         delete?: never;
         options?: never;
@@ -545,7 +562,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Remove an own template. */
+        /** Remove an own template, or a namespace's. */
         delete: operations["delete_template"];
         options?: never;
         head?: never;
@@ -809,6 +826,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its ranks do with MPI. */
+        get: operations["profile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/resume": {
         parameters: {
             query?: never;
@@ -837,6 +871,23 @@ export interface paths {
         put?: never;
         /** Run it again, as it was or with a fix. */
         post: operations["retry"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{namespace}/{name}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All jobs of its name, with their attempts. */
+        get: operations["runs"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1150,6 +1201,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What its ranks do with MPI. */
+        get: operations["profile_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/resume": {
         parameters: {
             query?: never;
@@ -1178,6 +1246,23 @@ export interface paths {
         put?: never;
         /** Run it again, as it was or with a fix. */
         post: operations["retry_by_name"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All jobs of its name, with their attempts. */
+        get: operations["runs_by_name"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1282,6 +1367,8 @@ export interface components {
             /** @default 0 */
             created?: number;
             /** @default null */
+            deadline_seconds?: number | null;
+            /** @default null */
             deleted?: number | null;
             /** @default null */
             ended?: number | null;
@@ -1322,6 +1409,8 @@ export interface components {
             /** @default 0 */
             peak_bytes?: number;
             phase: components["schemas"]["Phase"];
+            /** @default 0 */
+            priority?: number;
             /** @default  */
             program?: string;
             /** @default  */
@@ -1352,6 +1441,49 @@ export interface components {
             /** @default  */
             after?: string;
             items: components["schemas"]["Account"][];
+        };
+        /**
+         * Accuracy
+         * @description How good estimates were, over `jobs` of which `estimated` had one.
+         *
+         *         Errors are absolute, in seconds; `median_percent` is the error's share of the wait. `late` counts those that waited
+         *         longer than the upper end of their range, `ranged` those that had a range.
+         */
+        Accuracy: {
+            /** @default null */
+            bias_seconds?: number | null;
+            /** @default 0 */
+            estimated?: number;
+            /** @default 0 */
+            jobs?: number;
+            /** @default 0 */
+            late?: number;
+            /** @default null */
+            median_percent?: number | null;
+            /** @default null */
+            median_seconds?: number | null;
+            /** @default null */
+            ninetieth_seconds?: number | null;
+            /** @default 0 */
+            ranged?: number;
+            /** @default 0 */
+            within?: number;
+        };
+        /**
+         * AccuracyReport
+         * @description How good estimates were: as they were told at submission, and as today's way would have told them.
+         *
+         *         `backtest` replays recorded jobs in the order in which they came, each known no more than was known then.
+         */
+        AccuracyReport: {
+            backtest: components["schemas"]["Accuracy"];
+            /** @default [] */
+            notes?: string[];
+            /** @default [] */
+            outcomes?: components["schemas"]["Outcome"][];
+            /** @default 0 */
+            since?: number;
+            told: components["schemas"]["Accuracy"];
         };
         /**
          * Advice
@@ -1431,6 +1563,25 @@ export interface components {
          * @enum {unknown}
          */
         Asked: "missing" | "there" | "unknown";
+        /**
+         * AttemptRow
+         * @description One attempt of a job, as it ended or stands; `exit_code` is the first failed rank's, else the launcher's.
+         */
+        AttemptRow: {
+            attempt: number;
+            cause: string;
+            exit_code: number | null;
+            finished: number | null;
+            launcher: components["schemas"]["LauncherState"] | null;
+            nodes: string[];
+            phase: components["schemas"]["Phase"];
+            queued: number | null;
+            reason: string;
+            running: number | null;
+            started: number | null;
+            why: string;
+            workers: string;
+        };
         /**
          * AttemptsAnswer
          * @description The jobs that had this name, newest first: retries are new jobs of the same name.
@@ -1559,12 +1710,18 @@ export interface components {
             items: components["schemas"]["Done"][];
         };
         /**
+         * CallKind
+         * @description What a call of MPI is for; the order is that of `mpi_profile.c`.
+         * @enum {unknown}
+         */
+        CallKind: "collective" | "communicators" | "files" | "one-sided" | "point-to-point" | "setup" | "waiting";
+        /**
          * Capabilities
          * @description What this place can do, so that the page shows no panel that could only be empty.
          *
          *         `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved, `shares_templates` where
-         *         there is no place that the team sees.
+         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved; whether some can be
+         *         saved for a namespace is told by `/templates`.
          */
         Capabilities: {
             administrator: boolean;
@@ -1575,8 +1732,6 @@ export interface components {
             max_workers: number;
             namespace: string;
             phases: string[];
-            /** @default false */
-            shares_templates?: boolean;
             /** @default  */
             sign_out?: string;
             /**
@@ -1744,15 +1899,29 @@ export interface components {
         };
         /**
          * Column
-         * @description One of the jobs compared, and how it went.
+         * @description One of the jobs compared, or one of its attempts, and how it went; `cause` is the code of a failure's cause.
          */
         Column: {
             /** @default null */
             account?: components["schemas"]["Account"] | null;
+            /** @default 1 */
+            attempt?: number;
+            /** @default  */
+            cause?: string;
             duration_seconds: number | null;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default null */
+            launcher?: components["schemas"]["LauncherState"] | null;
+            /** @default [] */
+            nodes?: string[];
             phase: components["schemas"]["Phase"];
+            /** @default  */
+            reason?: string;
             ref: components["schemas"]["JobRef"];
             result: string;
+            /** @default 0 */
+            run?: number;
         };
         /**
          * Comparison
@@ -2021,7 +2190,7 @@ export interface components {
          *         only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
          *         asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
          *         told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
-         *         ask for, and from when to when it may start, by so many jobs that ended (`wait_basis`).
+         *         ask for, and from when to when it may start; `wait_basis` says what that rests on, on `wait_sample` ended jobs.
          */
         Facts: {
             /** @default {} */
@@ -2067,12 +2236,14 @@ export interface components {
             room_known?: boolean;
             /** @default [] */
             taken_names?: string[];
-            /** @default 0 */
-            wait_basis?: number;
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_estimate_seconds?: number | null;
             /** @default null */
             wait_range_seconds?: number[] | null;
+            /** @default 0 */
+            wait_sample?: number;
             /** @default 0 */
             waiting_jobs?: number;
             /** @default true */
@@ -2193,8 +2364,12 @@ export interface components {
             /** @default null */
             starts_now?: number | null;
             verdict: components["schemas"]["Verdict"];
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_range?: number[] | null;
+            /** @default null */
+            wait_seconds?: number | null;
         };
         /**
          * Fix
@@ -2228,6 +2403,25 @@ export interface components {
          * @enum {unknown}
          */
         Flow: "data" | "dns" | "ssh";
+        /**
+         * Forecast
+         * @description A job's place among those that wait, from 1, and when it will start, in seconds from now.
+         *
+         *         `seconds` is None where only a bound is known (`span` then begins with 0), and `span` is None where nothing is;
+         *         `basis` says what the estimate rests on, or what it lacks. `time` is when it was made, 0 for now.
+         */
+        Forecast: {
+            /** @default  */
+            basis?: string;
+            /** @default null */
+            position?: number | null;
+            /** @default null */
+            seconds?: number | null;
+            /** @default null */
+            span?: number[] | null;
+            /** @default 0 */
+            time?: number;
+        };
         /**
          * Frame
          * @description One call: its function, the file (or library) it is in, the line where that is known.
@@ -2353,7 +2547,9 @@ export interface components {
          * JobRow
          * @description One job as the list shows it; `why` says what failed or what it waits for.
          *
-         *         `cause` is the code of the failure, of a running job that of its first warning.
+         *         `cause` is the code of the failure, of a running job that of its first warning. `run` counts the jobs of one name
+         *         from 1, 0 where nobody counted. Of one that waits, `position` is its place, `starts_about` when it will probably
+         *         start, and `wait_basis` what that rests on, or why it is not known.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
@@ -2364,17 +2560,27 @@ export interface components {
             finished: number | null;
             gpus: number;
             kind: string;
+            /** @default null */
+            launcher?: components["schemas"]["LauncherPhase"] | null;
             mpi: string;
             name: string;
             namespace: string;
             owner: string;
             phase: components["schemas"]["Phase"];
+            /** @default null */
+            position?: number | null;
             queue: string;
             ranks: number;
             /** @default null */
             released?: number | null;
+            /** @default 0 */
+            run?: number;
             started: number | null;
+            /** @default null */
+            starts_about?: number | null;
             uid: string;
+            /** @default  */
+            wait_basis?: string;
             why: string;
             workers: number;
             workers_ready: number;
@@ -2383,6 +2589,9 @@ export interface components {
          * JobState
          * @description Everything seen of one job at one moment. Times are seconds since the epoch.
          *
+         *         `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
+         *         While it waits, `queue_position`, `wait_estimate_seconds`, `wait_range_seconds` and `wait_basis` say when it will
+         *         probably start, seen from now, and what that rests on; `estimated` is what was said of it when it was submitted.
          *         `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
          *         it ended: it was suspended then.
          */
@@ -2399,6 +2608,8 @@ export interface components {
             description?: string;
             /** @default  */
             engine?: string;
+            /** @default null */
+            estimated?: components["schemas"]["Forecast"] | null;
             /** @default [] */
             findings?: components["schemas"]["Finding"][];
             /** @default null */
@@ -2411,6 +2622,8 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @default null */
+            launcher?: components["schemas"]["LauncherState"] | null;
             /** @default null */
             launcher_exit_code?: number | null;
             /** @default  */
@@ -2435,14 +2648,20 @@ export interface components {
             ref: components["schemas"]["JobRef"];
             /** @default null */
             released?: number | null;
+            /** @default 0 */
+            run?: number;
             /** @default null */
             running?: number | null;
             /** @default null */
             started?: number | null;
             /** @default [] */
             steps?: components["schemas"]["StepState"][];
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_estimate_seconds?: number | null;
+            /** @default null */
+            wait_range_seconds?: number[] | null;
             /** @default  */
             waiting_for?: string;
             /** @default [] */
@@ -2493,6 +2712,53 @@ export interface components {
             };
             /** @default  */
             stdin?: string;
+        };
+        /**
+         * LauncherPhase
+         * @description How far a launcher has come.
+         * @enum {unknown}
+         */
+        LauncherPhase: "Cancelled" | "Failed" | "Pending" | "Ready" | "Running" | "Scheduled" | "Starting" | "Succeeded";
+        /**
+         * LauncherState
+         * @description The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
+         *
+         *         `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says
+         *         where its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+         */
+        LauncherState: {
+            /** @default null */
+            cores?: number | null;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default null */
+            finished?: number | null;
+            /** @default [] */
+            gpus?: string[];
+            /** @default  */
+            log_source?: string;
+            /** @default null */
+            memory_bytes?: number | null;
+            /** @default null */
+            memory_limit_bytes?: number | null;
+            /** @default  */
+            message?: string;
+            name: string;
+            /** @default  */
+            node?: string;
+            phase: components["schemas"]["LauncherPhase"];
+            /** @default null */
+            ready?: number | null;
+            /** @default  */
+            reason?: string;
+            /** @default 0 */
+            restarts?: number;
+            /** @default null */
+            running?: number | null;
+            /** @default null */
+            scheduled?: number | null;
+            /** @default null */
+            started?: number | null;
         };
         /**
          * Level
@@ -2622,6 +2888,8 @@ export interface components {
             presets?: string[];
             /** @default 0 */
             priority?: string | number;
+            /** @default false */
+            profile_mpi?: boolean;
             /** @default [] */
             programs?: components["schemas"]["Program"][];
             /** @default  */
@@ -2683,6 +2951,76 @@ export interface components {
             version?: string;
         };
         /**
+         * MpiCall
+         * @description All calls of one function by one rank; `size` are the bytes that they handed over to be sent or written.
+         */
+        MpiCall: {
+            calls: number;
+            kind: components["schemas"]["CallKind"];
+            name: string;
+            seconds: number;
+            /** @default 0 */
+            size?: number;
+        };
+        /**
+         * MpiPeer
+         * @description What a rank exchanged with one other; `got` was fetched from it, all else was sent to it.
+         *
+         *         `waited_seconds` were spent in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
+         *         calls, `best_bandwidth` the fastest of them in bytes a second.
+         */
+        MpiPeer: {
+            /** @default 0 */
+            best_bandwidth?: number;
+            /** @default 0 */
+            bulk_seconds?: number;
+            /** @default 0 */
+            bulk_size?: number;
+            /** @default 0 */
+            collective_messages?: number;
+            /** @default 0 */
+            collective_size?: number;
+            /** @default 0 */
+            gets?: number;
+            /** @default 0 */
+            got_size?: number;
+            /** @default 0 */
+            messages?: number;
+            /** @default 0 */
+            put_size?: number;
+            /** @default 0 */
+            puts?: number;
+            rank: number;
+            /** @default 0 */
+            size?: number;
+            /** @default 0 */
+            waited_seconds?: number;
+        };
+        /**
+         * MpiProfile
+         * @description What a world did with MPI. `calls` are those of all ranks, the longest first; `pairs` the largest first.
+         *
+         *         `remarks` say what stands out, `lacks` what could not be seen.
+         */
+        MpiProfile: {
+            /** @default [] */
+            calls?: components["schemas"]["MpiCall"][];
+            /** @default [] */
+            lacks?: string[];
+            /** @default [] */
+            pairs?: components["schemas"]["RankPair"][];
+            /** @default [] */
+            ranks?: components["schemas"]["RankProfile"][];
+            /** @default [] */
+            remarks?: string[];
+            /** @default null */
+            share?: number | null;
+            /** @default null */
+            slowest?: components["schemas"]["RankPair"] | null;
+            /** @default [] */
+            steps?: number[];
+        };
+        /**
          * NamespaceView
          * @description One namespace: how many jobs stand where, what their GPUs are, and its limits.
          */
@@ -2717,10 +3055,12 @@ export interface components {
         };
         /**
          * NewTemplate
-         * @description A job to start from later; `share` also puts it where the team sees it.
+         * @description A job to start from later: kept for the user alone, or with `share` for a namespace ("" is the user's own).
          */
         NewTemplate: {
             name: string;
+            /** @default  */
+            namespace?: string;
             /** @default false */
             overwrite?: boolean;
             /** @default false */
@@ -2794,6 +3134,16 @@ export interface components {
          */
         Opinions: {
             items: components["schemas"]["Votes"][];
+        };
+        /**
+         * Outcome
+         * @description What was estimated for one job and what came: it waited `waited_seconds`; `queue` is where.
+         */
+        Outcome: {
+            forecast: components["schemas"]["Forecast"];
+            queue: string;
+            ref: components["schemas"]["JobRef"];
+            waited_seconds: number;
         };
         /**
          * Overview
@@ -2905,8 +3255,12 @@ export interface components {
             uid: string;
             /** @default [] */
             volumes?: Record<string, never>[];
+            /** @default  */
+            wait_basis?: string;
             /** @default null */
             wait_estimate_seconds?: number | null;
+            /** @default null */
+            wait_range_seconds?: number[] | null;
             /** @default [] */
             waits_for?: components["schemas"]["JobRef"][];
             /** @default [] */
@@ -3088,6 +3442,78 @@ export interface components {
             used?: components["schemas"]["Amounts"];
         };
         /**
+         * RankPair
+         * @description What one rank sent to another, in any way; `bandwidth` is that of its large messages, waiting included.
+         *
+         *         `waited_seconds` is how long the sender was in calls that wait for the receiver.
+         */
+        RankPair: {
+            /** @default null */
+            bandwidth?: number | null;
+            /** @default null */
+            best_bandwidth?: number | null;
+            /** @default 0 */
+            messages?: number;
+            receiver: number;
+            sender: number;
+            /** @default 0 */
+            size?: number;
+            /** @default 0 */
+            waited_seconds?: number;
+        };
+        /**
+         * RankProfile
+         * @description What one rank did with MPI since `started`.
+         *
+         *         `seconds` is the time that was looked at (without MPI_Init, MPI_Finalize and where MPI_Pcontrol paused the profile),
+         *         `mpi_seconds` that part of it which was spent in MPI, by all threads together. `step` is that of a script, `world`
+         *         the number of ranks; `spawned` ranks are of a world that the job's own ranks started. `calling` is the function that
+         *         the rank is in, for `calling_seconds`, with `calling_peer` where that one is known. `latency_seconds` is the mean
+         *         time of a blocking message of at most 1 KiB, the waiting for the other side included.
+         */
+        RankProfile: {
+            /** @default false */
+            aborted?: boolean;
+            /** @default 1 */
+            again?: number;
+            /** @default  */
+            calling?: string;
+            /** @default null */
+            calling_peer?: number | null;
+            /** @default 0 */
+            calling_seconds?: number;
+            /** @default [] */
+            calls?: components["schemas"]["MpiCall"][];
+            /** @default false */
+            ended?: boolean;
+            /** @default null */
+            latency_seconds?: number | null;
+            /** @default  */
+            library?: string;
+            /** @default 0 */
+            mpi_seconds?: number;
+            /** @default [] */
+            peers?: components["schemas"]["MpiPeer"][];
+            rank: number;
+            /** @default 0 */
+            seconds?: number;
+            /** @default 0 */
+            setup_seconds?: number;
+            /** @default false */
+            spawned?: boolean;
+            /** @default 0 */
+            started?: number;
+            /** @default null */
+            step?: number | null;
+            /** @default false */
+            threads?: boolean;
+            /** @default 0 */
+            unattributed_size?: number;
+            /** @default null */
+            worker?: number | null;
+            world: number;
+        };
+        /**
          * RankStack
          * @description One rank: its main thread's calls, the innermost first, and what the kernel says it does.
          *
@@ -3237,6 +3663,26 @@ export interface components {
          * @enum {unknown}
          */
         Role: "launcher" | "rank" | "worker";
+        /**
+         * RunRow
+         * @description One of the jobs that had a name, with its attempts, the first first; `deleted` is set where its record is left.
+         *
+         *         `address` names it in every verb: `NAME@RUN`.
+         */
+        RunRow: {
+            address: string;
+            attempts: components["schemas"]["AttemptRow"][];
+            deleted: number | null;
+            row: components["schemas"]["JobRow"];
+            run: number;
+        };
+        /**
+         * Runs
+         * @description Every job that has or had a name, newest first: each submission and each retry is one.
+         */
+        Runs: {
+            items: components["schemas"]["RunRow"][];
+        };
         /**
          * Scale
          * @description How many workers an elastic job is to have.
@@ -3420,27 +3866,44 @@ export interface components {
         };
         /**
          * TemplateList
-         * @description All templates that the user sees.
+         * @description All templates that the user sees in a namespace.
+         *
+         *         `may_share` says whether they may save some for it, `notice` why some that it shares may be missing.
          */
         TemplateList: {
             items: components["schemas"]["TemplateRow"][];
+            /** @default false */
+            may_share?: boolean;
+            /** @default  */
+            notice?: string;
         };
         /**
          * TemplateRow
-         * @description One template that a job can start from; `blocker` says why its job could not run here, "" where it could.
+         * @description One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
+         *
+         *         Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted;
+         *         `blocker` why its job could not run here, "" where it could.
          */
         TemplateRow: {
             /** @default  */
             blocker?: string;
+            /** @default 0 */
+            changed?: number;
             description: string;
             /** @default 0 */
             gpus?: number;
             /** @default  */
             image?: string;
             name: string;
+            /** @default  */
+            namespace?: string;
             origin: string;
+            /** @default  */
+            owner?: string;
             /** @default 0 */
             workers?: number;
+            /** @default false */
+            writable?: boolean;
             yaml: string;
         };
         /**
@@ -3543,11 +4006,15 @@ export interface components {
         };
         /**
          * Waiting
-         * @description One job that waits: its place, what for, how long about.
+         * @description One job that waits: its place, what for, how long about and between what, and what that rests on.
          */
         Waiting: {
+            /** @default  */
+            basis?: string;
             estimate_seconds: number | null;
             position: number | null;
+            /** @default null */
+            range_seconds?: number[] | null;
             row: components["schemas"]["JobRow"];
         };
         /**
@@ -3987,6 +4454,7 @@ export interface operations {
         parameters: {
             query?: {
                 job?: string[];
+                attempt?: number[];
             };
             header?: never;
             path?: never;
@@ -4598,6 +5066,38 @@ export interface operations {
             };
         };
     };
+    wait_accuracy: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                days?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How good estimates of waiting were. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccuracyReport"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     rights: {
         parameters: {
             query?: {
@@ -4780,7 +5280,9 @@ export interface operations {
     };
     templates: {
         parameters: {
-            query?: never;
+            query?: {
+                namespace?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4820,7 +5322,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Keep a job to start from. */
+            /** @description Keep a job to start from, alone or for a namespace. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4842,7 +5344,10 @@ export interface operations {
     };
     delete_template: {
         parameters: {
-            query?: never;
+            query?: {
+                namespace?: string;
+                shared?: boolean;
+            };
             header?: never;
             path: {
                 template: string;
@@ -4851,7 +5356,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove an own template. */
+            /** @description Remove an own template, or a namespace's. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -4948,6 +5453,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -4983,6 +5490,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5016,6 +5524,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5051,6 +5560,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 path?: string;
             };
             header?: never;
@@ -5085,6 +5596,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5120,6 +5633,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5155,6 +5669,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5188,6 +5703,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5223,6 +5739,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5262,6 +5779,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 rank?: number | null;
                 points?: number;
             };
@@ -5299,6 +5818,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5334,6 +5855,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
@@ -5369,6 +5892,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5404,6 +5928,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 follow?: boolean;
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
@@ -5413,7 +5939,6 @@ export interface operations {
                 until?: number | null;
                 tail?: number | null;
                 regex?: string;
-                attempt?: number | null;
                 previous?: boolean;
                 streams?: string[];
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
@@ -5458,6 +5983,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 points?: number;
                 each_worker?: boolean;
             };
@@ -5490,11 +6017,50 @@ export interface operations {
             };
         };
     };
+    profile: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                step?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What its ranks do with MPI. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MpiProfile"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     resume: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5530,6 +6096,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5564,11 +6131,48 @@ export interface operations {
             };
         };
     };
+    runs: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All jobs of its name, with their attempts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     scale: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5608,6 +6212,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5643,6 +6248,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5678,6 +6284,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5713,6 +6321,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5747,6 +6357,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5779,6 +6390,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5813,6 +6425,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 path?: string;
             };
             header?: never;
@@ -5846,6 +6460,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -5880,6 +6496,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5914,6 +6531,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5946,6 +6564,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -5980,6 +6599,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6018,6 +6638,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 rank?: number | null;
                 points?: number;
             };
@@ -6054,6 +6676,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {
@@ -6088,6 +6712,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 format?: "json" | "mpijob" | "pbs" | "sbatch" | "trainjob" | "yaml";
                 values?: boolean;
             };
@@ -6122,6 +6748,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6156,6 +6783,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 follow?: boolean;
                 roles?: ("launcher" | "rank" | "worker")[];
                 workers?: number[];
@@ -6165,7 +6794,6 @@ export interface operations {
                 until?: number | null;
                 tail?: number | null;
                 regex?: string;
-                attempt?: number | null;
                 previous?: boolean;
                 streams?: string[];
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
@@ -6209,6 +6837,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
                 points?: number;
                 each_worker?: boolean;
             };
@@ -6240,11 +6870,49 @@ export interface operations {
             };
         };
     };
+    profile_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                step?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What its ranks do with MPI. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MpiProfile"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     resume_by_name: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6279,6 +6947,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6312,11 +6981,47 @@ export interface operations {
             };
         };
     };
+    runs_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All jobs of its name, with their attempts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     scale_by_name: {
         parameters: {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6355,6 +7060,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6389,6 +7095,7 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
             };
             header?: never;
             path: {
@@ -6423,6 +7130,8 @@ export interface operations {
             query?: {
                 namespace?: string;
                 uid?: string;
+                run?: number | null;
+                attempt?: number | null;
             };
             header?: never;
             path: {

@@ -2,8 +2,8 @@ import { Alert, AlertActionLink, Button, CodeBlock, CodeBlockAction, CodeBlockCo
 import DownloadIcon from "@patternfly/react-icons/dist/esm/icons/download-icon";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "react-router-dom";
-import { api, jobParams, jobUrl, unwrap, type JobDetail, type JobRow } from "../api/client";
-import { useAttempts, useCapabilities } from "../api/queries";
+import { api, attemptParams, jobKey, jobParams, jobUrl, unwrap, type JobDetail, type JobRow } from "../api/client";
+import { useRuns, useCapabilities } from "../api/queries";
 import { CopyButton } from "../components/CopyButton";
 import { Details } from "../components/Details";
 import { ProblemAlert } from "../components/ProblemAlert";
@@ -16,7 +16,7 @@ import { configurationGroups } from "./configuration";
 import { useJobPage } from "./context";
 import styles from "./job.module.css";
 
-/** What was asked for, group by group, with the differences from the attempt before; and the same as a file. */
+/** What was asked for, group by group, with the differences from the run before; and the same as a file. */
 export default function Configuration() {
   const { detail, row } = useJobPage();
   const [params, edit] = useQueryParams();
@@ -55,9 +55,9 @@ const FORMATS = [
 
 /** The job as a file of one format; what is shown is what is copied and downloaded. */
 function File({ format: { key, label, ending }, row }: { format: (typeof FORMATS)[number]; row: JobRow }) {
-  const { path, query } = jobParams(row);
+  const { path, query } = attemptParams(row);
   const text = useQuery({
-    queryKey: ["job", row.namespace, row.name, "export", row.uid, key],
+    queryKey: [...jobKey(row, "export"), key],
     queryFn: () =>
       unwrap(
         api.GET("/api/v1/trainjobs/{namespace}/{name}/export", { params: { path, query: { ...query, format: key } }, parseAs: "text" }) as Promise<{
@@ -94,9 +94,9 @@ function File({ format: { key, label, ending }, row }: { format: (typeof FORMATS
 
 function Fields({ detail }: { detail: JobDetail }) {
   const cluster = useCapabilities().data?.cluster ?? false;
-  const attempts = useAttempts(detail.row).data?.items ?? [];
-  const at = attempts.findIndex((attempt) => attempt.uid === detail.row.uid);
-  const before = at >= 0 ? attempts[at + 1] : undefined;
+  const runs = useRuns(detail.row).data?.items ?? [];
+  const at = runs.findIndex(({ row }) => row.uid === detail.row.uid);
+  const before = at >= 0 ? runs[at + 1]?.row : undefined;
   return (
     <div className={styles["column"]}>
       {before ? <AgainstPrevious before={before} detail={detail} /> : null}
@@ -127,7 +127,7 @@ function Fields({ detail }: { detail: JobDetail }) {
   );
 }
 
-/** How the configuration differs from that of the attempt before. */
+/** How the configuration differs from that of the run before. */
 function AgainstPrevious({ before, detail }: { before: JobRow; detail: JobDetail }) {
   const { namespace, name } = before;
   const navigate = useNavigate();
@@ -143,10 +143,10 @@ function AgainstPrevious({ before, detail }: { before: JobRow; detail: JobDetail
       isInline
       variant="info"
       component="h2"
-      title={changes.length ? "Changes since previous attempt" : "No changes since previous attempt"}
-      actionLinks={<AlertActionLink onClick={() => void navigate(jobPath(before, "overview", { uid: before.uid }))}>View previous attempt</AlertActionLink>}
+      title={changes.length ? "Changes since the previous run" : "No changes since the previous run"}
+      actionLinks={<AlertActionLink onClick={() => void navigate(jobPath(before, "overview", { uid: before.uid }))}>View previous run</AlertActionLink>}
     >
-      {changes.length ? <ChangeTable changes={changes} label="Changes since previous attempt" /> : null}
+      {changes.length ? <ChangeTable changes={changes} label="Changes since the previous run" /> : null}
     </Alert>
   );
 }

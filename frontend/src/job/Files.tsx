@@ -2,7 +2,7 @@ import { EmptyState, EmptyStateBody, SearchInput, Skeleton } from "@patternfly/r
 import FolderOpenIcon from "@patternfly/react-icons/dist/esm/icons/folder-open-icon";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { api, jobParams, jobUrl, unwrap } from "../api/client";
+import { api, attemptParams, jobKey, jobUrl, unwrap } from "../api/client";
 import { DataTable } from "../components/DataTable";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { Time } from "../components/Time";
@@ -17,8 +17,8 @@ export default function Files() {
   const { row } = useJobPage();
   const [text, setText] = useState("");
   const files = useQuery({
-    queryKey: ["job", row.namespace, row.name, "artifacts", row.uid, row.phase],
-    queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/artifacts", { params: jobParams(row) })),
+    queryKey: [...jobKey(row, "artifacts"), row.phase],
+    queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/artifacts", { params: attemptParams(row) })),
   });
   if (files.error) return <ProblemAlert error={files.error} />;
   if (!files.data) return <Skeleton height="12rem" screenreaderText="Loading files" />;

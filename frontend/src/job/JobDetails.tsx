@@ -37,14 +37,16 @@ const RENAMED_TABS: Record<string, JobTab> = { artifacts: "files", yaml: "config
 /** One job: its result and the reason for it first, then everything else; every tab has its own address. */
 export function JobDetails() {
   const { namespace = "", name = "", tab = "overview" } = useParams();
-  const uid = useSearchParams()[0].get("uid") ?? "";
+  const [params] = useSearchParams();
+  const uid = params.get("uid") ?? "";
+  const attempt = Number(params.get("attempt")) || 0;
   usePageTitle(name);
-  const job = useJob(namespace, name, uid);
+  const job = useJob(namespace, name, uid, attempt);
   useCreatedMessage(name);
   const named = RENAMED_TABS[tab] ?? tab;
   const active: JobTab = (JOB_TABS as readonly string[]).includes(named) ? (named as JobTab) : "overview";
   const detail = job.data;
-  const page = useMemo(() => (detail ? { detail, uid } : null), [detail, uid]);
+  const page = useMemo(() => (detail ? { detail: attempt ? ofAttempt(detail, attempt) : detail, uid, attempt } : null), [detail, uid, attempt]);
   if (!page)
     return (
       <PageSection>
@@ -62,6 +64,9 @@ export function JobDetails() {
     </JobPageProvider>
   );
 }
+
+/** The job as an earlier attempt left it: it can be copied, and nothing else can be done with it. */
+const ofAttempt = (detail: JobDetail, attempt: number): JobDetail => ({ ...detail, row: { ...detail.row, shownAttempt: attempt, actions: ["clone"] } });
 
 const isNotFound = (error: unknown): boolean => error instanceof ApiError && error.status === 404;
 

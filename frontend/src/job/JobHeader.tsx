@@ -3,7 +3,7 @@ import LinkIcon from "@patternfly/react-icons/dist/esm/icons/link-icon";
 import { useEffect, useState } from "react";
 import { Link, useNavigate } from "react-router-dom";
 import { jobUrl, type Action, type JobDetail } from "../api/client";
-import { useAccount, useAttempts, useDiagnosis } from "../api/queries";
+import { useAccount, useRuns, useDiagnosis } from "../api/queries";
 import { ActionMenu } from "../components/ActionMenu";
 import { StatusLabel } from "../components/PhaseLabel";
 import { SelectMenu } from "../components/SelectMenu";
@@ -15,6 +15,7 @@ import { clonePath, jobPath } from "../lib/links";
 import { isFinal } from "../lib/phases";
 import { useApplyFix } from "./applyFix";
 import { useJobPage } from "./context";
+import { runChoices } from "./runs";
 import styles from "./job.module.css";
 
 const BUSY: readonly JobDetail["row"]["phase"][] = ["Queued", "Pending", "Initializing", "Running"];
@@ -43,7 +44,7 @@ export function JobHeader({ isSlim }: { isSlim: boolean }) {
               {row.kind}
             </Label>
           )}
-          <AttemptSelect />
+          <RunSelect />
         </FlexItem>
         <FlexItem>
           <HeaderActions />
@@ -149,24 +150,23 @@ function HeaderActions() {
   );
 }
 
-/** The jobs that have had this name: each has its own page. */
-function AttemptSelect() {
+/** The jobs that have had this name, and their attempts: each has its own page. */
+function RunSelect() {
   const { row } = useJobPage();
   const navigate = useNavigate();
-  const attempts = useAttempts(row).data?.items ?? [];
-  if (attempts.length < 2) return null;
-  const options = attempts.map((attempt, index) => ({
-    value: attempt.uid,
-    label: `Attempt ${attempts.length - index} of ${attempts.length}`,
-    description: `${attempt.phase}${index ? "" : ", latest"}`,
-  }));
+  const choices = runChoices(useRuns(row).data?.items ?? []);
+  if (choices.length < 2) return null;
+  const shown = choices.find(({ uid, attempt, isLast }) => uid === row.uid && (row.shownAttempt ? attempt === row.shownAttempt : isLast));
   return (
     <SelectMenu
-      label="Attempt"
-      value={row.uid}
-      options={options}
+      label="Run"
+      value={shown?.value ?? ""}
+      options={choices}
       size="sm"
-      onChange={(uid) => void navigate(jobPath(row, "overview", attempts[0]?.uid === uid ? {} : { uid }))}
+      onChange={(value) => {
+        const choice = choices.find((one) => one.value === value);
+        if (choice) void navigate(jobPath(row, "overview", choice.query));
+      }}
     />
   );
 }

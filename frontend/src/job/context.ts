@@ -7,6 +7,8 @@ export interface JobPage {
   readonly detail: JobDetail;
   /** The uid in the address: set while an earlier job of the same name is shown. */
   readonly uid: string;
+  /** The attempt in the address, 0 for the job as it stands now. */
+  readonly attempt: number;
 }
 
 const JobPageContext = createContext<JobPage | null>(null);
@@ -15,8 +17,8 @@ export const JobPageProvider = JobPageContext.Provider;
 export function useJobPage() {
   const page = useContext(JobPageContext);
   if (!page) throw new Error("outside of a job's page");
-  const { detail, uid } = page;
+  const { detail, uid, attempt } = page;
   const path = (tab: JobTab = "overview", query: Record<string, string | number | undefined> = {}): string =>
-    jobPath(detail.row, tab, { ...query, ...(uid ? { uid } : {}) });
+    jobPath(detail.row, tab, { ...query, ...(uid ? { uid } : {}), ...(attempt ? { attempt } : {}) });
   return { detail, row: detail.row, path };
 }

@@ -1,7 +1,7 @@
 import { Skeleton } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router-dom";
-import { streamLogLines, type JobRow, type LogRow } from "../api/client";
+import { jobKey, streamLogLines, type JobRow, type LogRow } from "../api/client";
 import { jobPath } from "../lib/links";
 import { clockSeconds } from "../lib/time";
 import { usePreferences } from "../shell/preferences";
@@ -11,7 +11,7 @@ const POLL_MS = 5000;
 
 async function lastLines(row: JobRow, count: number, worker?: number): Promise<LogRow[]> {
   const lines: LogRow[] = [];
-  const query = new URLSearchParams({ tail: String(count), tidy: "true", ...(row.uid.includes("/") ? {} : { uid: row.uid }) });
+  const query = new URLSearchParams({ tail: String(count), tidy: "true", ...(row.uid.includes("/") ? {} : { uid: row.uid }), ...(row.shownAttempt ? { attempt: String(row.shownAttempt) } : {}) });
   if (worker !== undefined) query.set("workers", String(worker));
   await streamLogLines(`/api/v1/trainjobs/${row.namespace}/${row.name}/logs?${query}`, new AbortController().signal, (batch) =>
     lines.push(...(batch.lines ?? [])),
@@ -32,7 +32,7 @@ interface Props {
 export function LastLines({ row, count, linkRanks = false, worker }: Props) {
   const { zone } = usePreferences();
   const lines = useQuery({
-    queryKey: ["job", row.namespace, row.name, "last", row.uid, row.phase, count, worker],
+    queryKey: [...jobKey(row, "last"), row.phase, count, worker],
     queryFn: () => lastLines(row, count, worker),
     refetchInterval: row.phase === "Running" ? POLL_MS : false,
   });

@@ -32,7 +32,7 @@ export default function LogsTab() {
   const [view, setView] = useState<LogView>({ follow: !linked && !filters.until && !filters.find, wrap: false, times: true, fullScreen: false });
   const wrap = params.get("wrap") === "true";
   const over = isFinal(row.phase);
-  const query = useDebounced(logQuery(filters, { uid: row.uid, isFinal: over, line: linked }), 50);
+  const query = useDebounced(logQuery(filters, { uid: row.uid, attempt: row.shownAttempt ?? 0, isFinal: over, line: linked }), 50);
   const { lines, counts, dropped, problem, state, older, loadOlder } = useLogLines(row, query);
   const change = useCallback(
     (next: ParamChange): void =>

@@ -38,13 +38,15 @@ export function readLogFilters(params: URLSearchParams): LogFilters {
 
 interface Where {
   readonly uid: string;
+  /** The attempt that is shown, 0 for all of them. */
+  readonly attempt?: number;
   readonly isFinal: boolean;
   /** The line that a link leads to, in nanoseconds as text. */
   readonly line: string;
 }
 
 /** The question for the newest lines that the filters leave, and for those that follow. */
-export function logQuery(filters: LogFilters, { uid, isFinal, line }: Where): string {
+export function logQuery(filters: LogFilters, { uid, attempt, isFinal, line }: Where): string {
   const query = new URLSearchParams({ tail: String(FIRST_LINES), tidy: "true" });
   for (const role of filters.roles) query.append("roles", role);
   for (const rank of filters.ranks) query.append("ranks", String(rank));
@@ -60,13 +62,14 @@ export function logQuery(filters: LogFilters, { uid, isFinal, line }: Where): st
   if (until) query.set("until", until);
   else if (!isFinal) query.set("follow", "true");
   if (uid && !uid.includes("/")) query.set("uid", uid);
+  if (attempt) query.set("attempt", String(attempt));
   return query.toString();
 }
 
 /** The same for everything, as a file. */
 export function downloadQuery(query: string): Record<string, string> {
   const params = new URLSearchParams(query);
-  for (const key of ["follow", "tail", "uid"]) params.delete(key);
+  for (const key of ["follow", "tail", "uid", "attempt"]) params.delete(key);
   return { ...Object.fromEntries(params), format: "text" };
 }
 

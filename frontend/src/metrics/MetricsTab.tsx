@@ -1,7 +1,7 @@
 import { EmptyState, EmptyStateBody, Flex, Skeleton, ToggleGroup, ToggleGroupItem } from "@patternfly/react-core";
 import ChartLineIcon from "@patternfly/react-icons/dist/esm/icons/chart-line-icon";
 import { useQuery } from "@tanstack/react-query";
-import { api, jobParams, unwrap } from "../api/client";
+import { api, attemptParams, jobKey, unwrap } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { useJobPage } from "../job/context";
 import { useQueryParams } from "../lib/hooks";
@@ -23,9 +23,9 @@ export default function MetricsTab() {
   const [params, edit] = useQueryParams();
   const view = VIEWS.find(([key]) => key === params.get("usage"))?.[0] ?? "band";
   const each = view !== "band";
-  const { path, query } = jobParams(row);
+  const { path, query } = attemptParams(row);
   const usage = useQuery({
-    queryKey: ["job", row.namespace, row.name, "metrics", row.uid, each, row.phase],
+    queryKey: [...jobKey(row, "metrics"), each, row.phase],
     queryFn: () =>
       unwrap(
         api.GET("/api/v1/trainjobs/{namespace}/{name}/metrics", {

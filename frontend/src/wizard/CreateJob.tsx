@@ -37,6 +37,7 @@ import { StartStep } from "./StartStep";
 import { SummaryPanel } from "./SummaryPanel";
 import { useDraft, useDraftChecks } from "./useDraft";
 import { useNameNote } from "./useNameNote";
+import { ALL_PROJECTS } from "../shell/project";
 import styles from "./wizard.module.css";
 
 const YamlEditor = lazy(() => import("./YamlEditor"));
@@ -50,7 +51,8 @@ export function CreateJob() {
   const navigate = useNavigate();
   const [params, edit] = useQueryParams();
   const [from, template, fix] = ["from", "template", "fix"].map((key) => params.get(key) ?? "") as [string, string, string];
-  const draft = useDraft({ from, template, fix });
+  const project = params.get("namespace") ?? "";
+  const draft = useDraft({ from, template, project: project === ALL_PROJECTS ? "" : project, fix });
   const checks = useDraftChecks(draft);
   const { create, error, findings } = checks;
   const job: Values = draft.job ?? {};

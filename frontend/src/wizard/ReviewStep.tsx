@@ -19,7 +19,7 @@ import {
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, unwrap } from "../api/client";
-import { useCapabilities } from "../api/queries";
+import { useCapabilities, useTemplates } from "../api/queries";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { ChangeTable } from "../job/ChangeTable";
 import { useToasts } from "../shell/toasts";
@@ -39,7 +39,6 @@ interface Props {
 
 /** The job step by step, what differs from its original, and the same as a command, as Python and as a file. */
 export function ReviewStep({ draft, job, fields, onEdit }: Props) {
-  const keeps = useCapabilities().data?.keeps_templates ?? false;
   return (
     <div className={styles["column"]} data-testid="review">
       {draft.changes.length ? (
@@ -75,7 +74,7 @@ export function ReviewStep({ draft, job, fields, onEdit }: Props) {
       <Copyable title="Copy as CLI command" label="CLI command" text={asCommand(job, draft.text)} />
       <Copyable title="Copy as Python" label="Python code" text={asPython(job)} />
       <Copyable title="Copy as YAML" label="Job file" text={draft.text} />
-      {keeps && job["name"] ? <SaveTemplate text={draft.text} name={String(job["name"])} /> : null}
+      {job["name"] ? <SaveTemplate text={draft.text} name={String(job["name"])} /> : null}
     </div>
   );
 }
@@ -97,16 +96,20 @@ function Copyable({ title, label, text }: { title: string; label: string; text: 
 function SaveTemplate({ text, name }: { text: string; name: string }) {
   const queries = useQueryClient();
   const toast = useToasts();
-  const shares = useCapabilities().data?.shares_templates ?? false;
+  const namespace = String(values(text)?.["namespace"] ?? "");
+  const shares = useTemplates(namespace).data?.may_share ?? false;
+  const keeps = useCapabilities().data?.keeps_templates ?? false;
   const [templateName, setTemplateName] = useState(name);
   const [isShared, setShared] = useState(false);
+  const share = isShared || !keeps;
   const save = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/v1/templates", { body: { name: templateName, yaml: text, share: isShared } })),
+    mutationFn: () => unwrap(api.POST("/api/v1/templates", { body: { name: templateName, yaml: text, share, namespace } })),
     onSuccess: async (saved) => {
       await queries.invalidateQueries({ queryKey: ["templates"] });
       toast({ title: `Template ${saved.name} saved` });
     },
   });
+  if (!keeps && !shares) return null;
   return (
     <Form
       onSubmit={(event) => {
@@ -125,7 +128,9 @@ function SaveTemplate({ text, name }: { text: string; name: string }) {
             </Button>
           </InputGroupItem>
         </InputGroup>
-        {shares ? <Checkbox id="share-template" label="Share with the team" isChecked={isShared} onChange={(_, on) => setShared(on)} /> : null}
+        {shares ? (
+          <Checkbox id="share-template" label="Share with the project" isChecked={share} isDisabled={!keeps} onChange={(_, on) => setShared(on)} />
+        ) : null}
       </FormGroup>
       {save.error ? <ProblemAlert error={save.error} title="Couldn't save the template" /> : null}
     </Form>

@@ -30,12 +30,14 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 import { useNavigate } from "react-router-dom";
 import { api, problemOf, unwrap, type Template } from "../api/client";
-import { useCapabilities, useTemplates } from "../api/queries";
+import { useTemplates } from "../api/queries";
 import { ActionMenu } from "../components/ActionMenu";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { SelectMenu } from "../components/SelectMenu";
-import { plural } from "../lib/format";
+import { Time } from "../components/Time";
+import { capitalized, plural } from "../lib/format";
 import { clonePath } from "../lib/links";
+import { useProject } from "../shell/project";
 import { useToasts } from "../shell/toasts";
 import { Guide } from "./Guide";
 import { ORIGINS, startersFirst, templatePath } from "./templates";
@@ -157,13 +159,14 @@ function CloneTile() {
 
 /** Templates of the library, the team and the user; what runs here comes first. */
 function TemplateGallery({ hasDraft }: { hasDraft: boolean }) {
-  const templates = useTemplates();
+  const [project] = useProject();
+  const templates = useTemplates(project);
   const navigate = useNavigate();
   const [origin, setOrigin] = useState("");
   const [wanted, setWanted] = useState<Template | null>(null);
   const all = startersFirst(templates.data?.items ?? []);
   const shown = all.filter((template) => !origin || template.origin === origin);
-  const use = (template: Template): void => (hasDraft ? setWanted(template) : void navigate(templatePath(template.name)));
+  const use = (template: Template): void => (hasDraft ? setWanted(template) : void navigate(templatePath(template.name, project)));
   return (
     <section aria-labelledby="templates-title">
       <Flex justifyContent={{ default: "justifyContentSpaceBetween" }} alignItems={{ default: "alignItemsCenter" }}>
@@ -180,6 +183,7 @@ function TemplateGallery({ hasDraft }: { hasDraft: boolean }) {
         </ToggleGroup>
       </Flex>
       {templates.error ? <ProblemAlert error={templates.error} /> : null}
+      {templates.data?.notice ? <Alert isInline isPlain variant="info" component="h4" title={capitalized(templates.data.notice)} /> : null}
       {templates.isPending ? <Skeleton height="8rem" screenreaderText="Loading templates" /> : null}
       {templates.data && !shown.length ? (
         <EmptyState titleText={origin === "own" ? "No templates of your own yet" : "No templates here"} headingLevel="h4" variant="sm">
@@ -189,7 +193,7 @@ function TemplateGallery({ hasDraft }: { hasDraft: boolean }) {
       <Gallery hasGutter minWidths={{ default: "15rem" }} component="ul" aria-label="Templates" className={styles["gallery"]}>
         {shown.map((template) => (
           <li key={`${template.origin}/${template.name}`}>
-            <TemplateCard template={template} onUse={() => use(template)} />
+            <TemplateCard template={template} mayShare={templates.data?.may_share ?? false} project={project} onUse={() => use(template)} />
           </li>
         ))}
       </Gallery>
@@ -198,7 +202,7 @@ function TemplateGallery({ hasDraft }: { hasDraft: boolean }) {
           <ModalHeader labelId="replace-title" title="Replace your draft?" />
           <ModalBody id="replace-text">What you have entered so far is replaced by the template {wanted.name}.</ModalBody>
           <ModalFooter>
-            <Button onClick={() => void navigate(templatePath(wanted.name))}>Replace draft</Button>
+            <Button onClick={() => void navigate(templatePath(wanted.name, project))}>Replace draft</Button>
             <Button variant="link" onClick={() => setWanted(null)}>
               Keep draft
             </Button>
@@ -209,12 +213,21 @@ function TemplateGallery({ hasDraft }: { hasDraft: boolean }) {
   );
 }
 
-function TemplateCard({ template, onUse }: { template: Template; onUse: () => void }) {
-  const { name, origin, description, blocker } = template;
+interface CardProps {
+  template: Template;
+  /** Whether the user may save templates for the project. */
+  mayShare: boolean;
+  /** The project whose templates are shown; "" is the user's own. */
+  project: string;
+  onUse: () => void;
+}
+
+function TemplateCard({ template, mayShare, project, onUse }: CardProps) {
+  const { name, origin, description, blocker, owner, changed } = template;
   const { gpus = 0, workers = 0 } = template;
   return (
     <Card isCompact isFullHeight data-template={name}>
-      <CardHeader {...(origin === "library" ? {} : { actions: { actions: <TemplateMenu template={template} />, hasNoOffset: true } })}>
+      <CardHeader {...(template.writable ? { actions: { actions: <TemplateMenu template={template} mayShare={mayShare} project={project} />, hasNoOffset: true } } : {})}>
         <CardTitle component="h4">{name}</CardTitle>
       </CardHeader>
       <CardBody>
@@ -222,6 +235,11 @@ function TemplateCard({ template, onUse }: { template: Template; onUse: () => vo
         <p className={styles["note"]}>
           {[ORIGINS[origin] ?? origin, workers ? plural(workers, "worker") : "", gpus ? plural(gpus, "GPU") : ""].filter(Boolean).join(" · ")}
         </p>
+        {origin === "shared" && owner && changed ? (
+          <p className={styles["note"]}>
+            Saved by {owner.split(":").at(-1)}, <Time at={changed} />
+          </p>
+        ) : null}
         {blocker ? (
           <HelperText>
             <HelperTextItem variant="warning">{blocker}</HelperTextItem>
@@ -237,24 +255,23 @@ function TemplateCard({ template, onUse }: { template: Template; onUse: () => vo
   );
 }
 
-/** Share one's own template with the team, or delete it. */
-function TemplateMenu({ template }: { template: Template }) {
+/** Share one's own template with the project, or delete it. */
+function TemplateMenu({ template, mayShare, project }: Omit<CardProps, "onUse">) {
   const { name, origin, yaml } = template;
   const queries = useQueryClient();
   const toast = useToasts();
-  const shares = useCapabilities().data?.shares_templates ?? false;
   const done = (title: string) => async () => {
     await queries.invalidateQueries({ queryKey: ["templates"] });
     toast({ title });
   };
   const failed = (title: string) => (error: unknown) => toast({ title, text: problemOf(error).message, variant: "danger", isSticky: true });
   const share = useMutation({
-    mutationFn: () => unwrap(api.POST("/api/v1/templates", { body: { name, yaml, overwrite: true, share: true } })),
-    onSuccess: done(`Template ${name} shared with the team`),
+    mutationFn: () => unwrap(api.POST("/api/v1/templates", { body: { name, yaml, overwrite: true, share: true, namespace: project } })),
+    onSuccess: done(`Template ${name} shared with the project`),
     onError: failed("Couldn't share the template"),
   });
   const remove = useMutation({
-    mutationFn: () => unwrap(api.DELETE("/api/v1/templates/{template}", { params: { path: { template: name } } })),
+    mutationFn: () => unwrap(api.DELETE("/api/v1/templates/{template}", { params: { path: { template: name }, query: { shared: origin === "shared", namespace: project } } })),
     onSuccess: done(`Template ${name} deleted`),
     onError: failed("Couldn't delete the template"),
   });
@@ -265,7 +282,7 @@ function TemplateMenu({ template }: { template: Template }) {
       label={`Actions for template ${name}`}
       groups={[
         origin === "own"
-          ? [{ label: "Share with the team", onClick: () => share.mutate(), refusal: shares ? "" : "No folder for shared templates is set (setting `templates`)" }]
+          ? [{ label: "Share with the project", onClick: () => share.mutate(), refusal: mayShare ? "" : "You can't save templates for this project" }]
           : [],
         [{ label: "Delete template", isDanger: true, onClick: () => remove.mutate() }],
       ]}

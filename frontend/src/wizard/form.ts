@@ -41,6 +41,7 @@ export const FORM: readonly Field[] = [
   {"path":"launch.custom.tag","step":"options","group":"MPI and ranks","label":"Rank pattern in output","kind":"text","initial":""},
   {"path":"launch.custom.rank_variable","step":"options","group":"MPI and ranks","label":"Rank environment variable","kind":"text","initial":""},
   {"path":"census","step":"options","group":"MPI and ranks","label":"Run a connectivity check first","kind":"switch","initial":"true"},
+  {"path":"profile_mpi","step":"options","group":"MPI and ranks","label":"Profile MPI calls","kind":"switch","initial":"false","help":"Time, bytes and messages between ranks; adds a little overhead."},
   {"path":"args","step":"options","group":"Program and code","label":"Arguments","kind":"list","initial":"","help":"One per line."},
   {"path":"programs","step":"options","group":"Program and code","label":"Multiple programs (MPMD)","kind":"yaml","initial":"","help":"As YAML, as in a job file."},
   {"path":"script","step":"options","group":"Program and code","label":"Script","kind":"text","initial":"","help":"A script that starts mpirun itself, instead of a command."},

@@ -9,4 +9,7 @@ it("offers what runs here first", () => {
   expect(names.map(({ name }) => name)).toEqual(["hello", "mpi4py", "zeta", "deepspeed", "horovod"]);
 });
 
-it("leads to the review of a template", () => expect(templatePath("a b")).toBe("/create?template=a%20b&step=review"));
+it("leads to the review of a template, of its project where one is chosen", () => {
+  expect(templatePath("a b")).toBe("/create?template=a%20b&step=review");
+  expect(templatePath("bert", "team")).toBe("/create?template=bert&namespace=team&step=review");
+});

@@ -15,4 +15,6 @@ export const startersFirst = (templates: readonly Template[]): readonly Template
     (one, other) => Number(Boolean(one.blocker)) - Number(Boolean(other.blocker)) || easiness(one.name) - easiness(other.name) || one.name.localeCompare(other.name),
   );
 
-export const templatePath = (name: string): string => `/create?template=${encodeURIComponent(name)}&step=review`;
+/** The form with a template, of a project where that is not the user's own. */
+export const templatePath = (name: string, project = ""): string =>
+  `/create?template=${encodeURIComponent(name)}${project ? `&namespace=${encodeURIComponent(project)}` : ""}&step=review`;

@@ -12,6 +12,8 @@ export interface Origin {
   /** A job to copy, as `namespace/name`. */
   readonly from: string;
   readonly template: string;
+  /** The project that shares the template; "" is the user's own. */
+  readonly project: string;
   /** The number of a fix that the copy gets. */
   readonly fix: string;
 }
@@ -70,8 +72,9 @@ async function copied({ from, fix }: Origin): Promise<Begun> {
   return { text: write(patched(yaml, patch), "name", next), origin: values(yaml) ?? {} };
 }
 
-async function fromTemplate(name: string): Promise<Begun> {
-  const template = (await unwrap(api.GET("/api/v1/templates"))).items.find((one) => one.name === name);
+async function fromTemplate(name: string, project: string): Promise<Begun> {
+  const query = project ? { namespace: project } : {};
+  const template = (await unwrap(api.GET("/api/v1/templates", { params: { query } }))).items.find((one) => one.name === name);
   if (!template) throw new Error(`Template ${name} not found`);
   const job = values(template.yaml) ?? {};
   return { text: write(template.yaml, "name", await freeName(String(job["name"] ?? name), String(job["namespace"] ?? ""), false)), origin: null };
@@ -95,13 +98,13 @@ export interface Draft {
 }
 
 export function useDraft(origin: Origin): Draft {
-  const { from, template, fix } = origin;
+  const { from, template, project, fix } = origin;
   const hasOrigin = Boolean(from || template);
   const [current, setCurrent] = useState<Written>(() => (!hasOrigin && storedDraft()?.isOpen ? stored() : EMPTY));
   const [original, setOriginal] = useState<Values | null>(null);
   const [left, setLeft] = useState(() => leftDraft(hasOrigin));
   const begin = useMutation({
-    mutationFn: (asked: Origin): Promise<Begun> => (asked.from ? copied(asked) : fromTemplate(asked.template)),
+    mutationFn: (asked: Origin): Promise<Begun> => (asked.from ? copied(asked) : fromTemplate(asked.template, asked.project)),
     onSuccess: (made) => {
       setCurrent(written(made.text));
       setOriginal(made.origin);
@@ -109,8 +112,8 @@ export function useDraft(origin: Origin): Draft {
   });
   const { mutate } = begin;
   useEffect(() => {
-    if (from || template) mutate({ from, template, fix });
-  }, [from, template, fix, mutate]);
+    if (from || template) mutate({ from, template, project, fix });
+  }, [from, template, project, fix, mutate]);
   useEffect(() => {
     if (current !== EMPTY) storeDraft(current);
   }, [current]);

@@ -45,7 +45,7 @@ def account(
         gib_hours_used=sum(one.byte_seconds for one in used) / HOUR / GIB,
         gpu_hours_used=sum(one.gpu_seconds for one in used) / HOUR,
         peak_bytes=max((one.peak_bytes for one in used), default=0),
-        steps=state.steps,
+        steps=state.steps, priority=state.priority, deadline_seconds=None if job is None else job.deadline_seconds,
     )  # fmt: skip
 
 

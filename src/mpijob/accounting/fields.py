@@ -90,6 +90,7 @@ FIELDS: dict[str, Field] = {
     "ranks": Field("how many ranks", _of("ranks")),
     "nodes": Field("the nodes it ran on", lambda one, _: ",".join(one.nodes)),
     "attempts": Field("how often it was tried", _of("attempt")),
+    "attempt": Field("which attempt it is, where each has an account of its own", _of("attempt")),
     "submit": Field("when it was submitted", lambda one, _: _iso(one.created), _local),
     "start": Field("when it got its room", lambda one, _: _iso(one.started), _local),
     "end": Field("when it ended", lambda one, _: _iso(one.ended), _local),

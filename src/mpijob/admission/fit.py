@@ -38,7 +38,9 @@ def fit(job: MPIJob, who: Identity, facts: Facts) -> Fit:
         ahead_jobs=facts.waiting_jobs,
         ahead=facts.ahead,
         wait_range=facts.wait_range_seconds,
-        basis=facts.wait_basis,
+        wait_seconds=facts.wait_estimate_seconds,
+        basis=facts.wait_sample,
+        wait_basis=facts.wait_basis,
         starts_now=starts,
     )
 

@@ -61,34 +61,50 @@ def wait_notice(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
 
 
 def _estimate(facts: Facts) -> str:
-    """Return what is known of the wait: a broker's range with its place in the line, or one number."""
+    """Return what is known of the wait, with the place in the line where that is known, and what it rests on."""
     place = f" Position {facts.position}." if facts.position is not None else ""
-    if facts.wait_range_seconds is None:
-        return place + estimated(facts.wait_estimate_seconds)
-    return f"{place} It {start(facts)}."
+    if facts.wait_estimate_seconds is not None:
+        return f"{place}{estimated(facts.wait_estimate_seconds)}{_because(facts, facts.wait_range_seconds)}"
+    if facts.wait_range_seconds is not None:
+        return f"{place} It {start(facts)}."
+    return place
 
 
 def start(facts: Facts) -> str:
-    """Return when a job may start, by a range where there is one, else by one number."""
+    """Return when a job may start, by a range where there is one, else by one number, and what that rests on."""
     span, guess = facts.wait_range_seconds, facts.wait_estimate_seconds
-    return ranged((guess, guess) if span is None and guess is not None else span, facts.wait_basis)
+    told = ranged((guess, guess) if span is None and guess is not None else span)
+    return told + _because(facts)
 
 
-def ranged(span: tuple[float, float] | None, basis: int = 0) -> str:
-    """Return an estimate with its uncertainty: `may start in 5 to 12 minutes (by 8 jobs that ended)`."""
+def _because(facts: Facts, span: tuple[float, float] | None = None) -> str:
+    """Return in parentheses between what the wait lies, where it differs, and what the estimate rests on."""
+    wide = span is not None and round(span[0] / 60) != round(span[1] / 60)
+    parts = [between(span)] if span is not None and wide else []
+    parts += [facts.wait_basis] if facts.wait_basis else []
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def ranged(span: tuple[float, float] | None) -> str:
+    """Return an estimate with its uncertainty: `may start in 5 to 12 minutes`."""
     if span is None:
         return "may start at a time that nobody can tell"
-    by = f" (by {basis} jobs that ended)" if basis else ""
     low, high = span
     if high < 90:
-        return f"may start within {max(1, round(high))} seconds{by}"
+        return f"may start within {max(1, round(high))} seconds"
     if low <= 0:
-        return f"may start within {_long(high)}{by}"
+        return f"may start within {_long(high)}"
     if low == high:
-        return f"may start in about {_long(high)}{by}"
+        return f"may start in about {_long(high)}"
+    return f"may start in {between(span)}"
+
+
+def between(span: tuple[float, float]) -> str:
+    """Return a range of time: `5 to 12 minutes`."""
+    low, high = span
     if high < 7200:
-        return f"may start in {round(low / 60)} to {round(high / 60)} minutes{by}"
-    return f"may start in {low / 3600:.1f} to {high / 3600:.1f} hours{by}"
+        return f"{round(low / 60)} to {round(high / 60)} minutes"
+    return f"{low / 3600:.1f} to {high / 3600:.1f} hours"
 
 
 def _long(seconds: float) -> str:

@@ -28,6 +28,7 @@ from mpijob.client import AsyncClient
 from mpijob.client.audit.entries import ORIGIN, Origin
 from mpijob.client.multiuser.projects import Projects
 from mpijob.client.multiuser.sessions import UserSession
+from mpijob.client.threads import run_in_thread
 from mpijob.errors import InvalidJob
 from mpijob.model import JobRef
 
@@ -86,6 +87,7 @@ class RequestContext:
         self.room, self.request, self.visitor = room, request, visitor
         self.query = query
         self.body: Any = None
+        self._ref: JobRef | None = None
         self.document = b""  # a body that is not read here
 
     @property
@@ -101,9 +103,22 @@ class RequestContext:
     @property
     def ref(self) -> JobRef:
         """The job that the address names; by its name alone it is looked for in `namespace`."""
+        if self._ref is not None:
+            return self._ref
         path = self.request.path_params
         namespace = path.get("namespace") or self.query.namespace or self.client.namespace
         return JobRef(namespace, path["name"], self.query.uid)
+
+    async def resolve(self) -> None:
+        """Find the job where the address means an earlier one of its name: `NAME@RUN`, or `run` in the query."""
+        ref, run = self.ref, self.query.run
+        target = ref.name if run is None else f"{ref.name}@{run}"
+        if "@" in target and not ref.uid:
+            self._ref = await self.named(target, ref.namespace)
+
+    async def named(self, target: str, namespace: str) -> JobRef:
+        """Return the job that a name, `NAME@RUN` or a uid means."""
+        return await run_in_thread(lambda: self.client.blocking.ref(target, namespace))
 
     async def scopes(self) -> frozenset[Scope]:
         """Return the parts of the board that the visitor may see, as the cluster says."""
@@ -233,6 +248,7 @@ async def admitted(
     ask = RequestContext(room, request, visitor, query)
     if "{name}" in route.path:
         await ask.check(ask.ref.namespace, logs=route.path.endswith(_SPEAKING))
+        await ask.resolve()
     return ask
 
 

@@ -25,6 +25,8 @@ from mpijob.diagnosis.report import Diagnosis
 from mpijob.model.platform.fit import Fit
 from mpijob.model.platform.form_options import Choices
 from mpijob.model.status.accounts import AccountPage
+from mpijob.model.status.forecast import AccuracyReport
+from mpijob.model.status.mpi_profile import MpiProfile
 from mpijob.model.status.overview import ClusterView
 from mpijob.model.status.stacks import StackReport
 from mpijob.observation.metrics.training import Curves
@@ -73,7 +75,13 @@ def _of_place() -> Iterator[Route]:
     yield _get("/overview", jobs.overview, "The place at a glance.", overview_schemas.Overview)
     yield _get("/fields", jobs.fields, "What every field of a job is for.", job_schemas.Fields)
     yield _get("/guide", jobs.guide, "Which kind of job suits, and the words used here.", Guide)
-    yield _get("/templates", drafts.templates, "Jobs to start from.", job_schemas.TemplateList)
+    yield _get(
+        "/templates",
+        drafts.templates,
+        "Jobs to start from.",
+        job_schemas.TemplateList,
+        draft_schemas.InNamespace,
+    )
     yield _get(
         "/audit", audit.entries, "Who did what: all of it for administrators, else one's own acts.",
         audit.AuditList, audit.AuditAsked,
@@ -112,12 +120,13 @@ def _of_drafts() -> Iterator[Route]:
     )  # fmt: skip
     yield _get("/choices", drafts.choices, "What a form can offer.", Choices, draft_schemas.InNamespace)
     yield _post(
-        "/templates", drafts.save_template, "Keep a job to start from.", job_schemas.TemplateRow,
+        "/templates", drafts.save_template, "Keep a job to start from, alone or for a namespace.",
+        job_schemas.TemplateRow,
         body=draft_schemas.NewTemplate, status=201, most_bytes=rate_limit.DOCUMENT_BYTES,
     )  # fmt: skip
     yield Route(
         method="DELETE", path="/templates/{template}", handler=drafts.delete_template,
-        summary="Remove an own template.", status=204,
+        query=draft_schemas.TemplateQuery, summary="Remove an own template, or a namespace's.", status=204,
     )  # fmt: skip
 
 
@@ -127,6 +136,10 @@ def _of_others() -> Iterator[Route]:
         "/rights", cluster.rights, "What you may do here.", draft_schemas.Rights, draft_schemas.InNamespace
     )
     yield _get("/queues", cluster.queues, "Who waits where.", draft_schemas.Queues, draft_schemas.InNamespace)
+    yield _get(
+        "/queues/accuracy", cluster.wait_accuracy, "How good estimates of waiting were.", AccuracyReport,
+        draft_schemas.AccuracyQuery,
+    )  # fmt: skip
     yield _get("/budgets", cluster.budgets, "What may still be spent.", draft_schemas.Budgets)
     yield _get(
         "/progress", usage.progress, "How far jobs are.", job_schemas.ProgressList, job_schemas.ProgressQuery
@@ -158,25 +171,31 @@ def _of_jobs() -> Iterator[Route]:
 
 
 def _of_one(base: str) -> Iterator[Route]:
-    where = job_schemas.Where
+    where, which = job_schemas.Where, job_schemas.Which
     yield _get(
         f"{base}/logs", sse.logs, "The merged lines, in batches.", job_schemas.LogBatch, job_schemas.LogQuery,
         media="application/x-ndjson", flow=websockets.logs,
     )  # fmt: skip
-    yield _get(f"{base}/events", jobs.events, "What happened.", job_schemas.Events, where)
+    yield _get(f"{base}/events", jobs.events, "What happened.", job_schemas.Events, which)
     yield _get(f"{base}/metrics", usage.metrics, "What was used.", Usage, job_schemas.MetricsQuery)
+    yield _get(
+        f"{base}/profile", jobs.profile, "What its ranks do with MPI.", MpiProfile, query_schemas.ProfileQuery
+    )
     yield _get(f"{base}/curves", usage.curves, "Its training metrics.", Curves, query_schemas.CurvesQuery)
     yield _get(
         f"{base}/account", usage.account, "What it used, cost, and is expected to take.",
         job_schemas.JobAccount, where,
     )  # fmt: skip
     yield _get(f"{base}/links", jobs.links, "Where else its training is seen.", query_schemas.Links, where)
-    yield _get(f"{base}/why", jobs.why, "Why it stands where it stands.", Diagnosis, where)
-    yield _get(f"{base}/artifacts", jobs.artifacts, "The files it left.", job_schemas.Artifacts, where)
+    yield _get(f"{base}/why", jobs.why, "Why it stands where it stands.", Diagnosis, which)
+    yield _get(f"{base}/artifacts", jobs.artifacts, "The files it left.", job_schemas.Artifacts, which)
     yield _get(
         f"{base}/artifact", jobs.fetch, "One of the files it left.", None, job_schemas.ArtifactQuery,
         media="application/octet-stream",
     )  # fmt: skip
+    yield _get(
+        f"{base}/runs", jobs.runs, "All jobs of its name, with their attempts.", job_schemas.Runs, where
+    )
     yield _get(f"{base}/attempts", cluster.attempts, "All of its name.", draft_schemas.AttemptsAnswer, where)
     yield _get(
         f"{base}/export", jobs.export, "Its configuration as a file.", None, draft_schemas.ExportQuery,
@@ -207,7 +226,7 @@ def _of_one(base: str) -> Iterator[Route]:
 def _whole() -> Iterator[Route]:
     """The jobs themselves come last: their addresses would take the words of the parts for names."""
     for base in (_SHORT, _LONG):
-        yield _get(base, jobs.get_job, "Everything known of a job.", job_schemas.JobDetail, job_schemas.Where)
+        yield _get(base, jobs.get_job, "Everything known of a job.", job_schemas.JobDetail, job_schemas.Which)
         yield Route(
             method="DELETE", path=base, handler=actions.delete, query=job_schemas.Where, status=204,
             summary="Remove a job; its record stays for a while.",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mpijob.model.platform.permission import Question
     from mpijob.model.status.job_change import Overseen
     from mpijob.model.status.metric_line import Progress
+    from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import RateSetting
 
 
@@ -136,6 +137,26 @@ class SupportsSecretValues(Capability):
     @abstractmethod
     def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values that this user may read."""
+
+
+class SupportsTeamTemplates(Capability):
+    """Keeps job templates that the users of a namespace share."""
+
+    @abstractmethod
+    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        """Return the templates of a namespace by name; raise NotAllowed where this user may not read them."""
+
+    @abstractmethod
+    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
+        """Keep a template; raise Conflict where there is one of that name, NotAllowed for who may not write."""
+
+    @abstractmethod
+    def delete_team_template(self, namespace: str, name: str) -> None:
+        """Remove a template; raise NotFound where there is none, NotAllowed for who may not write."""
+
+    @abstractmethod
+    def may_save_team_templates(self, namespace: str) -> bool:
+        """Return whether this user may save and delete templates of a namespace."""
 
 
 class SupportsWatchAll(Capability):

@@ -31,9 +31,25 @@ def no_such_schedule(namespace: str, name: str) -> NotFound:
 
 def no_such_job(ref: JobRef) -> NotFound:
     """Return the error for a job that is not there."""
+    named = f"'{ref.name}'" if ref.name else f"with the uid {ref.uid}"
     return NotFound(
-        f"no job '{ref.name}' in namespace '{ref.namespace}'",
+        f"no job {named} in namespace '{ref.namespace}'",
         hint=EVERY_JOB,
+    )
+
+
+def no_such_template(namespace: str, name: str) -> NotFound:
+    """Return the error for a template that a namespace does not share."""
+    return NotFound(
+        f"namespace '{namespace}' shares no template '{name}'", hint="`mpijob template list` shows them"
+    )
+
+
+def template_exists(namespace: str, name: str) -> Conflict:
+    """Return the error for a template that would take the place of another one."""
+    return Conflict(
+        f"namespace '{namespace}' shares a template '{name}' already",
+        hint="choose another name, or say that it is to be overwritten",
     )
 
 

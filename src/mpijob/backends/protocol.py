@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model.spec.schedule import Recurrence
     from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.mpi_profile import RankProfiles
 
 
 class Schedules(Protocol):
@@ -115,6 +116,12 @@ class Backend(Protocol):
     def get(self, ref: JobRef) -> JobState:
         """Return the job's present state; raise NotFound."""
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, the first first; the last is its present state.
+
+        Of an earlier attempt of which nothing was kept there is none.
+        """
+
     def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first, without per-rank detail."""
 
@@ -129,6 +136,9 @@ class Backend(Protocol):
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return what each rank's MPI calls took and moved, as far as they were counted (the field `profile_mpi`)."""
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are not (yet) in the record, newest first, as far as they are wanted."""

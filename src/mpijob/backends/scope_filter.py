@@ -17,7 +17,8 @@ def named(ref: JobRef, scope: Scope) -> bool:
 
 def tells_more_than_names(scope: Scope) -> bool:
     """Return whether a scope asks for more than addresses tell."""
-    return bool(scope.phases or scope.owner or scope.queue or scope.selector)
+    bounded = scope.since is not None or scope.until is not None
+    return bounded or bool(scope.phases or scope.owner or scope.queue or scope.selector or scope.kinds)
 
 
 def belongs(state: JobState, scope: Scope) -> bool:
@@ -27,5 +28,8 @@ def belongs(state: JobState, scope: Scope) -> bool:
         and (not scope.phases or state.phase.value in scope.phases)
         and (not scope.owner or state.owner == scope.owner)
         and (not scope.queue or state.queue == scope.queue)
+        and (not scope.kinds or state.kind.lower() in scope.kinds)
+        and (scope.since is None or state.created >= scope.since)
+        and (scope.until is None or state.created < scope.until)
         and selects(scope.selector, state.labels)
     )

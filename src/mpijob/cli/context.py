@@ -81,7 +81,7 @@ class App:
     def words(self, ref: JobRef, verb: str) -> str:
         """Return the command line that does something to this job, as the user would type it."""
         place = f" --context {self.place}" if self.place else ""
-        elsewhere = self.namespace or ref.namespace != self.client.ref(ref.name).namespace
+        elsewhere = self.namespace or ref.namespace != self.client.namespace
         where = f" -n {ref.namespace}" if elsewhere else ""
         return f"{self.program} {verb} {ref.name}{where}{place}"
 

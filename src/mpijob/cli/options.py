@@ -104,6 +104,11 @@ name_argument = click.argument("name", metavar="NAME", shell_complete=job_names)
 names_argument = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=job_names)
 
 
+attempt_option = click.option(
+    "--attempt", type=click.IntRange(min=1), metavar="N", help="As it was in this attempt; 1 is the first."
+)
+
+
 class Duration(click.ParamType[float]):
     """`90`, `90s`, `1h30m`, as seconds."""
 

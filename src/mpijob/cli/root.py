@@ -34,11 +34,13 @@ ENTRIES: dict[str, CommandEntry] = {
     "list": CommandEntry("list", _SEE, "List jobs, newest first.", "list_jobs"),
     "get": CommandEntry("list", _SEE, "Show where jobs stand."),
     "describe": CommandEntry("describe", _SEE, "Show everything known of a job, and what went wrong."),
+    "runs": CommandEntry("runs", _SEE, "List all runs of a name and their attempts, newest first."),
     "why": CommandEntry("why", _SEE, "Explain why a job failed, waits or is silent, and how to fix it."),
     "logs": CommandEntry("logs", _SEE, "Print the merged output of launcher, workers and ranks."),
     "events": CommandEntry("logs", _SEE, "Print what happened to a job, in order."),
     "stacks": CommandEntry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
     "top": CommandEntry("top", _SEE, "Show the CPU, memory and GPUs that workers use."),
+    "profile": CommandEntry("profile", _SEE, "Show MPI time, messages and bytes of a job's ranks."),
     "curves": CommandEntry(
         "curves", _SEE, "Show the metrics of a training, how far it is and when it will end."
     ),
@@ -47,7 +49,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "watch": CommandEntry("watch", _SEE, "Watch jobs live."),
     "ui": CommandEntry("ui", _SEE, "Open the page: create, watch and mend jobs in a browser."),
     "wait": CommandEntry("lifecycle", _SEE, "Wait until jobs have ended, or have reached a phase."),
-    "queue": CommandEntry("top", _SEE, "Show which jobs wait, in order, and what for."),
+    "queue": CommandEntry("top", _SEE, "Show which jobs wait, in order, what for, and when each will start."),
     "quota": CommandEntry("top", _SEE, "Show what there is, what is free and what the namespace may use."),
     "bundle": CommandEntry(
         "bundle", _SEE, "Write everything known of a job into one archive, without secrets."

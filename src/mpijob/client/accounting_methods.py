@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
     from mpijob.accounting.right_sizing import SizingReport
+    from mpijob.client.base import Target
     from mpijob.model import JobRef, MPIJob, Phase
-    from mpijob.model.status.accounts import AccountPage
+    from mpijob.model.status.accounts import Account, AccountPage
+    from mpijob.model.status.forecast import AccuracyReport
     from mpijob.settings import RateSetting
 
 
@@ -29,6 +31,7 @@ class Accounting(BaseClient):
         namespace: str | None = None,
         all_namespaces: bool = False,
         names: Iterable[str] = (),
+        uids: Iterable[str] = (),
         owners: Iterable[str] = (),
         phases: Iterable[Phase | str] = (),
         selector: str = "",
@@ -40,16 +43,32 @@ class Accounting(BaseClient):
     ) -> AccountPage:
         """Return one page of accounts, newest first, of jobs that are there and of those that were deleted.
 
+        `names` may be `NAME@RUN` or uids, too.
         `since` and `until` (seconds since the epoch) choose jobs that were there at some time between them.
         """
         from mpijob.client.history import accounts  # a list needs none: start-up is a feature
 
+        where = "" if all_namespaces else namespace or self.namespace
+        plain, runs = self._named(names, where)
         wanted = accounts.query(
-            "" if all_namespaces else namespace or self.namespace,
-            names=names, owners=owners, phases=phases, selector=selector, since=since, until=until,
-            limit=limit, after=after, **chosen,
+            where, names=plain, uids=(*runs, *uids), owners=owners, phases=phases, selector=selector,
+            since=since, until=until, limit=limit, after=after, **chosen,
         )  # fmt: skip
         return accounts.page(self.backend, wanted)
+
+    def _named(self, names: Iterable[str], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return which of the names are those of jobs, and the uids that the others mean."""
+        refs = {name: self.ref(name, where or None) for name in names}
+        plain = tuple(name for name, ref in refs.items() if not ref.uid)
+        return plain, tuple(ref.uid for ref in refs.values() if ref.uid)
+
+    def attempt_accounts(
+        self, name: Target, attempts: Iterable[int] = (), *, namespace: str | None = None
+    ) -> tuple[Account, ...]:
+        """Return an account for each attempt of a job, or for those named, the first first."""
+        from mpijob.client.history import accounts
+
+        return accounts.of_attempts(self.ref(name, namespace), self._records, tuple(attempts))
 
     def usage_report(
         self,
@@ -68,6 +87,20 @@ class Accounting(BaseClient):
         where = "" if all_namespaces else namespace or self.namespace
         wanted = accounts.query(where, since=since, until=until, **chosen)
         return accounts.report(self.backend, self.settings, wanted, tuple(by))
+
+    def wait_accuracy(
+        self, since: float = 30 * 86400.0, *, namespace: str | None = None, all_namespaces: bool = False
+    ) -> AccuracyReport:
+        """Return how good estimates of waiting were in the last `since` seconds.
+
+        As they were told when jobs were submitted, and as today's way would have told them then.
+        """
+        import time
+
+        from mpijob.client.history import wait_accuracy
+
+        where = "" if all_namespaces else namespace or self.namespace
+        return wait_accuracy.report(self.backend, self.settings, where, time.time() - since)
 
     def rates(self) -> Mapping[str, RateSetting]:
         """Return what hours cost by namespace, "*" for all others: the cluster's own rates, else the settings'."""

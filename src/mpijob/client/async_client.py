@@ -114,6 +114,8 @@ class AsyncJob(_Wrapper[Job]):
         return await run_in_thread(lambda: self.blocking.spec)
 
     state = _call(Job.state)
+    attempts = _call(Job.attempts)
+    runs = _call(Job.runs)
     wait = _call(Job.wait, Pool.WAITING, cancellable=True)
     wait_for_completion = _call(Job.wait_for_completion, Pool.WAITING, cancellable=True)
     logs = _stream(Job.logs)
@@ -125,6 +127,7 @@ class AsyncJob(_Wrapper[Job]):
     bundle = _call(Job.bundle, Pool.TRANSFER)
     warnings = _call(Job.warnings)
     stacks = _call(Job.stacks, Pool.WAITING)
+    profile = _call(Job.profile)
     result = _call(Job.result)
     cancel = _call(Job.cancel, Pool.WAITING)
     suspend = _call(Job.suspend, Pool.WAITING)
@@ -182,7 +185,7 @@ class AsyncClient(_Wrapper[Client]):
 
     @property
     def templates(self) -> Templates:
-        """The job templates; blocking calls, for they are small files."""
+        """The job templates; blocking calls, which ask a cluster for those that a namespace shares."""
         return self.blocking.templates
 
     @overload
@@ -210,6 +213,8 @@ class AsyncClient(_Wrapper[Client]):
 
     get = _job(Client.get)
     state = _call(Client.state)
+    attempts = _call(Client.attempts)
+    runs = _call(Client.runs)
     spec = _call(Client.spec)
     whoami = _call(Client.whoami)
     facts = _call(Client.facts)
@@ -251,6 +256,7 @@ class AsyncClient(_Wrapper[Client]):
     execute = _call(Client.execute, Pool.WAITING)
 
     stacks = _call(Client.stacks, Pool.WAITING)
+    profile = _call(Client.profile)
     warnings = _call(Client.warnings)
     patterns = _call(Client.patterns)
     audit = _call(Client.audit)
@@ -261,8 +267,10 @@ class AsyncClient(_Wrapper[Client]):
     bundle = _call(Client.bundle, Pool.TRANSFER)
 
     accounts = _call(Client.accounts)
+    attempt_accounts = _call(Client.attempt_accounts)
     usage_report = _call(Client.usage_report)
     rates = _call(Client.rates)
+    wait_accuracy = _call(Client.wait_accuracy)
     budgets = _call(Client.budgets)
     estimate = _call(Client.estimate)
     advise = _call(Client.advise)

@@ -10,7 +10,7 @@ import msgspec
 
 from mpijob.client.job import Job
 from mpijob.errors import InvalidJob
-from mpijob.model import JobRef, Level, LogQuery, Phase, Role, Scope
+from mpijob.model import JobRef, LauncherState, Level, LogQuery, Phase, Role, Scope
 from mpijob.settings import CLUSTER, LOCAL, UNSET_NAMESPACE, Settings, load, namespace_at
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mpijob.settings import Settings
 
 Target = str | JobRef
+_UID_LENGTHS = (16, 32, 36)
 Format = Literal["yaml", "json"]
 
 
@@ -59,10 +60,28 @@ class BaseClient:
         return Job(cast("Client", self), self.backend.get(ref))
 
     def ref(self, target: Target, namespace: str | None = None) -> JobRef:
-        """Return the address of a job given by name, or by its address already."""
+        """Return the address of a job given by its name, as `NAME@RUN`, by its uid, or by its address already.
+
+        The engine is asked only for what is no plain name; raise NotFound where there is no such run.
+        """
         if isinstance(target, JobRef):
             return target
-        return JobRef(namespace or self.namespace, target)
+        where = namespace or self.namespace
+        if "@" not in target and len(target) not in _UID_LENGTHS:
+            return JobRef(where, target)
+        from mpijob.client import runs  # a list needs none: start-up is a feature
+
+        if runs.is_plain(target):
+            return JobRef(where, target)
+        return runs.resolved(target, where, self._records)
+
+    def _reads(self, attempt: int | None) -> Backend:
+        """The engine for reads, about one attempt of a job where one is named."""
+        if attempt is None:
+            return self._records
+        from mpijob.client.observe import one_attempt
+
+        return one_attempt.reading(self._records, attempt)
 
     def localized(self, job: MPIJob) -> MPIJob:
         """Return the job in this client's namespace, unless it names another one itself."""
@@ -78,32 +97,46 @@ class BaseClient:
         pipeline.refuse_unsound(local, max_workers=self.settings.max_workers)
         return local
 
-    def scope(
-        self,
-        *,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-        names: Iterable[str] = (),
-        selector: str = "",
-        phases: Iterable[Phase | str] = (),
-        owner: str = "",
-        queue: str = "",
-        text: str = "",
-        limit: int = 100,
-        after: str = "",
-    ) -> Scope:
+    def scope(self, *, names: Iterable[str] = (), **chosen: Unpack[ListOptions]) -> Scope:
         """Return which jobs are meant."""
         return Scope(
-            namespace="" if all_namespaces else namespace or self.namespace,
+            namespace="" if chosen.get("all_namespaces") else chosen.get("namespace") or self.namespace,
             names=tuple(names),
-            phases=tuple(Phase(phase).value for phase in phases),
-            selector=selector,
-            owner=owner,
-            queue=queue,
-            text=text,
-            limit=limit,
-            after=after,
+            phases=tuple(Phase(phase).value for phase in chosen.get("phases", ())),
+            selector=chosen.get("selector", ""),
+            owner=chosen.get("owner", ""),
+            queue=chosen.get("queue", ""),
+            text=chosen.get("text", ""),
+            kinds=tuple(chosen.get("kinds", ())),
+            since=chosen.get("since"),
+            until=chosen.get("until"),
+            limit=chosen.get("limit", 100),
+            after=chosen.get("after", ""),
+            runs=chosen.get("runs", False),
         )
+
+
+class Choice(TypedDict, total=False):
+    """Which jobs are meant, as keywords of `jobs` and `watch`; the meaning is that of `Scope`."""
+
+    namespace: str | None
+    all_namespaces: bool
+    selector: str
+    phases: Iterable[Phase | str]
+    owner: str
+    queue: str
+    text: str
+    kinds: Iterable[str]
+    since: float | None
+    until: float | None
+    runs: bool
+
+
+class ListOptions(Choice, total=False):
+    """The same as keywords of `list`, with the page that is wanted."""
+
+    limit: int
+    after: str
 
 
 class LogOptions(TypedDict, total=False):
@@ -155,7 +188,10 @@ def log_query(**options: Unpack[LogOptions]) -> LogQuery:
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    """The short answer to "how is it": phase, launcher, and how many workers are ready."""
+    """The short answer to "how is it": phase, launcher, and how many workers are ready.
+
+    `launcher_ready` is the launcher's own word: it has reached every worker and has not ended.
+    """
 
     name: str
     phase: Phase
@@ -163,13 +199,22 @@ class JobStatus(msgspec.Struct, frozen=True):
     workers_ready: int
     workers: int
     message: str = ""
+    launcher: LauncherState | None = None
 
     @classmethod
     def of(cls, state: JobState) -> JobStatus:
         """Return the short answer for a state."""
         ready = sum(worker.phase is Phase.RUNNING for worker in state.workers)
-        launcher = state.phase in (Phase.INITIALIZING, Phase.RUNNING)
-        return cls(state.ref.name, state.phase, launcher, ready, state.workers_wanted, state.message)
+        own = state.launcher
+        return cls(
+            state.ref.name,
+            state.phase,
+            own is not None and own.is_ready,
+            ready,
+            state.workers_wanted,
+            state.message,
+            own,
+        )
 
 
 ENGINES = (LOCAL, CLUSTER, "memory")

@@ -34,10 +34,10 @@ class Client(Reading, Writing, Inspecting, Accounting, Documented):
 
     @property
     def templates(self) -> Templates:
-        """The job templates: the user's own, the team's, and the library's."""
+        """The job templates: the user's own, those that a namespace shares, and the library's."""
         from mpijob.client.submit.templates import Templates
 
-        return Templates.of(self.settings)
+        return Templates.of(self._audited, self.namespace)
 
     @property
     def schedules(self) -> Schedules:

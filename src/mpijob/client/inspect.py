@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mpijob.history.audit.verify_chain import ChainResult
     from mpijob.model import StackReport
     from mpijob.model.status.audit import AuditEvent, AuditQuery
+    from mpijob.model.status.mpi_profile import MpiProfile
     from mpijob.observation.metrics.training import Curves, Point
 
 
@@ -39,6 +40,15 @@ class Inspecting(BaseClient):
         from mpijob.client.observe import logs
 
         return logs.stacks(self.ref(name, namespace), self._audited, ranks, bring)
+
+    def profile(self, name: Target, *, step: int | None = None, namespace: str | None = None) -> MpiProfile:
+        """Return what a job's ranks did with MPI: shares of time, who sent how much to whom, who waits for whom.
+
+        Only of a job with `profile_mpi`; of a script's the last step, or that of the number given.
+        """
+        from mpijob.client.observe import mpi_profile
+
+        return mpi_profile.read(self._records, self.ref(name, namespace), step)
 
     def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""
@@ -82,6 +92,7 @@ class Inspecting(BaseClient):
         since: float | None = None,
         tail: int | None = None,
         namespace: str | None = None,
+        attempt: int | None = None,
     ) -> Curves:
         """Return a training's metrics over time, how far it is and when it will end, from what its lines tell.
 
@@ -101,15 +112,22 @@ class Inspecting(BaseClient):
             points=points,
             since=since,
             tail=tail,
+            attempt=attempt,
         )
 
     def points(
-        self, name: Target, *, since: float | None = None, namespace: str | None = None
+        self,
+        name: Target,
+        *,
+        since: float | None = None,
+        namespace: str | None = None,
+        attempt: int | None = None,
     ) -> tuple[Point, ...]:
         """Return each thing that the ranks of a training told, in the order of its lines."""
         from mpijob.client.observe import training_metrics
 
-        work = training_metrics.points_of(self.backend, self.ref(name, namespace), self.settings, since=since)
+        ref = self.ref(name, namespace)
+        work = training_metrics.points_of(self.backend, ref, self.settings, since=since, attempt=attempt)
         return tuple(work[1])
 
     def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mpijob.diagnosis.report import Diagnosis
     from mpijob.errors import Finding
     from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
+    from mpijob.model.status.mpi_profile import MpiProfile
 
 
 class Job:
@@ -74,6 +75,14 @@ class Job:
         self.last = self.client.state(self.ref)
         return self.last
 
+    def attempts(self) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, the first first; the last is where it stands now."""
+        return self.client.attempts(self.ref)
+
+    def runs(self) -> tuple[JobState, ...]:
+        """Return every job that has or had the name, newest first, with its number."""
+        return self.client.runs(self.name, namespace=self.namespace)
+
     def wait(self, timeout: float | None = None, for_phases: Collection[Phase] | None = None) -> JobState:
         """Return the state once the job is in one of the phases; without any, once it has ended."""
         self.last = self.client.wait(self.ref, timeout, for_phases)
@@ -126,6 +135,10 @@ class Job:
     def stacks(self, ranks: Iterable[int] = (), *, bring: bool = False) -> StackReport:
         """Return where the ranks stand now, grouped: all of them, or those named."""
         return self.client.stacks(self.ref, ranks, bring=bring)
+
+    def profile(self, *, step: int | None = None) -> MpiProfile:
+        """Return what the job's ranks did with MPI (`profile_mpi`)."""
+        return self.client.profile(self.ref, step=step)
 
     def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""

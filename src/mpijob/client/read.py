@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, Unpack
+from typing import IO, TYPE_CHECKING, Unpack
 
 from mpijob.client.base import BaseClient, log_query
 from mpijob.client.observe import logs, wait
@@ -12,7 +12,7 @@ from mpijob.client.observe import logs, wait
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mpijob.client.base import Format, LogOptions, Target
+    from mpijob.client.base import Choice, Format, ListOptions, LogOptions, Target
     from mpijob.client.job import Job
     from mpijob.client.observe.compare import Comparison
     from mpijob.diagnosis.report import Diagnosis
@@ -50,9 +50,23 @@ class Reading(BaseClient):
         """Return the newest job of that name; raise NotFound."""
         return self._job(self.ref(name, namespace))
 
-    def state(self, name: Target, namespace: str | None = None) -> JobState:
-        """Return where the job stands now."""
-        return self._records.get(self.ref(name, namespace))
+    def state(self, name: Target, namespace: str | None = None, *, attempt: int | None = None) -> JobState:
+        """Return where the job stands now, or how an earlier attempt ended; raise NotFound."""
+        return self._reads(attempt).get(self.ref(name, namespace))
+
+    def attempts(self, name: Target, *, namespace: str | None = None) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, the first first; the last is where it stands now."""
+        return self._records.attempts(self.ref(name, namespace))
+
+    def runs(self, name: Target, *, namespace: str | None = None) -> tuple[JobState, ...]:
+        """Return every job that has or had the name, newest first, with its number: `NAME@1` was the first.
+
+        A retry and every submission under the same name make a new one. Deleted jobs are among them while they
+        are remembered; raise NotFound where no job has or had the name.
+        """
+        from mpijob.client import runs
+
+        return runs.of_name(self.ref(name, namespace), self._records)
 
     def spec(self, name: Target, namespace: str | None = None) -> MPIJob:
         """Return what was asked for."""
@@ -70,9 +84,12 @@ class Reading(BaseClient):
         about = MPIJob(name="facts", namespace=self.namespace) if job is None else self.localized(job)
         return self.backend.preflight(about, who).facts
 
-    def artifacts(self, name: Target, *, namespace: str | None = None) -> tuple[Artifact, ...]:
-        """Return the files that the job left."""
-        return self.backend.artifacts(self.ref(name, namespace))
+    def artifacts(
+        self, name: Target, *, namespace: str | None = None, attempt: int | None = None
+    ) -> tuple[Artifact, ...]:
+        """Return the files that the job left, in one attempt or in all of them."""
+        ref = self.ref(name, namespace)
+        return self.backend.artifacts(ref) if attempt is None else self._reads(attempt).artifacts(ref)
 
     def fetch(
         self,
@@ -82,6 +99,7 @@ class Reading(BaseClient):
         *,
         overwrite: bool = False,
         namespace: str | None = None,
+        attempt: int | None = None,
     ) -> tuple[Path, ...]:
         """Copy files that the job left into a directory, all of them by default; return where they are now.
 
@@ -90,86 +108,31 @@ class Reading(BaseClient):
         from mpijob.client.observe import artifacts
 
         ref = self.ref(name, namespace)
-        return artifacts.fetch(self._audited, ref, directory, tuple(paths), overwrite=overwrite)
+        reads = self._audited if attempt is None else self._reads(attempt)
+        return artifacts.fetch(reads, ref, directory, tuple(paths), overwrite=overwrite)
 
     def fetch_file(self, name: Target, path: str, target: Path) -> None:
         """Copy one file that the job left to a path, which may be a pipe."""
         self._audited.fetch(self.ref(name), path, target)
 
-    def list(
-        self,
-        *,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-        selector: str = "",
-        phases: Iterable[Phase | str] = (),
-        owner: str = "",
-        queue: str = "",
-        text: str = "",
-        limit: int = 100,
-        after: str = "",
-    ) -> Page:
-        """Return one page of jobs, newest first; `page.after` asks for the next one."""
-        scope = self.scope(
-            namespace=namespace,
-            all_namespaces=all_namespaces,
-            selector=selector,
-            phases=phases,
-            owner=owner,
-            queue=queue,
-            text=text,
-            limit=limit,
-            after=after,
-        )
-        return self.backend.list(scope)
+    def list(self, **chosen: Unpack[ListOptions]) -> Page:
+        """Return one page of jobs, newest first; `page.after` asks for the next one.
 
-    def jobs(
-        self,
-        *,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-        selector: str = "",
-        phases: Iterable[Phase | str] = (),
-        owner: str = "",
-        queue: str = "",
-        text: str = "",
-    ) -> Iterator[JobState]:
-        """Yield the jobs of all pages, newest first."""
+        The options choose among jobs: `namespace`, `all_namespaces`, `selector`, `phases`, `owner`, `queue`, `text`,
+        `kinds`, `since` and `until` (submitted between them, in seconds since the epoch); `runs` adds the earlier jobs
+        of each name. `limit` and `after` page through them.
+        """
+        return self.backend.list(self.scope(**chosen))
+
+    def jobs(self, **chosen: Unpack[Choice]) -> Iterator[JobState]:
+        """Yield the jobs of all pages, newest first, chosen as in `list`."""
         from mpijob.client import paging
 
-        scope = self.scope(
-            namespace=namespace,
-            all_namespaces=all_namespaces,
-            selector=selector,
-            phases=phases,
-            owner=owner,
-            queue=queue,
-            text=text,
-        )
-        return paging.pages(scope, self.backend)
+        return paging.pages(self.scope(**chosen), self.backend)
 
-    def watch(
-        self,
-        *,
-        names: Iterable[str] = (),
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-        selector: str = "",
-        phases: Iterable[Phase | str] = (),
-        owner: str = "",
-        queue: str = "",
-    ) -> Iterator[JobState]:
-        """Yield every job's state once, then each change, until the caller stops."""
-        scope = self.scope(
-            names=names,
-            namespace=namespace,
-            all_namespaces=all_namespaces,
-            selector=selector,
-            phases=phases,
-            owner=owner,
-            queue=queue,
-        )
-        return self.backend.watch(scope)
+    def watch(self, *, names: Iterable[str] = (), **chosen: Unpack[Choice]) -> Iterator[JobState]:
+        """Yield every job's state once, then each change, until the caller stops; chosen as in `list`."""
+        return self.backend.watch(self.scope(names=names, **chosen))
 
     def wait(
         self,
@@ -228,35 +191,45 @@ class Reading(BaseClient):
         """Return the secrets of a job that a face must not show in its log, as far as they can be known."""
         return logs.secrets(self.ref(name, namespace), self._records)
 
-    def events(self, name: Target, follow: bool = False, *, namespace: str | None = None) -> Iterator[Event]:
-        """Yield what happened, in order; with follow, until the job has ended."""
-        return self._records.events(self.ref(name, namespace), follow=follow)
+    def events(
+        self,
+        name: Target,
+        follow: bool = False,
+        *,
+        namespace: str | None = None,
+        attempt: int | None = None,
+    ) -> Iterator[Event]:
+        """Yield what happened, in order, in all attempts or in one; with follow, until the job has ended."""
+        return self._reads(attempt).events(self.ref(name, namespace), follow=follow)
 
-    def metrics(self, name: Target, *, namespace: str | None = None) -> tuple[Sample, ...]:
-        """Return the usage measured so far."""
-        return self._records.samples(self.ref(name, namespace))
+    def metrics(
+        self, name: Target, *, namespace: str | None = None, attempt: int | None = None
+    ) -> tuple[Sample, ...]:
+        """Return the usage measured so far, in all attempts or in one."""
+        return self._reads(attempt).samples(self.ref(name, namespace))
 
-    def why(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
-        """Return why the job stands where it stands, the first cause first."""
-        return self.state(name, namespace).findings
+    def why(
+        self, name: Target, *, namespace: str | None = None, attempt: int | None = None
+    ) -> tuple[Finding, ...]:
+        """Return why the job stands where it stands, or why an attempt ended so, the first cause first."""
+        return self.state(name, namespace, attempt=attempt).findings
 
-    def diagnose(self, name: Target, *, namespace: str | None = None) -> Diagnosis:
-        """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
+    def diagnose(
+        self, name: Target, *, namespace: str | None = None, attempt: int | None = None
+    ) -> Diagnosis:
+        """Return why the job, or one attempt, stands where it stands: causes, timeline, checklist, numbered fixes."""
         from mpijob.client.observe import diagnose  # the rules are loaded only when they are asked for
 
-        return diagnose.of_job(self.ref(name, namespace), self._records, self.settings)
+        return diagnose.of_job(self.ref(name, namespace), self._reads(attempt), self.settings)
 
-    def deleted(
-        self, /, *, namespace: str | None = None, all_namespaces: bool = False, **chosen: Any
-    ) -> Page:
+    def deleted(self, /, **chosen: Unpack[ListOptions]) -> Page:
         """Return one page of the jobs that were deleted and are remembered, the last one deleted first.
 
         They are chosen as in `list`. `state`, `spec`, `logs`, `events`, `metrics` and `why` answer for them.
         """
         from mpijob.client.history import fallback
 
-        scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, **chosen)
-        return fallback.deleted(self.backend, scope)
+        return fallback.deleted(self.backend, self.scope(**chosen))
 
     @property
     def remembered(self) -> JobState | None:
@@ -271,17 +244,32 @@ class Reading(BaseClient):
 
         return fallback.record(self.backend, self.ref(name, namespace))
 
-    def compare(self, *names: Target, namespace: str | None = None) -> Comparison:
-        """Return how two or more jobs differ: configuration, phase, duration, result, what they used."""
+    def compare(
+        self, *names: Target, namespace: str | None = None, attempts: Iterable[int] = ()
+    ) -> Comparison:
+        """Return how two or more jobs differ: configuration, phase, duration, result, what they used.
+
+        Earlier runs are named `NAME@1`. With `attempts` one job is named, and those attempts of it are compared.
+        """
         from mpijob.client.history import accounts
         from mpijob.client.observe import compare
 
-        pairs = [(self.spec(name, namespace), self.state(name, namespace)) for name in names]
+        if wanted := tuple(attempts):
+            return compare.attempts([self.ref(name, namespace) for name in names], wanted, self._records)
+        refs = [self.ref(name, namespace) for name in names]
+        pairs = [(self.spec(ref), self.state(ref)) for ref in refs]
         used = accounts.of(self.backend, [state.ref for _, state in pairs])
         return compare.compare(pairs, used)
 
-    def export(self, name: Target, format: Format = "yaml", *, namespace: str | None = None) -> str:
-        """Return the job as a job file, ready to be submitted again."""
+    def export(
+        self,
+        name: Target,
+        format: Format = "yaml",
+        *,
+        namespace: str | None = None,
+        attempt: int | None = None,
+    ) -> str:
+        """Return the job as a job file, ready to be submitted again; its attempts ran the same."""
         from mpijob.formats.jobfile import jobfile_reader
 
-        return jobfile_reader.write(self.spec(name, namespace), format=format)
+        return jobfile_reader.write(self._reads(attempt).spec(self.ref(name, namespace)), format=format)

@@ -199,7 +199,7 @@ def wanted(account: Account, query: AccountQuery) -> bool:
     begun = account.created if not query.by_end else account.counted
     return (
         (not query.namespace or ref.namespace == query.namespace)
-        and (not query.names or ref.name in query.names)
+        and (not (query.names or query.uids) or ref.name in query.names or ref.uid in query.uids)
         and (not query.owners or account.owner in query.owners)
         and (not query.phases or account.phase.value in query.phases)
         and (not query.queue or account.queue == query.queue)
@@ -239,7 +239,11 @@ def _condition(query: AccountQuery, after: str) -> tuple[str, list[Any]]:
         ("cause", query.cause),
         ("program", query.program),
     )
-    several = (("name", query.names), ("owner", query.owners), ("phase", query.phases))
+    several = (("owner", query.owners), ("phase", query.phases))
+    if query.names or query.uids:
+        marks = [",".join("?" * len(words)) or "NULL" for words in (query.names, query.uids)]
+        parts.append(f"(name IN ({marks[0]}) OR uid IN ({marks[1]}))")
+        values += [*query.names, *query.uids]
     for column, words in (*((name, (word,) if word else ()) for name, word in equals), *several):
         if words:
             parts.append(f"{column} IN ({','.join('?' * len(words))})")

@@ -147,6 +147,20 @@ class Archive:
             self.add_facts(key, facts)
             account_store.settle(db, key, now)
 
+    def put_attempt(self, state: JobState) -> None:
+        """Write down how an attempt ended that is not the last one."""
+        with self.transaction() as db:
+            db.execute(
+                "INSERT INTO attempts (namespace, uid, attempt, state) VALUES (?,?,?,?)"
+                " ON CONFLICT (namespace, uid, attempt) DO UPDATE SET state=excluded.state",
+                (*state.ref.key, state.attempt, _encode(state)),
+            )
+
+    def attempts(self, key: JobKey) -> list[JobState]:
+        """Return how each attempt but the last ended, as far as that was written down."""
+        rows = self.read("SELECT state FROM attempts WHERE namespace=? AND uid=? ORDER BY attempt", *key)
+        return [decoded(JobState, blob) for (blob,) in rows]
+
     def add_events(self, key: JobKey, events: Iterable[Event]) -> None:
         """Write down what happened."""
         with self.transaction() as db:

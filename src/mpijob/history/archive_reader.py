@@ -109,6 +109,15 @@ class ArchiveReader:
         row = self._row(ref)
         return None if row is None else _as_gone(row)
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return a job as each of its attempts ended, the last one as it stood last."""
+        row = self._row(ref)
+        if row is None:
+            return ()
+        last = _as_gone(row)
+        earlier = (one for one in self._archive.attempts(_key(row)) if one.attempt < last.attempt)
+        return (*(msgspec.structs.replace(one, deleted=last.deleted) for one in earlier), last)
+
     def record(self, ref: JobRef) -> Record | None:
         """Return all that is remembered of a job but its lines and events."""
         row = self._row(ref)
@@ -141,7 +150,7 @@ class ArchiveReader:
         where, values = _condition(scope)
         after = _place_of(scope.after) if scope.after else None
         rows: Sequence[Any]
-        if scope.owner or scope.queue or scope.selector:  # only the states tell them
+        if scope.owner or scope.queue or scope.selector or scope.kinds:  # only the states tell them
             every = [row for row in self._deleted(where, values) if _chosen(_as_gone(row), scope)]
             total, rows = len(every), [row for row in every if after is None or _place(row) < after]
         else:
@@ -391,6 +400,10 @@ def _condition(scope: Scope) -> tuple[str, list[Any]]:
         if several:
             parts.append(f"{column} IN ({','.join('?' * len(several))})")
             values += several
+    for bound, sign in ((scope.since, ">="), (scope.until, "<")):
+        if bound is not None:
+            parts.append(f"created{sign}?")
+            values.append(bound)
     if scope.text:  # a part of the name; in words that both databases know, and that tell letters apart
         parts.append("replace(name, ?, '') <> name")
         values.append(scope.text)
@@ -401,5 +414,6 @@ def _chosen(state: JobState, scope: Scope) -> bool:
     return (
         (not scope.owner or state.owner == scope.owner)
         and (not scope.queue or state.queue == scope.queue)
+        and (not scope.kinds or state.kind.lower() in scope.kinds)
         and selects(scope.selector, state.labels)
     )

@@ -14,7 +14,7 @@ import msgspec
 from mpijob.errors import BackendError
 from mpijob.history.archive import Archive
 from mpijob.history.log_writer import CHUNK_BYTES, bounds, gap_of
-from mpijob.history.records import Chunk, Gap, LogSource
+from mpijob.history.records import Chunk, Fact, Gap, LogSource
 from mpijob.history.storage import chunks, disk_reserve
 from mpijob.history.storage.database import telling
 from mpijob.model import Event, JobKey, JobState, Sample
@@ -23,14 +23,19 @@ _MOST_SAMPLES = 2000  # of each worker: more than any screen shows
 
 
 class JobImport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an engine knows of one job; `spec` and `plan` are encoded already, `gaps` are what it has lost."""
+    """All that an engine knows of one job; `spec` and `plan` are encoded already.
+
+    `gaps` are what it has lost, `attempts` how the earlier ones ended.
+    """
 
     state: JobState
     spec: bytes = b""
     plan: bytes = b""
     events: tuple[Event, ...] = ()
     samples: tuple[Sample, ...] = ()
+    facts: tuple[Fact, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    attempts: tuple[JobState, ...] = ()
 
 
 _PACKED = 4  # at least by so much are logs smaller when they are stored
@@ -42,7 +47,10 @@ def take_in(archive: Archive, whole: JobImport, logs: Iterable[tuple[LogSource, 
     archive.forget(key)
     stored = [(voice, _stored(archive, key, path)) for voice, path in logs]
     with archive.transaction():
-        archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events)
+        archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events,
+                    facts=whole.facts)  # fmt: skip
+        for attempt in whole.attempts:
+            archive.put_attempt(attempt)
         archive.add_samples(key, whole.samples, most=_MOST_SAMPLES)
         for gap in whole.gaps:
             archive.add_gap(key, gap)

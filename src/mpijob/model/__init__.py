@@ -37,7 +37,17 @@ if TYPE_CHECKING:
     from mpijob.model.status.level import Level
     from mpijob.model.status.records import Artifact, Event, LogLine, LogQuery, Mark, Role, Sample
     from mpijob.model.status.stacks import RankStack, StackReport
-    from mpijob.model.status.state import Exit, JobState, Page, Phase, RankState, StepState, WorkerState
+    from mpijob.model.status.state import (
+        Exit,
+        JobState,
+        LauncherPhase,
+        LauncherState,
+        Page,
+        Phase,
+        RankState,
+        StepState,
+        WorkerState,
+    )
 
 __all__ = [
     "Amounts",
@@ -54,6 +64,8 @@ __all__ = [
     "JobRef",
     "JobState",
     "Launch",
+    "LauncherPhase",
+    "LauncherState",
     "Level",
     "LogLine",
     "LogQuery",
@@ -101,6 +113,8 @@ _HOMES = {
     "JobRef": "ref",
     "JobState": "status.state",
     "Launch": "spec.job",
+    "LauncherPhase": "status.state",
+    "LauncherState": "status.state",
     "Level": "status.level",
     "LogLine": "status.records",
     "LogQuery": "status.records",

@@ -11,6 +11,7 @@ from mpijob.errors import Finding
 from mpijob.model.ref import JobRef
 from mpijob.model.spec.amounts import Amounts
 from mpijob.model.spec.job import Family, MPIJob
+from mpijob.model.status.forecast import Forecast
 
 
 class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,6 +54,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     starts_now: bool = True
     waits_for: tuple[JobRef, ...] = ()
     wait_estimate_seconds: float | None = None
+    wait_range_seconds: tuple[float, float] | None = None
+    wait_basis: str = ""
     volumes: tuple[Mapping[str, Any], ...] = ()
     isolation: str = ""
     cgroup: str = ""
@@ -60,6 +63,14 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     why: tuple[str, ...] = ()
     notices: tuple[Finding, ...] = ()
     documents: tuple[Mapping[str, Any], ...] = ()
+
+    def forecast(self, now: float) -> Forecast | None:
+        """When the job will start, as it is estimated now; None where it waits for other jobs, or nothing was said."""
+        if self.waits_for or not self.wait_basis:
+            return None
+        return Forecast(
+            seconds=self.wait_estimate_seconds, span=self.wait_range_seconds, basis=self.wait_basis, time=now
+        )
 
     @property
     def mpi(self) -> str:

@@ -38,8 +38,9 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Which jobs a list or a watch is about.
 
     `namespace` "" means all. `selector` is a label selector as kubectl takes it
-    (`team=cv,tier!=test`). `text` is looked for in names, which have no capitals.
-    `limit` and `after` page through a long list, newest first.
+    (`team=cv,tier!=test`). `text` is looked for in names, which have no capitals. `kinds` are kinds of objects
+    (`MPIJob`, `TrainJob`, in capitals or not), `since` and `until` bound when jobs were submitted.
+    `limit` and `after` page through a long list, newest first. `runs` adds the earlier jobs of each name.
     """
 
     namespace: str = "default"
@@ -49,11 +50,16 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     owner: str = ""
     queue: str = ""
     text: str = ""
+    kinds: tuple[str, ...] = ()
+    since: float | None = None
+    until: float | None = None
     limit: int = 100
     after: str = ""
+    runs: bool = False
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "text", self.text.lower())
+        msgspec.structs.force_setattr(self, "kinds", tuple(kind.lower() for kind in self.kinds))
 
     @property
     def place(self) -> int:

@@ -63,6 +63,17 @@ def test_deepspeed_trains_with_zero_over_our_ranks(tmp_path: Path) -> None:
     assert (said["zero"], said["ranks"]) == ("1", "2")
 
 
+@pytest.mark.req("UC2-cmd")
+def test_deepspeeds_own_launcher_runs_as_documented_over_the_jobs_workers(tmp_path: Path) -> None:
+    """By ssh and pdsh, which on one machine the job brings; the ranks' lines carry the worker that they ran on."""
+    job, small = ("-f", str(EXAMPLES / "deepspeed" / "job.yaml")), ("--cpu", "500m")
+    command = ("--", "deepspeed", "--hostfile", "/etc/mpi/hostfile", "train.py")
+    log = ran(tmp_path, *job, *small, *command)
+    assert (result(log)["zero"], result(log)["ranks"]) == ("1", "2")
+    assert "deepspeed-worker-1: " in log
+    assert float(result(log)["last"]) < float(result(log)["first"]) / 4
+
+
 def checked(name: str, log: str) -> None:
     """Let the workload's own checker judge."""
     argv = [sys.executable, str(WORKLOADS / "check.py"), name, "--ranks", "2"]

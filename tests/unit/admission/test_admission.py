@@ -171,10 +171,7 @@ def test_what_is_not_free_is_refused_where_nothing_queues() -> None:
 def test_cores_beyond_one_machine_are_shared_where_that_is_allowed() -> None:
     (notice,) = admission.admit(a_job(workers=16), JANE, a_place(cores=4, oversubscribe=True))
     assert notice.code == "SHARED_CORES"
-    assert (
-        notice.message
-        == "16 CPU cores requested, 4 available: 16 ranks share cores and run slower"
-    )
+    assert notice.message == "16 CPU cores requested, 4 available: 16 ranks share cores and run slower"
     assert "has 4 in all" in refused(a_job(workers=16), a_place(cores=4)).message
 
 

@@ -54,6 +54,27 @@ def test_a_template_is_kept_used_and_removed(browser: Browser) -> None:
     assert browser.post("/templates", body | {"name": "../up"}).status_code == 400
 
 
+@pytest.mark.req("PMV-010")
+def test_a_template_is_shared_with_a_namespace_and_removed_there(browser: Browser) -> None:
+    body = {"name": "ours", "yaml": "name: a\ncommand: [a]\nworkers: 3\n", "share": True, "namespace": "cv"}
+    made = browser.post("/templates", body)
+    assert (made.status_code, made.json()["namespace"], made.json()["owner"]) == (201, "cv", "me")
+    told = browser.get("/templates?namespace=cv").json()
+    assert (told["may_share"], told["notice"]) == (True, "")
+    (ours,) = [one for one in told["items"] if one["origin"] == "shared"]
+    assert (ours["name"], ours["namespace"], ours["writable"]) == ("ours", "cv", True)
+    assert "workers: 3" in ours["yaml"]
+    assert "ours" not in {one["name"] for one in browser.get("/templates").json()["items"]}
+    assert browser.post("/templates", body).status_code == 409
+    assert browser.post("/templates", body | {"overwrite": True}).status_code == 201
+    secret = {"yaml": "name: a\ncommand: [a]\nenv: {API_TOKEN: canary}\n", "name": "secret"}
+    refused = browser.post("/templates", body | secret)
+    assert (refused.status_code, "canary" in refused.text) == (400, False)
+    assert browser.delete("/templates/ours?namespace=cv").status_code == 403
+    assert browser.delete("/templates/ours?namespace=cv&shared=true").status_code == 204
+    assert browser.delete("/templates/ours?namespace=cv&shared=true").status_code == 404
+
+
 def test_a_form_is_offered_what_was_used(browser: Browser) -> None:
     browser.create("one", image="quay.io/team/mpi:1", queue="gpu")
     offered = browser.get("/choices").json()

@@ -45,6 +45,56 @@ def test_a_job_is_made_seen_and_read(browser: Browser) -> None:
     assert browser.get("/trainjobs/default/hello/artifacts").json() == {"items": []}
 
 
+@pytest.mark.req("B-11", "D-api")
+def test_earlier_runs_and_attempts_are_listed_and_read_by_their_numbers(browser: Browser) -> None:
+    retried = {"retry": {"limit": 1, "backoff_seconds": 0}}
+    for words in ("echo one; exit 3", "echo two"):
+        browser.create("train", words, **(retried if "3" in words else {}))
+        settled(browser, {"Failed": 1} if "3" in words else {"Succeeded": 1})
+    newest, first = browser.get("/trainjobs/default/train/runs").json()["items"]
+    assert [(one["run"], one["address"], one["row"]["phase"]) for one in (newest, first)] == [
+        (2, "train@2", "Succeeded"),
+        (1, "train@1", "Failed"),
+    ]
+    assert [(one["attempt"], one["phase"], one["exit_code"]) for one in first["attempts"]] == [
+        (1, "Failed", 3),
+        (2, "Failed", 3),
+    ]
+    assert first["attempts"][0]["launcher"]["exit_code"] == 3
+    for which in ("train@1", "train?run=1", f"train?uid={first['row']['uid']}"):
+        assert browser.get(f"/trainjobs/default/{which}").json()["row"]["uid"] == first["row"]["uid"]
+    path = "/trainjobs/default/train"
+    assert browser.get(f"{path}?run=1&attempt=1").json()["state"].get("attempt", 1) == 1
+    assert browser.get(f"{path}/why?run=1&attempt=1").json()["findings"][0]["code"]
+    told = browser.get(f"{path}/events?run=1&attempt=1").json()["items"]
+    assert {event.get("attempt", 1) for event in told} == {1}
+    said = lines(browser.get(f"{path}/logs?run=1&attempt=2&ranks=0"))
+    assert [(line["text"], line["attempt"]) for line in said] == [("one", 2)]
+    assert "exit 3" in browser.get("/trainjobs/default/train@1/export?attempt=1").text
+    compared = browser.get("/compare?job=default/train@1&job=default/train").json()["jobs"]
+    assert [(one["run"], one["phase"]) for one in compared] == [(1, "Failed"), (2, "Succeeded")]
+    attempts = browser.get("/compare?job=default/train@1&attempt=1&attempt=2").json()["jobs"]
+    assert [(one["attempt"], one["account"]["ref"]["name"]) for one in attempts] == [
+        (1, "train"),
+        (2, "train"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("which", "status"),
+    [
+        ("train@9", 404),
+        ("train@x", 400),
+        ("train?run=9", 404),
+        ("train?run=0", 400),
+        ("train?attempt=7", 404),
+    ],
+)
+def test_a_run_or_attempt_that_there_is_not_is_refused(browser: Browser, which: str, status: int) -> None:
+    browser.create("train", "echo one")
+    assert browser.get(f"/trainjobs/default/{which}").status_code == status
+
+
 @pytest.mark.req("D-api")
 def test_a_name_alone_is_looked_for_in_the_namespace_of_the_query(browser: Browser) -> None:
     browser.create("here", "echo here")

@@ -164,7 +164,20 @@ def test_what_belongs_to_one_machine_is_not_offered_on_a_server(place: tuple[Tow
     assert alice.post("/session/links").status_code == 404
     kept = alice.post("/templates", {"name": "mine", "yaml": "name: a\ncommand: [a]\n"})
     assert (kept.status_code, kept.json()["code"]) == (501, "UNSUPPORTED")
+    assert {one["origin"] for one in alice.get("/templates").json()["items"]} == {"library"}
     assert alice.get("/opinions").status_code == 403
+
+
+@pytest.mark.req("PMV-010")
+def test_templates_of_a_namespace_are_for_those_who_may_see_it(place: tuple[Town, TestClient]) -> None:
+    _, http = place
+    alice, bob = Person(http, "alice-token"), Person(http, "bob-token")
+    body = {"name": "ours", "yaml": "name: a\ncommand: [a]\n", "share": True, "namespace": "team-a"}
+    assert alice.post("/templates", body).status_code == 201
+    assert bob.post("/templates", body).status_code == 403
+    assert bob.get("/templates?namespace=team-a").status_code == 403
+    assert "ours" in {one["name"] for one in alice.get("/templates?namespace=team-a").json()["items"]}
+    assert "ours" not in {one["name"] for one in bob.get("/templates?namespace=team-b").json()["items"]}
 
 
 def test_a_right_is_asked_for_again_after_half_a_minute(place: tuple[Town, TestClient]) -> None:

@@ -93,7 +93,7 @@ def test_get_is_one_state_or_several(cli: Cli) -> None:
 @pytest.mark.req("FR-OBS-005", "B-5", "AC3")
 def test_describe_tells_state_workers_ranks_spec_events_and_findings(cli: Cli) -> None:
     told = cli.ok("describe", "two")
-    for title in ("Workers:", "Ranks:", "Spec:", "Events:", "Findings:"):
+    for title in ("Launcher, workers and ranks:", "Spec:", "Events:", "Findings:"):
         assert title in told
     assert "worker 0 failed: rank 0 ended with exit code 7" in told
     parts = {"state", "spec", "findings", "warnings", "events", "encryption"}

@@ -232,16 +232,16 @@ def test_a_resumed_job_is_in_an_attempt_that_there_is() -> None:
 
 
 def test_the_exit_of_a_rank_that_mpi_ended_is_shown_as_a_consequence() -> None:
-    from mpijob.cli.render import job_table
-    from mpijob.model import JobRef, RankState
+    from mpijob.cli.render import parts_tree
+    from mpijob.model import JobRef, RankState, WorkerState
 
-    ranks = (RankState(0, 0, exit_code=137, followed=True), RankState(1, 1, exit_code=3))
-    state = JobState(ref=JobRef("default", "j"), phase=Phase.FAILED, ranks=ranks)
-    header, first, second = job_table.rank_lines(state)
-    assert [line.split()[4:] for line in (header, first, second)] == [
-        ["EXIT"],
-        ["137", "(consequence)"],
-        ["3"],
+    ranks = (RankState(0, 0, exit_code=137, followed=True), RankState(1, 0, exit_code=3))
+    workers = (WorkerState(0, "w", Phase.FAILED),)
+    state = JobState(ref=JobRef("default", "j"), phase=Phase.FAILED, workers=workers, ranks=ranks)
+    *_, first, second = parts_tree.lines(state)
+    assert [line.split()[1:] for line in (first, second)] == [
+        ["rank", "0", "-", "137", "(consequence)", "-"],
+        ["rank", "1", "-", "3", "-"],
     ]
 
 

@@ -9,8 +9,8 @@ from mpijob.cli.root import ENTRIES
 
 HEADINGS = {
     "Run": "create run plan alloc array schedule",
-    "See": "list get describe why logs events stacks top curves mlflow tensorboard watch ui wait queue quota bundle "
-    "patterns audit network acct trace artifacts",
+    "See": "list get describe runs why logs events stacks top profile curves mlflow tensorboard watch ui wait queue "
+    "quota bundle patterns audit network acct trace artifacts",
     "Steer": "cancel suspend resume scale delete retry exec",
     "Reuse": "register data clone compare export template convert image",
     "Learn": "rules explain schema doctor mpi completion version",

@@ -18,12 +18,21 @@ from mpijob.cli import exit_codes
 from mpijob.cli.context import App
 from mpijob.cli.main import program_words
 from mpijob.cli.output import Format, Output, as_json, as_yaml, painted
-from mpijob.cli.render import job_table as shown
-from mpijob.cli.render import text
+from mpijob.cli.render import parts_tree, text
 from mpijob.cli.root import ENTRIES, cli
 from mpijob.client import Client
 from mpijob.errors import BackendError, Finding, Fix, InvalidJob, Kind, MpiJobError, NotAllowed, QuotaExceeded
-from mpijob.model import JobRef, JobState, LogLine, Phase, RankState, Role, WorkerState
+from mpijob.model import (
+    JobRef,
+    JobState,
+    LauncherPhase,
+    LauncherState,
+    LogLine,
+    Phase,
+    RankState,
+    Role,
+    WorkerState,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = "a\x1b[31mred\x1b]0;title\x07\u202egnp.exe\x9b2J\x7f"
@@ -337,5 +346,32 @@ def test_a_worker_that_ended_well_itself_shows_how_its_rank_failed() -> None:
     ]
     ends = ((127, False), (143, True), (3, False), (0, False))
     ranks = [RankState(at, at, exit_code=code, followed=followed) for at, (code, followed) in enumerate(ends)]
-    cells = [line.split(maxsplit=3)[3].split("  ")[0] for line in shown.worker_lines(workers, ranks)[1:]]
-    assert cells == ["127 (rank 0)", "0", "255", "0"]
+    state = JobState(
+        ref=JobRef("default", "w"), phase=Phase.FAILED, workers=tuple(workers), ranks=tuple(ranks)
+    )
+    rows = [line for line in parts_tree.lines(state) if line.startswith("w-")]
+    assert [row.split(maxsplit=3)[3].split("  ")[0] for row in rows] == ["127 (rank 0)", "0", "255", "0"]
+
+
+@pytest.mark.req("R3", "FR-017", "C-tabs")
+def test_the_parts_of_a_job_are_a_tree_of_launcher_workers_and_ranks() -> None:
+    launcher = LauncherState(
+        name="j-launcher-0-0-x7k2p", phase=LauncherPhase.RUNNING, node="n1", restarts=1, cores=0.5,
+        memory_limit_bytes=1 << 28, log_source="pod/j-launcher-0-0-x7k2p/node",
+    )  # fmt: skip
+    workers = tuple(WorkerState(at, f"j-node-0-{at}", Phase.RUNNING, node=f"n{at}") for at in range(2))
+    ranks = tuple(RankState(at, at // 2, node=f"n{at // 2}") for at in range(4))
+    state = JobState(
+        ref=JobRef("default", "j"), phase=Phase.RUNNING, launcher=launcher, workers=workers, ranks=ranks
+    )
+    header, first, *rest = parts_tree.lines(state)
+    assert header.split()[:5] == ["PART", "PHASE", "NODE", "EXIT", "RESTARTS"]
+    assert first.split() == [
+        "j-launcher-0-0-x7k2p", "Running", "n1", "-", "1", "asks", "0.5", "limit", "256", "MiB", "-", "-",
+    ]  # fmt: skip
+    assert [line.split("  ")[0] for line in rest] == [
+        "├─ j-node-0-0", "│", "│", "└─ j-node-0-1", "", "",
+    ]  # fmt: skip
+    assert [line[:13].strip() for line in rest if "rank" in line] == [
+        "│  ├─ rank 0", "│  └─ rank 1", "├─ rank 2", "└─ rank 3",
+    ]  # fmt: skip

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from mpijob import MPIJob, checks
+from mpijob import Client, MPIJob, checks
+from mpijob.backends.local import LocalBackend
 from mpijob.client.submit.templates import Origin, Templates
 from mpijob.errors import Conflict, InvalidJob, NotAllowed, NotFound, Severity
+from mpijob.model.team_template import LARGEST, TeamTemplate
 from mpijob.settings import Settings, load
 
 LIBRARY = ["deepspeed", "hello", "horovod", "intel-mpi", "mpi4py", "osu-benchmarks"]
 JOB = MPIJob(name="bert", workers=8, command=("train",), env={"LR": "0.1"}, description="fine-tune")
 
 
+def shelf(own: Path, team: Path | None = None, user: str = "me") -> Templates:
+    """The templates of a user of this machine, with a directory for those of teams or without."""
+    engine = LocalBackend(Settings(templates="" if team is None else str(team)))
+    return Templates(own, engine, namespace="cv", user=lambda: user)
+
+
 @pytest.fixture
 def templates(tmp_path: Path) -> Templates:
-    return Templates(tmp_path / "own", tmp_path / "team")
+    return shelf(tmp_path / "own", tmp_path / "team")
 
 
 @pytest.mark.req("PMV-001", "R9")
@@ -52,13 +61,65 @@ def test_an_own_template_hides_the_librarys_until_it_is_deleted(templates: Templ
 def test_a_shared_template_is_seen_by_others(templates: Templates, tmp_path: Path) -> None:
     templates.save("bert", JOB)
     templates.share("bert")
-    colleague = Templates(tmp_path / "colleague", tmp_path / "team")
+    colleague = shelf(tmp_path / "colleague", tmp_path / "team")
     assert colleague.show("bert") == JOB
     assert [one.origin for one in colleague.list() if one.name == "bert"] == [Origin.SHARED]
+    assert colleague.list("nlp") == Templates(None).list(), "another namespace sees none of it"
+
+
+def test_an_own_template_hides_a_shared_one_that_can_still_be_read_and_deleted(templates: Templates) -> None:
+    templates.save("bert", JOB, share=True)
+    templates.save("bert", JOB.replace(workers=2))
+    assert (templates.show("bert").workers, templates.show("bert", shared=True).workers) == (2, 8)
+    templates.delete("bert")
+    with pytest.raises(NotAllowed, match="shared by namespace 'cv'"):
+        templates.delete("bert")
+    templates.delete("bert", shared=True)
+    with pytest.raises(NotFound, match="bert"):
+        templates.show("bert")
+
+
+def test_what_lies_in_the_directory_itself_is_shared_by_all_namespaces(
+    templates: Templates, tmp_path: Path
+) -> None:
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team" / "all.yaml").write_text("name: a\ncommand: [a]\nworkers: 2\n")
+    assert templates.show("all", "cv").workers == templates.show("all", "nlp").workers == 2
+
+
+def test_a_team_whose_directory_may_not_be_read_leaves_the_other_templates(tmp_path: Path) -> None:
+    class Closed(LocalBackend):
+        def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+            raise NotAllowed(f"you may not read the templates of namespace '{namespace}'")
+
+    closed = Templates(tmp_path / "own", Closed(Settings()), namespace="cv")
+    closed.save("mine", JOB)
+    found = closed.shelf()
+    assert {one.name for one in found.items} == {"mine", *LIBRARY}
+    assert (found.notice, found.may_share) == ("you may not read the templates of namespace 'cv'", False)
+
+
+@pytest.mark.security
+def test_a_shared_template_is_read_through_no_link_and_only_so_much_of_it(
+    templates: Templates, tmp_path: Path
+) -> None:
+    team = tmp_path / "team" / "cv"
+    team.mkdir(parents=True)
+    (tmp_path / "victim").write_text("name: a\ncommand: [a]\n")
+    (team / "link.yaml").symlink_to(tmp_path / "victim")
+    (team / "dir.yaml").mkdir()
+    os.mkfifo(team / "pipe.yaml")
+    (team / "UP.yaml").write_text("name: a\ncommand: [a]\n")
+    (team / "huge.yaml").write_bytes(b"name: a\ncommand: [a]\ndescription: " + b"x" * (2 * LARGEST))
+    found = {one.name for one in templates.list() if one.origin is Origin.SHARED}
+    assert found == {"huge"}
+    assert (
+        len(LocalBackend(Settings(templates=str(tmp_path / "team"))).team_templates("cv")[1].text) <= LARGEST
+    )
 
 
 def test_sharing_needs_a_place(tmp_path: Path) -> None:
-    own = Templates(tmp_path)
+    own = shelf(tmp_path)
     own.save("bert", JOB)
     with pytest.raises(NotAllowed, match="MPIJOB_TEMPLATES"):
         own.share("bert")
@@ -109,7 +170,7 @@ def test_own_templates_are_closed_to_other_users(templates: Templates, tmp_path:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     templates.share("bert")
-    assert stat.S_IMODE((tmp_path / "team" / "bert.yaml").stat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "team" / "cv" / "bert.yaml").stat().st_mode) == 0o644
 
 
 @pytest.mark.security
@@ -132,8 +193,15 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_the_settings_say_where_shared_templates_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load({"HOME": str(tmp_path), "MPIJOB_TEMPLATES": "/team"}).templates == "/team"
     monkeypatch.setenv("MPIJOB_SETTINGS", str(tmp_path / "settings.toml"))
-    places = Templates.of(Settings(templates=str(tmp_path / "team")))
-    places.save("bert", JOB)
-    places.share("bert")
+    settings = Settings(home=str(tmp_path / "home"), templates=str(tmp_path / "team"))
+    with Client(settings=settings, namespace="cv") as client:
+        client.templates.save("bert", JOB)
+        client.templates.share("bert")
+        acts = [
+            one
+            for one in client.audit()
+            if one.object_ref is not None and one.object_ref.resource == "templates"
+        ]
     assert (tmp_path / "templates" / "bert.yaml").exists()
-    assert (tmp_path / "team" / "bert.yaml").exists()
+    assert (tmp_path / "team" / "cv" / "bert.yaml").exists()
+    assert {one.verb for one in acts} == {"create"}

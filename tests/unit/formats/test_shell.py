@@ -44,7 +44,9 @@ def test_every_byte_of_the_command_arrives_as_it_was_written(pod: Pod) -> None:
 
 def test_the_census_is_told_before_the_command_runs(pod: Pod) -> None:
     done = pod.launch("mpirun", "program")
-    assert done.stdout.splitlines()[0] == "mpijob-census rank=0 size=4 local=0 host=localhost node=n1 gpus=0"
+    ready, first, *_ = done.stdout.splitlines()
+    assert ready == "mpijob-ready workers=2"
+    assert first == "mpijob-census rank=0 size=4 local=0 host=localhost node=n1 gpus=0"
     assert re.fullmatch("mpijob-world ranks=4 gap=0 tag=[0-9a-f-]{13}", done.stdout.splitlines()[-1])
 
 

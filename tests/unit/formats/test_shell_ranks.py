@@ -48,6 +48,7 @@ def test_what_a_rank_must_do_when_it_ends_badly_is_first_on_its_python_path(pod:
         pod_scripts.ssh_config(),
         pod_scripts.agent(),
         pod_scripts.RANK,
+        "python/sitecustomize.py",
         fail_fast.text(),
     ]
     assert pod.sh(pod_scripts.PREPARE, "mpijob-prepare", *texts).returncode == 0

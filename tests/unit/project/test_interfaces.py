@@ -58,7 +58,8 @@ OPERATIONS: dict[str, Row] = {
     "patterns": Row("patterns", "patterns", "GET /patterns"),
     "artifacts": Row("artifacts fetch", "artifacts", f"GET {ONE}/artifacts GET {ONE}/artifact"),
     "store": Row("store", "artifacts data", HERE, HERE),
-    "attempts": Row("deleted remembered twin record", "list", f"GET {ONE}/attempts"),
+    "deleted": Row("deleted remembered twin record", "list", f"GET {ONE}/attempts"),
+    "runs": Row("runs attempts", "runs", f"GET {ONE}/runs", f"GET {ONE}/attempts"),
     "cancel": Row("cancel cancel_all", "cancel", f"POST {ONE}/cancel POST /bulk"),
     "suspend": Row("suspend", "suspend", f"POST {ONE}/suspend POST /bulk"),
     "resume": Row("resume", "resume", f"POST {ONE}/resume POST /bulk"),
@@ -77,11 +78,13 @@ OPERATIONS: dict[str, Row] = {
     ),
     "advise": Row("advise", "plan", "POST /drafts/advice"),
     "accounts": Row(
-        "accounts usage_report rates", "acct", f"GET /accounts GET /accounts/report GET {ONE}/account"
+        "accounts attempt_accounts usage_report rates",
+        "acct",
+        f"GET /accounts GET /accounts/report GET {ONE}/account",
     ),
     "budgets": Row("budgets", "acct", "GET /budgets"),
     "audit": Row("audit", "audit", "GET /audit"),
-    "queues": Row("- client.list(phases=…) tells who waits", "queue", "GET /queues"),
+    "queues": Row("wait_accuracy", "queue", "GET /queues GET /queues/accuracy", "GET /queues"),
     "rights": Row("- client.facts(job).may", "doctor", "GET /rights"),
     "choices": Row("- names are known to whoever writes code", "explain", "GET /choices"),
     "explain": Row(
@@ -96,6 +99,7 @@ OPERATIONS: dict[str, Row] = {
         "schedules", "schedule", "- a clock needs a home; it is set where the clock is", "-  as REST"
     ),
     "stacks": Row("stacks", "stacks", f"POST {ONE}/stacks"),
+    "profile": Row("profile", "profile", f"GET {ONE}/profile", "- the page's next version shows it"),
     "network": Row("- a command over the client's jobs", "network", LOOKS, LOOKS),
     "execute": Row("execute", "exec", TERMINAL, TERMINAL),
     "bundle": Row("bundle", "bundle", f"GET {ONE}/bundle"),

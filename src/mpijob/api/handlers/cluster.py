@@ -20,6 +20,7 @@ from mpijob.client.threads import run_in_thread
 from mpijob.diagnosis.patterns import Fleet
 from mpijob.errors import InvalidJob, NotAllowed
 from mpijob.model import Facts, JobRef, MPIJob, Phase
+from mpijob.model.status.forecast import AccuracyReport
 from mpijob.model.status.overview import Line
 
 _VERBS = ("create", "get", "list", "logs", "cancel", "delete", "exec")
@@ -54,6 +55,13 @@ async def queues(ask: RequestContext) -> Queues:
         ),
         lines=_lines(facts),
     )
+
+
+async def wait_accuracy(ask: RequestContext) -> AccuracyReport:
+    """Return how good estimates of waiting were, as they were told and as they would be told today."""
+    namespace = ask.query.namespace or ask.client.namespace
+    await ask.check(namespace)
+    return await ask.client.wait_accuracy(ask.query.days * 86400.0, namespace=namespace)
 
 
 def _queue(name: str, namespace: str, text: str, rows: list[JobRow], ahead: list[Waiting]) -> QueueRow:
@@ -100,11 +108,12 @@ async def compare(ask: RequestContext) -> Comparison:
     jobs = [address(one) for one in dict.fromkeys(ask.query.job)]
     for ref in jobs:
         await ask.check(ref.namespace)
-    return await ask.client.compare(*jobs)
+    found = [await ask.named(ref.name, ref.namespace) for ref in jobs]
+    return await ask.client.compare(*found, attempts=ask.query.attempt)
 
 
 def address(text: str) -> JobRef:
-    """Return the job that `namespace/name` means."""
+    """Return the job that `namespace/name` means, or which run of it."""
     namespace, slash, name = text.partition("/")
     if not slash or not name:
         raise InvalidJob(f"{text!r} is not an address", hint="write it as namespace/name")

@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from mpijob.api.handlers import actions
 from mpijob.api.request_context import RequestContext
-from mpijob.api.schemas.draft_schemas import Advised, NewTemplate
+from mpijob.api.schemas.draft_schemas import Advised, NewTemplate, TemplateQuery
 from mpijob.api.schemas.job_schemas import Draft, Reading, TemplateList, TemplateRow
 from mpijob.client import AsyncClient
 from mpijob.client.submit import drafts as job_files
 from mpijob.client.submit import form_options
 from mpijob.client.submit.templates import Template, Templates
 from mpijob.client.threads import run_in_thread
-from mpijob.errors import MpiJobError, Unsupported
+from mpijob.errors import MpiJobError
 from mpijob.model import Facts, MPIJob
 from mpijob.model.platform.form_options import Choices
 from mpijob.settings import CLUSTER
@@ -47,13 +47,21 @@ async def convert(ask: RequestContext) -> Response:
     return await ask.parsed_answer("convert")
 
 
+def _shelf(ask: RequestContext) -> Templates:
+    """Return the templates of whoever asks; a visitor of a server has no own ones there."""
+    shelf = ask.client.templates
+    return shelf if ask.guest is None else shelf.shared_alone()
+
+
 async def templates(ask: RequestContext) -> TemplateList:
     """Return the templates that a job can start from, with what each needs and why it could not run here."""
-    shelf = ask.client.templates
+    namespace = ask.query.namespace or ask.client.namespace
+    await ask.check(namespace)
+    shelf = _shelf(ask)
+    found = await run_in_thread(lambda: shelf.shelf(namespace))
     facts = await _known_facts(ask.client) if ask.client.settings.engine == CLUSTER else None
-    return TemplateList(
-        tuple(await asyncio.gather(*(_template(ask.client, shelf, one, facts) for one in shelf.list())))
-    )
+    rows = await asyncio.gather(*(_listed(ask.client, shelf, one, facts, namespace) for one in found.items))
+    return TemplateList(tuple(rows), found.may_share, found.notice)
 
 
 async def _known_facts(client: AsyncClient) -> Facts | None:
@@ -63,12 +71,12 @@ async def _known_facts(client: AsyncClient) -> Facts | None:
         return None
 
 
-async def _template(
-    client: AsyncClient, shelf: Templates, template: Template, facts: Facts | None
+async def _listed(
+    client: AsyncClient, shelf: Templates, template: Template, facts: Facts | None, namespace: str
 ) -> TemplateRow:
-    row = TemplateRow(template.name, template.origin.value, template.description, "")
+    row = _row(template, "")
     try:
-        job = shelf.show(template.name)
+        job = await run_in_thread(lambda: shelf.show(template.name, namespace))
     except MpiJobError as error:
         return msgspec.structs.replace(row, blocker=error.message)
     text, blocker = job_files.write(job), await _blocker(client, job, facts)
@@ -92,31 +100,30 @@ async def _blocker(client: AsyncClient, job: MPIJob, facts: Facts | None) -> str
     return ""
 
 
+def _row(one: Template, text: str) -> TemplateRow:
+    return TemplateRow(
+        one.name, one.origin.value, one.description, text, one.namespace, one.owner, one.changed, one.writable
+    )
+
+
 async def save_template(ask: RequestContext) -> TemplateRow:
-    """Keep a job as an own template."""
-    _refuse_on_a_server(ask)
+    """Keep a job as an own template, or as one of a namespace."""
     body: NewTemplate = ask.body
+    namespace = body.namespace or ask.client.namespace
+    await ask.check(namespace)
     ask.document = msgspec.json.encode(Draft(yaml=body.yaml))
     read = await ask.parsed("reading", Reading)
-    return await asyncio.to_thread(_saved, ask.client.templates, body, read)
-
-
-def _saved(shelf: Templates, body: NewTemplate, read: Reading) -> TemplateRow:
-    made = shelf.save(body.name, read.job, overwrite=body.overwrite)
-    if body.share:
-        made = shelf.share(body.name, overwrite=body.overwrite)
-    return TemplateRow(made.name, made.origin.value, made.description, read.yaml)
+    made = await run_in_thread(
+        lambda: _shelf(ask).save(
+            body.name, read.job, overwrite=body.overwrite, share=body.share, namespace=namespace
+        )
+    )
+    return _row(made, read.yaml)
 
 
 async def delete_template(ask: RequestContext) -> None:
-    """Remove an own template."""
-    _refuse_on_a_server(ask)
-    ask.client.templates.delete(ask.request.path_params["template"])
-
-
-def _refuse_on_a_server(ask: RequestContext) -> None:
-    if ask.guest is not None:
-        raise Unsupported(
-            "own templates are kept on your own machine, not on this server",
-            hint="run: mpijob template save NAME --file job.yaml",
-        )
+    """Remove an own template, or one of a namespace."""
+    query: TemplateQuery = ask.query
+    namespace, name = query.namespace or ask.client.namespace, ask.request.path_params["template"]
+    await ask.check(namespace)
+    await run_in_thread(lambda: _shelf(ask).delete(name, shared=query.shared, namespace=namespace))

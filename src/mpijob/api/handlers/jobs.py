@@ -27,6 +27,7 @@ from mpijob.api.schemas.job_schemas import (
     Fields,
     JobDetail,
     JobRow,
+    Runs,
 )
 from mpijob.api.schemas.overview_schemas import Overview
 from mpijob.api.schemas.query_schemas import Links
@@ -38,14 +39,16 @@ from mpijob.client.submit import drafts
 from mpijob.client.submit.drafts import FIELDS as described
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import InvalidJob, NotAllowed, NotFound
-from mpijob.model import Event, Facts, JobRef, JobState, Phase
+from mpijob.model import Event, Facts, JobRef, JobState, MPIJob, Phase
 from mpijob.model.spec import quantity
 from mpijob.model.status.accounts import AccountPage
+from mpijob.model.status.mpi_profile import MpiProfile
 from mpijob.observation.redaction import masking
 from mpijob.outbound.policy import TooLarge
 
 T = TypeVar("T")
 _WAITING = 20  # so many are told in full
+_MOST_RUNS = 100
 
 
 async def list_jobs(ask: RequestContext) -> Response:
@@ -69,7 +72,7 @@ async def list_jobs(ask: RequestContext) -> Response:
 
 async def get_job(ask: RequestContext) -> JobDetail:
     """Return everything known of one job."""
-    state = await ask.client.state(ask.ref)
+    state = await ask.client.state(ask.ref, attempt=ask.query.attempt)
     spec = await ask.client.spec(state.ref)
     return JobDetail(
         row=rows.row(state),
@@ -91,7 +94,7 @@ async def export(ask: RequestContext) -> Response:
     """Hand over a job's configuration as a file, in our form or in one that `oc create -f` takes."""
     ref, form = ask.ref, ask.query.format
     own: Format = "json" if form == "json" else "yaml"
-    text = (drafts.write if ask.query.values else drafts.shown)(await ask.client.spec(ref), own)
+    text = (drafts.write if ask.query.values else drafts.shown)(await _spec(ask), own)
     ending: str = own
     if form not in ("yaml", "json"):
         (made,) = await asyncio.to_thread(convert_jobs.convert, text, to=form)
@@ -102,15 +105,37 @@ async def export(ask: RequestContext) -> Response:
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
 
 
+async def _spec(ask: RequestContext) -> MPIJob:
+    """Return what was asked for; refuse an attempt that the job does not have."""
+    if ask.query.attempt is not None:
+        await ask.client.state(ask.ref, attempt=ask.query.attempt)
+    return await ask.client.spec(ask.ref)
+
+
+async def runs(ask: RequestContext) -> Runs:
+    """Return every job that has or had the name of the address, with its attempts."""
+    found = await ask.client.runs(JobRef(ask.ref.namespace, ask.ref.name))
+    return Runs(tuple([rows.run_row(run, await _attempts(ask, run)) for run in found[:_MOST_RUNS]]))
+
+
+async def _attempts(ask: RequestContext, run: JobState) -> tuple[JobState, ...]:
+    if run.attempt == 1:
+        return (run,)
+    try:
+        return await ask.client.attempts(run.ref)
+    except NotFound:  # it went meanwhile
+        return (run,)
+
+
 async def events(ask: RequestContext) -> Events:
     """Return what happened to a job."""
-    found: tuple[Event, ...] = await _all(ask.client.events(ask.ref))
+    found: tuple[Event, ...] = await _all(ask.client.events(ask.ref, attempt=ask.query.attempt))
     return Events(found)
 
 
 async def why(ask: RequestContext) -> Diagnosis:
     """Return why a job stands where it stands: causes, timeline, checklist, numbered fixes."""
-    return await ask.client.diagnose(ask.ref)
+    return await ask.client.diagnose(ask.ref, attempt=ask.query.attempt)
 
 
 async def links(ask: RequestContext) -> Links:
@@ -144,10 +169,15 @@ async def _accounts(ask: RequestContext) -> dict[str, Any]:
     }
 
 
+async def profile(ask: RequestContext) -> MpiProfile:
+    """Return what a job's ranks do with MPI."""
+    return await ask.client.profile(ask.ref, step=ask.query.step)
+
+
 async def artifacts(ask: RequestContext) -> Artifacts:
     """Return the files that a job left."""
     async with ask.act():  # a store that does not answer holds few threads of one visitor
-        return Artifacts(await ask.client.artifacts(ask.ref))
+        return Artifacts(await ask.client.artifacts(ask.ref, attempt=ask.query.attempt))
 
 
 async def facts(ask: RequestContext) -> FactsAnswer:

@@ -64,5 +64,4 @@ async def capabilities(ask: RequestContext) -> Capabilities:
         signs_in=ask.room.gate.signs_in,
         sign_out=ask.room.gate.sign_out,
         keeps_templates=ask.guest is None,
-        shares_templates=ask.guest is None and bool(client.settings.templates),
     )

@@ -26,7 +26,7 @@ _SAME_NAME = 50
 async def metrics(ask: RequestContext) -> Usage:
     """Return how much the workers used over time: as a band, and of each worker where that is asked for."""
     query, spec = ask.query, await ask.client.spec(ask.ref)
-    samples = await ask.client.metrics(ask.ref)
+    samples = await ask.client.metrics(ask.ref, attempt=query.attempt)
     return usage.bands(
         samples, points=query.points, limit=spec.resources.asked, each_worker=query.each_worker
     )
@@ -34,7 +34,8 @@ async def metrics(ask: RequestContext) -> Usage:
 
 async def curves(ask: RequestContext) -> Curves:
     """Return a training's metrics over time, and how far it is."""
-    return await ask.client.curves(ask.ref, rank=ask.query.rank, points=ask.query.points)
+    query = ask.query
+    return await ask.client.curves(ask.ref, rank=query.rank, points=query.points, attempt=query.attempt)
 
 
 async def account(ask: RequestContext) -> JobAccount:

@@ -33,8 +33,19 @@ _AGAIN_SECONDS = 1.0
 _ASKED_AT_ONCE = 50
 _BEGIN_SECONDS = 10.0
 _EXPLAINED_SECONDS = 7 * 86400.0
+_AHEAD_SECONDS = 5.0
+_STEADY_SECONDS = 15.0
+_MOST_WAITING = 500
 
 _log = logging.getLogger(__name__)
+
+
+class _Wait(NamedTuple):
+    """When a job that waits will start, as the list shows it."""
+
+    position: int | None
+    starts: float | None
+    basis: str
 
 
 Scope = tuple[
@@ -66,6 +77,7 @@ class JobIndex:
         self._named: dict[tuple[str, str, str, str], str] = {}  # namespace, name, owner and older kind → key
         self._epoch, self._number = secrets.token_hex(4), 0
         self._changes: deque[tuple[int, str, Scope]] = deque(maxlen=_KEPT_CHANGES)
+        self._waits: dict[str, _Wait] = {}  # of those who wait, by key
         self._explained: dict[str, tuple[str, str]] = {}  # key → cause and why of jobs that failed
         self._by_scope: dict[Scope, dict[str, JobRow]] = {}
         self._gone: dict[str, None] = {}  # keys never return, whatever a late watch tells
@@ -108,10 +120,11 @@ class JobIndex:
             works: list[Callable[[], Awaitable[None]]] = [
                 partial(self._follow_all, self._watch_all),
                 self._explain,
+                self._look_ahead,
             ]
         else:
             await self._reload()
-            works = [self._watch, self._check]
+            works = [self._watch, self._check, self._look_ahead]
         self._tasks = [asyncio.create_task(self._forever(work)) for work in works]
         if not self.ready:
             await self.changed(self.rev, _BEGIN_SECONDS)
@@ -182,6 +195,7 @@ class JobIndex:
         self._named.pop(_name(row), None)
         self._part(row)
         self._explained.pop(key, None)
+        self._waits.pop(key, None)
         self._note(row)
         return True
 
@@ -190,7 +204,7 @@ class JobIndex:
             self._announce()
 
     def _took(self, row: JobRow) -> bool:
-        row = self._told_why(row)
+        row = self._told_wait(self._told_why(row))
         key = _key(row)
         if self._rows.get(key) == row or key in self._gone:
             return False
@@ -225,6 +239,34 @@ class JobIndex:
             self._explained[_key(row)] = (row.cause, row.why)
         cause, why = self._explained.get(_key(row), (row.cause, row.why))
         return msgspec.structs.replace(row, cause=cause, why=why)
+
+    def _told_wait(self, row: JobRow) -> JobRow:
+        """Return the row of a job that waits with when it will start; what a watch tells has nothing of it."""
+        if row.phase is not Phase.QUEUED:
+            self._waits.pop(_key(row), None)
+            return row
+        known = self._waits.get(_key(row))
+        if known is None:
+            return row
+        return msgspec.structs.replace(
+            row, position=known.position, starts_about=known.starts, wait_basis=known.basis
+        )
+
+    async def _look_ahead(self) -> None:
+        """Ask now and then when those will start who wait: one question for all of them."""
+        await asyncio.sleep(_AHEAD_SECONDS)
+        if not any(row.phase is Phase.QUEUED for row in self._rows.values()):
+            return
+        page = await self._client.list(
+            phases=(Phase.QUEUED,), all_namespaces=self._everywhere, limit=_MOST_WAITING
+        )
+        now, changed = time.time(), []
+        for state in page.items:
+            row = self._rows.get(f"{state.ref.namespace}/{state.ref.uid}")
+            if row is not None and row.phase is Phase.QUEUED:
+                self._waits[_key(row)] = _wait(state, now, self._waits.get(_key(row)))
+                changed.append(rows.row(state))
+        self._put(*changed)
 
     def _announce(self) -> None:
         self._news.set()
@@ -324,12 +366,22 @@ class JobIndex:
         self._heard()
         if page.total != len(self._rows):
             await self._reload()
-        going = [one for one in self._rows.values() if not one.phase.final][:_ASKED_AT_ONCE]
+        going = [one for one in self._rows.values() if one.phase.active][:_ASKED_AT_ONCE]
         for row in going:
             try:
                 self.see(await self._client.state(row.name, row.namespace))
             except NotFound:
                 self.forget(JobRef(row.namespace, row.name))
+
+
+def _wait(state: JobState, now: float, before: _Wait | None) -> _Wait:
+    """Return when a job will start; what was shown before stays as long as it is nearly the same."""
+    seconds = state.wait_estimate_seconds
+    starts = None if seconds is None else float(round(now + seconds))
+    if before is not None and before.starts is not None and starts is not None:
+        near = max(_STEADY_SECONDS, 0.1 * (seconds or 0.0))
+        starts = before.starts if abs(before.starts - starts) < near else starts
+    return _Wait(state.queue_position, starts, state.wait_basis)
 
 
 def _key(row: JobRow) -> str:

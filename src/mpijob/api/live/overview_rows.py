@@ -36,7 +36,16 @@ def overview(
 
 def waiting(queued: Iterable[JobState]) -> tuple[Waiting, ...]:
     """Return those who wait, in their order."""
-    found = [Waiting(as_row.row(one), one.queue_position, one.wait_estimate_seconds) for one in queued]
+    found = [
+        Waiting(
+            as_row.row(one),
+            one.queue_position,
+            one.wait_estimate_seconds,
+            one.wait_range_seconds,
+            one.wait_basis,
+        )
+        for one in queued
+    ]
     return tuple(sorted(found, key=lambda one: (one.position or 1 << 30, one.row.created)))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from mpijob.api.schemas.job_schemas import Action, JobRow
+from mpijob.accounting.build import exit_code
+from mpijob.api.schemas.job_schemas import Action, AttemptRow, JobRow, RunRow
 from mpijob.model import JobState, Phase
 
 _ENDED: tuple[Action, ...] = ("retry", "clone", "delete")
@@ -36,6 +38,40 @@ def row(state: JobState) -> JobRow:
         finished=state.finished,
         released=state.released,
         actions=actions(state.phase),
+        launcher=None if state.launcher is None else state.launcher.phase,
+        run=state.run,
+        position=state.queue_position if state.phase is Phase.QUEUED else None,
+        wait_basis=state.wait_basis if state.phase is Phase.QUEUED else "",
+    )
+
+
+def run_row(run: JobState, attempts: Iterable[JobState]) -> RunRow:
+    """Return one of the jobs that had a name, with its attempts."""
+    return RunRow(
+        run=run.run,
+        address=f"{run.ref.name}@{run.run}",
+        row=row(run),
+        deleted=run.deleted,
+        attempts=tuple(attempt_row(one) for one in attempts),
+    )
+
+
+def attempt_row(state: JobState) -> AttemptRow:
+    """Return one attempt."""
+    return AttemptRow(
+        attempt=state.attempt,
+        phase=state.phase,
+        reason=state.reason,
+        why=why(state),
+        cause=state.findings[0].code if state.findings and state.phase is Phase.FAILED else "",
+        workers=state.aggregate,
+        nodes=tuple(sorted({worker.node for worker in state.workers if worker.node})),
+        exit_code=exit_code(state),
+        queued=state.queued,
+        started=state.started,
+        running=state.running,
+        finished=state.finished,
+        launcher=state.launcher,
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 from mpijob.accounting.costs import Budget
 from mpijob.accounting.estimates import Estimate
 from mpijob.accounting.right_sizing import SizingReport
-from mpijob.api.schemas.job_schemas import JobRow, Where
+from mpijob.api.schemas.job_schemas import JobRow, Number, Which
 from mpijob.api.schemas.overview_schemas import Waiting
 from mpijob.client.convert.convert_jobs import Conversion
 from mpijob.errors import Finding
@@ -43,12 +43,20 @@ class Edited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A job to start from later; `share` also puts it where the team sees it."""
+    """A job to start from later: kept for the user alone, or with `share` for a namespace ("" is the user's own)."""
 
     name: str
     yaml: str
     overwrite: bool = False
     share: bool = False
+    namespace: str = ""
+
+
+class TemplateQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which template: an own one, or with `shared` the one that a namespace shares ("" is the user's own)."""
+
+    namespace: str = ""
+    shared: bool = False
 
 
 class Mend(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -61,6 +69,12 @@ class InNamespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which namespace; "" is the user's own."""
 
     namespace: str = ""
+
+
+class AccuracyQuery(InNamespace, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of the jobs of how many days."""
+
+    days: Annotated[float, msgspec.Meta(gt=0, le=400)] = 30.0
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,9 +119,10 @@ class Budgets(msgspec.Struct, frozen=True):
 
 
 class CompareQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs, each as `namespace/name`; at least two."""
+    """Which jobs, each as `namespace/name` or `namespace/name@run`: at least two, or one with some of its attempts."""
 
     job: Annotated[tuple[str, ...], msgspec.Meta(max_length=10)] = ()
+    attempt: Annotated[tuple[Number, ...], msgspec.Meta(max_length=10)] = ()
 
 
 class PatternQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -131,7 +146,7 @@ class Conversions(msgspec.Struct, frozen=True):
     items: tuple[Conversion, ...]
 
 
-class ExportQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ExportQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """In which form: our own job file, or what `oc create -f` takes.
 
     What looks like a secret is masked, unless `values` asks for a text to begin another job with.

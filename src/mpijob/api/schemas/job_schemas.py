@@ -12,7 +12,19 @@ import msgspec
 
 from mpijob.accounting.estimates import Estimate
 from mpijob.errors import Finding
-from mpijob.model import Artifact, Event, Facts, JobState, Level, MPIJob, Phase, Plan, Role
+from mpijob.model import (
+    Artifact,
+    Event,
+    Facts,
+    JobState,
+    LauncherPhase,
+    LauncherState,
+    Level,
+    MPIJob,
+    Phase,
+    Plan,
+    Role,
+)
 from mpijob.model.status.accounts import Account
 from mpijob.model.status.records import Mark
 
@@ -52,7 +64,9 @@ class SignInLink(msgspec.Struct, frozen=True):
 class JobRow(msgspec.Struct, frozen=True):
     """One job as the list shows it; `why` says what failed or what it waits for.
 
-    `cause` is the code of the failure, of a running job that of its first warning.
+    `cause` is the code of the failure, of a running job that of its first warning. `run` counts the jobs of one name
+    from 1, 0 where nobody counted. Of one that waits, `position` is its place, `starts_about` when it will probably
+    start, and `wait_basis` what that rests on, or why it is not known.
     """
 
     uid: str
@@ -76,6 +90,11 @@ class JobRow(msgspec.Struct, frozen=True):
     finished: float | None
     actions: tuple[Action, ...]
     released: float | None = None
+    launcher: LauncherPhase | None = None
+    run: int = 0
+    position: int | None = None
+    starts_about: float | None = None
+    wait_basis: str = ""
 
     def held_until(self, now: float) -> float:
         """Return when the job let go of its room; `now` of one that has not."""
@@ -118,11 +137,24 @@ class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     limit: Limit = 50
 
 
+Number = Annotated[int, msgspec.Meta(ge=1)]
+
+
 class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The namespace of a job that is addressed by its name alone."""
+    """Which job: the namespace where its address has the name alone, and which of the jobs that had the name.
+
+    `run` counts them from 1, as the name `NAME@RUN` does; without `run` and `uid` the newest is meant.
+    """
 
     namespace: str = ""
     uid: str = ""
+    run: Number | None = None
+
+
+class Which(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which job, and which of its attempts; without one the job as it stands now."""
+
+    attempt: Number | None = None
 
 
 class JobDetail(msgspec.Struct, frozen=True):
@@ -135,7 +167,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     commands: dict[str, str]
 
 
-class LogQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class LogQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which lines. `ranks` and `workers` may be repeated; `level` is the least one; `format` text is a download.
 
     `regex` hides all other lines, `find` only marks what it matches.
@@ -150,7 +182,6 @@ class LogQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
     until: float | None = None
     tail: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
     regex: str = ""
-    attempt: int | None = None
     previous: bool = False
     streams: tuple[str, ...] = ()
     level: Level | None = None
@@ -160,6 +191,43 @@ class LogQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tidy: bool = False
     fold: bool = False
     format: Literal["json", "text"] = "json"
+
+
+class AttemptRow(msgspec.Struct, frozen=True):
+    """One attempt of a job, as it ended or stands; `exit_code` is the first failed rank's, else the launcher's."""
+
+    attempt: int
+    phase: Phase
+    reason: str
+    why: str
+    cause: str
+    workers: str
+    nodes: tuple[str, ...]
+    exit_code: int | None
+    queued: float | None
+    started: float | None
+    running: float | None
+    finished: float | None
+    launcher: LauncherState | None
+
+
+class RunRow(msgspec.Struct, frozen=True):
+    """One of the jobs that had a name, with its attempts, the first first; `deleted` is set where its record is left.
+
+    `address` names it in every verb: `NAME@RUN`.
+    """
+
+    run: int
+    address: str
+    row: JobRow
+    deleted: float | None
+    attempts: tuple[AttemptRow, ...]
+
+
+class Runs(msgspec.Struct, frozen=True):
+    """Every job that has or had a name, newest first: each submission and each retry is one."""
+
+    items: tuple[RunRow, ...]
 
 
 class LogRow(msgspec.Struct, frozen=True):
@@ -266,12 +334,20 @@ class BulkAnswer(msgspec.Struct, frozen=True):
 
 
 class TemplateRow(msgspec.Struct, frozen=True):
-    """One template that a job can start from; `blocker` says why its job could not run here, "" where it could."""
+    """One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
+
+    Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted;
+    `blocker` why its job could not run here, "" where it could.
+    """
 
     name: str
     origin: str
     description: str
     yaml: str
+    namespace: str = ""
+    owner: str = ""
+    changed: float = 0.0
+    writable: bool = False
     workers: int = 0
     gpus: int = 0
     image: str = ""
@@ -279,17 +355,22 @@ class TemplateRow(msgspec.Struct, frozen=True):
 
 
 class TemplateList(msgspec.Struct, frozen=True):
-    """All templates that the user sees."""
+    """All templates that the user sees in a namespace.
+
+    `may_share` says whether they may save some for it, `notice` why some that it shares may be missing.
+    """
 
     items: tuple[TemplateRow, ...]
+    may_share: bool = False
+    notice: str = ""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
     """What this place can do, so that the page shows no panel that could only be empty.
 
     `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-    which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved, `shares_templates` where
-    there is no place that the team sees.
+    which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved; whether some can be
+    saved for a namespace is told by `/templates`.
     """
 
     version: str
@@ -303,7 +384,6 @@ class Capabilities(msgspec.Struct, frozen=True):
     signs_in: Literal["address", "login"] = "address"
     sign_out: str = ""
     keeps_templates: bool = True
-    shares_templates: bool = False
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -312,7 +392,7 @@ class Health(msgspec.Struct, frozen=True):
     ok: bool = True
 
 
-class MetricsQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MetricsQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How finely: at most so many points in time; and whether each worker is wanted by itself."""
 
     points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720
@@ -372,7 +452,7 @@ class Delta(msgspec.Struct, frozen=True):
     seen: float = 0.0
 
 
-class ArtifactQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ArtifactQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which of the files that a job left."""
 
     path: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]

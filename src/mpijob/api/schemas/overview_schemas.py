@@ -9,11 +9,13 @@ from mpijob.model import Facts
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One job that waits: its place, what for, how long about."""
+    """One job that waits: its place, what for, how long about and between what, and what that rests on."""
 
     row: JobRow
     position: int | None
     estimate_seconds: float | None
+    range_seconds: tuple[float, float] | None = None
+    basis: str = ""
 
 
 class Share(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from mpijob.api.schemas.job_schemas import Limit, Where
+from mpijob.api.schemas.job_schemas import Limit, Which
 from mpijob.model import Phase
 
 
@@ -34,11 +34,17 @@ class ReportQuery(Chosen, frozen=True, forbid_unknown_fields=True, kw_only=True)
     by: str = "user"
 
 
-class CurvesQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CurvesQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which rank's metrics, and how finely."""
 
     rank: Annotated[int, msgspec.Meta(ge=0)] | None = None
     points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720
+
+
+class ProfileQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of which step of a script; the last one unless it is said."""
+
+    step: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class Links(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ only some calls need is imported in them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from mpijob.backends.capabilities import (
     SupportsProjects,
     SupportsRates,
     SupportsSecretValues,
+    SupportsTeamTemplates,
     SupportsWatchAll,
 )
 from mpijob.backends.kubernetes.auth import kubeconfig
@@ -32,7 +33,7 @@ from mpijob.backends.kubernetes.capabilities import SupportsKubernetesApi
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import telling
 from mpijob.backends.kubernetes.status import list_jobs
-from mpijob.model import Identity, JobRef
+from mpijob.model import Identity, JobRef, Phase
 from mpijob.settings import history_directory
 
 if TYPE_CHECKING:
@@ -40,10 +41,12 @@ if TYPE_CHECKING:
 
     from mpijob.backends.kubernetes.actions.lifecycle import LifecycleActions
     from mpijob.backends.kubernetes.actions.schedules import ClusterSchedules
+    from mpijob.backends.kubernetes.actions.team_templates import SharedTemplates
     from mpijob.backends.kubernetes.auth.access import Access
     from mpijob.backends.kubernetes.auth.whoami import WhoAmI
     from mpijob.backends.kubernetes.controller.reconcile import Reconciler
     from mpijob.backends.kubernetes.logs.follow_job import JobFollower
+    from mpijob.backends.kubernetes.queues.live import LiveForecasts
     from mpijob.backends.kubernetes.status.job_reader import JobReader
     from mpijob.backends.kubernetes.status.job_warnings import JobWarnings
     from mpijob.backends.kubernetes.status.shortage import Counter
@@ -70,8 +73,11 @@ if TYPE_CHECKING:
     from mpijob.model.platform.form_options import Choices, Option
     from mpijob.model.platform.permission import Question
     from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.forecast import Forecast
     from mpijob.model.status.job_change import Overseen
     from mpijob.model.status.metric_line import Progress
+    from mpijob.model.status.mpi_profile import RankProfiles
+    from mpijob.model.team_template import TeamTemplate
     from mpijob.outbound.policy import Policy
     from mpijob.settings import RateSetting, Settings
 
@@ -89,6 +95,7 @@ class KubernetesBackend(
     SupportsProjects,
     SupportsRates,
     SupportsSecretValues,
+    SupportsTeamTemplates,
     SupportsWatchAll,
 ):
     """Jobs on the cluster that the user's kubeconfig means."""
@@ -125,13 +132,19 @@ class KubernetesBackend(
     def _arrivals(self) -> Submission:
         from mpijob.backends.kubernetes.submit.submission import Submission
 
-        return Submission(self._api, self._reader, self._settings, self._access, self.name)
+        return Submission(self._api, self._reader, self._settings, self._access, self.name, self.past)
 
     @cached_property
     def _shortages(self) -> Counter:
         from mpijob.backends.kubernetes.status.shortage import Counter
 
         return Counter(self._arrivals.room)
+
+    @cached_property
+    def _forecasts(self) -> LiveForecasts:
+        from mpijob.backends.kubernetes.queues.live import LiveForecasts
+
+        return LiveForecasts(self._api, self._settings, self._access, lambda: self._reader.served, self.past)
 
     @cached_property
     def _worries(self) -> JobWarnings:
@@ -225,9 +238,11 @@ class KubernetesBackend(
 
     def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the API server judge what would be created; it keeps nothing."""
+        from pathlib import Path
+
         from mpijob.backends.kubernetes.submit import dry_run
 
-        return dry_run.rehearse(self._api, plan)
+        return dry_run.rehearse(self._api, plan, Path(self._settings.home))
 
     def expect(self) -> None:
         """Nothing takes a moment here."""
@@ -255,12 +270,26 @@ class KubernetesBackend(
         if (made := self._arrivals.just_made(ref)) is not None:
             return made
         look = self._reader.look(ref)
+        if look.state.phase is Phase.QUEUED and look.state.queue:
+            found = self._forecasts.of(look.state.ref.namespace).get(look.found.job["metadata"]["uid"])
+            return look.state if found is None else look.state.forecast(found)
         return self._shortages.counted(look.state, lambda: self._reader.spec(look.found, look.seen.runtime))
+
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended: by their objects, and by what a recorder has seen of them."""
+        from mpijob.backends.kubernetes.status import attempts
+
+        seen = self._reader.attempts(ref)
+        past = self.past()
+        return seen if past is None else attempts.merged(past.attempts(seen[-1].ref), seen)
 
     def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""
         with telling("list jobs"):
-            return list_jobs.page(self._api, scope)
+            return list_jobs.page(self._api, scope, forecasts=self._forecasts_of)
+
+    def _forecasts_of(self, namespace: str) -> Mapping[str, Forecast]:
+        return self._forecasts.of(namespace)
 
     def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change, until closed."""
@@ -319,6 +348,18 @@ class KubernetesBackend(
             prometheus = prometheus_query.of_settings(self._settings)
             return pod_usage.samples(self._api, found, self._reader.served, prometheus)
 
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return what the ranks have counted of their MPI calls, as their pods print it, or as recorded."""
+        from mpijob.backends.kubernetes.metrics import mpi_profile
+        from mpijob.history import mpi_profiles
+
+        look = self._reader.look(ref)
+        slots = self._reader.spec(look.found, look.seen.runtime).slots
+        with telling(f"read what the ranks of {ref.name} have counted"):
+            found = mpi_profile.read(self._api, self._reader.voices(look.found), look.state, slots)
+        past = self.past()
+        return found if found.ranks or past is None else mpi_profiles.read(past, look.state.ref)
+
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are there; none where a recorder writes all of them down."""
         if self.past() is not None:
@@ -344,6 +385,28 @@ class KubernetesBackend(
 
         with telling("read what hours cost"):
             return Governor(self._api).rates()
+
+    @cached_property
+    def _templates(self) -> SharedTemplates:
+        from mpijob.backends.kubernetes.actions.team_templates import SharedTemplates
+
+        return SharedTemplates(self._api)
+
+    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        """Return the templates that a namespace shares."""
+        return self._templates.all(namespace)
+
+    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
+        """Save a template in its namespace."""
+        self._templates.save(template, overwrite=overwrite)
+
+    def delete_team_template(self, namespace: str, name: str) -> None:
+        """Remove a template from its namespace."""
+        self._templates.delete(namespace, name)
+
+    def may_save_team_templates(self, namespace: str) -> bool:
+        """Return whether this user may write the templates of a namespace."""
+        return self._templates.may_save(namespace)
 
     def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying by the metrics and the logs of its pods; what was measured before is kept."""

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
+import msgspec
+
 from mpijob.backends import cancellable_sleep
 from mpijob.backends.capabilities import (
     CapableBackend,
@@ -20,11 +22,12 @@ from mpijob.backends.capabilities import (
     SupportsMergedLogs,
     SupportsModelRegistry,
     SupportsSecretValues,
+    SupportsTeamTemplates,
     SupportsWorkingDirectory,
 )
 from mpijob.backends.common_errors import no_such_job, refuse_suspending
 from mpijob.backends.local.planning import machine
-from mpijob.backends.local.queue import list_jobs, recovery, scheduler
+from mpijob.backends.local.queue import list_jobs, recovery
 from mpijob.backends.local.queue.runner_wakeup import RunnerWaker
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.local.queue.schedules import LocalSchedules
     from mpijob.backends.local.queue.store import Row
+    from mpijob.backends.local.storage.team_templates import TemplateDirectory
     from mpijob.backends.model_registry import Registered
     from mpijob.backends.protocol import Preflight
     from mpijob.errors import Finding
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
         Secret,
     )
     from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.mpi_profile import RankProfiles
+    from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
 
 
@@ -79,6 +85,7 @@ class LocalBackend(
     SupportsMergedLogs,
     SupportsModelRegistry,
     SupportsSecretValues,
+    SupportsTeamTemplates,
     SupportsWorkingDirectory,
 ):
     """Jobs on this machine."""
@@ -120,7 +127,7 @@ class LocalBackend(
         from mpijob.backends.local.planning import capacity
         from mpijob.backends.protocol import Preflight
 
-        return Preflight(capacity.facts(self._store, self._settings, job))
+        return Preflight(capacity.facts(self._store, self._settings, job, who.user))
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would run."""
@@ -170,17 +177,26 @@ class LocalBackend(
         elif row.holds:
             recovery.recover(self._store)
             row = self._row(ref)
-        clock = scheduler.Clock(machine.capacity(self._settings), time.time())
-        state = list_jobs.live(self._store, row, clock)
-        if state.phase is not Phase.QUEUED:
-            return state
-        from mpijob.backends.local.planning import capacity
+        state = list_jobs.live(self._store, row)
+        return self._with_forecasts((state,))[0]
 
-        return capacity.with_reason_to_wait(self._store, self._settings, state)
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, and as it is now."""
+        now = self.get(ref)
+        return (*self._store.attempts(now.ref.uid), now)
 
     def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""
-        return list_jobs.page(self._store, scope)
+        page = list_jobs.page(self._store, scope)
+        return msgspec.structs.replace(page, items=self._with_forecasts(page.items))
+
+    def _with_forecasts(self, states: tuple[JobState, ...]) -> tuple[JobState, ...]:
+        """Return states; those of jobs that wait with what for, their places, and when they will start."""
+        if not any(state.phase is Phase.QUEUED for state in states):
+            return states
+        from mpijob.backends.local.planning import capacity  # only for jobs that wait: start-up is a feature
+
+        return capacity.with_forecasts(self._store, self._settings, states)
 
     def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change."""
@@ -266,6 +282,16 @@ class LocalBackend(
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
         return self._store.samples(self._row(ref).uid)
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return what the ranks of the newest attempt have counted so far."""
+        from mpijob.backends.local.storage import mpi_profiles
+        from mpijob.model.status.mpi_profile import RankProfiles
+
+        row = self._row(ref)
+        return RankProfiles(
+            mpi_profiles.read(self._home.attempt(row.uid, row.attempt), row.state, time.time())
+        )
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted."""
@@ -362,6 +388,27 @@ class LocalBackend(
         exec_in_worker.place(row.state, None, None, kept=row.holds and row.phase is Phase.FAILED)
         counted = not self._store.plan(row.uid).own_launcher
         return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
+
+    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        """Return the templates that a namespace shares, from the directory that the settings name."""
+        return self._templates().all(namespace)
+
+    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
+        """Write a template into that directory."""
+        self._templates().save(template, overwrite=overwrite)
+
+    def delete_team_template(self, namespace: str, name: str) -> None:
+        """Remove a template from that directory."""
+        self._templates().delete(namespace, name)
+
+    def may_save_team_templates(self, namespace: str) -> bool:
+        """Return whether this user may write to that directory."""
+        return self._templates().may_save(namespace)
+
+    def _templates(self) -> TemplateDirectory:
+        from mpijob.backends.local.storage.team_templates import TemplateDirectory
+
+        return TemplateDirectory(self._settings.templates)
 
     def working_directory(self, ref: JobRef) -> Path:
         """Return the directory in which a job works: what it writes there is seen while it runs."""

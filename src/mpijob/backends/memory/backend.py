@@ -14,12 +14,14 @@ from pathlib import Path
 import msgspec
 
 from mpijob.backends import cancellable_sleep, scope_filter
-from mpijob.backends.capabilities import CapableBackend, SupportsSecretValues
+from mpijob.backends.capabilities import CapableBackend, SupportsSecretValues, SupportsTeamTemplates
 from mpijob.backends.common_errors import (
     name_in_use,
+    no_such_template,
     refuse_resuming,
     refuse_scaling,
     refuse_suspending,
+    template_exists,
     wrong_phase,
 )
 from mpijob.backends.memory import find_jobs, shell_sim
@@ -49,13 +51,15 @@ from mpijob.model import (
     Secret,
 )
 from mpijob.model.status.accounts import Account, AccountQuery
+from mpijob.model.status.mpi_profile import RankProfiles
+from mpijob.model.team_template import TeamTemplate
 from mpijob.observation.logs import pipeline
 
 _PLENTY = Amounts(cores=1024, memory_bytes=4 * 1024**4, gpus=64)
 _IDLE_SECONDS = 0.05
 
 
-class MemoryBackend(CapableBackend, SupportsSecretValues):
+class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates):
     """Simulated jobs: same promises, no processes, no waiting."""
 
     def __init__(
@@ -71,6 +75,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues):
         self._engine = Engine(capacity, quotas or {}, script or Script())
         self._who = who or Identity("me")
         self._max_workers = max_workers
+        self._templates: dict[tuple[str, str], TeamTemplate] = {}
         self._devices = devices
         self._changed = threading.Condition()
         self._schedules = MemorySchedules()
@@ -107,7 +112,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues):
         with self._changed:
             known = find_jobs.facts(self._engine, job.namespace)
             found = find_jobs.dependencies(self._engine, (JobRef(job.namespace, name) for name in job.after))
-            known = msgspec.structs.replace(known, dependencies=found)
+            known = msgspec.structs.replace(known, dependencies=found, **find_jobs.wait_of(self._engine, job))
         return Preflight(msgspec.structs.replace(known, max_workers=self._max_workers))
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
@@ -148,12 +153,18 @@ class MemoryBackend(CapableBackend, SupportsSecretValues):
         with self._changed:
             return find_jobs.view(self._engine, find_jobs.find(self._engine, ref))
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, and as it is now."""
+        with self._changed:
+            record = find_jobs.find(self._engine, ref)
+            return (*record.attempts, find_jobs.view(self._engine, record))
+
     def list(self, scope: Scope) -> Page:
-        """Return one page of the newest job of each name, newest first."""
+        """Return one page of the newest job of each name, newest first; of all jobs where that is asked for."""
         with self._changed:
             chosen = [
                 record
-                for record in find_jobs.current(self._engine)
+                for record in find_jobs.listed(self._engine, runs=scope.runs)
                 if scope_filter.belongs(record.state, scope)
             ]
             place = scope.place
@@ -213,6 +224,11 @@ class MemoryBackend(CapableBackend, SupportsSecretValues):
         """Return the usage invented so far."""
         with self._changed:
             return tuple(find_jobs.find(self._engine, ref).samples)
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return an invented profile of the ranks that a running or ended job had."""
+        with self._changed:
+            return RankProfiles(find_jobs.profiled(self._engine, find_jobs.find(self._engine, ref)))
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of all jobs; nothing is recorded anywhere else."""
@@ -314,6 +330,29 @@ class MemoryBackend(CapableBackend, SupportsSecretValues):
         from mpijob.backends.secrets import found
 
         return found(secrets)
+
+    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        """Return the templates that a namespace shares."""
+        with self._changed:
+            return tuple(one for key, one in sorted(self._templates.items()) if key[0] == namespace)
+
+    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
+        """Keep a template, as long as the engine is there."""
+        with self._changed:
+            key = (template.namespace, template.name)
+            if key in self._templates and not overwrite:
+                raise template_exists(*key)
+            self._templates[key] = msgspec.structs.replace(template, changed=self._engine.now)
+
+    def delete_team_template(self, namespace: str, name: str) -> None:
+        """Remove a template."""
+        with self._changed:
+            if self._templates.pop((namespace, name), None) is None:
+                raise no_such_template(namespace, name)
+
+    def may_save_team_templates(self, namespace: str) -> bool:
+        """Say that everybody may."""
+        return True
 
     def past(self) -> None:
         """What is deleted here is gone."""

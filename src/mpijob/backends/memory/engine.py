@@ -14,7 +14,7 @@ import msgspec
 
 from mpijob.backends.memory import plan as planning
 from mpijob.backends.memory import queue
-from mpijob.backends.memory.record import Record, census, first_state, workers_in
+from mpijob.backends.memory.record import Record, census, ended_launcher, first_state, workers_in
 from mpijob.backends.memory.scenario import Script, cast
 from mpijob.backends.memory.shell_sim import Part
 from mpijob.errors import Finding, Severity
@@ -23,6 +23,7 @@ from mpijob.model import (
     Event,
     Identity,
     JobRef,
+    LauncherPhase,
     LogLine,
     Phase,
     Plan,
@@ -81,7 +82,7 @@ class Engine:
 
     def new_uid(self) -> str:
         """Return the uid of the next plan."""
-        return f"memory-{self._next()}"
+        return f"{self._next():016x}"
 
     def _next(self) -> int:
         self._count += 1
@@ -91,7 +92,10 @@ class Engine:
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Take a job in; it starts at once when there is room for all of it."""
-        record = Record(plan, self._next(), first_state(plan, who, self.now))
+        run = 1 + max(
+            (one.state.run for one in self.records.values() if _same_name(one.state.ref, plan)), default=0
+        )
+        record = Record(plan, self._next(), first_state(plan, who, self.now, run))
         self.records[record.state.ref.uid] = record
         self.tell(record, "Submitted", f"{plan.job.workers} workers, {plan.world} ranks, by {who.user}")
         if plan.waits_for:
@@ -138,6 +142,7 @@ class Engine:
         record.change(
             phase=Phase.PENDING, workers=workers, ranks=(), started=self.now, released=None, finished=None
         )
+        record.launcher(LauncherPhase.SCHEDULED, scheduled=self.now)
         self.tell(record, "GangScheduled", f"all {len(workers)} workers got their place at once")
         self._later(record, _STEP_SECONDS, self._ready)
         if record.job.deadline_seconds is not None:
@@ -146,17 +151,20 @@ class Engine:
     def _ready(self, record: Record) -> None:
         workers = workers_in(record.plan, Phase.RUNNING)
         record.change(phase=Phase.INITIALIZING, workers=workers)
+        record.launcher(LauncherPhase.STARTING, started=self.now)
         self.tell(record, "WorkersReady", f"Launcher discovered {len(workers)} workers")
         self._later(record, _STEP_SECONDS, self._proved)
 
     def _proved(self, record: Record) -> None:
         record.change(ranks=census(record.plan))
+        record.launcher(LauncherPhase.READY, ready=self.now)
         if record.job.census:
             self.tell(record, "WorldProved", "MPI initialization completed")
         self._later(record, _STEP_SECONDS, self._run)
 
     def _run(self, record: Record) -> None:
         record.change(phase=Phase.RUNNING, running=self.now)
+        record.launcher(LauncherPhase.RUNNING, running=self.now)
         self.tell(record, "Running", f"{record.plan.world} ranks are running")
         self._measure(record)
         for seat in record.state.ranks:
@@ -206,7 +214,16 @@ class Engine:
         delay = record.job.retry.delay_seconds(attempt)
         record.rests_until = self.now + delay
         text = f"attempt {attempt + 1} of {record.state.attempts_allowed} starts in {delay:g} s"
-        record.change(phase=Phase.QUEUED, attempt=attempt + 1, reason="Retrying", message=text, finished=None)
+        record.attempts.append(record.state)
+        record.change(
+            phase=Phase.QUEUED,
+            attempt=attempt + 1,
+            reason="Retrying",
+            message=text,
+            finished=None,
+            launcher=None,
+            launcher_exit_code=None,
+        )
         self.tell(record, "Retrying", text)
         self._later(record, delay, self.enqueue)
 
@@ -227,6 +244,7 @@ class Engine:
         fields = {"reason": reason, "message": message, "finished": self.now, "findings": findings}
         if record.state.phase is Phase.SUSPENDED:
             fields["released"] = record.state.finished
+        fields["launcher"] = ended_launcher(record.state.launcher, phase, code, self.now)
         record.change(
             phase=phase, workers=self._ended(record, phase, findings), launcher_exit_code=code, **fields
         )
@@ -250,7 +268,8 @@ class Engine:
         begun = int(record.state.started is not None)
         attempt, allowed = record.state.attempt + begun, record.state.attempts_allowed + begun
         times = {"started": None, "finished": None}
-        record.change(attempt=attempt, attempts_allowed=allowed, workers=(), ranks=(), **times)
+        record.attempts += [record.state] if begun else []
+        record.change(attempt=attempt, attempts_allowed=allowed, launcher=None, workers=(), ranks=(), **times)
         self.tell(record, "Resumed", f"queued again as attempt {record.state.attempt}")
         self.enqueue(record)
 
@@ -291,6 +310,10 @@ class Engine:
         for planned in record.plan.workers:
             memory = worker.memory_bytes // 2
             record.samples.append(Sample(self.now, planned.index, worker.cores * 0.9, memory, attempt))
+
+
+def _same_name(ref: JobRef, plan: Plan) -> bool:
+    return (ref.namespace, ref.name) == (plan.job.namespace, plan.job.name)
 
 
 def _saying(engine: Engine, rank: int, worker: int, text: str) -> Callable[[Record], None]:

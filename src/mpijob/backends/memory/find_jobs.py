@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -15,9 +16,10 @@ from mpijob.backends.memory import queue
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.record import Record
 from mpijob.history import account_store
-from mpijob.model import Facts, JobRef, JobState, Phase, RankState, Scope
+from mpijob.model import Facts, JobRef, JobState, MPIJob, Phase, RankState, Scope
 from mpijob.model.spec.dependencies import Dependency
 from mpijob.model.status.accounts import Account, AccountQuery
+from mpijob.model.status.mpi_profile import CallKind, MpiCall, MpiPeer, RankProfile
 from mpijob.model.status.stacks import Means, RankStack
 
 Seen = dict[str, tuple[int, JobState]]
@@ -27,6 +29,13 @@ def current(engine: Engine) -> list[Record]:
     """Return the newest job of each name, newest first."""
     newest_of = {(r.state.ref.namespace, r.state.ref.name): r for r in engine.records.values()}
     return sorted(newest_of.values(), key=lambda record: -record.number)
+
+
+def listed(engine: Engine, *, runs: bool) -> list[Record]:
+    """Return the newest job of each name, or every job, newest first."""
+    if not runs:
+        return current(engine)
+    return sorted(engine.records.values(), key=lambda record: -record.number)
 
 
 def newest(engine: Engine, ref: JobRef) -> Record | None:
@@ -43,7 +52,9 @@ def dependencies(engine: Engine, refs: Iterable[JobRef]) -> tuple[Dependency, ..
 def find(engine: Engine, ref: JobRef) -> Record:
     """Return the job of that uid, or without a uid the newest of that name; raise NotFound."""
     found = engine.records.get(ref.uid) if ref.uid else newest(engine, ref)
-    if found is None or not _same_name(found.state.ref, ref):
+    if found is None or found.state.ref.namespace != ref.namespace:
+        raise no_such_job(ref)
+    if ref.name and found.state.ref.name != ref.name:
         raise no_such_job(ref)
     return found
 
@@ -82,14 +93,27 @@ def facts(engine: Engine, namespace: str) -> Facts:
     )
 
 
+def wait_of(engine: Engine, job: MPIJob) -> dict[str, Any]:
+    """Return when a job would start that is submitted now, as the fields of facts."""
+    found = queue.forecast_of(job, engine.records.values(), engine.capacity, engine.quotas, engine.now)
+    return {
+        "wait_estimate_seconds": found.seconds,
+        "wait_range_seconds": found.span,
+        "wait_basis": found.basis,
+    }
+
+
 def view(engine: Engine, record: Record) -> JobState:
     """Return the state as shown: a waiting job knows its place and what it waits for."""
     if not record.waits or record.rests_until is not None:
         return record.state
-    ahead = queue.order(engine.records.values()).index(record)
-    known = msgspec.structs.replace(facts(engine, record.state.ref.namespace), waiting_jobs=ahead)
+    told = queue.forecasts(engine.records.values(), engine.capacity, engine.quotas, engine.now)
+    found = told[record.state.ref.uid]
+    known = msgspec.structs.replace(
+        facts(engine, record.state.ref.namespace), waiting_jobs=(found.position or 1) - 1
+    )
     text = admission.waiting_sentence(record.job, known)
-    return msgspec.structs.replace(record.state, queue_position=ahead + 1, waiting_for=text, message=text)
+    return msgspec.structs.replace(record.state.forecast(found), waiting_for=text, message=text)
 
 
 def news(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:
@@ -112,6 +136,26 @@ def asleep(record: Record, rank: RankState) -> RankStack:
     return RankStack(
         rank=rank.rank, worker=rank.worker, program=program, means=Means.PROC, state="S", threads=1
     )
+
+
+def profiled(engine: Engine, record: Record) -> tuple[RankProfile, ...]:
+    """Return a profile of each rank that was played: sums over all, and messages to the next rank."""
+    state, world = record.state, record.plan.world
+    if not record.job.profile_mpi or state.running is None:
+        return ()
+    seconds = max(0.0, (engine.now if state.finished is None else state.finished) - state.running)
+    calls = (
+        MpiCall("MPI_Allreduce", CallKind.COLLECTIVE, 100, 0.15 * seconds, 100 * 8000),
+        MpiCall("MPI_Sendrecv", CallKind.POINT_TO_POINT, 100, 0.05 * seconds, 100 * 1000),
+    )
+    return tuple(
+        RankProfile(
+            rank=one.rank, world=world, worker=one.worker, started=state.running, seconds=seconds,
+            mpi_seconds=0.2 * seconds, calls=calls, ended=state.finished is not None, library="simulated",
+            peers=(MpiPeer((one.rank + 1) % world, 100 * 1000, 100, waited_seconds=0.05 * seconds),),
+        )
+        for one in state.ranks
+    )  # fmt: skip
 
 
 def _same_name(one: JobRef, other: JobRef) -> bool:

@@ -7,12 +7,15 @@ a job that only its own namespace's quota holds back lets the others pass.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from mpijob.admission import needs
 from mpijob.backends.memory.record import Record
-from mpijob.model import Amounts, Quota
+from mpijob.model import Amounts, MPIJob, Quota
+from mpijob.model.status.forecast import Forecast
+from mpijob.observation.state import queue_wait
 
 
 def order(records: Iterable[Record]) -> list[Record]:
@@ -61,3 +64,75 @@ def _within(record: Record, others: list[Record], quotas: Mapping[str, Quota]) -
     return all(limit is None or amount <= limit for amount, limit in limits) and (
         quota.jobs is None or used.jobs_running < quota.jobs
     )
+
+
+def forecasts(
+    records: Iterable[Record], capacity: Amounts, quotas: Mapping[str, Quota], now: float
+) -> dict[str, Forecast]:
+    """Return when each job starts that waits for room, by its uid."""
+    everyone = list(records)
+    waiting = order(everyone)
+    found = queue_wait.forecasts(_queue(everyone, capacity, quotas, now))
+    return {one.state.ref.uid: told for one, told in zip(waiting, found, strict=True)}
+
+
+def forecast_of(
+    job: MPIJob, records: Iterable[Record], capacity: Amounts, quotas: Mapping[str, Quota], now: float
+) -> Forecast:
+    """Return when a job would start that is submitted now."""
+    queue = _queue([*records], capacity, quotas, now)
+    new = queue_wait.Waiting(
+        needs=_amounts(needs(job)) | _counted(job, queue.private), priority=job.priority_number
+    )
+    return queue_wait.forecasts(msgspec.structs.replace(queue, waiting=(*queue.waiting, new)))[-1]
+
+
+def _queue(
+    everyone: list[Record], capacity: Amounts, quotas: Mapping[str, Quota], now: float
+) -> queue_wait.Queue:
+    limits = {name: float(quota.jobs) for name, quota in quotas.items() if quota.jobs is not None}
+    private = frozenset(limits)
+    running = [record for record in everyone if record.state.phase.active]
+    busy = {name: sum(one.state.ref.namespace == name for one in running) for name in limits}
+    free = _amounts(capacity.minus(held(everyone))) | {name: limits[name] - busy[name] for name in limits}
+    return queue_wait.Queue(
+        free=free,
+        running=tuple(
+            queue_wait.Running(
+                elapsed_seconds=max(0.0, now - (one.state.started or now)),
+                holds=_amounts(needs(one.job)) | _counted(one.job, private),
+                **_timed(one, everyone),
+            )
+            for one in running
+        ),
+        waiting=tuple(
+            queue_wait.Waiting(
+                needs=_amounts(needs(one.job)) | _counted(one.job, private),
+                priority=one.state.priority,
+                **_timed(one, everyone),
+            )
+            for one in order(everyone)
+        ),
+        private=private,
+    )
+
+
+def _amounts(amounts: Amounts) -> dict[str, float]:
+    return {"cpu": amounts.cores, "memory": float(amounts.memory_bytes), "gpu": float(amounts.gpus)}
+
+
+def _counted(job: MPIJob, limited: frozenset[str]) -> dict[str, float]:
+    return {job.namespace: 1.0} if job.namespace in limited else {}
+
+
+def _timed(record: Record, others: Iterable[Record]) -> dict[str, Any]:
+    """Return how long a job's command ran before, and its deadline."""
+    durations = tuple(
+        one.state.finished - one.state.started
+        for one in others
+        if one.state.phase.final
+        and one.state.started is not None
+        and one.state.finished is not None
+        and (one.job.words, one.plan.world) == (record.job.words, record.plan.world)
+    )
+    return {"durations": durations, "deadline_seconds": record.job.deadline_seconds}

@@ -13,6 +13,8 @@ from mpijob.model import (
     Identity,
     JobRef,
     JobState,
+    LauncherPhase,
+    LauncherState,
     LogLine,
     MPIJob,
     Phase,
@@ -37,6 +39,7 @@ class Record:
     events: list[Event] = field(default_factory=list)
     lines: list[LogLine] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    attempts: list[JobState] = field(default_factory=list)  # as each but the last ended
 
     @property
     def job(self) -> MPIJob:
@@ -53,6 +56,11 @@ class Record:
         self.state = msgspec.structs.replace(self.state, **fields)
         self.version += 1
 
+    def launcher(self, phase: LauncherPhase, **fields: Any) -> None:
+        """Let the launcher come as far as this."""
+        old = self.state.launcher or first_launcher(self.plan)
+        self.change(launcher=msgspec.structs.replace(old, phase=phase, **fields))
+
     def exit(self, rank: int, code: int) -> None:
         """Note how one rank ended."""
         ranks = tuple(
@@ -62,7 +70,7 @@ class Record:
         self.change(ranks=ranks)
 
 
-def first_state(plan: Plan, who: Identity, now: float) -> JobState:
+def first_state(plan: Plan, who: Identity, now: float, run: int = 1) -> JobState:
     """Return the state of a job at the moment of its submission."""
     job = plan.job
     return JobState(
@@ -76,12 +84,40 @@ def first_state(plan: Plan, who: Identity, now: float) -> JobState:
         image=job.image,
         queue=job.queue,
         priority=job.priority_number,
+        run=run,
         attempts_allowed=1 + job.retry.limit,
         world=plan.world,
         workers_wanted=job.workers,
         created=now,
         queued=now,
+        estimated=plan.forecast(now),
     )
+
+
+def first_launcher(plan: Plan) -> LauncherState:
+    """Return a launcher that has its place and does nothing yet."""
+    asked = plan.job.launcher
+    return LauncherState(
+        name="launcher",
+        phase=LauncherPhase.SCHEDULED,
+        node="memory",
+        cores=asked.asked.cores,
+        memory_limit_bytes=asked.memory_bytes,
+        log_source="memory:launcher",
+    )
+
+
+def ended_launcher(
+    launcher: LauncherState | None, phase: Phase, code: int | None, now: float
+) -> LauncherState | None:
+    """Return the launcher of a job that has ended in this phase; one that never started has no exit code."""
+    if launcher is None or phase is Phase.SUSPENDED:
+        return None
+    if launcher.started is None or code is None:
+        return msgspec.structs.replace(launcher, phase=LauncherPhase.CANCELLED)
+    own = LauncherPhase.FAILED if code else LauncherPhase.SUCCEEDED
+    message = f"exited with {code}" if code else ""
+    return msgspec.structs.replace(launcher, phase=own, exit_code=code, message=message, finished=now)
 
 
 def workers_in(plan: Plan, phase: Phase) -> tuple[WorkerState, ...]:

@@ -88,7 +88,7 @@ def cast(plan: Plan, script: Script, attempt: int) -> dict[int, Part]:
     parts = {}
     for worker in plan.workers:
         for local, rank in enumerate(worker.ranks):
-            env = rank_env(plan, worker.index, rank, local)
+            env = rank_env(plan, worker.index, rank, local) | {"MPIJOB_ATTEMPT": str(attempt)}
             parts[rank] = (
                 outcome.part(env, attempt) if outcome else shell_sim.perform(_argv(plan.job, rank), env)
             )

@@ -161,6 +161,7 @@ FLAGS: tuple[Flag, ...] = (
 
 SWITCHES: tuple[Switch, ...] = (
     Switch("--no-census", "census", False, "Do not prove the world before the command runs."),
+    Switch("--profile-mpi", "profile_mpi", True, "Count the ranks' MPI calls (mpijob profile)."),
     Switch("--no-isolation", "network.isolated", False, "No network policy for the job."),
     Switch("--requeue", "requeue_on_lost_worker", True, "Queue again when a worker is lost."),
 )

@@ -17,6 +17,7 @@ from mpijob.cli.render import text
 
 if TYPE_CHECKING:
     from mpijob.accounting.reports import Report, Row
+    from mpijob.model.status.accounts import AccountPage
 
 _OUTPUTS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.NAME)
 _TABLES = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
@@ -91,20 +92,37 @@ def acct() -> None:
 )
 @click.option("--fields", "only_names", is_flag=True, help="List the fields that --format takes.")
 @click.option("--steps", "with_steps", is_flag=True, help="Show the steps of scripts too, as JOB.0.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt of one job.")
+@click.option("--attempts", "with_attempts", is_flag=True, help="Show each attempt of one job by itself.")
 @click.option("--limit", default=100, type=click.IntRange(1, 100_000), help="At most this many jobs.")
 @click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
 @pass_app
 def list_accounts(
-    app: App, columns: str, only_names: bool, with_steps: bool, names: tuple[str, ...], **chosen: Any
+    app: App,
+    columns: str,
+    only_names: bool,
+    with_steps: bool,
+    names: tuple[str, ...],
+    attempt: int | None,
+    with_attempts: bool,
+    **chosen: Any,
 ) -> None:
-    """List what ran, newest first."""
+    """List what ran, newest first.
+
+    NAME@1 is the first run of a name; a name alone means all of them.
+    """
     if only_names:
         app.out.lines(
             text.table(("FIELD", "MEANING"), ((name, one.text) for name, one in fields.FIELDS.items()))
         )
         return
     wanted = fields.named(columns) if columns else fields.USUAL
-    page, rates = app.client.accounts(names=names, **chosen), app.client.rates()
+    if attempt is not None or with_attempts:
+        page = _attempts(app, names, () if attempt is None else (attempt,))
+        wanted = wanted if columns else (*wanted, "attempt")
+    else:
+        page = app.client.accounts(names=names, **chosen)
+    rates = app.client.rates()
     items = [row for one in page.items for row in (one, *(step_accounts(one) if with_steps else ()))]
     if app.out.structured:
         app.out.value({"items": [_whole(one, rates) for one in items], "after": page.after})
@@ -119,6 +137,14 @@ def list_accounts(
         app.out.lines(text.table([name.upper() for name in wanted], rows))
     if page.after:
         app.out.note(f"there are more: {app.program} acct list --after {page.after}")
+
+
+def _attempts(app: App, names: tuple[str, ...], wanted: tuple[int, ...]) -> AccountPage:
+    from mpijob.model.status.accounts import AccountPage
+
+    if len(names) != 1:
+        raise click.UsageError("--attempt and --attempts are about one job: name it")
+    return AccountPage(app.client.attempt_accounts(names[0], wanted))
 
 
 def _whole(one: Any, rates: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import SETTINGS, command, name_argument
+from mpijob.cli.options import SETTINGS, attempt_option, command, name_argument
 from mpijob.cli.output import Format
 from mpijob.cli.render import job_table, text
 from mpijob.model.spec.quantity import as_bytes
@@ -18,10 +18,11 @@ def artifacts() -> None:
 
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME))
 @name_argument
+@attempt_option
 @pass_app
-def artifacts_list(app: App, name: str) -> None:
+def artifacts_list(app: App, name: str, attempt: int | None) -> None:
     """List the files that a job left."""
-    files = app.client.artifacts(name)
+    files = app.client.artifacts(name, attempt=attempt)
     if app.out.structured:
         app.out.value(files)
     elif app.out.format is Format.NAME:
@@ -37,14 +38,17 @@ def artifacts_list(app: App, name: str) -> None:
 @click.option("--to", "directory", default=".", metavar="DIRECTORY",
               help="Where the files go; by default the current directory.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Also in place of files there that differ.")
+@attempt_option
 @pass_app
-def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str, overwrite: bool) -> None:
+def artifacts_fetch(
+    app: App, name: str, paths: tuple[str, ...], directory: str, overwrite: bool, attempt: int | None
+) -> None:
     """Fetch files and folders that a job left; without PATH, all of them.
 
     They keep their places below the directory. A file there that differs is never overwritten unasked.
     """
     with app.out.progress(f"fetching from {name} …"):
-        fetched = app.client.fetch(name, directory, paths, overwrite=overwrite)
+        fetched = app.client.fetch(name, directory, paths, overwrite=overwrite, attempt=attempt)
     app.out.lines(text.one_line(str(path)) for path in fetched)
     app.out.note(job_table.fetched_phrase(len(fetched), directory))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import command, name_argument
+from mpijob.cli.options import attempt_option, command, name_argument
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
 from mpijob.cli.render.job_table import tell_if_deleted
@@ -30,10 +30,13 @@ if TYPE_CHECKING:
 @click.option(
     "--points", default=720, type=click.IntRange(1, 100_000), help="At most so many of each metric."
 )
+@attempt_option
 @pass_app
-def curves(app: App, name: str, rank: int | None, patterns: tuple[str, ...], points: int) -> None:
+def curves(
+    app: App, name: str, rank: int | None, patterns: tuple[str, ...], points: int, attempt: int | None
+) -> None:
     """Show the metrics of a training, how far it is and when it will end."""
-    found = app.client.curves(name, patterns, rank=rank, points=points)
+    found = app.client.curves(name, patterns, rank=rank, points=points, attempt=attempt)
     tell_if_deleted(app, app.client.state(name))
     if app.out.structured:
         app.out.value(found)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import command, name_argument
+from mpijob.cli.options import attempt_option, command, name_argument
 from mpijob.cli.output import Format, as_yaml, finding_lines
-from mpijob.cli.render import job_table
-from mpijob.errors import Finding, NotAllowed
+from mpijob.cli.render import job_table, parts_tree
+from mpijob.errors import Finding, MpiJobError, NotAllowed
 from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.redaction.masking import masked_job
 from mpijob.settings import CLUSTER
@@ -24,24 +24,23 @@ _LAST_SECONDS = 120.0  # of a training's lines: all of them may be a gigabyte
 
 @command("describe", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @name_argument
+@attempt_option
 @pass_app
-def describe(app: App, name: str) -> None:
+def describe(app: App, name: str, attempt: int | None) -> None:
     """Show everything known of a job, and what went wrong."""
-    state = app.client.state(name)
-    spec, findings = masked_job(app.client.spec(name)), app.client.why(name)
-    events, warnings = tuple(app.client.events(name)), _warnings(app, state)
+    state = app.client.state(name, attempt=attempt)
+    spec, findings = masked_job(app.client.spec(state.ref)), state.findings
+    events = tuple(app.client.events(state.ref, attempt=attempt))
+    warnings = _warnings(app, state)
     findings = tuple(finding for finding in findings if finding not in warnings)
     if app.out.structured:
         told = {"state": state, "spec": spec, "findings": findings, "warnings": warnings, "events": events}
         app.out.value(told | {"encryption": _encryption(app, spec)})
         return
     now = app.now()
-    app.out.lines(job_table.state_lines(state, now))
-    _section(app, "Workers", job_table.worker_lines(state.workers, state.ranks) if state.workers else [])
-    if state.steps:
-        _section(app, "Steps", job_table.step_lines(state, now))
-    else:
-        _section(app, "Ranks", job_table.rank_lines(state) if state.ranks else [])
+    app.out.lines(job_table.state_lines(state, now, runs=_runs(app, state)))
+    _section(app, "Launcher, workers and ranks", parts_tree.lines(state))
+    _section(app, "Steps", job_table.step_lines(state, now) if state.steps else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
     _section(app, "Events", [job_table.event_line(event, now) for event in events[-_LAST_EVENTS:]])
     _section(
@@ -51,6 +50,14 @@ def describe(app: App, name: str) -> None:
     _section(app, "Warnings", finding_lines(warnings))
     more = [f"more: {app.words(state.ref, 'why')}"] if findings else []
     _section(app, "Findings", [*finding_lines(findings), *more])
+
+
+def _runs(app: App, state: JobState) -> tuple[JobState, ...]:
+    """Return the jobs that have or had the name; none where that cannot be told."""
+    try:
+        return app.client.runs(state.ref.name, namespace=state.ref.namespace)
+    except MpiJobError:
+        return ()
 
 
 def _encryption(app: App, spec: MPIJob) -> tuple[Protection, ...]:

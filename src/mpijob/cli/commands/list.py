@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import command, name_argument
+from mpijob.cli.options import Moment, attempt_option, command, name_argument
 from mpijob.cli.render.job_table import show_page, show_states, tell_if_deleted
 from mpijob.model import Phase
 
@@ -24,6 +24,20 @@ def filters(function: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option("--owner", default="", help="Only jobs of this user."),
             click.option("--queue", default="", help="Only jobs of this queue."),
+            click.option(
+                "--type",
+                "kinds",
+                multiple=True,
+                metavar="KIND",
+                help="Only jobs of this kind: MPIJob, TrainJob, PyTorchJob …",
+            ),
+            click.option(
+                "--since",
+                type=Moment(),
+                metavar="WHEN",
+                help="Submitted since then: 24h, 7d or a date and time.",
+            ),
+            click.option("--until", type=Moment(), metavar="WHEN", help="Submitted before then."),
         )
     ):
         function = option(function)
@@ -37,6 +51,7 @@ phase_choice = click.Choice([phase.value for phase in Phase], case_sensitive=Fal
 @filters
 @click.option("--text", default="", help="Only jobs whose name holds this, in capitals or not.")
 @click.option("--limit", default=100, type=click.IntRange(1, 10_000), help="At most this many jobs.")
+@click.option("--runs", is_flag=True, help="Earlier jobs of each name, too.")
 @click.option("--deleted", is_flag=True, help="Jobs that were deleted and are remembered.")
 @click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
 @pass_app
@@ -48,14 +63,15 @@ def list_jobs(app: App, **chosen: Any) -> None:
 @command("get")
 @name_argument
 @click.argument("more", nargs=-1, metavar="[NAME]...")
+@attempt_option
 @pass_app
-def get(app: App, name: str, more: tuple[str, ...]) -> None:
+def get(app: App, name: str, more: tuple[str, ...], attempt: int | None) -> None:
     """Show where jobs stand."""
-    states = [app.client.state(one) for one in (name, *more)]
+    states = [app.client.state(one, attempt=attempt) for one in (name, *more)]
     for state in states:
         tell_if_deleted(app, state)
     if app.out.structured:
         app.out.value(states if more else states[0])
     else:
-        show_states(app, states, namespaced=False)
+        show_states(app, states, namespaced=False, named=True)
         app.out.findings(finding for state in states if not state.phase.final for finding in state.findings)

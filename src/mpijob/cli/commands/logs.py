@@ -11,7 +11,7 @@ import click
 
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.follow import FollowedState, show_lines, waiting, waits
-from mpijob.cli.options import Moment, Numbers, command, name_argument
+from mpijob.cli.options import Moment, Numbers, attempt_option, command, name_argument
 from mpijob.cli.output import Format, coloured
 from mpijob.cli.render import job_table
 from mpijob.cli.render.job_table import tell_if_deleted
@@ -173,10 +173,11 @@ def _tell_what_it_waits_for(app: App, name: str) -> None:
 @command("events", outputs=(Format.TABLE, Format.JSON))
 @name_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@attempt_option
 @pass_app
-def events(app: App, name: str, follow: bool) -> None:
+def events(app: App, name: str, follow: bool, attempt: int | None) -> None:
     """Print what happened to a job, in order."""
-    for number, event in enumerate(app.client.events(name, follow=follow)):
+    for number, event in enumerate(app.client.events(name, follow=follow, attempt=attempt)):
         if not number:
             tell_if_deleted(app, app.client.remembered)
         if app.out.format is Format.JSON:

@@ -13,7 +13,7 @@ from mpijob.cli.arguments.job_args import TakesCommand, command_changes
 from mpijob.cli.arguments.overlay import changes_of, overlay
 from mpijob.cli.commands.lifecycle import show_state
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import command, job_names, name_argument
+from mpijob.cli.options import Numbers, attempt_option, command, job_names, name_argument
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
 from mpijob.observation.redaction import masking
@@ -82,15 +82,22 @@ def clone(
 @command("compare", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @click.argument("names", nargs=-1, required=True, metavar="NAME NAME...", shell_complete=job_names)
 @click.option(
+    "--attempt", "attempts", type=Numbers(), default=(), metavar="1,2",
+    help="Compare these attempts of one job: 1,2 or 1-3.",
+)  # fmt: skip
+@click.option(
     "--time-limit",
     type=click.FloatRange(min=0),
     metavar="PERCENT",
     help="End with 1 unless all ended as the first did, in a time that differs by at most so much.",
 )
 @pass_app
-def compare(app: App, names: tuple[str, ...], time_limit: float | None) -> None:
-    """Show how jobs differ: configuration, duration, result."""
-    found = app.client.compare(*names)
+def compare(app: App, names: tuple[str, ...], attempts: tuple[int, ...], time_limit: float | None) -> None:
+    """Show how jobs differ: configuration, duration, result.
+
+    NAME@1 is the first run of a name, and NAME the newest: `mpijob compare train@1 train`.
+    """
+    found = app.client.compare(*names, attempts=attempts)
     verdict = None
     if time_limit is not None:
         from mpijob.client.observe.compare import judge
@@ -114,10 +121,22 @@ def _show_compared(app: App, found: Comparison) -> None:
         ("phase", *(job.phase.value for job in found.jobs)),
         ("duration", *(text.duration(job.duration_seconds) for job in found.jobs)),
         ("result", *(job.result or "-" for job in found.jobs)),
+        ("reason", *(job.reason or "-" for job in found.jobs)),
+        ("nodes", *(", ".join(job.nodes) or "-" for job in found.jobs)),
         *_used_rows(app, found),
         *((row.field, *(_word(value) for value in row.values)) for row in found.differences),
     ]
-    app.out.lines(text.table(("FIELD", *(text.one_line(job.ref.name) for job in found.jobs)), rows))
+    app.out.lines(text.table(("FIELD", *map(text.one_line, _titles(found))), rows))
+
+
+def _titles(found: Comparison) -> list[str]:
+    """Return what to call each job: its name, with its run or attempt where several have one name."""
+    names = [job.ref.name for job in found.jobs]
+    if len({*names}) == len(names):
+        return names
+    if len({job.ref.uid for job in found.jobs}) == 1:
+        return [f"attempt {job.attempt}" for job in found.jobs]
+    return [f"{job.ref.name}@{job.run or job.ref.uid}" for job in found.jobs]
 
 
 def _used_rows(app: App, found: Comparison) -> list[tuple[str, ...]]:
@@ -150,12 +169,17 @@ def _word(value: Any) -> str:
 
 @command("export", outputs=(Format.YAML, Format.JSON))
 @name_argument
+@attempt_option
 @pass_app
-def export(app: App, name: str) -> None:
+def export(app: App, name: str, attempt: int | None) -> None:
     """Print a job as a job file."""
     from mpijob.client.submit import drafts
 
-    job = app.client.spec(name)
+    job = (
+        app.client.spec(name)
+        if attempt is None
+        else app.client.spec(app.client.state(name, attempt=attempt).ref)
+    )
     app.out.text(drafts.shown(job, "json" if app.out.format is Format.JSON else "yaml"))
     if hidden := masking.masked_names(job):
         names = ", ".join(hidden)

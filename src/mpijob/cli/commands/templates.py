@@ -15,6 +15,7 @@ from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
+from mpijob.client.submit.templates import Template
 from mpijob.model import MPIJob
 
 _template_argument = click.argument("template", metavar="TEMPLATE")
@@ -31,39 +32,51 @@ def template() -> None:
 @job_flags
 @click.option("--from", "origin", metavar="JOB", shell_complete=job_names, help="A job that exists already.")
 @click.option("--overwrite", is_flag=True, help="Replace a template of that name.")
+@click.option("--share", is_flag=True, help="Share it with the namespace instead of keeping it for yourself.")
 @pass_app
-def save(app: App, template: str, origin: str | None, overwrite: bool, **given: Any) -> None:
+def save(app: App, template: str, origin: str | None, overwrite: bool, share: bool, **given: Any) -> None:
     """Save a job as a template: from a file, flags, or a job that exists."""
     if origin and given["files"]:
         raise click.UsageError("give --from or --file, not both")
     asked = JobArguments.of(app, given)
     job = _changed(app.client.spec(origin), asked.changes) if origin else asked.job()
-    made = app.client.templates.save(template, job, overwrite=overwrite)
-    app.out.line(f"{made.name} saved")
+    made = app.client.templates.save(template, job, overwrite=overwrite, share=share)
+    app.out.line(f"{made.name} shared with namespace {made.namespace}" if share else f"{made.name} saved")
 
 
-@command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME), namespace=False)
+@command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME))
 @pass_app
 def list_templates(app: App) -> None:
-    """List the templates: own, shared and the library's."""
-    found = app.client.templates.list()
+    """List the templates: own ones, those that the namespace shares, and the library's."""
+    found = app.client.templates.shelf()
     if app.out.structured:
-        app.out.value(found)
+        app.out.value(found.items)
     elif app.out.format is Format.NAME:
-        app.out.lines(one.name for one in found)
+        app.out.lines(one.name for one in found.items)
     else:
-        rows = ((one.name, one.origin.value, one.description or "-") for one in found)
-        app.out.lines(text.table(("NAME", "FROM", "DESCRIPTION"), rows))
+        rows = [_row(one, app.now()) for one in found.items]
+        app.out.lines(text.table(("NAME", "FROM", "SAVED BY", "SAVED", "DESCRIPTION"), rows))
+    if found.notice:
+        app.out.note(found.notice)
 
 
-@command("show", outputs=(Format.YAML, Format.JSON), namespace=False)
+def _row(one: Template, now: float) -> tuple[str, ...]:
+    origin = f"{one.origin.value} ({one.namespace})" if one.namespace else one.origin.value
+    when = text.ago(one.changed, now) if one.changed else "-"
+    return one.name, origin, one.owner or "-", when, one.description or "-"
+
+
+@command("show", outputs=(Format.YAML, Format.JSON))
 @_template_argument
+@click.option(
+    "--shared", is_flag=True, help="The one that the namespace shares, also where an own one hides it."
+)
 @pass_app
-def show(app: App, template: str) -> None:
+def show(app: App, template: str, shared: bool) -> None:
     """Print a template as a job file."""
     from mpijob.client.submit import drafts
 
-    job = app.client.templates.show(template)
+    job = app.client.templates.show(template, shared=shared)
     app.out.text(drafts.shown(job, "json" if app.out.format is Format.JSON else "yaml"))
 
 
@@ -80,23 +93,24 @@ def use(app: App, template: str, **given: Any) -> None:
     show_state(app, app.client.submit(job).state())
 
 
-@command("delete", outputs=(), namespace=False)
+@command("delete", outputs=())
 @_template_argument
+@click.option("--shared", is_flag=True, help="The one that the namespace shares.")
 @pass_app
-def delete(app: App, template: str) -> None:
-    """Delete a template."""
-    app.client.templates.delete(template)
+def delete(app: App, template: str, shared: bool) -> None:
+    """Delete an own template, or one that the namespace shares."""
+    app.client.templates.delete(template, shared=shared)
     app.out.line(f"{template} deleted")
 
 
-@command("share", outputs=(), namespace=False)
+@command("share", outputs=())
 @_template_argument
 @click.option("--overwrite", is_flag=True, help="Replace a shared template of that name.")
 @pass_app
 def share(app: App, template: str, overwrite: bool) -> None:
-    """Share an own template with the team."""
-    app.client.templates.share(template, overwrite=overwrite)
-    app.out.line(f"{template} shared")
+    """Share an own template with the namespace."""
+    made = app.client.templates.share(template, overwrite=overwrite)
+    app.out.line(f"{template} shared with namespace {made.namespace}")
 
 
 for _command in (save, list_templates, show, use, delete, share):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import command, job_names
+from mpijob.cli.options import Duration, attempt_option, command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.render import job_table, text
 from mpijob.errors import Unsupported
@@ -13,20 +13,27 @@ from mpijob.model import Facts, JobState, Phase, Sample
 from mpijob.model.platform.cluster import ClusterFacts
 from mpijob.model.spec import quantity
 from mpijob.model.spec.quantity import as_count
+from mpijob.model.status.forecast import Accuracy, AccuracyReport, Outcome
 
+_ACCURACY = (
+    *("ESTIMATES", "JOBS", "WITH TIME", "MEDIAN ERROR", "OF WAIT"),
+    *("90 % WITHIN", "TENDENCY", "IN RANGE", "LATER"),
+)
+_OUTCOMES = ("NAME", "NAMESPACE", "SUBMITTED", "ESTIMATE", "BETWEEN", "WAITED", "ERROR", "BASIS")
 _VALUES = (Format.TABLE, Format.JSON, Format.YAML)
 
 
 @command("top", outputs=_VALUES)
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=job_names)
+@attempt_option
 @pass_app
-def top(app: App, name: str | None) -> None:
+def top(app: App, name: str | None, attempt: int | None) -> None:
     """Show the CPU, memory and GPUs that workers use.
 
     Without NAME: every running job.
     """
     names = [name] if name else [state.ref.name for state in app.client.list(phases=(Phase.RUNNING,)).items]
-    latest = {one: _latest(app.client.metrics(one)) for one in names}
+    latest = {one: _latest(app.client.metrics(one, attempt=attempt)) for one in names}
     if app.out.structured:
         app.out.value(latest)
         return
@@ -66,9 +73,24 @@ def _usage_rows(latest: dict[str, list[Sample]], now: float) -> list[tuple[str, 
 @command("queue", outputs=_VALUES)
 @click.option("--queue", default="", metavar="NAME", help="Only this queue.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option("--accuracy", is_flag=True, help="Show how good the estimates were, instead of who waits.")
+@click.option(
+    "--since",
+    "seconds",
+    type=Duration(),
+    default=30 * 86400.0,
+    metavar="TIME",
+    help="Of jobs of the last so long, with --accuracy; 30 days by default.",
+)
 @pass_app
-def queue(app: App, queue: str, all_namespaces: bool) -> None:
-    """Show which jobs wait, in order, and what for."""
+def queue(app: App, queue: str, all_namespaces: bool, accuracy: bool, seconds: float) -> None:
+    """Show which jobs wait, in order, what for, and when each will start.
+
+    Each estimate says what it rests on. --accuracy shows how far estimates were from what came.
+    """
+    if accuracy:
+        _show_accuracy(app, app.client.wait_accuracy(seconds, all_namespaces=all_namespaces))
+        return
     page = app.client.list(phases=(Phase.QUEUED,), queue=queue, all_namespaces=all_namespaces, limit=1000)
     waiting = sorted(page.items, key=_place)
     if app.out.structured:
@@ -77,8 +99,73 @@ def queue(app: App, queue: str, all_namespaces: bool) -> None:
     if not waiting:
         app.out.note("no job waits")
         return
-    header = ("POSITION", "NAME", "NAMESPACE", "PRIORITY", "WAITS", "ESTIMATE", "WAITING FOR")
+    header = (
+        *("POSITION", "NAME", "NAMESPACE", "PRIORITY", "WAITS", "STARTS IN", "BETWEEN"),
+        *("WAITING FOR", "BASIS"),
+    )
     app.out.lines(text.table(header, (_queue_row(state, app.now()) for state in waiting)))
+
+
+def _show_accuracy(app: App, found: AccuracyReport) -> None:
+    if app.out.structured:
+        app.out.value(found)
+        return
+    rows = [
+        _accuracy_row(title, one)
+        for title, one in (("told at submission", found.told), ("replayed today", found.backtest))
+    ]
+    header = (
+        "ESTIMATES",
+        "JOBS",
+        "WITH TIME",
+        "MEDIAN ERROR",
+        "OF WAIT",
+        "90 % WITHIN",
+        "TENDENCY",
+        "IN RANGE",
+        "LATER",
+    )
+    app.out.lines(text.table(header, rows))
+    if found.outcomes:
+        outcomes = [_outcome_row(one, app.now()) for one in found.outcomes[:20]]
+        app.out.lines(("", *text.table(_OUTCOMES, outcomes)))
+    for note in found.notes:
+        app.out.note(note)
+
+
+def _accuracy_row(title: str, one: Accuracy) -> tuple[str, ...]:
+    percent = "-" if one.median_percent is None else f"{one.median_percent:.0f} %"
+    return (
+        title,
+        str(one.jobs),
+        str(one.estimated),
+        text.duration(one.median_seconds),
+        percent,
+        text.duration(one.ninetieth_seconds),
+        _signed(one.bias_seconds),
+        f"{one.within} of {one.ranged}",
+        str(one.late),
+    )
+
+
+def _outcome_row(one: Outcome, now: float) -> tuple[str, ...]:
+    span = one.forecast.span
+    return (
+        one.ref.name,
+        one.ref.namespace,
+        text.ago(one.forecast.time, now),
+        text.duration(one.forecast.seconds),
+        "-" if span is None else f"{text.duration(span[0])} to {text.duration(span[1])}",
+        text.duration(one.waited_seconds),
+        _signed(one.error_seconds),
+        one.forecast.basis or "-",
+    )
+
+
+def _signed(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{'+' if seconds >= 0 else '-'}{text.duration(abs(seconds))}"
 
 
 @command("quota", outputs=_VALUES)
@@ -142,6 +229,8 @@ def _queue_row(state: JobState, now: float) -> tuple[str, ...]:
         state.ref.namespace,
         str(state.priority),
         text.age(state.queued or state.created, now),
-        text.duration(state.wait_estimate_seconds),
+        job_table.wait_phrase(state) or "-",
+        job_table.wait_range(state),
         state.waiting_for or state.message or "-",
+        state.wait_basis or "-",
     )

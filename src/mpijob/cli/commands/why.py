@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import command, job_names
+from mpijob.cli.options import attempt_option, command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.render import diagnosis_text
 from mpijob.cli.render.job_table import tell_if_deleted
-from mpijob.model import Family
+from mpijob.model import Family, JobRef
 
 _SHOWN = 3
 
@@ -25,8 +25,16 @@ _SHOWN = 3
     help="Which MPI wrote the log, where the log itself does not tell.",
 )  # fmt: skip
 @click.option("--exit-code", type=int, metavar="N", help="With which code the launcher of the log ended.")
+@attempt_option
 @pass_app
-def why(app: App, name: str | None, logs: tuple[str, ...], family: str, exit_code: int | None) -> None:
+def why(
+    app: App,
+    name: str | None,
+    logs: tuple[str, ...],
+    family: str,
+    exit_code: int | None,
+    attempt: int | None,
+) -> None:
     """Explain why a job failed, waits or is silent, and how to fix it."""
     if (name is None) == (not logs):
         raise click.UsageError("give the name of a job, or a log with --log FILE")
@@ -44,10 +52,10 @@ def why(app: App, name: str | None, logs: tuple[str, ...], family: str, exit_cod
             )
     else:
         with app.out.progress(f"looking for what made {name} stand where it stands …"):
-            diagnosis = app.client.diagnose(name)
+            diagnosis = app.client.diagnose(name, attempt=attempt)
         tell_if_deleted(app, app.client.remembered)
     if app.out.structured:
         app.out.value(diagnosis)
         return
-    place = app.words(app.client.ref(name), "{verb}") if name is not None else ""
+    place = "" if name is None else app.words(JobRef(app.client.ref(name).namespace, name), "{verb}")
     app.out.lines(diagnosis_text.lines(diagnosis, place, app.program))

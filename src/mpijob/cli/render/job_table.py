@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
+from mpijob.model import Phase
 from mpijob.model.spec.quantity import as_bytes, as_count, ranks_on
 from mpijob.model.status.records import spans
 
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
         LogLine,
         Plan,
         Quota,
-        RankState,
         StepState,
-        WorkerState,
     )
 
 
@@ -33,7 +32,8 @@ def show_page(app: App, *, deleted: bool = False, **chosen: Any) -> None:
     if app.out.structured:
         app.out.value(page)
         return
-    show_states(app, page.items, namespaced=chosen.get("all_namespaces", False))
+    items = [_as_run(state) for state in page.items] if chosen.get("runs") else page.items
+    show_states(app, items, namespaced=chosen.get("all_namespaces", False))
     for notice in page.notices:
         app.out.note(notice.message)
     if page.after:
@@ -41,8 +41,14 @@ def show_page(app: App, *, deleted: bool = False, **chosen: Any) -> None:
         app.out.note(f"{page.total} jobs in all; the next page: {words} --after {page.after}")
 
 
-def show_states(app: App, states: Iterable[JobState], *, namespaced: bool) -> None:
-    """Print jobs as a table, or their names alone."""
+def _as_run(state: JobState) -> JobState:
+    from msgspec.structs import replace
+
+    return replace(state, ref=replace(state.ref, name=run_name(state)))
+
+
+def show_states(app: App, states: Iterable[JobState], *, namespaced: bool, named: bool = False) -> None:
+    """Print jobs as a table, or their names alone; of those that were asked for by name also the launcher."""
     states = tuple(states)
     if app.out.format is Format.NAME:
         app.out.lines(_name(state, namespaced) for state in states)
@@ -51,7 +57,7 @@ def show_states(app: App, states: Iterable[JobState], *, namespaced: bool) -> No
         app.out.note("no jobs found")
         return
     wide = app.out.format is Format.WIDE
-    header, *rows = list_lines(states, app.now(), wide=wide, namespaced=namespaced)
+    header, *rows = list_lines(states, app.now(), wide=wide, namespaced=namespaced, named=named)
     app.out.line(header)
     app.out.phases(rows, (state.phase for state in states))
 
@@ -69,14 +75,19 @@ def _name(state: JobState, namespaced: bool) -> str:
 
 LIST = ("NAME", "PHASE", "WORKERS", "RANKS", "AGE", "DURATION", "REASON")
 _NAMED_FILES = 3
-WIDE = (*LIST, "NAMESPACE", "OWNER", "QUEUE", "PRIORITY", "MPI", "ENGINE", "ATTEMPT", "UID")
+ONE = (*LIST[:2], "LAUNCHER", *LIST[2:])  # of jobs that are asked for by name
+WIDE = (*LIST, "LAUNCHER", "NAMESPACE", "OWNER", "QUEUE", "PRIORITY", "MPI", "ENGINE", "ATTEMPT", "UID")
 
 
-def list_lines(states: Iterable[JobState], now: float, *, wide: bool, namespaced: bool) -> list[str]:
+def list_lines(
+    states: Iterable[JobState], now: float, *, wide: bool, namespaced: bool, named: bool = False
+) -> list[str]:
     """Return the table of jobs; the first line is the header."""
-    header = WIDE if wide else (("NAMESPACE", *LIST) if namespaced else LIST)
+    header = WIDE if wide else ONE if named else (("NAMESPACE", *LIST) if namespaced else LIST)
     states = tuple(states)
     rows = [_list_row(state, now, wide=wide, namespaced=namespaced) for state in states]
+    if named and not wide:
+        rows = [[*row[:2], launcher_word(state), *row[2:]] for row, state in zip(rows, states, strict=True)]
     if any(state.deleted is not None for state in states):
         header = (*header, "DELETED")
         rows = [[*row, _deleted(state, now) or "-"] for row, state in zip(rows, states, strict=True)]
@@ -87,6 +98,11 @@ def _deleted(state: JobState, now: float) -> str:
     return "" if state.deleted is None else text.ago(state.deleted, now)
 
 
+def run_name(state: JobState) -> str:
+    """Return how a job is named among all that have its name."""
+    return f"{state.ref.name}@{state.run}" if state.run else state.ref.name
+
+
 def _list_row(state: JobState, now: float, *, wide: bool, namespaced: bool) -> list[str]:
     row = [
         state.ref.name,
@@ -95,17 +111,32 @@ def _list_row(state: JobState, now: float, *, wide: bool, namespaced: bool) -> l
         str(state.world),
         text.age(state.created, now),
         text.duration(state.duration_seconds(now)),
-        state.reason or state.waiting_for or "-",
+        _list_reason(state),
     ]
     if wide:
         attempt = f"{state.attempt}/{_attempts(state)}"
-        more = (state.ref.namespace, state.owner, state.queue, str(state.priority), state.mpi, state.engine)
+        more = (
+            launcher_word(state),
+            state.ref.namespace,
+            state.owner,
+            state.queue,
+            str(state.priority),
+            state.mpi,
+            state.engine,
+        )
         return [*row, *(cell or "-" for cell in (*more, attempt, state.ref.uid))]
     return [state.ref.namespace, *row] if namespaced else row
 
 
-def state_lines(state: JobState, now: float) -> list[str]:
-    """Return what is known of one job, a fact a line."""
+def _list_reason(state: JobState) -> str:
+    """Return the reason, of a job that waits with its place and when it will start."""
+    place = f"position {state.queue_position}" if state.queue_position is not None else ""
+    parts = (state.reason or state.waiting_for, place, wait_phrase(state))
+    return ", ".join(part for part in parts if part) or "-"
+
+
+def state_lines(state: JobState, now: float, runs: Sequence[JobState] = ()) -> list[str]:
+    """Return what is known of one job, a fact a line; `runs` are the jobs that have or had its name."""
     return text.pairs(
         (
             ("Name", state.ref.name),
@@ -116,6 +147,9 @@ def state_lines(state: JobState, now: float) -> list[str]:
             ("Phase", state.phase.value),
             ("Reason", _sentence(state)),
             ("Waiting for", _waiting(state)),
+            ("Starts in", _starts(state)),
+            ("Launcher", _launcher(state)),
+            ("Launcher log", state.launcher.log_source if state.launcher is not None else ""),
             ("Workers", state.aggregate),
             ("Ranks", str(state.world)),
             ("Engine", " ".join(part for part in (state.engine, state.mpi) if part)),
@@ -123,6 +157,7 @@ def state_lines(state: JobState, now: float) -> list[str]:
             ("Owner", state.owner),
             ("Queue", state.queue),
             ("Labels", ", ".join(f"{key}={value}" for key, value in state.labels.items())),
+            ("Run", _run(state, runs)),
             ("Attempt", f"{state.attempt} of {_attempts(state)}"),
             ("Created", text.ago(state.created, now)),
             ("Started", text.ago(state.started, now) if state.started else ""),
@@ -130,6 +165,30 @@ def state_lines(state: JobState, now: float) -> list[str]:
             ("Finished", text.ago(state.finished, now) if state.finished else ""),
         )
     )
+
+
+def _run(state: JobState, runs: Sequence[JobState]) -> str:
+    """Return which run of its name a job is; of one that is the only one, nothing."""
+    if len(runs) < 2:
+        return ""
+    number = next((one.run for one in runs if one.ref.uid == state.ref.uid), state.run)
+    return f"{number} of {runs[0].run}; the others: mpijob runs {state.ref.name}"
+
+
+def launcher_word(state: JobState) -> str:
+    """Return how the launcher is, in a word for a table: `Running`, `Failed (3)`."""
+    if state.launcher is None:
+        return "-"
+    code = state.launcher.exit_code
+    return state.launcher.phase.value + (f" ({code})" if code else "")
+
+
+def _launcher(state: JobState) -> str:
+    launcher = state.launcher
+    if launcher is None:
+        return ""
+    ended = "" if launcher.exit_code is None else f", exit code {launcher.exit_code}"
+    return launcher.phase.value + (f" on {launcher.node}" if launcher.node else "") + ended
 
 
 def _attempts(state: JobState) -> int:
@@ -143,49 +202,33 @@ def _sentence(state: JobState) -> str:
 
 def _waiting(state: JobState) -> str:
     position = f"position {state.queue_position}" if state.queue_position is not None else ""
-    estimate = state.wait_estimate_seconds
-    wait = f"about {text.duration(estimate)}" if estimate else ""
-    return ", ".join(part for part in (state.waiting_for, position, wait) if part)
+    return ", ".join(part for part in (state.waiting_for, position, wait_phrase(state)) if part)
 
 
-def worker_lines(workers: Iterable[WorkerState], ranks: Iterable[RankState] = ()) -> list[str]:
-    """Return the table of workers; one that ended well itself shows how a rank of it failed."""
-    failed = {rank.worker: rank for rank in ranks if rank.exit_code and not rank.followed}
-    rows = [
-        (
-            worker.name or f"worker-{worker.index}",
-            worker.phase.value,
-            worker.node or "-",
-            _exit_of(worker, failed.get(worker.index)),
-            str(worker.restarts),
-            "-" if worker.cpu_cores is None else f"{worker.cpu_cores:.2f}",
-            memory_of(worker.memory_bytes, worker.memory_limit_bytes),
-            ": ".join(part for part in (worker.reason, worker.message) if part) or "-",
-        )
-        for worker in workers
-    ]
-    return text.table(("WORKER", "PHASE", "NODE", "EXIT", "RESTARTS", "CPU", "MEMORY", "REASON"), rows)
+def wait_phrase(state: JobState) -> str:
+    """Return when a job that waits will start: `about 4m10s`, `at most 12m`; "" where nobody can tell."""
+    if state.wait_estimate_seconds is not None:
+        return f"about {text.duration(state.wait_estimate_seconds)}" if state.wait_estimate_seconds else ""
+    return f"at most {text.duration(state.wait_range_seconds[1])}" if state.wait_range_seconds else ""
 
 
-def _exit_of(worker: WorkerState, failed: RankState | None) -> str:
-    if failed is not None and not worker.exit_code:
-        return f"{failed.exit_code} (rank {failed.rank})"
-    return "-" if worker.exit_code is None else str(worker.exit_code)
+def wait_range(state: JobState) -> str:
+    """Return from when to when a job that waits may start: `2m00s to 9m00s`."""
+    span = state.wait_range_seconds
+    if span is None or state.wait_estimate_seconds is None:
+        return "-"
+    low, high = (text.duration(one) for one in span)
+    return low if low == high else f"{low} to {high}"
 
 
-def rank_lines(state: JobState) -> list[str]:
-    """Return the table of ranks as the census found them."""
-    rows = [
-        (
-            str(rank.rank),
-            str(rank.worker),
-            rank.node or "-",
-            ",".join(rank.gpus) or "-",
-            ("-" if rank.exit_code is None else str(rank.exit_code)) + " (consequence)" * rank.followed,
-        )
-        for rank in state.ranks
-    ]
-    return text.table(("RANK", "WORKER", "NODE", "GPUS", "EXIT"), rows)
+def _starts(state: JobState) -> str:
+    """Return when a job that waits will start, between what, and what that rests on."""
+    if not state.wait_basis or state.phase is not Phase.QUEUED:
+        return ""
+    when = wait_phrase(state) or ("at once" if state.wait_estimate_seconds == 0 else "not known")
+    span = wait_range(state)
+    between = f" ({span})" if " to " in span else ""
+    return f"{when}{between}: {state.wait_basis}"
 
 
 def step_lines(state: JobState, now: float) -> list[str]:

@@ -16,6 +16,7 @@ from mpijob.backends.capabilities import (
     SupportsArtifactStore,
     SupportsMergedLogs,
     SupportsModelRegistry,
+    SupportsTeamTemplates,
 )
 from mpijob.client.audit import verbs
 from mpijob.client.audit.entries import ORIGIN, described, selection
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mpijob.model import LogLine, LogQuery, Model, MPIJob
     from mpijob.model.spec.schedule import Recurrence
     from mpijob.model.status.audit import AuditEvent
+    from mpijob.model.team_template import TeamTemplate
 
 T = TypeVar("T")
 
@@ -100,10 +102,41 @@ class AuditedModelRegistry(SupportsModelRegistry):
         return self._auditor.act(Verb.REGISTER, ref, lambda: self._found.register(ref, model), details)
 
 
+class AuditedTeamTemplates(SupportsTeamTemplates):
+    """Templates of a namespace: who saves and deletes one is written down."""
+
+    def __init__(self, found: SupportsTeamTemplates, auditor: Auditor) -> None:
+        self._found, self._auditor = found, auditor
+
+    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        """Return the templates of a namespace by name."""
+        return self._found.team_templates(namespace)
+
+    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
+        """Keep a template."""
+        ref, verb = JobRef(template.namespace, template.name), Verb.CHANGE if overwrite else Verb.CREATE
+        self._auditor.act(
+            verb,
+            ref,
+            lambda: self._found.save_team_template(template, overwrite=overwrite),
+            resource="templates",
+        )
+
+    def delete_team_template(self, namespace: str, name: str) -> None:
+        """Remove a template."""
+        work = lambda: self._found.delete_team_template(namespace, name)  # noqa: E731
+        self._auditor.act(Verb.DELETE, JobRef(namespace, name), work, resource="templates")
+
+    def may_save_team_templates(self, namespace: str) -> bool:
+        """Return whether this user may save and delete templates of a namespace."""
+        return self._found.may_save_team_templates(namespace)
+
+
 AUDITED: dict[type[Capability], Callable[[Any, Auditor], Capability]] = {
     SupportsArtifactStore: AuditedArtifactStore,
     SupportsMergedLogs: AuditedMergedLogs,
     SupportsModelRegistry: AuditedModelRegistry,
+    SupportsTeamTemplates: AuditedTeamTemplates,
 }
 
 

@@ -25,15 +25,15 @@ def _of(kind: Kind, names: str) -> dict[str, Kind]:
 
 PORT: Mapping[str, Kind] = {
     **_of(Kind.READ, "name namespace capability whoami devices preflight plan rehearse expect spec planned get"),
-    **_of(Kind.READ, "list watch events samples accounts warnings artifacts pause past schedules"),
+    **_of(Kind.READ, "attempts list watch events samples mpi_profile accounts warnings artifacts pause past schedules"),
     **_of(Kind.LOOK, "logs fetch"),
     **_of(Kind.ACT, "submit cancel suspend resume scale delete execute stacks reconcile"),
 }  # fmt: skip
 ABILITIES: Mapping[str, Kind] = {  # what only some engines have
     **_of(Kind.READ, "secret_values working_directory form_options projects rates progress default_image"),
-    **_of(Kind.READ, "check_access watch_all doctor"),
+    **_of(Kind.READ, "check_access watch_all doctor team_templates may_save_team_templates"),
     **_of(Kind.LOOK, "merge_logs"),
-    **_of(Kind.ACT, "register store"),
+    **_of(Kind.ACT, "register store save_team_template delete_team_template"),
     **_of(Kind.BARE, "api close now"),
 }
 SCHEDULES: Mapping[str, Kind] = {
@@ -41,7 +41,7 @@ SCHEDULES: Mapping[str, Kind] = {
     **_of(Kind.ACT, "put remove"),
 }
 PAST: Mapping[str, Kind] = {
-    **_of(Kind.READ, "state record spec list events going samples accounts"),
+    **_of(Kind.READ, "state attempts record spec list events going samples accounts"),
     **_of(Kind.LOOK, "logs"),
     **_of(Kind.ACT, "forget"),
     **_of(Kind.BARE, "raw blocks"),

@@ -20,6 +20,7 @@ _MOST_NAMED = 5
 _SINGLE_QUOTED = re.compile(r"'[^']*'")
 _MODULES = re.compile(r"(?:^|[;&|]\s*)(?:module\s+(?:load|add|swap|switch|use)|ml)\s+\S")
 _SUBMITS = re.compile(r"(?:^|[;&|`(]\s*)(?:sbatch|qsub|bsub)\s")
+_CONTAINER = re.compile(r"\b(?:apptainer|singularity)\s+(?:-\S+\s+)*(?:exec|run)\b")
 _ARGUMENT = re.compile(r"\$(?:[1-9@*]|\{[1-9@*])")
 _FUNCTION = re.compile(r"^\s*(?:function\s+)?[A-Za-z_][\w-]*\s*\(\)|^\s*function\s", re.MULTILINE)
 _LICENCE = re.compile(r"\b\w*(?:LICENSE_FILE|LICENSE_SERVER|LM_LICENSE|_LICENSE)\w*|\blmutil\b")
@@ -38,7 +39,8 @@ _BUILTINS = listed(
 )
 PROGRAMS = listed(  # those that step.sh gives a script
     "mpirun mpiexec mpirun.openmpi mpiexec.openmpi orterun prterun mpirun.mpich mpiexec.mpich mpiexec.hydra "
-    "mpirun.hydra srun aprun ibrun prun scontrol squeue scancel sacct sbatch qsub bsub salloc module ml hostname"
+    "mpirun.hydra srun aprun ibrun prun scontrol squeue scancel sacct sbatch qsub bsub salloc module ml hostname "
+    "apptainer singularity"
 )
 
 
@@ -84,6 +86,12 @@ _WORDS: tuple[tuple[re.Pattern[str], bool, str, str], ...] = (
         True,
         "a job cannot submit another by sbatch, qsub or bsub",
         "run that script yourself: mpijob run SCRIPT --after NAME",
+    ),
+    (
+        _CONTAINER,
+        False,
+        "where apptainer is not installed, as in pods, the program after the image runs as it is found",
+        "on a cluster set image to that container image in a registry",
     ),
     (
         _LICENCE,

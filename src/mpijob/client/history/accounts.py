@@ -15,7 +15,9 @@ import msgspec
 
 from mpijob import admission
 from mpijob.accounting import build, costs, estimates, reports, right_sizing
+from mpijob.accounting.aggregate import tally
 from mpijob.backends.capabilities import SupportsDefaultImage, SupportsRates
+from mpijob.client.observe import one_attempt
 from mpijob.errors import BackendError, Finding, Severity
 from mpijob.history import account_store
 from mpijob.model import Phase
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from mpijob.accounting.reports import Report
     from mpijob.accounting.right_sizing import SizingReport
     from mpijob.backends.protocol import Backend
-    from mpijob.model import JobKey, JobRef, MPIJob, Plan
+    from mpijob.model import JobKey, JobRef, JobState, MPIJob, Plan, Sample
     from mpijob.settings import RateSetting, Settings
 
 _ALL = 1_000_000
@@ -76,6 +78,20 @@ def of(backend: Backend, refs: Sequence[JobRef]) -> dict[JobKey, Account]:
         wanted = AccountQuery(namespace=namespace, names=tuple(here.values()), limit=_ALL)
         found |= {one.ref.key: one for one in _all(backend, wanted) if one.ref.key in here}
     return found
+
+
+def of_attempts(ref: JobRef, reads: Backend, wanted: Sequence[int]) -> tuple[Account, ...]:
+    """Return what each attempt of a job used, or those that are wanted; raise NotFound for one that it has not."""
+    job, samples = reads.spec(ref), reads.samples(ref)
+    states = reads.attempts(ref)
+    chosen = [one_attempt.state_of(ref, reads, number) for number in wanted] if wanted else [*states]
+    return tuple(_of_attempt(state, job, samples) for state in chosen)
+
+
+def _of_attempt(state: JobState, job: MPIJob, samples: Sequence[Sample]) -> Account:
+    used = tally(one for one in samples if one.attempt == state.attempt)
+    now = state.finished or time.time()
+    return build.account(state, job, admission.needs(job), [*used.values()], now=now)
 
 
 def report(backend: Backend, settings: Settings, wanted: AccountQuery, by: Sequence[str]) -> Report:

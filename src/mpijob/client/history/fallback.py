@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.history.records import Record
     from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Sample, Scope
+    from mpijob.model.status.mpi_profile import RankProfiles
 
 T = TypeVar("T")
 
@@ -74,6 +75,13 @@ class _Remembering(_Recalls):
         except NotFound as error:
             return self.recall(ref, error)[1]
 
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        try:
+            return self._backend.attempts(ref)
+        except NotFound as error:
+            past, state = self.recall(ref, error)
+            return past.attempts(state.ref)
+
     def spec(self, ref: JobRef) -> MPIJob:
         try:
             return self._backend.spec(ref)
@@ -90,6 +98,15 @@ class _Remembering(_Recalls):
         except NotFound as error:
             past, state = self.recall(ref, error)
             return past.samples(state.ref)
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        try:
+            return self._backend.mpi_profile(ref)
+        except NotFound as error:
+            from mpijob.history import mpi_profiles
+
+            past, state = self.recall(ref, error)
+            return mpi_profiles.read(past, state.ref)
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         return self._told(

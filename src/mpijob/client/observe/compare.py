@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mpijob.accounting import build
+from mpijob.client.history import accounts
+from mpijob.client.observe import one_attempt
 from mpijob.errors import InvalidJob
-from mpijob.model import JobKey, JobRef, JobState, MPIJob, Phase
+from mpijob.model import JobKey, JobRef, JobState, LauncherState, MPIJob, Phase
 from mpijob.model.status.accounts import Account
 from mpijob.observation.redaction import masking
 
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+
 
 class Column(msgspec.Struct, frozen=True):
-    """One of the jobs compared, and how it went."""
+    """One of the jobs compared, or one of its attempts, and how it went; `cause` is the code of a failure's cause."""
 
     ref: JobRef
     phase: Phase
     duration_seconds: float | None
     result: str
     account: Account | None = None
+    run: int = 0
+    attempt: int = 1
+    reason: str = ""
+    cause: str = ""
+    nodes: tuple[str, ...] = ()
+    exit_code: int | None = None
+    launcher: LauncherState | None = None
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -81,9 +94,9 @@ def _percent(first: Column, other: Column) -> float:
 
 
 def compare(
-    pairs: Sequence[tuple[MPIJob, JobState]], accounts: Mapping[JobKey, Account] | None = None
+    pairs: Sequence[tuple[MPIJob, JobState]], used: Mapping[JobKey, Account] | None = None
 ) -> Comparison:
-    """Return how two or more jobs differ; `accounts` add what they used. Secret values are masked.
+    """Return how two or more jobs differ; `used` adds their accounts. Secret values are masked.
 
     >>> from mpijob import Client, MPIJob
     >>> from mpijob.backends.memory import MemoryBackend
@@ -100,9 +113,25 @@ def compare(
     fields = [field for field in dict.fromkeys(key for one in flat for key in one) if field != "name"]
     differing = [field for field in fields if any(one.get(field) != flat[0].get(field) for one in flat)]
     return Comparison(
-        tuple(_column(state, (accounts or {}).get(state.ref.key)) for _, state in pairs),
+        tuple(_column(state, (used or {}).get(state.ref.key)) for _, state in pairs),
         tuple(Difference(field, tuple(one.get(field) for one in shown)) for field in differing),
     )
+
+
+def attempts(refs: Sequence[JobRef], wanted: Sequence[int], backend: Backend) -> Comparison:
+    """Return how attempts of one job went beside each other; their configuration is the same."""
+    numbers = list(dict.fromkeys(wanted))
+    if len(refs) != 1 or len(numbers) < 2:
+        raise InvalidJob(
+            f"{len(numbers)} attempts of {len(refs)} jobs given to compare",
+            hint="name one job and at least two of its attempts, or jobs without attempts",
+        )
+    used = accounts.of_attempts(refs[0], backend, numbers)
+    columns = [
+        _column(one_attempt.state_of(refs[0], backend, number), account)
+        for number, account in zip(numbers, used, strict=True)
+    ]
+    return Comparison(tuple(columns), ())
 
 
 def flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
@@ -119,4 +148,18 @@ def flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
 def _column(state: JobState, account: Account | None) -> Column:
     duration = None if state.finished is None else state.duration_seconds(state.finished)
     cause = state.findings[0].message if state.findings else state.message
-    return Column(state.ref, state.phase, duration, cause, account)
+    first = state.findings[0] if state.findings and state.phase is Phase.FAILED else None
+    return Column(
+        state.ref,
+        state.phase,
+        duration,
+        cause,
+        account,
+        run=state.run,
+        attempt=state.attempt,
+        reason=state.reason,
+        cause="" if first is None else first.code,
+        nodes=tuple(sorted({worker.node for worker in state.workers if worker.node})),
+        exit_code=build.exit_code(state),
+        launcher=state.launcher,
+    )

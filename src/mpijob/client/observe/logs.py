@@ -34,9 +34,12 @@ def resolved(ref: JobRef, backend: Backend, query: LogQuery) -> LogQuery:
     state = backend.get(ref)
     if query.previous:
         if state.attempt < 2:
+            before = (
+                f"; the run before it: mpijob logs {state.ref.name}@{state.run - 1}" if state.run > 1 else ""
+            )
             raise NotFound(
                 f"job '{state.ref.name}' has no previous attempt: this is its first",
-                hint=f"mpijob logs {state.ref.name} shows it",
+                hint=f"mpijob logs {state.ref.name} shows it{before}",
             )
         query = replace(query, previous=False, attempt=state.attempt - 1)
     refuse_absent(state, query)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mpijob.backends.capabilities import SupportsProgress
 from mpijob.backends.streams import close
 from mpijob.client.history.fallback import remembering
+from mpijob.client.observe import one_attempt
 from mpijob.errors import NotFound
 from mpijob.model import LogQuery, Phase
 from mpijob.model.status.records import PROGRAM
@@ -34,17 +35,20 @@ def read(
     points: int = training.POINTS,
     since: float | None = None,
     tail: int | None = None,
+    attempt: int | None = None,
 ) -> Curves:
     """Return the curves of a job; patterns of the call come before those of the settings.
 
     Numbers leave here and no lines: this is no look into a log that an audit would tell.
     """
-    state, told = points_of(backend, ref, settings, patterns, rank=rank, since=since, tail=tail)
+    state, told = points_of(
+        backend, ref, settings, patterns, rank=rank, since=since, tail=tail, attempt=attempt
+    )
     running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
     found = training.curves(told, most=points, rank=rank, now=time.time() if running else None)
     known = backend.capability(SupportsProgress)
     beyond = None
-    if known is not None and rank is None and not state.deleted:
+    if known is not None and rank is None and attempt is None and not state.deleted:
         with contextlib.suppress(NotFound):  # it went meanwhile
             beyond = known.progress(state.ref)
     return found if beyond is None else training.completed(found, beyond)
@@ -59,9 +63,10 @@ def points_of(
     rank: int | None = None,
     since: float | None = None,
     tail: int | None = None,
+    attempt: int | None = None,
 ) -> tuple[JobState, list[Point]]:
     """Return where a job stands and what its lines told, rank by rank."""
-    reads = remembering(backend)
+    reads = one_attempt.reading(remembering(backend), attempt)
     own = (*patterns, *settings.metric_patterns)
     find = training.reader(own)
     ranks = () if rank is None else (rank,)

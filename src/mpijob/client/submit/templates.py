@@ -1,30 +1,38 @@
-"""Jobs to start from: the user's own templates, the team's shared ones, and the library that ships.
+"""Jobs to start from: the user's own templates, those that a namespace shares, and the library that ships.
 
-A template is a job file. The user's own lie beside the settings file and are closed to others; shared
-ones lie in the directory that the setting `templates` (or MPIJOB_TEMPLATES) names. An own template
-hides a shared one of the same name, and that one the library's.
+A template is a job file. The user's own lie beside the settings file and are closed to others. What a namespace shares
+is kept by the engine: on a cluster in a config map of the namespace, under the user's own rights; on one machine in
+the directory that the setting `templates` (or MPIJOB_TEMPLATES) names. An own template hides a shared one of the same
+name, and that one the library's.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mpijob import atomic_write
 from mpijob.backends import code_upload
+from mpijob.backends.capabilities import SupportsTeamTemplates
 from mpijob.client.submit import resubmit
-from mpijob.errors import BackendError, Conflict, InvalidJob, NotAllowed, NotFound
+from mpijob.errors import BackendError, Conflict, InvalidJob, NotAllowed, NotFound, Unsupported
 from mpijob.model import MPIJob
-from mpijob.settings import Settings, config_path, load, own_places
+from mpijob.model.team_template import LARGEST, TeamTemplate
+from mpijob.settings import config_path, load, own_places
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _LIBRARY = Path(__file__).parent / "library"
+_UNREADABLE = "(cannot be read)"
 
 
 class Origin(StrEnum):
@@ -36,114 +44,233 @@ class Origin(StrEnum):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """One line of the list of templates."""
+    """One line of the list of templates.
+
+    Of a shared one `namespace` shares it, `owner` saved it last, at `changed` (seconds since the epoch);
+    `writable` says whether this user may change or delete it.
+    """
 
     name: str
     origin: Origin
     description: str = ""
+    namespace: str = ""
+    owner: str = ""
+    changed: float = 0.0
+    writable: bool = False
+
+
+class TemplateShelf(msgspec.Struct, frozen=True):
+    """The templates that a user sees in a namespace; `notice` says why shared ones may be missing."""
+
+    items: tuple[Template, ...]
+    may_share: bool = False
+    notice: str = ""
 
 
 class Templates:
-    """All templates that a user can see."""
+    """All templates that a user can see. Verbs without a namespace mean the client's own."""
 
-    def __init__(self, own: Path, shared: Path | None = None) -> None:
-        self._places = {Origin.OWN: own, Origin.LIBRARY: _LIBRARY}
-        if shared is not None:
-            self._places = {Origin.OWN: own, Origin.SHARED: shared, Origin.LIBRARY: _LIBRARY}
+    def __init__(
+        self,
+        own: Path | None,
+        team: SupportsTeamTemplates | None = None,
+        *,
+        namespace: str = "default",
+        user: Callable[[], str] | None = None,
+    ) -> None:
+        """Keep own templates in a directory (None: nowhere), and shared ones with whoever can keep them."""
+        self._own, self._team, self._namespace, self._user = own, team, namespace, user
 
     @classmethod
-    def of(cls, settings: Settings) -> Templates:
-        """Return the templates where the settings have them."""
-        shared = Path(settings.templates) if settings.templates else None
-        return cls(Path(config_path(os.environ)).parent / "templates", shared)
+    def of(cls, backend: Backend, namespace: str) -> Templates:
+        """Return the templates of a client."""
+        place = Path(config_path(os.environ)).parent / "templates"
+        team = backend.capability(SupportsTeamTemplates)
+        return cls(place, team, namespace=namespace, user=lambda: backend.whoami().user)
 
-    def save(self, name: str, job: MPIJob, *, overwrite: bool = False) -> Template:
-        """Keep a job as an own template."""
-        return self._write(Origin.OWN, name, job, 0o600, overwrite)
+    def shared_alone(self) -> Templates:
+        """Return the same without own templates: a visitor to a server has none there."""
+        return Templates(None, self._team, namespace=self._namespace, user=self._user)
 
-    def share(self, name: str, *, overwrite: bool = False) -> Template:
-        """Copy an own template to where the team sees it."""
-        if Origin.SHARED not in self._places:
-            raise NotAllowed(
-                "there is no directory for shared templates", hint="set `templates` or MPIJOB_TEMPLATES"
-            )
-        return self._write(Origin.SHARED, name, self._read(Origin.OWN, name), 0o644, overwrite)
-
-    def list(self) -> tuple[Template, ...]:
+    # -- read --------------------------------------------------------------------------------------
+    def list(self, namespace: str | None = None) -> tuple[Template, ...]:
         """Return the templates by name; a hidden one is left out."""
-        found: dict[str, Template] = {}
-        for origin, place in reversed(self._places.items()):
-            for path in place.glob("*.yaml") if place.is_dir() else ():
-                if _NAME.fullmatch(path.stem):
-                    found[path.stem] = Template(path.stem, origin, self._description(path))
-        return tuple(found[name] for name in sorted(found))
+        return self.shelf(namespace).items
 
-    def show(self, name: str) -> MPIJob:
-        """Return the job of a template; raise NotFound."""
-        return self._read(self._origin(name), name)
+    def shelf(self, namespace: str | None = None) -> TemplateShelf:
+        """Return the templates by name, whether this user may share some there, and what may be missing."""
+        found = {
+            name: Template(name, Origin.LIBRARY, _described(_read(path))) for name, path in _files(_LIBRARY)
+        }
+        where, notice, writable = namespace or self._namespace, "", False
+        if self._team is not None:
+            try:
+                writable = self._team.may_save_team_templates(where)
+                found |= {one.name: _shared(one, writable) for one in self._shared(where)}
+            except NotAllowed as error:
+                notice = error.message
+        for name, path in _files(self._own) if self._own is not None else ():
+            found[name] = Template(name, Origin.OWN, _described(_read(path)), writable=True)
+        return TemplateShelf(tuple(found[name] for name in sorted(found)), writable, notice)
+
+    def show(self, name: str, namespace: str | None = None, *, shared: bool = False) -> MPIJob:
+        """Return the job of a template, with `shared` that of the namespace also where an own one hides it."""
+        from mpijob.formats.jobfile import jobfile_reader
+
+        text, source = self._text(_checked(name), namespace or self._namespace, shared=shared)
+        return jobfile_reader.read(text, file=source)
 
     def use(self, name: str, changed: Mapping[str, Any] | None = None, /, **fields: Any) -> MPIJob:
         """Return a template's job with changes, by name (`workers=8`) or path (`{"env.LR": 0.1}`)."""
         return resubmit.apply(self.show(name), {**(changed or {}), **fields})
 
-    def delete(self, name: str) -> None:
-        """Remove an own template, or a shared one that the user may remove; the library stays."""
-        origin = self._origin(name)
-        if origin is Origin.LIBRARY:
-            raise NotAllowed(
-                f"template '{name}' belongs to the library", hint="save one of that name to hide it"
-            )
-        try:
-            self._path(origin, name).unlink()
-        except OSError as error:
-            raise _refused(f"template '{name}' cannot be deleted", error) from error
+    def _text(self, name: str, namespace: str, *, shared: bool) -> tuple[bytes, str]:
+        own = None if self._own is None or shared else _read(self._own / f"{name}.yaml")
+        if own is not None:
+            return own, str(self._own)
+        for one in self._shared(namespace) if self._team is not None else ():
+            if one.name == name:
+                return one.text.encode(), f"{namespace}/{name}"
+        library = None if shared else _read(_LIBRARY / f"{name}.yaml")
+        if library is None:
+            raise NotFound(f"there is no template '{name}'", hint="`mpijob template list` shows them")
+        return library, f"library/{name}"
 
-    def _origin(self, name: str) -> Origin:
-        for origin in self._places:
-            if self._path(origin, name).is_file():
-                return origin
-        raise NotFound(f"there is no template '{name}'", hint="`mpijob template list` shows them")
+    def _shared(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        if self._team is None:
+            return ()
+        return tuple(one for one in self._team.team_templates(namespace) if _NAME.fullmatch(one.name))
 
-    def _path(self, origin: Origin, name: str) -> Path:
-        if not _NAME.fullmatch(name):
-            raise InvalidJob(
-                f"{name!r} is not a name for a template", hint="use a-z, 0-9 and -, at most 63 characters"
-            )
-        return self._places[origin] / f"{name}.yaml"
+    # -- write -------------------------------------------------------------------------------------
+    def save(
+        self,
+        name: str,
+        job: MPIJob,
+        *,
+        overwrite: bool = False,
+        share: bool = False,
+        namespace: str | None = None,
+    ) -> Template:
+        """Keep a job as an own template, or with `share` as one of the namespace.
 
-    def _read(self, origin: Origin, name: str) -> MPIJob:
+        Raise Conflict for a name in use, InvalidJob where a shared one would show what looks like a secret.
+        """
         from mpijob.formats.jobfile import jobfile_reader
 
-        path = self._path(origin, name)
-        try:
-            return jobfile_reader.read(path.read_bytes(), file=str(path))
-        except FileNotFoundError as error:
-            raise NotFound(f"there is no {origin} template '{name}'") from error
-        except OSError as error:
-            raise _refused(f"template '{name}' cannot be read", error) from error
-
-    def _write(self, origin: Origin, name: str, job: MPIJob, mode: int, overwrite: bool) -> Template:
-        from mpijob.formats.jobfile import jobfile_reader
-
-        path = self._path(origin, name)
+        text = jobfile_reader.write(job)
+        if share:
+            return self._save_shared(_checked(name), job, text, namespace or self._namespace, overwrite)
+        if self._own is None:
+            raise Unsupported(
+                "own templates are kept on your own machine, not on this server",
+                hint="share it with the namespace, or run: mpijob template save NAME --file job.yaml",
+            )
+        path = self._own / f"{_checked(name)}.yaml"
         if path.exists() and not overwrite:
             raise Conflict(
                 f"there is a template '{name}' already", hint="choose another name, or overwrite it"
             )
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            atomic_write.write(path, jobfile_reader.write(job).encode(), mode)
+            atomic_write.write(path, text.encode(), 0o600)
         except OSError as error:
             raise _refused(f"template '{name}' cannot be written", error) from error
-        return Template(name, origin, job.description)
+        return Template(name, Origin.OWN, job.description, writable=True)
 
-    def _description(self, path: Path) -> str:
+    def share(self, name: str, *, overwrite: bool = False, namespace: str | None = None) -> Template:
+        """Share an own template with the namespace; the own one stays."""
+        own = None if self._own is None else _read(self._own / f"{_checked(name)}.yaml")
+        if own is None:
+            raise NotFound(f"there is no own template '{name}'")
         from mpijob.formats.jobfile import jobfile_reader
 
-        try:
-            return jobfile_reader.read(path.read_bytes(), file=str(path)).description
-        except (InvalidJob, OSError):
-            return "(cannot be read)"
+        job = jobfile_reader.read(own, file=str(self._own))
+        return self.save(name, job, overwrite=overwrite, share=True, namespace=namespace)
+
+    def delete(self, name: str, *, shared: bool = False, namespace: str | None = None) -> None:
+        """Remove an own template, or with `shared` that of the namespace; the library stays."""
+        own = None if self._own is None else self._own / f"{_checked(name)}.yaml"
+        if own is not None and own.is_file() and not shared:
+            try:
+                own.unlink()
+            except OSError as error:
+                raise _refused(f"template '{name}' cannot be deleted", error) from error
+            return
+        where = namespace or self._namespace
+        if self._team is not None and any(one.name == _checked(name) for one in self._shared(where)):
+            if not shared:
+                raise NotAllowed(
+                    f"template '{name}' is shared by namespace '{where}'",
+                    hint="say that the shared one is meant: --shared",
+                )
+            self._team.delete_team_template(where, name)
+            return
+        if not shared and _read(_LIBRARY / f"{name}.yaml") is not None:
+            raise NotAllowed(
+                f"template '{name}' belongs to the library", hint="save one of that name to hide it"
+            )
+        raise NotFound(f"there is no template '{name}'", hint="`mpijob template list` shows them")
+
+    def _save_shared(self, name: str, job: MPIJob, text: str, namespace: str, overwrite: bool) -> Template:
+        if self._team is None:
+            raise Unsupported("this engine keeps no templates for a team")
+        _refuse_secrets(name, job)
+        if len(text.encode()) > LARGEST:
+            raise InvalidJob(f"template '{name}' is {len(text.encode())} bytes, and {LARGEST} are shared")
+        made = TeamTemplate(namespace, name, text, self._user() if self._user else "", time.time())
+        self._team.save_team_template(made, overwrite=overwrite)
+        return Template(
+            name, Origin.SHARED, job.description, namespace, made.owner, made.changed, writable=True
+        )
+
+
+def _refuse_secrets(name: str, job: MPIJob) -> None:
+    """Refuse to show a team what looks like a secret of one of them."""
+    from mpijob.observation.redaction import masking
+
+    if hidden := masking.masked_names(job):
+        raise InvalidJob(
+            f"template '{name}' would show everybody in the namespace the values of {', '.join(hidden)}",
+            hint="give them as secrets: --secret NAME=SECRET/KEY",
+        )
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidJob(
+            f"{name!r} is not a name for a template", hint="use a-z, 0-9 and -, at most 63 characters"
+        )
+    return name
+
+
+def _files(place: Path) -> list[tuple[str, Path]]:
+    if not place.is_dir():
+        return []
+    return [(path.stem, path) for path in sorted(place.glob("*.yaml")) if _NAME.fullmatch(path.stem)]
+
+
+def _read(path: Path) -> bytes | None:
+    """Return what is in a file, None where there is none."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _refused(f"template '{path.stem}' cannot be read", error) from error
+
+
+def _shared(one: TeamTemplate, writable: bool) -> Template:
+    described = _described(one.text.encode())
+    return Template(one.name, Origin.SHARED, described, one.namespace, one.owner, one.changed, writable)
+
+
+def _described(text: bytes | None) -> str:
+    from mpijob.formats.jobfile import jobfile_reader
+
+    try:
+        return jobfile_reader.read(text or b"").description
+    except InvalidJob:
+        return _UNREADABLE
 
 
 def _refused(what: str, error: OSError) -> NotAllowed:

@@ -366,5 +366,6 @@ _GONE = {  # in the words of most batch systems
     "grace_seconds": ("the site says how long a job may take to end (KillWait)", "nothing"),
     "keep_on_failure_seconds": ("a failed job is gone at once", "nothing"),
     "census": ("srun proves nothing", "nothing"),
+    "profile_mpi": ("the shim is ours", "use the site's own tool, such as mpiP or IPM"),
     "model": ("a site has no model registry", "mpijob register afterwards, or the registry's own client"),
 }

@@ -17,7 +17,15 @@ from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import CONTAINER as CONTAINER
 from mpijob.formats.kubernetes.metadata.well_known import HOME, Document, Order, Shape, exact
 from mpijob.formats.kubernetes.metadata.well_known import container_of as container_of
-from mpijob.formats.launch import batch_environment, command_line, hostfile, launcher_script, pod_scripts
+from mpijob.formats.launch import (
+    batch_environment,
+    command_line,
+    hostfile,
+    launcher_script,
+    mpi_profile,
+    own_launchers,
+    pod_scripts,
+)
 from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.enums import FABRIC_DEVICES, MIG_PREFIX, PRIORITIES
@@ -142,6 +150,7 @@ def _spec(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozense
         "volumes": [
             {"name": "mpijob-home", "emptyDir": {}},
             *_code_volume(shape),
+            *_profiler_volume(shape, role),
             *volumes.volumes(job, shape),
         ],
     }
@@ -183,11 +192,7 @@ def _image(job: MPIJob, shape: Shape, role: Role) -> str:
 
 def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
     texts = [pod_scripts.sshd_config(), pod_scripts.ssh_config(), pod_scripts.agent(), pod_scripts.RANK]
-    if job.script:
-        step = map(batch_environment.text, (batch_environment.STEP, batch_environment.STEP_RANK))
-        texts += [shape.python or "", *step]
-    elif shape.python:
-        texts += [shape.python]
+    texts += [word for name, text in _files(job, shape, role).items() for word in (name, text)]
     container: Document = {
         "name": PREPARE_CONTAINER,
         "image": _image(job, shape, role),
@@ -206,6 +211,30 @@ def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
     return container
 
 
+def _files(job: MPIJob, shape: Shape, role: Role) -> dict[str, str]:
+    """Return what else lies in a pod's home, by name."""
+    files = {"python/sitecustomize.py": shape.python} if shape.python else {}
+    if job.script:
+        files["step.sh"] = batch_environment.text(batch_environment.STEP)
+        files["step_rank.sh"] = batch_environment.text(batch_environment.STEP_RANK)
+    if shape.profiler and role is Role.WORKER:
+        files["profile.sh"] = mpi_profile.text()
+    if role is Role.LAUNCHER and launcher_of(job) is not None:
+        files |= own_launchers.files()
+    return files
+
+
+def _profiler_mount(shape: Shape) -> list[Document]:
+    mount = {"name": "mpijob-profiler", "mountPath": well_known.PROFILER, "readOnly": True}
+    return [mount] if shape.profiler else []
+
+
+def _profiler_volume(shape: Shape, role: Role) -> list[Document]:
+    if not shape.profiler or role is not Role.WORKER:
+        return []
+    return [{"name": "mpijob-profiler", "configMap": {"name": shape.profiler}}]
+
+
 def _code_volume(shape: Shape) -> list[Document]:
     return [{"name": "mpijob-code", "configMap": {"name": shape.code}}] if shape.code else []
 
@@ -213,7 +242,7 @@ def _code_volume(shape: Shape) -> list[Document]:
 def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozenset[str]) -> Document:
     launching = role is Role.LAUNCHER
     text = launcher_script.LAUNCHER if launching else pod_scripts.WORKER
-    variables = _launcher_env(job, shape, order) if launching else _worker_env(job)
+    variables = _launcher_env(job, shape, order) if launching else _worker_env(job, shape)
     given = without | {one.env for one in job.secrets}  # each name once: the user's own wins
     container: Document = {
         "name": CONTAINER,
@@ -234,6 +263,7 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
         container["workingDir"] = well_known.WORK
     if not launching:
         container |= _sshd_port()
+        container["volumeMounts"] += _profiler_mount(shape)
     if job.signal.seconds_before > 0:
         container["lifecycle"] = _before_the_end(job, launching)
     return container
@@ -322,8 +352,9 @@ def _from_pod(launching: bool) -> list[Document]:
     return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}]
 
 
-def _worker_env(job: MPIJob) -> dict[str, str]:
-    return {"HOME": HOME} | dict(job.env)
+def _worker_env(job: MPIJob, shape: Shape) -> dict[str, str]:
+    own = bool(shape.profiler) and launcher_of(job) is not None and not job.script
+    return {"HOME": HOME} | ({"MPIJOB_OWN_LAUNCHER": "1"} if own else {}) | dict(job.env)
 
 
 def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:

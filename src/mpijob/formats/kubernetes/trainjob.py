@@ -144,6 +144,8 @@ def job_metadata(job: MPIJob, shape: Shape) -> Document:
     labels = well_known.labels(job, shape)
     if job.queue and shape.gang is not Gang.VOLCANO:
         labels[well_known.QUEUE_LABEL] = job.queue
+    if shape.program:
+        labels[well_known.PROGRAM_LABEL] = shape.program
     if shape.workload_priority:
         labels[well_known.PRIORITY_LABEL] = shape.workload_priority
     name = well_known.name(job, shape)

@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mpijob.model import Family, Launch, MPIJob, Program
 
+HOSTS_FILE = (
+    "MPIJOB_HOSTS_FILE"  # names a file with a line `worker slots=n` for each worker, whatever the MPI
+)
 DISCOVER = "MPIJOB_DISCOVER_HOSTS"  # in the launcher of an elastic job: the program that prints the workers
 _HYDRA_TAG = [
     "-prepend-pattern",

@@ -16,6 +16,11 @@ def text(family: Family, workers: Iterable[PlannedWorker], launch: Launch) -> st
     return "".join(form.format(worker=worker.name, slots=worker.slots) + "\n" for worker in workers)
 
 
+def slots(workers: Iterable[PlannedWorker]) -> str:
+    """Return the workers as launchers that are no MPI's read them: horovodrun, deepspeed."""
+    return "".join(f"{worker.name} slots={worker.slots}\n" for worker in workers)
+
+
 def discovery_script(workers: Iterable[PlannedWorker]) -> str:
     """Return the program that prints the workers, as the MPI Operator writes it, for a place where none come or go."""
     return "#!/bin/sh\n" + "".join(f"echo {worker.name}\n" for worker in workers)

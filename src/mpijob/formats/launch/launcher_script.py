@@ -17,6 +17,14 @@ while read -r word rest || [ -n "$word" ]; do
   case $word in ''|'#'*) ;; *) names="$names ${word%%:*}" ;; esac
 done <"$hosts" || fail 94 "there is no hostfile at $hosts"
 [ -n "$names" ] || fail 94 "the hostfile $hosts names no worker"
+while read -r word rest || [ -n "$word" ]; do # as launchers that are no MPI's read it, whatever the MPI
+  count=1
+  case $word in ''|'#'*) continue ;; *:*) count=${word#*:} ;; esac
+  case $rest in *slots=*) count=${rest#*slots=} ;; esac
+  printf '%s slots=%s\\n' "${word%%:*}" "${count%%[!0-9]*}"
+done <"$hosts" >"$home/hosts"
+export MPIJOB_HOSTS_FILE="$home/hosts"
+if [ -d "$home/bin" ]; then export PATH="$home/bin:$PATH"; fi
 known() { ! command -v getent >/dev/null || getent hosts "$1" >/dev/null; }
 for host in $names ${MPIJOB_SELF:-}; do
   until known "$host"; do
@@ -47,6 +55,12 @@ if [ "${MPIJOB_ORDER:-ready}" = open ]; then # the workers may not be there yet:
     fail 94 "worker ${one#*:} $late${why:+: $why}"
   done
 fi
+"""
+
+_READY = """\
+count=0
+for host in $names; do count=$((count + 1)); done
+printf 'mpijob-ready workers=%s\\n' "$count"
 """
 
 _JUDGE = """\
@@ -192,4 +206,4 @@ fi
 exit "$code"
 """
 
-LAUNCHER = BEGIN + "trap 'exit 143' TERM INT\ntake_keys\n" + _WAIT + _JUDGE + _RUN
+LAUNCHER = BEGIN + "trap 'exit 143' TERM INT\ntake_keys\n" + _WAIT + _READY + _JUDGE + _RUN

@@ -107,8 +107,8 @@ take_keys() { # a copy of our own: ssh refuses a key that others may read
 }
 """
 
-# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, $5 the ranks' sitecustomize or "", then for a script
-# $6 what it finds as launchers and $7 the part of its steps' ranks; the archive of what goes along may be mounted
+# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, then further files by name and text; the archive of what
+# goes along may be mounted
 PREPARE = """\
 set -eu
 umask 077
@@ -123,8 +123,13 @@ printf '%s' "$2" >.ssh/config
 printf '%s' "$3" >ssh
 printf '%s' "$4" >rank.sh
 chmod 700 ssh rank.sh
-if [ -n "${5:-}" ]; then mkdir -p python && printf '%s' "$5" >python/sitecustomize.py; fi
-if [ -n "${6:-}" ]; then printf '%s' "$6" >step.sh && printf '%s' "$7" >step_rank.sh; fi
+shift 4
+while [ $# -gt 1 ]; do
+  case $1 in */*) mkdir -p "${1%/*}" ;; esac
+  printf '%s' "$2" >"$1"
+  chmod 700 "$1"
+  shift 2
+done
 archive=${MPIJOB_CODE:-/mpijob/code}/archive
 if [ -e "$archive" ]; then tar -xzf "$archive" -C work; fi
 """
@@ -154,6 +159,7 @@ if [ "$code" = 126 ]; then
   said=$("$sshd" -t -f "$home/sshd_config" 2>&1) || code=$?
 fi
 [ "$code" = 0 ] || fail 95 "sshd cannot start (exit $code): $said"
+if [ -e "$home/profile.sh" ]; then . "$home/profile.sh" && begin_profile; fi
 exec "$sshd" -D -e -f "$home/sshd_config"
 """
 )
@@ -188,6 +194,10 @@ if [ -n "${OMPI_COMM_WORLD_RANK:-}" ]; then # a program of another MPI would be 
 elif [ -n "${PMI_RANK:-}" ]; then
   export PMIX_MCA_gds=mpijob_started_this_rank_with_mpich
 fi
+if [ -e "$home/profiler.so" ]; then
+  case ${LD_PRELOAD:-} in *"$home/profiler.so") ;; *) LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$home/profiler.so ;; esac
+  export LD_PRELOAD MPIJOB_MPI_PROFILE="$home/mpi-profile"
+fi
 if [ -e "$home/python" ]; then export PYTHONPATH="$home/python${PYTHONPATH:+:$PYTHONPATH}"; fi
 if [ "${MPIJOB_GPUS:-0}" -gt 0 ] && [ "${MPIJOB_SLOTS:-0}" -gt 0 ]; then
   each=$((MPIJOB_GPUS / MPIJOB_SLOTS))
@@ -218,6 +228,7 @@ trap : TERM INT HUP USR1 USR2 CONT
 tell=1
 if [ -n "$in_step" ]; then
   . "$home/step_rank.sh"
+  export MPIJOB_PROFILE_STEP="$step"
 else
   input=/dev/null # what a launcher passes on may never end: Open MPI 5 for rank 0, hydra for all others
   if [ "$rank" = 0 ]; then input=${MPIJOB_STDIN:-/dev/null}; fi
@@ -230,6 +241,7 @@ if [ "$code" = 137 ]; then
   count
   if [ -n "$kills" ]; then oom=" oom=$((kills - before))"; fi
 fi
+if [ -e "$home/profiler.so" ]; then unset LD_PRELOAD && . "$home/profile.sh" && end_profile "$rank"; fi
 if [ -n "$tell" ]; then printf 'mpijob-exit rank=%s code=%s%s%s\\n' "$rank" "$code" "$oom" "${step:+ step=$step}"; fi
 if [ -n "$in_step" ]; then after_step; fi
 if [ "$code" != 0 ] && [ -n "${PMI_RANK:-}" ] && [ -z "$in_step" ]; then kill -s KILL $$; fi

@@ -29,7 +29,7 @@ _EPILOGUE = re.compile(
 _HYDRA_TAG = rb"\[(?:step (?P<step>\d{1,6}) )?rank (?P<rank>\d{1,6})%s\] (?P<stream>)"
 _HYDRA = re.compile(_HYDRA_TAG % b"")  # as `launch` and a script's steps have hydra write it
 _LONGEST = 64 * 1024  # of a line that is never ended its last part is kept
-_REPORT = re.compile(rb"mpijob-(census|world|exit|step|wrong) ([a-z]+=\S*(?: [a-z]+=\S*)*)$")
+_REPORT = re.compile(rb"mpijob-(census|ready|world|exit|step|wrong|mpi) ([a-z]+=\S*(?: [a-z]+=\S*)*)$")
 
 
 def is_epilogue(text: bytes) -> bool:
@@ -47,7 +47,7 @@ class RankLine(NamedTuple):
 
 
 class Report(NamedTuple):
-    """One of our own texts' reports: `census`, `world`, `exit`, `step` or `wrong`, with its words."""
+    """One of our own texts' reports: `census`, `ready`, `world`, `exit`, `step`, `wrong` or `mpi`, with its words."""
 
     kind: str
     words: dict[str, str]
@@ -104,7 +104,7 @@ class Output:
         """Whether a report comes from whom it speaks of: the launcher counts, each rank tells its own end."""
         if rank is None:
             return not (self._sure and report.kind == "world")
-        return report.kind in ("census", "exit", "wrong") and report.number("rank") == rank
+        return report.kind in ("census", "exit", "wrong", "mpi") and report.number("rank") == rank
 
     def _learn(self, report: Report) -> None:
         self._gap, self._sure = report.words.get("gap") != "0", True

@@ -17,7 +17,7 @@ from mpijob.errors import NotFound
 from mpijob.formats.kubernetes import mpijob, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document, Shape, exact
-from mpijob.formats.launch import launcher_script, runtime_scripts
+from mpijob.formats.launch import launcher_script, own_launchers, runtime_scripts
 from mpijob.model import Family, MPIJob, Resources
 from mpijob.model.spec.enums import choice_hint
 
@@ -151,6 +151,7 @@ def _generalise(template: Document, *, launching: bool) -> None:
     first["args"][2] = texts[0]
     if launching:
         first["command"][2] += exact([runtime_scripts.OWN_NAME])[0]
+        first["args"] += exact([word for item in own_launchers.files().items() for word in item])
         first["env"] = _from_pod()
         main["command"] = ["/bin/sh", "-c", texts[1], _MARK, texts[2]]
         main["args"] = exact(list(_HELLO))

@@ -167,6 +167,12 @@ def _shown_by_conditions(job: Document) -> Phase | None:
     return Phase.PENDING if known else None
 
 
+def deadline_of(job: Document) -> float | None:
+    """Return how long a job may run, as its object says."""
+    spec = part(job, "spec")
+    return _seconds(spec) or _seconds(part(spec, "runPolicy"))
+
+
 def _seconds(holder: Document) -> float | None:
     found = number(holder, "activeDeadlineSeconds")
     return None if found is None else float(found)

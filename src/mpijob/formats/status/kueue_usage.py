@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,16 +14,28 @@ from mpijob.formats.status import kueue_workload
 from mpijob.formats.status.nested_fields import conditions, holds, moment, number, parts, text
 from mpijob.model.platform.cluster_observation import WaitKind
 
+_JOB_UID = "kueue.x-k8s.io/job-uid"
+_SAID = ("image", "command", "args")
 _STUCK = (WaitKind.TOO_LARGE, WaitKind.MISSING, WaitKind.CLOSED, WaitKind.DEACTIVATED)
 
 
 class WorkloadUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """One Workload: `admitted` and `finished` are None where it is not (yet); `stuck` cannot be admitted at all."""
+    """One Workload: `admitted` and `finished` are None where it is not (yet); `stuck` cannot be admitted at all.
+
+    `owner` is the uid of the job's object, `program` the same for Workloads that run the same containers in the same
+    number, `workers` the size of the largest set of pods. `since` is when it came into its queue, `short` what Kueue
+    found missing for it.
+    """
 
     queue: str
     namespace: str
+    owner: str = ""
+    program: str = ""
+    workers: int = 0
     priority: int = 0
     created: float = 0.0
+    since: float = 0.0
+    short: Mapping[str, float] = {}
     admitted: float | None = None
     finished: float | None = None
     stuck: bool = False
@@ -33,16 +47,43 @@ def read(workload: Mapping[str, Any]) -> WorkloadUsage:
     known = conditions(workload)
     admitted, finished = known.get("Admitted"), known.get("Finished")
     told = kueue_workload.read(workload, "", None)
+    created = moment(workload, "metadata", "creationTimestamp") or 0.0
     return WorkloadUsage(
         queue=text(workload, "spec", "queueName"),
         namespace=text(workload, "metadata", "namespace"),
         priority=number(workload, "spec", "priority") or 0,
-        created=moment(workload, "metadata", "creationTimestamp") or 0.0,
+        owner=_owner(workload),
+        program=_program(workload),
+        workers=max((number(one, "count") or 0 for one in parts(workload, "spec", "podSets")), default=0),
+        created=created,
+        since=(told.since if told is not None else None) or created,
+        short=kueue_workload.missing(text(known.get("QuotaReserved"), "message")),
         admitted=moment(admitted, "lastTransitionTime") if holds(admitted) else None,
         finished=moment(finished, "lastTransitionTime") if holds(finished) else None,
         stuck=told is not None and told.hold in _STUCK,
         amounts=_held(workload) or _asked(workload),
     )
+
+
+def _owner(workload: Mapping[str, Any]) -> str:
+    labelled = text(workload, "metadata", "labels", _JOB_UID)
+    owners = parts(workload, "metadata", "ownerReferences")
+    return labelled or next((text(one, "uid") for one in owners if text(one, "uid")), "")
+
+
+def _program(workload: Mapping[str, Any]) -> str:
+    """Return what Workloads that run the same have in common: images, commands and numbers of their pods."""
+    shape = [
+        (number(one, "count"), [[container.get(key) for key in _SAID] for container in _containers(one)])
+        for one in parts(workload, "spec", "podSets")
+    ]
+    if not any(any(said) for _, containers in shape for said in containers):
+        return ""  # nobody may read it
+    return hashlib.blake2b(json.dumps(shape, default=str).encode(), digest_size=8).hexdigest()
+
+
+def _containers(pod_set: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return parts(pod_set, "template", "spec", "containers")
 
 
 def _held(workload: Mapping[str, Any]) -> dict[str, float]:

@@ -167,6 +167,11 @@ def _least(said: str) -> dict[str, str]:
     return min(flavors.values(), key=lambda one: sum(_value(more) for more in one.values()), default={})
 
 
+def missing(said: str) -> dict[str, float]:
+    """Return by Kueue's message how much of which resource is not free for a Workload."""
+    return {resource: _value(more) for resource, more in _least(said).items() if _value(more) < _value("")}
+
+
 def _value(more: str) -> float:
     try:
         return quantity.parse(more)

@@ -109,6 +109,7 @@ class _Taken:
         self._proved: int | None = None
         self._wrong_world = ""
         self._time: float | None = None
+        self._ready: float | None = None
 
     def take(self, said: RankLine | Report, stamp: float | None) -> None:
         if isinstance(said, Report):
@@ -122,6 +123,8 @@ class _Taken:
             self._step(said, stamp or 0.0)
         elif said.kind == "wrong":
             self._wrong_world = self._wrong_world or _wrong_world(said)
+        elif said.kind == "ready" and self._ready is None:
+            self._ready = stamp or 0.0
         elif said.kind == "world" and self._proved is None:
             self._proved, self._time = said.number("ranks"), stamp
         elif said.kind == "census" and self._proved is None and rank is not None:
@@ -168,6 +171,7 @@ class _Taken:
             left=tuple(self._left),
             steps=tuple(one for _, one in sorted(self._steps.items())),
             time=self._time,
+            ready=self._ready,
         )
 
     def _wrong(self) -> str:

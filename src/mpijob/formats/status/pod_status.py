@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from mpijob.formats.kubernetes.metadata.well_known import container_of
 from mpijob.formats.status.events import EventReport, Events
 from mpijob.formats.status.nested_fields import conditions, holds, is_gpu, moment, number, part, parts, text
@@ -118,8 +120,10 @@ def member(pod: Pod, role: Role, index: int, events: Events) -> Member:
         asked_to_end=view.asked,
         machine_silent=not ended and _silent(view, told),
         restarts=number(view.status, "restartCount") or 0,
+        cores=_cores(part(view.main, "resources")),
         memory_limit_bytes=_bytes(text(limits, "memory")),
         gpus=sum(number(limits, kind) or 0 for kind in limits if is_gpu(kind)),
+        container=text(view.main, "name"),
         created=moment(pod, "metadata", "creationTimestamp"),
         placed=view.since("PodScheduled"),
         started=began,
@@ -223,11 +227,24 @@ def _bytes(written: str) -> int | None:
         return None
 
 
+def _cores(resources: Mapping[str, Any]) -> float | None:
+    written = text(resources, "requests", "cpu") or text(resources, "limits", "cpu")
+    try:
+        return quantity.parse(written) if written else None
+    except ValueError:
+        return None
+
+
 def newest(members: Iterable[Member]) -> tuple[Member, ...]:
-    """Return one member a place: of several pods that had it, the one made last."""
-    places: dict[tuple[Role, int], Member] = {}
+    """Return one member a place: of several pods the one made last, with the others as its restarts."""
+    places: dict[tuple[Role, int], list[Member]] = {}
     for one in members:
-        before = places.get((one.role, one.index))
-        if before is None or (one.created or 0.0) >= (before.created or 0.0):
-            places[one.role, one.index] = one
-    return tuple(sorted(places.values(), key=lambda one: (one.role is not Role.LAUNCHER, one.index)))
+        places.setdefault((one.role, one.index), []).append(one)
+    last = [_last(pods) for pods in places.values()]
+    return tuple(sorted(last, key=lambda one: (one.role is not Role.LAUNCHER, one.index)))
+
+
+def _last(pods: list[Member]) -> Member:
+    newest = max(reversed(pods), key=lambda one: one.created or 0.0)
+    earlier = sum(one.restarts + 1 for one in pods if one is not newest)
+    return msgspec.structs.replace(newest, restarts=newest.restarts + earlier) if earlier else newest

@@ -42,6 +42,7 @@ from mpijob.model.platform.cluster_observation import (
     Verdict,
 )
 from mpijob.model.spec.enums import PRIORITIES
+from mpijob.model.status.forecast import Forecast
 
 Document = Mapping[str, Any]
 _SKEW_SECONDS = 2.0  # an engine's clock and the API server's may differ by as much
@@ -262,13 +263,23 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
         image=kind.image or next(_images(seen.pods), ""),
         queue=told["queue"] or _held_queue(job) or text(seen.workload, "spec", "queueName"),
         priority=_priority(rest, seen.workload),
+        run=identity.run_of(part(job, "metadata")),
         attempt=identity.of(part(job, "metadata")).attempt + user_actions.resumed(job) if ours else 1,
         attempts_allowed=1 + rest.retry.limit,
         world=ranks or kind.workers * kind.slots,
         workers_wanted=kind.workers,
         created=moment(job, "metadata", "creationTimestamp") or 0.0,
         queued=user_actions.resumed_at(job) if ours else None,
+        estimated=_estimated(job),
     )
+
+
+def _estimated(job: Document) -> Forecast | None:
+    if well_known.ESTIMATE_ANNOTATION not in notes(job):
+        return None
+    from mpijob.formats.kubernetes.metadata import controller_notes  # only of jobs that were to wait
+
+    return controller_notes.estimated(job)
 
 
 def ref(job: Document) -> JobRef:

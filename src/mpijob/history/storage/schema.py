@@ -221,9 +221,18 @@ CREATE INDEX accounts_by_program ON accounts (program, created, uid, namespace);
 CREATE INDEX accounts_by_end ON accounts (ended);
 DROP TABLE owners;
 """,
+    """
+CREATE TABLE attempts (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, attempt INTEGER NOT NULL, state BLOB NOT NULL,
+  PRIMARY KEY (namespace, uid, attempt)
+) STRICT, WITHOUT ROWID;
+""",
 )
 VERSION = len(_STEPS)
-RECORD_TABLES = ("moments", "events", "facts", "samples", "gaps", "chunks", "voices", "tallies", "jobs")
+RECORD_TABLES = (
+    *("moments", "events", "facts", "samples", "gaps", "chunks", "voices", "tallies", "attempts"),
+    "jobs",
+)
 TABLES = (*RECORD_TABLES, "accounts")
 
 

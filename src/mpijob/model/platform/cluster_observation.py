@@ -113,8 +113,10 @@ class Member(Seen, frozen=True):
     asked_to_end: float | None = None
     machine_silent: bool = False
     restarts: int = 0
+    cores: float | None = None
     memory_limit_bytes: int | None = None
     gpus: int = 0
+    container: str = ""
     created: float | None = None
     placed: float | None = None
     started: float | None = None
@@ -176,7 +178,7 @@ class Census(Seen, frozen=True):
 
     `read` is False when nobody has looked at the launcher's log; silence then says nothing. `begun` says that
     the user's command has spoken, which it cannot before the world is proved: the beginning of a long log
-    may be gone.
+    may be gone. `ready` is when the launcher said that it had found every worker.
     """
 
     read: bool = False
@@ -192,6 +194,7 @@ class Census(Seen, frozen=True):
     left: tuple[int, ...] = ()
     steps: tuple[StepState, ...] = ()
     time: float | None = None
+    ready: float | None = None
 
 
 class ClusterObservation(Seen, frozen=True):

@@ -32,7 +32,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
     asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
     told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
-    ask for, and from when to when it may start, by so many jobs that ended (`wait_basis`).
+    ask for, and from when to when it may start; `wait_basis` says what that rests on, on `wait_sample` ended jobs.
     """
 
     place: str
@@ -49,7 +49,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     waiting_jobs: int = 0
     wait_estimate_seconds: float | None = None
     wait_range_seconds: tuple[float, float] | None = None
-    wait_basis: int = 0
+    wait_basis: str = ""
+    wait_sample: int = 0
     position: int | None = None
     ahead: dict[str, float] = {}
     families: dict[str, str] = {}

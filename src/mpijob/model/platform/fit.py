@@ -24,7 +24,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a broker hands over for one job of one user: numbers, no names of others.
 
     `position` is the job's place among those that wait, from 1; `ahead` what those before it ask for, by resource.
-    `wait_range` is from when to when it may start, seconds from now, by the `basis` of so many jobs that ended.
+    `wait_range` is from when to when it may start, seconds from now, `wait_seconds` the likely time, by the `basis` of
+    so many jobs that ended; `wait_basis` says so as a sentence.
     """
 
     place: str
@@ -36,7 +37,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     position: int | None = None
     ahead: Mapping[str, float] = {}
     wait_range: tuple[float, float] | None = None
+    wait_seconds: float | None = None
     basis: int = 0
+    wait_basis: str = ""
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,5 +52,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ahead_jobs: int = 0
     ahead: Mapping[str, float] = {}
     wait_range: tuple[float, float] | None = None
+    wait_seconds: float | None = None
     basis: int = 0
+    wait_basis: str = ""
     starts_now: int | None = None

@@ -6,8 +6,12 @@ from typing import NamedTuple
 
 
 class Question(NamedTuple):
-    """May they do this: `resource` as `trainjobs.trainer.kubeflow.org` or `pods/log`, `namespace` "" for all."""
+    """May they do this: `resource` as `trainjobs.trainer.kubeflow.org` or `pods/log`.
+
+    `namespace` "" means all of them, `name` "" every object of the kind.
+    """
 
     verb: str
     resource: str
     namespace: str = ""
+    name: str = ""

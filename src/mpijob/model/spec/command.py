@@ -35,6 +35,11 @@ _KINDS = {
 BATCH_LAUNCHERS = frozenset(
     {"srun", "aprun", "jsrun", "ibrun", "prun"}
 )  # launchers that belong to a batch system
+JOB_HOSTS = (
+    "/etc/mpi/hostfile",
+    "$MPIJOB_HOSTS_FILE",
+    "${MPIJOB_HOSTS_FILE}",
+)  # the job's own lists of its workers
 SCRIPT = "script"  # the kind of a script, whose steps start the ranks
 _FAMILIES = {"openmpi": ("openmpi",), "hydra": ("mpich", "intel")}
 _WRAPPERS: dict[str, frozenset[str]] = {
@@ -70,7 +75,8 @@ class OwnLauncher(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a command that starts its own ranks says about them.
 
     `kind` is `mpirun` (any family), `openmpi`, `hydra`, `horovodrun`, `deepspeed` or `script`. `ranks` is None
-    when the command does not say; `per_worker` is set when it says so many for each worker instead.
+    when the command does not say; `per_worker` is set when it says so many for each worker instead. `hosts` is what it
+    says where its ranks shall run.
     """
 
     kind: str
@@ -79,11 +85,12 @@ class OwnLauncher(msgspec.Struct, frozen=True, omit_defaults=True):
     per_worker: int | None = None
     ranks_option: str = ""
     hosts_option: str = ""
+    hosts: str = ""
 
     @property
     def own_hosts(self) -> bool:
-        """Whether the command brings its own list of hosts."""
-        return bool(self.hosts_option)
+        """Whether the command brings its own list of hosts, and not one that the job has made."""
+        return bool(self.hosts_option) and self.hosts not in JOB_HOSTS
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -127,7 +134,7 @@ def _described(kind: str, program: str, said: options.Said) -> OwnLauncher:
     if kind == "deepspeed" and said.per_worker is not None:
         ranks = said.per_worker * said.workers if said.workers is not None else None
         per_worker = said.per_worker if ranks is None else None
-    return OwnLauncher(kind, program, ranks, per_worker, said.ranks_option, said.hosts_option)
+    return OwnLauncher(kind, program, ranks, per_worker, said.ranks_option, said.hosts_option, said.hosts)
 
 
 def is_launcher(word: str) -> bool:

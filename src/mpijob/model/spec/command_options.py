@@ -28,6 +28,7 @@ class Said(msgspec.Struct, frozen=True):
     per_worker: int | None = None
     ranks_option: str = ""
     hosts_option: str = ""
+    hosts: str = ""
 
 
 def _listed(words: str) -> list[str]:
@@ -98,10 +99,12 @@ def read(words: tuple[str, ...], grammar: Grammar) -> Said:
     parts = [_read_one(part, grammar) for part in _programs(words, grammar)]
     counts = [part.ranks for part in parts]
     known = [count for count in counts if count is not None]
+    named = next((part for part in parts if part.hosts_option), parts[0])
     return msgspec.structs.replace(
         parts[0],
         ranks=sum(known) if len(known) == len(counts) else None,
-        hosts_option=next((part.hosts_option for part in parts if part.hosts_option), ""),
+        hosts_option=named.hosts_option,
+        hosts=named.hosts,
     )
 
 
@@ -134,6 +137,7 @@ def _read_one(words: tuple[str, ...], grammar: Grammar) -> Said:
         per_worker=numbers.get("per_worker"),
         ranks_option=next((found[group][0] for group in ("ranks", "per_worker") if group in found), ""),
         hosts_option=found["hosts"][0] if "hosts" in found else "",
+        hosts=found["hosts"][1] if "hosts" in found else "",
     )
 
 

@@ -130,6 +130,10 @@ FIELDS: dict[str, Description] = {
     "Model.path": _D("Where the job writes it: a path on a volume.", "/out/model"),
     "Model.format": _D("The format of the files, as servers of models know it.", "onnx"),
     "MPIJob.census": _D("Whether a short launch proves the world before the command runs.", "true"),
+    "MPIJob.profile_mpi": _D(
+        "Whether each rank's MPI calls are counted: time, bytes and messages by peer (mpijob profile).",
+        "true",
+    ),
     "MPIJob.labels": _D("Labels to find and group jobs by.", "{team: cv}"),
     "MPIJob.owner": _D("Whose job it is; the user who submits it unless it is set.", "jane"),
     "MPIJob.cost": _D("Labels for the cost report.", "{cost-centre: '4711'}"),

@@ -294,6 +294,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
     retention: Retention = Retention()
     model: Model | None = None
     census: bool = True
+    profile_mpi: bool = False
 
     labels: Mapping[str, str] = {}
     owner: str = ""

@@ -74,6 +74,8 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     gpu_hours_used: float = 0.0
     peak_bytes: int = 0
     steps: tuple[StepState, ...] = ()
+    priority: int = 0
+    deadline_seconds: float | None = None
 
     @property
     def counted(self) -> float:
@@ -85,11 +87,13 @@ class AccountQuery(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     """Which accounts are wanted, newest first. Empty means all of them.
 
     `since` and `until` choose jobs that were there at some time between them, with `by_end` those that ended
-    then. `namespace` "" means all. `after` is the cursor of the page before.
+    then. `namespace` "" means all; `uids` are jobs beside those of the `names`. `after` is the cursor of the page
+    before.
     """
 
     namespace: str = ""
     names: tuple[str, ...] = ()
+    uids: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
     phases: tuple[str, ...] = ()
     selector: str = ""

@@ -10,6 +10,7 @@ from msgspec.structs import force_setattr
 from mpijob.errors import Finding
 from mpijob.model.ref import JobRef
 from mpijob.model.spec.quantity import UNLIMITED_BYTES
+from mpijob.model.status.forecast import Forecast
 
 
 class Phase(StrEnum):
@@ -119,6 +120,59 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
             force_setattr(self, "memory_limit_bytes", None)
 
 
+class LauncherPhase(StrEnum):
+    """How far a launcher has come."""
+
+    PENDING = "Pending"  # it has no place yet, or waits for its workers
+    SCHEDULED = "Scheduled"  # it has its node; its image, its volumes or its workers are being prepared
+    STARTING = "Starting"  # its process runs and looks for the workers
+    READY = "Ready"  # every worker has answered it; the ranks are being started and counted
+    RUNNING = "Running"  # the job's command runs
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether the launcher has ended, or never will start."""
+        return self in (LauncherPhase.SUCCEEDED, LauncherPhase.FAILED, LauncherPhase.CANCELLED)
+
+
+class LauncherState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
+
+    `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says
+    where its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+    """
+
+    name: str
+    phase: LauncherPhase
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    restarts: int = 0
+    cores: float | None = None
+    memory_limit_bytes: int | None = None
+    gpus: tuple[str, ...] = ()
+    memory_bytes: int | None = None
+    log_source: str = ""
+    scheduled: float | None = None
+    started: float | None = None
+    ready: float | None = None
+    running: float | None = None
+    finished: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_limit_bytes is not None and self.memory_limit_bytes >= UNLIMITED_BYTES:
+            force_setattr(self, "memory_limit_bytes", None)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has reached every worker and has not ended."""
+        return self.phase in (LauncherPhase.READY, LauncherPhase.RUNNING)
+
+
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a script: what a launcher in it started. Times are seconds since the epoch.
 
@@ -145,6 +199,9 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything seen of one job at one moment. Times are seconds since the epoch.
 
+    `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
+    While it waits, `queue_position`, `wait_estimate_seconds`, `wait_range_seconds` and `wait_basis` say when it will
+    probably start, seen from now, and what that rests on; `estimated` is what was said of it when it was submitted.
     `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
     it ended: it was suspended then.
     """
@@ -166,11 +223,16 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     waiting_for: str = ""
     queue_position: int | None = None
     wait_estimate_seconds: float | None = None
+    wait_range_seconds: tuple[float, float] | None = None
+    wait_basis: str = ""
+    estimated: Forecast | None = None
 
+    run: int = 0
     attempt: int = 1
     attempts_allowed: int = 1
     world: int = 0
     workers_wanted: int = 0
+    launcher: LauncherState | None = None
     workers: tuple[WorkerState, ...] = ()
     ranks: tuple[RankState, ...] = ()
     steps: tuple[StepState, ...] = ()
@@ -197,6 +259,16 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         (first, number), *rest = ordered
         total = max(self.workers_wanted, len(self.workers))
         return ", ".join([f"{number}/{total} {first}", *(f"{count} {phase}" for phase, count in rest)])
+
+    def forecast(self, found: Forecast) -> JobState:
+        """Return the state of a job that waits with when it will start."""
+        return msgspec.structs.replace(
+            self,
+            queue_position=found.position,
+            wait_estimate_seconds=found.seconds,
+            wait_range_seconds=found.span,
+            wait_basis=found.basis,
+        )
 
     def queued_seconds(self, now: float) -> float:
         """Return how long the last attempt has waited in the queue, or did; what earlier ones ran is no wait."""

@@ -1,124 +1,240 @@
-"""How long a queued job will probably wait: an honest range from history, or nothing at all.
+"""When jobs that wait will probably start: their queue is played out, by how long earlier jobs ran.
 
-We let the queue play out three times, with jobs as short, as usual and as long as finished jobs were,
-and say when ours would start. The order is the queue's own; what a later, higher job would change is
-not guessed. Whether it may wait at all is decided by `admission`.
+It is played three times, with jobs as short, as usual and as long as they were before, which gives a range; where
+only deadlines are known it gives a bound, and where nothing is known no number at all. Each answer says what it
+rests on. What jobs will be submitted later, and what they would change, is not guessed. Whether a job may wait at
+all is decided by `admission`; what engines know of their queues is collected by `backends`.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from mpijob.model import Amounts
+from mpijob.model.status.forecast import Forecast
 
 LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
+MOST = 300  # so many of a queue are played out; for those behind them nobody could tell
+_LITTLE = 1e-9
+_SAME_SECONDS = 0.5  # a job that starts within it does not wait
+_FEW_RUNS, _FEW_SHARE, _SHARE = (
+    5,
+    0.25,
+    0.1,
+)  # of the wait, by which a range is wider than the runs were different
+_LEAST_SECONDS = 2.0  # between the end of one job and the start of the next
 
-_End = tuple[float, int, Amounts]
+Amounts = Mapping[str, float]
 
 
-class Running(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A job that holds resources now; its deadline counts from its start.
+class Timed(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What is known of how long a job runs: how long its program ran before, and when it is ended in any case."""
 
-    `own` are durations of earlier runs of the same program, where those are told apart.
-    """
+    durations: tuple[float, ...] = ()
+    deadline_seconds: float | None = None
+
+
+class Running(Timed, frozen=True, omit_defaults=True, kw_only=True):
+    """A job that holds resources now."""
 
     elapsed_seconds: float
     holds: Amounts
-    deadline_seconds: float | None = None
-    own: tuple[float, ...] | None = None
+    owner: str = ""
 
 
-class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A job in the queue; `own` as for one that runs."""
+class Waiting(Timed, frozen=True, omit_defaults=True, kw_only=True):
+    """A job in the queue; `delay_seconds` is when it may start at the earliest."""
 
     needs: Amounts
-    deadline_seconds: float | None = None
-    own: tuple[float, ...] | None = None
+    priority: int = 0
+    owner: str = ""
+    delay_seconds: float = 0.0
 
 
-class Estimate(msgspec.Struct, frozen=True):
-    """The probable wait in seconds, its range, and how many finished jobs it rests on."""
+class Queue(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A queue as it stands: what is free in it, who runs, who waits, the oldest first.
 
-    seconds: float
-    low: float
-    high: float
-    sample_size: int
-
-
-def estimate(
-    job: Waiting,
-    *,
-    free: Amounts,
-    finished: Sequence[float],
-    running: Sequence[Running] = (),
-    ahead: Sequence[Waiting] = (),
-) -> Estimate | None:
-    """Return when the job would start, or None when nothing is known that would tell.
-
-    `finished` holds the durations of ended jobs in seconds; `ahead` is the queue before the job, the
-    next one first.
+    `strict`: nobody overtakes the first that does not fit. `fair`: among equals the owner comes first who holds the
+    least CPU. `private` names amounts that hold up only those who need them, such as one namespace's quota. A resource
+    that `free` does not name is not counted. `usual` are durations of whatever ended in the queue, for jobs of
+    which nothing else is known. `unseen` is how many wait before these that cannot be seen.
     """
-    durations = sorted(duration for duration in finished if duration >= 0)
-    waits = [_start(job, free, durations, running, ahead, share) for share in (MIDDLE, LOW, HIGH)]
-    known = [wait for wait in waits if wait is not None]
-    if len(known) < len(waits):
-        return None
-    return Estimate(known[0], min(known), max(known), len(durations))
+
+    free: Amounts
+    running: tuple[Running, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    usual: tuple[float, ...] = ()
+    strict: bool = True
+    fair: bool = False
+    private: frozenset[str] = frozenset()
+    unseen: int = 0
 
 
-def _start(
-    job: Waiting,
-    free: Amounts,
-    durations: Sequence[float],
-    running: Sequence[Running],
-    ahead: Sequence[Waiting],
-    share: float,
-) -> float | None:
-    """Return when the job starts if every job takes as long as this share of finished ones."""
-    ends = _ends(running, durations, share)
-    now, count = 0.0, len(ends)
-    for waiting in (*ahead, job):
-        while not waiting.needs.fits(free):
-            if not ends:
+def forecasts(queue: Queue) -> tuple[Forecast, ...]:
+    """Return for each job that waits, in the order given, its place and when it will start."""
+    order = _order(queue, range(len(queue.waiting)), {})
+    place = {index: at for at, index in enumerate(order, 1)}
+    played = queue if len(order) <= MOST else _cut(queue, order)
+    kept = sorted(order[:MOST])
+    starts = {share: dict(zip(kept, _play(played, share), strict=True)) for share in (LOW, MIDDLE, HIGH)}
+    return tuple(
+        _forecast(
+            queue, order[: place[index] - 1], place[index], [starts[share].get(index) for share in starts]
+        )
+        for index in range(len(queue.waiting))
+    )
+
+
+def _widened(low: float, high: float, runs: int) -> tuple[float, float]:
+    """Return a range that is no narrower than what a few earlier runs can tell; a job that starts now does so."""
+    if high < _SAME_SECONDS:
+        return low, high
+    share = _FEW_SHARE if runs < _FEW_RUNS else _SHARE
+    return max(0.0, low - max(_LEAST_SECONDS, share * low)), high + max(_LEAST_SECONDS, share * high)
+
+
+def _cut(queue: Queue, order: Sequence[int]) -> Queue:
+    """Return the queue with its first jobs alone."""
+    kept = sorted(order[:MOST])
+    return msgspec.structs.replace(queue, waiting=tuple(queue.waiting[index] for index in kept))
+
+
+def _forecast(queue: Queue, ahead: Sequence[int], place: int, starts: Sequence[float | None]) -> Forecast:
+    low, middle, high = starts
+    if queue.unseen:
+        low = middle = high = None
+    before = [queue.waiting[index] for index in ahead]
+    if middle is not None:
+        known = [start for start in (low, middle, high) if start is not None]
+        runs = sum(len(one.durations) for one in (*queue.running, *before)) or len(queue.usual)
+        span: tuple[float, float] | None = _widened(min(known), max(known), runs)
+    else:
+        span = None if high is None else (0.0, high)
+    basis = _basis(queue, before, middle, span)
+    return Forecast(place + queue.unseen, middle, span, basis)
+
+
+# -- the play -------------------------------------------------------------------------------------
+class _State:
+    """A moment of the play."""
+
+    def __init__(self, queue: Queue, share: float) -> None:
+        self.queue, self.share = queue, share
+        self.now = 0.0
+        self.free = dict(queue.free)
+        self.ends: list[tuple[float, int, Amounts, str]] = []
+        self.left = list(range(len(queue.waiting)))
+        self.used: dict[str, float] = {}
+        usual = sorted(queue.usual)
+        self.usual = usual
+        for at, one in enumerate(queue.running):
+            self._hold(one.owner, one.holds)
+            if (rest := _remaining(one, usual, share)) is not None:
+                heapq.heappush(self.ends, (rest, at, one.holds, one.owner))
+
+    def _hold(self, owner: str, amounts: Amounts, sign: float = 1.0) -> None:
+        self.used[owner] = self.used.get(owner, 0.0) + sign * amounts.get("cpu", 0.0)
+
+    def next(self) -> int | None:
+        """Return who starts now."""
+        for index in _order(self.queue, self.left, self.used):
+            job = self.queue.waiting[index]
+            if job.delay_seconds > self.now + _LITTLE:
+                continue
+            lacking = [name for name, amount in job.needs.items() if self._short(name, amount)]
+            if not lacking:
+                return index
+            if self.queue.strict and not self.queue.private.issuperset(lacking):
                 return None
-            now, _, released = heapq.heappop(ends)
-            free = free.plus(released)
-        free, count = free.minus(waiting.needs), count + 1
-        known = durations if waiting.own is None else sorted(waiting.own)
-        if (lasts := _lasts(waiting.deadline_seconds, known, share)) is not None:
-            heapq.heappush(ends, (now + lasts, count, waiting.needs))
-    return now
+        return None
+
+    def _short(self, name: str, amount: float) -> bool:
+        return name in self.free and amount > self.free[name] + _LITTLE * max(1.0, amount)
+
+    def start(self, index: int) -> None:
+        """Let one start, and end when it probably will."""
+        job = self.queue.waiting[index]
+        self.left.remove(index)
+        self._take(job.needs, -1.0)
+        self._hold(job.owner, job.needs)
+        if (lasts := _lasts(job, self.usual, self.share)) is not None:
+            entry = (self.now + lasts, len(self.queue.running) + index, job.needs, job.owner)
+            heapq.heappush(self.ends, entry)
+
+    def advance(self) -> bool:
+        """Go on to the next end, or to when the next job may start; return whether there is one."""
+        delays = [self.queue.waiting[index].delay_seconds for index in self.left]
+        later = [delay for delay in delays if delay > self.now + _LITTLE]
+        times = [*(end[0] for end in self.ends[:1]), *later]
+        if not times:
+            return False
+        self.now = max(self.now, min(times))
+        while self.ends and self.ends[0][0] <= self.now + _LITTLE:
+            _, _, released, owner = heapq.heappop(self.ends)
+            self._take(released, 1.0)
+            self._hold(owner, released, -1.0)
+        return True
+
+    def _take(self, amounts: Amounts, sign: float) -> None:
+        for name, amount in amounts.items():
+            if name in self.free:
+                self.free[name] += sign * amount
 
 
-def _ends(running: Sequence[Running], durations: Sequence[float], share: float) -> list[_End]:
-    rests = [_remaining(one, durations if one.own is None else sorted(one.own), share) for one in running]
-    ends = [(rest, at, running[at].holds) for at, rest in enumerate(rests) if rest is not None]
-    heapq.heapify(ends)
-    return ends
+def _play(queue: Queue, share: float) -> list[float | None]:
+    """Return when each job starts if every job takes as long as this share of the earlier ones."""
+    state = _State(queue, share)
+    starts: list[float | None] = [None] * len(queue.waiting)
+    while state.left:
+        index = state.next()
+        if index is not None:
+            starts[index] = state.now
+            state.start(index)
+        elif not state.advance():
+            break
+    return starts
 
 
-def _remaining(one: Running, durations: Sequence[float], share: float) -> float | None:
+def _order(queue: Queue, waiting: Iterable[int], used: Mapping[str, float]) -> list[int]:
+    if not queue.fair:
+        return sorted(waiting, key=lambda index: (-queue.waiting[index].priority, index))
+    held = used or _held(queue.running)
+    return sorted(
+        waiting,
+        key=lambda index: (
+            -queue.waiting[index].priority,
+            held.get(queue.waiting[index].owner, 0.0),
+            index,
+        ),
+    )
+
+
+def _held(running: Sequence[Running]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for one in running:
+        found[one.owner] = found.get(one.owner, 0.0) + one.holds.get("cpu", 0.0)
+    return found
+
+
+def _remaining(one: Running, usual: Sequence[float], share: float) -> float | None:
     """Return how long a running job will still run, judged by those that ran at least as long."""
+    durations = sorted(one.durations) or usual
     longer = [duration - one.elapsed_seconds for duration in durations if duration > one.elapsed_seconds]
     left = None if one.deadline_seconds is None else max(0.0, one.deadline_seconds - one.elapsed_seconds)
-    if longer:
-        rest = quantile(longer, share)
+    if durations:  # one that is longer than any before: about as long again
+        rest = quantile(longer, share) if longer else one.elapsed_seconds * 2 * share
         return rest if left is None else min(rest, left)
-    if left is not None:
-        return left
-    return (
-        one.elapsed_seconds * 2 * share if durations else None
-    )  # longer than any before: about as long again
+    return left if share == HIGH else None
 
 
-def _lasts(deadline_seconds: float | None, durations: Sequence[float], share: float) -> float | None:
+def _lasts(job: Waiting, usual: Sequence[float], share: float) -> float | None:
+    durations = sorted(job.durations) or usual
     if not durations:
-        return deadline_seconds
-    usual = quantile(durations, share)
-    return usual if deadline_seconds is None else min(usual, deadline_seconds)
+        return job.deadline_seconds if share == HIGH else None
+    rest = quantile(durations, share)
+    return rest if job.deadline_seconds is None else min(rest, job.deadline_seconds)
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -127,3 +243,55 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+# -- the basis ------------------------------------------------------------------------------------
+def _basis(
+    queue: Queue, ahead: Sequence[Waiting], middle: float | None, span: tuple[float, float] | None
+) -> str:
+    """Return what an estimate rests on, or what it lacks, as a sentence without its full stop."""
+    if queue.unseen:
+        return f"{_count(queue.unseen, 'job')} before it cannot be seen, so nobody can tell when it starts"
+    if middle is not None and middle < _SAME_SECONDS and span is not None and span[1] < _SAME_SECONDS:
+        return "what it needs is free now"
+    before: list[Timed] = [*queue.running, *ahead]
+    if not before:
+        return "nothing that runs here would make room for it"
+    who = _before(len(queue.running), len(ahead))
+    if middle is not None:
+        return f"{who}, {_how(before, queue.usual)}"
+    unknown = [one for one in before if not one.durations and not queue.usual]
+    if span is not None:
+        return (
+            f"{who}; at most, by deadlines: {_count(len(unknown), 'program')} among them has not run before"
+        )
+    endless = sum(one.deadline_seconds is None for one in unknown)
+    if endless:
+        return f"{who}; {endless} of them without a deadline, and their programs have not run before"
+    return f"{who}; what they hold is not enough for it"
+
+
+def _before(running: int, ahead: int) -> str:
+    parts = [f"{_count(running, 'job')} running"] if running else []
+    parts += [f"{_count(ahead, 'job')} ahead of it"] if ahead else []
+    return " and ".join(parts)
+
+
+def _how(before: Sequence[Timed], usual: Sequence[float]) -> str:
+    runs = sum(len(one.durations) for one in before)
+    alike = sum(bool(one.durations) for one in before)
+    deadlines = sum(one.deadline_seconds is not None for one in before)
+    parts = [f"{_count(runs, 'earlier run')} of the same programs"] if alike else []
+    if alike < len(before) and usual:
+        parts.append(f"{_count(len(usual), 'job')} of any program that ended here")
+    if deadlines:
+        parts.append(_count(deadlines, "deadline"))
+    return f"timed by {_and(parts)}" if parts else "none of which holds what it needs"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -26,10 +26,8 @@ from tests.unit.preflight_support import (
     gathered,
 )
 
-from mpijob.admission import wait_estimates
 from mpijob.admission.fit import fit
 from mpijob.admission.queue_reason import start
-from mpijob.admission.wait_estimates import Held
 from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.auth.token_access import SUBJECT_REVIEW, TOKEN_REVIEW, Tokens, Unauthenticated
 from mpijob.backends.kubernetes.broker import client
@@ -172,8 +170,13 @@ def test_who_is_ahead_counts_by_number_and_amount_and_never_by_name(cluster: Clu
     assert (found.verdict, found.position, found.ahead_jobs, found.ahead[GPU]) == (Verdict.WAITS, 2, 1, 8)
     assert found.wait_range is not None
     low, high = found.wait_range
-    assert (60 * 10 < low < 60 * 12, 60 * 14 < high < 60 * 16) == (True, True)
-    assert "may start in 11 to 15 minutes (by 5 jobs that ended)" in found.message
+    assert found.wait_seconds is not None
+    assert low < found.wait_seconds < high
+    assert round(found.wait_seconds / 60) == 13, "14 minutes is usual, and one has passed"
+    assert found.wait_basis == (
+        "1 job running and 1 job ahead of it, timed by 5 jobs of any program that ended here"
+    )
+    assert f"({found.wait_basis})" in found.message
     written = msgspec.json.encode(told)
     assert b"secret-project" not in written
     assert b"others" not in written
@@ -190,6 +193,30 @@ def test_only_a_known_user_who_may_create_jobs_there_is_answered(cluster: Cluste
     cluster.may.clear()
     with pytest.raises(NotAllowed):  # a right that was taken away is gone at once
         broker.seen(TOKEN, wanting(4))
+
+
+@pytest.mark.security
+def test_who_waits_is_told_to_whoever_may_list_the_jobs_and_of_no_other_namespace(cluster: Cluster) -> None:
+    now = time.time()
+    cluster.workload("trainjob-runs-ccccc", 24, admitted=now - 60)
+    for number in range(3):
+        cluster.workload(f"trainjob-past-{number}", 24, admitted=now - 900, finished=now - 300)
+    cluster.workload("trainjob-theirs-aaaaa", 8)
+    cluster.workload("trainjob-mine-aaaaa", 8, namespace=NAMESPACE)
+    mine = cluster.objects[kinds.WORKLOAD.path(NAMESPACE, "trainjob-mine-aaaaa")]["metadata"]
+    mine["labels"]["kueue.x-k8s.io/job-uid"] = "uid-mine"
+    with served(cluster) as url:
+        body = msgspec.json.encode({"namespace": NAMESPACE})
+        status, told = posted(url, body, path="/v1/waits")
+        others = posted(url, msgspec.json.encode({"namespace": "others"}), path="/v1/waits")
+        strange = [posted(url, b"{}", path="/v1/waits"), posted(url, body, token="x", path="/v1/waits")]
+        access = Access(server="https://api.example", token=TOKEN)
+        found = client.ask_waits(NAMESPACE, access, Settings(broker=url))
+    assert (status, [*told["waits"]]) == (200, ["uid-mine"])
+    assert "theirs" not in json.dumps(told)
+    assert found["uid-mine"].position == 2
+    assert round((found["uid-mine"].seconds or 0) / 60) == 9, "ten minutes is usual, and one has passed"
+    assert [others[0], *(status for status, _ in strange)] == [403, 400, 401]
 
 
 # -- over the wire ----------------------------------------------------------------------------------
@@ -284,24 +311,6 @@ def test_a_token_is_never_shown_to_a_broker_without_tls(cluster: Cluster) -> Non
 def test_only_the_jobs_shape_is_sent(cluster: Cluster) -> None:
     job = wanting(4, env={"API_TOKEN": "canary-env"}, args=("canary-arg",))
     assert b"canary" not in msgspec.json.encode(client._shape(job))
-
-
-# -- estimates --------------------------------------------------------------------------------------
-def test_an_estimate_needs_a_few_jobs_that_ended() -> None:
-    running = [Held(0.0, {GPU: 8})]
-    assert wait_estimates.wait_range({GPU: 4}, running, [100.0, 100.0], 50.0) is None
-    assert wait_estimates.wait_range({GPU: 4}, running, [100.0] * 3, 50.0) == (50.0, 50.0)
-    assert wait_estimates.wait_range({}, running, [], 50.0) == (0.0, 0.0)
-    assert (
-        wait_estimates.wait_range({GPU: 40}, running, [100.0] * 3, 50.0) is None
-    )  # not even when all have ended
-
-
-def test_what_is_missing_counts_those_ahead_and_only_what_the_job_wants() -> None:
-    short = wait_estimates.missing(
-        {GPU: 8, "cpu": 1}, {GPU: 4, "memory": 9}, {GPU: 10, "cpu": 5, "memory": 1}
-    )
-    assert short == {GPU: 2}
 
 
 # -- the page's server ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.backends.kubernetes.test_attempts import first_attempt, second_attempt
 from tests.unit.cluster_objects import at_work, ended
 from tests.unit.history_support import shared_archive
 from tests.unit.kube_node import TEAM, Node, lay_out
@@ -20,8 +21,8 @@ from mpijob.backends.kubernetes.metrics import pod_usage, prometheus_query
 from mpijob.backends.kubernetes.metrics.pod_usage import METRICS_API, POD_METRICS
 from mpijob.backends.kubernetes.recorder import recorder
 from mpijob.backends.kubernetes.recorder.recorder import Recorder
-from mpijob.backends.kubernetes.recorder.snapshot import richer
 from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.kubernetes.status.attempts import richer
 from mpijob.errors import Conflict, Finding
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
@@ -237,6 +238,40 @@ def test_a_job_that_went_while_nobody_recorded_is_told_so(archive: Archive) -> N
     assert state is not None
     assert "deleted while nobody recorded" in state.message
     assert "NotRecorded" in {event.reason for event in ArchiveReader(archive).events(ref)}
+
+
+@pytest.mark.req("B-11", "C-history")
+@pytest.mark.usefixtures("quick")
+def test_attempts_are_written_down_as_they_ended(archive: Archive) -> None:
+    node = Node()
+    first = first_attempt(node)
+    ref = JobRef(TEAM, first.spec.name)
+    reader = ArchiveReader(archive)
+    with Running(node, archive):
+        _eventually(lambda: (found := reader.state(ref)) and archive.attempts(found.ref.key))
+        second_attempt(node, first)
+        _eventually(lambda: len(reader.attempts(ref)) == 2)
+    failed, running = reader.attempts(ref)
+    assert (failed.attempt, failed.phase, failed.launcher_exit_code, running.attempt) == (
+        1,
+        Phase.FAILED,
+        3,
+        2,
+    )
+    assert failed.findings
+    archive.forget(failed.ref.key)
+    assert reader.attempts(ref) == ()
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_attempt_that_ended_before_there_was_a_recorder_is_written_down(archive: Archive) -> None:
+    node = Node()
+    first = first_attempt(node)
+    second_attempt(node, first)
+    ref = JobRef(TEAM, first.spec.name)
+    with Running(node, archive):
+        _eventually(lambda: len(ArchiveReader(archive).attempts(ref)) == 2)
+    assert ArchiveReader(archive).attempts(ref)[0].launcher_exit_code == 3
 
 
 @pytest.mark.usefixtures("quick")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local.queue import disk_full, store
+from mpijob.backends.local.queue import disk_full, lifecycle, store
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.worker import process_tree
@@ -168,15 +168,33 @@ def test_where_nothing_more_fits_the_reserve_is_given_up_and_nothing_else_is_lef
     assert os.listdir(home.root) == []
 
 
-def test_a_job_is_found_by_its_uid_in_its_own_namespace_alone(tmp_path: Path) -> None:
+def store_with_job(tmp_path: Path, ref: JobRef) -> Store:
     opened = Store(Home(str(tmp_path / "home")))
-    ref = JobRef("team-b", "bert", "u1")
     job = MPIJob(name=ref.name, namespace=ref.namespace, command=("true",))
     plan = Plan(
         job=job, uid=ref.uid, engine="local", family=Family.MPICH, family_version="", workers=(), world=1,
         hostfile="", launch=("true",), env={},
     )  # fmt: skip
     opened.add(plan, JobState(ref=ref, phase=Phase.PENDING), "", 0)
+    return opened
+
+
+@pytest.mark.parametrize("wish", [Phase.CANCELLED, Phase.SUSPENDED])
+def test_a_job_that_ends_while_somebody_asks_to_end_it_keeps_its_own_end(tmp_path: Path, wish: Phase) -> None:
+    ref = JobRef("team-b", "bert", "u1")
+    opened = store_with_job(tmp_path, ref)
+    succeeded = JobState(ref=ref, phase=Phase.SUCCEEDED, finished=5.0)
+    opened.put(succeeded, holds=1)
+    row = opened.rows("uid=?", ref.uid)[0]  # its end is known, and what it held is not free yet
+    opened.put(succeeded, holds=0)
+    assert lifecycle.end(opened, row, wish, 0.0, lambda _: None) == succeeded
+    assert opened.rows("uid=?", ref.uid)[0].desired == ""
+    opened.close()
+
+
+def test_a_job_is_found_by_its_uid_in_its_own_namespace_alone(tmp_path: Path) -> None:
+    ref = JobRef("team-b", "bert", "u1")
+    opened = store_with_job(tmp_path, ref)
     assert opened.find(ref) is not None
     assert opened.find(JobRef("team-a", "bert", "u1")) is None
     opened.close()

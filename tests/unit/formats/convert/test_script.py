@@ -209,11 +209,12 @@ def test_paths_programs_and_interpreters_of_this_machine_are_looked_at_where_the
 
 
 def test_programs_that_every_script_is_given_are_known() -> None:
-    names = re.search(
-        r"for one in (mpirun .*?); do", batch_environment.text(batch_environment.STEP), re.DOTALL
+    lists = re.findall(
+        r"for one in (mpirun .*?|apptainer .*?); do",
+        batch_environment.text(batch_environment.STEP),
+        re.DOTALL,
     )
-    assert names is not None
-    assert set(names[1].replace("\\\n", " ").split()) == script_advice.PROGRAMS
+    assert set(" ".join(lists).replace("\\\n", " ").split()) == script_advice.PROGRAMS
 
 
 # -- the folder, and the command that runs it ----------------------------------------------------------

@@ -33,7 +33,7 @@ class LifecycleActions:
 
     def cancel(self, ref: JobRef, grace_seconds: float | None) -> JobState:
         """End the job and keep its record."""
-        found, state, seen, _ = self._reader.look(ref)
+        found, state, seen, *_ = self._reader.look(ref)
         if state.phase.final:
             return state
         grace = self._grace(found.ref) if grace_seconds is None else grace_seconds
@@ -43,7 +43,7 @@ class LifecycleActions:
 
     def suspend(self, ref: JobRef) -> JobState:
         """Put the job to rest."""
-        found, state, seen, _ = self._reader.look(ref)
+        found, state, seen, *_ = self._reader.look(ref)
         if state.phase is Phase.SUSPENDED:
             return state
         refuse_suspending(state)
@@ -53,7 +53,7 @@ class LifecycleActions:
 
     def resume(self, ref: JobRef) -> JobState:
         """Let a suspended job start again."""
-        found, state, seen, _ = self._reader.look(ref)
+        found, state, seen, *_ = self._reader.look(ref)
         refuse_resuming(state)
         with telling(f"resume job {ref.name}"):
             patches.resume(self._api, found, seen, self._by())
@@ -61,7 +61,7 @@ class LifecycleActions:
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
         """Give an elastic job another number of workers; which of them come and go is its engine's business."""
-        found, state, seen, _ = self._reader.look(ref)
+        found, state, seen, *_ = self._reader.look(ref)
         patches.refuse_scaling(found, workers)
         refuse_scaling(state, self._reader.spec(found, seen.runtime), workers)
         if workers == state.workers_wanted:

@@ -76,6 +76,7 @@ def _allowed(api: Api, question: Question) -> bool:
         "group": group,
         "resource": resource,
         "subresource": sub,
+        **({"name": question.name} if question.name else {}),
     }
     body = {"apiVersion": resources.ACCESS_REVIEW.api, "kind": resources.ACCESS_REVIEW.name}
     made = api.create(resources.ACCESS_REVIEW.path(), body | {"spec": {"resourceAttributes": attributes}})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +12,7 @@ from mpijob.errors import InvalidJob, MpiJobError
 from mpijob.model import Facts, MPIJob
 from mpijob.model.platform.cluster import ClusterFacts, Unread
 from mpijob.model.platform.fit import Seen
+from mpijob.model.status.forecast import Forecast
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.auth.access import Access
@@ -33,6 +35,23 @@ def filled(facts: Facts, job: MPIJob, access: Access, settings: Settings) -> Fac
 
 def ask(job: MPIJob, access: Access, settings: Settings) -> Seen:
     """Return what the broker tells the user of this access."""
+    found = _asked("/v1/fit", {"job": msgspec.to_builtins(_shape(job))}, access, settings)
+    try:
+        return codec.convert(found.get("seen") or {}, Seen)
+    except msgspec.ValidationError as error:
+        raise InvalidJob(f"the fit broker's answer cannot be understood: {error}") from error
+
+
+def ask_waits(namespace: str, access: Access, settings: Settings) -> dict[str, Forecast]:
+    """Return when the jobs of a namespace start that wait in queues, by their objects' uids."""
+    found = _asked("/v1/waits", {"namespace": namespace}, access, settings)
+    try:
+        return codec.convert(found.get("waits") or {}, dict[str, Forecast])
+    except msgspec.ValidationError as error:
+        raise InvalidJob(f"the fit broker's answer cannot be understood: {error}") from error
+
+
+def _asked(path: str, body: Mapping[str, Any], access: Access, settings: Settings) -> Mapping[str, Any]:
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.backends.kubernetes.client.api_errors import telling
 
@@ -43,11 +62,7 @@ def ask(job: MPIJob, access: Access, settings: Settings) -> Seen:
         impersonate=None, tls_server_name="", proxy="",
     )  # fmt: skip
     with telling("ask the fit broker"), Api(there, timeout=_SECONDS) as api:
-        found = api.create("/v1/fit", {"job": msgspec.to_builtins(_shape(job))})
-    try:
-        return codec.convert(found.get("seen") or {}, Seen)
-    except msgspec.ValidationError as error:
-        raise InvalidJob(f"the fit broker's answer cannot be understood: {error}") from error
+        return api.create(path, body)
 
 
 def _shape(job: MPIJob) -> MPIJob:
@@ -85,7 +100,9 @@ def with_seen(facts: Facts, seen: Seen) -> Facts:
         position=seen.position,
         ahead=dict(seen.ahead),
         wait_range_seconds=seen.wait_range,
-        wait_basis=seen.basis,
+        wait_estimate_seconds=seen.wait_seconds,
+        wait_sample=seen.basis,
+        wait_basis=seen.wait_basis,
         cluster=msgspec.structs.replace(
             cluster,
             queue=queue,

@@ -1,4 +1,6 @@
-"""The broker's door: POST /v1/fit with a bearer token and a job, answered with numbers; nothing else is served.
+"""The broker's server: POST /v1/fit with a bearer token and a job, POST /v1/waits with a namespace.
+
+Both are answered with numbers; nothing else is served.
 
 Tokens are neither logged nor kept. Without TLS it listens on loopback alone.
 """
@@ -8,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -20,10 +24,12 @@ from mpijob.backends.kubernetes.broker.service import Broker
 from mpijob.errors import HTTP_STATUS, InvalidJob, MpiJobError
 from mpijob.model import Amounts, Facts, Identity, MPIJob
 from mpijob.model.platform.fit import Fit, Seen
+from mpijob.model.status.forecast import Forecast
 from mpijob.serving import server, service
 from mpijob.serving.concurrency import ConcurrencyLimit, TooMany
 
-PATH = "/v1/fit"
+FIT, WAITS = "/v1/fit", "/v1/waits"
+T = TypeVar("T")
 MOST_BYTES = 256 << 10
 AT_ONCE, _OF_ONE, _WAITING_OF_ONE = 16, 8, 64
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -43,6 +49,18 @@ class Asked(msgspec.Struct, frozen=True):
     job: MPIJob
 
 
+class WaitsAsked(msgspec.Struct, frozen=True):
+    """Whose waiting jobs are asked about."""
+
+    namespace: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """When the jobs of a namespace start that wait, by the uids of their objects."""
+
+    waits: dict[str, Forecast]
+
+
 class Server(server.Server):
     """Serves one broker."""
 
@@ -55,24 +73,37 @@ class Server(server.Server):
         self._broker = broker
         self._turns = ConcurrencyLimit(AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fitting")
-        app = service.application(posts={PATH: self._asked}, alive=lambda: True, ready=lambda: True)
+        app = service.application(
+            posts={FIT: self._for(self._fit), WAITS: self._for(self._waits)},
+            alive=lambda: True,
+            ready=lambda: True,
+        )
         context: ssl.SSLContext | None = server.tls_context(*tls) if tls is not None else None
         super().__init__(app, server.listening(*address, what="the broker"), tls=context)
 
-    async def _asked(self, request: service.Request) -> service.Reply:
-        try:
-            async with self._turns.of(request.peer):
-                content = await request.body(MOST_BYTES)
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._threads, self._answer, request.token, content)
-        except TooMany:
-            return _told(503, {"code": "BACKEND_ERROR", "message": "too many ask at once"})
+    def _for(
+        self, work: Callable[[str, bytes], object]
+    ) -> Callable[[service.Request], Awaitable[service.Reply]]:
+        """Return who answers one address: in a thread, in turns."""
 
-    def _answer(self, token: str, content: bytes) -> service.Reply:
+        async def asked(request: service.Request) -> service.Reply:
+            try:
+                async with self._turns.of(request.peer):
+                    content = await request.body(MOST_BYTES)
+                    loop = asyncio.get_running_loop()
+                    return await loop.run_in_executor(
+                        self._threads, self._answer, work, request.token, content
+                    )
+            except TooMany:
+                return _told(503, {"code": "BACKEND_ERROR", "message": "too many ask at once"})
+
+        return asked
+
+    def _answer(self, work: Callable[[str, bytes], object], token: str, content: bytes) -> service.Reply:
         try:
             if not token:
                 raise Unauthenticated("a bearer token is needed")
-            return _told(200, answer(self._broker, token, _job(content)))
+            return _told(200, work(token, content))
         except Unauthenticated as error:
             return _told(401, _problem(error))
         except MpiJobError as error:
@@ -81,12 +112,18 @@ class Server(server.Server):
             _log.exception("a question could not be answered")
             return _told(500, {"code": "INTERNAL", "message": "the broker could not answer"})
 
+    def _fit(self, token: str, content: bytes) -> Answer:
+        return answer(self._broker, token, _decoded(content, Asked, "job").job)
 
-def _job(content: bytes) -> MPIJob:
+    def _waits(self, token: str, content: bytes) -> Waits:
+        return Waits(self._broker.waits(token, _decoded(content, WaitsAsked, "namespace").namespace))
+
+
+def _decoded(content: bytes, kind: type[T], what: str) -> T:
     try:
-        return codec.decode(content, Asked).job
+        return codec.decode(content, kind)
     except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
-        raise InvalidJob(f"the body is no job: {error}") from error
+        raise InvalidJob(f"the body is no {what}: {error}") from error
 
 
 def _told(status: int, body: object) -> service.Reply:

@@ -7,31 +7,39 @@ name of somebody else's job. Judging is `admission`'s business, here and at the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from typing import TYPE_CHECKING
 
-from mpijob.admission import wait_estimates
-from mpijob.admission.wait_estimates import Held
+import msgspec
+
 from mpijob.backends.kubernetes.auth.token_access import Tokens
 from mpijob.backends.kubernetes.client import discovery, resources
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.backends.kubernetes.preflight.cache import PreflightCache
+from mpijob.backends.kubernetes.queues import collect, forecasts, live, new_job
+from mpijob.backends.lru import Recent
 from mpijob.errors import NotAllowed
-from mpijob.formats.kubernetes.metadata.well_known import Document
-from mpijob.formats.status import kueue_usage
-from mpijob.formats.status.kueue_usage import WorkloadUsage
 from mpijob.model import Facts, Identity, MPIJob
-from mpijob.model.platform.cluster import QueueFacts
 from mpijob.model.platform.fit import Seen
+from mpijob.model.status.forecast import Forecast
 from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.history.archive_reader import ArchiveReader
+
+_SAME_SECONDS = 2.0
+_NAMESPACES = 256
 
 
 class Broker:
     """Answers for users; safe to use from several threads."""
 
-    def __init__(self, api: Api, settings: Settings, place: str) -> None:
-        self._api, self._settings, self._place = api, settings, place
+    def __init__(self, api: Api, settings: Settings, place: str, past: ArchiveReader | None = None) -> None:
+        """Answer through one client; `past` is the record of jobs, where it can be read from here."""
+        self._api, self._settings, self._place, self._past = api, settings, place, past
+        self._known: Recent[str, tuple[float, tuple[forecasts.Seen, ...]]] = Recent(_NAMESPACES)
         self._tokens = Tokens(api)
         self._lately = PreflightCache()
 
@@ -45,18 +53,18 @@ class Broker:
         )
         return self._seen(job, gathered.facts)
 
-    def _permit(self, who: Identity, namespace: str) -> None:
+    def _permit(self, who: Identity, namespace: str, verb: str = "create") -> None:
         for kind in (resources.TRAINJOB, resources.MPIJOB):
             attributes = {
                 "namespace": namespace,
-                "verb": "create",
+                "verb": verb,
                 "group": kind.group,
                 "resource": kind.plural,
             }
             if self._tokens.may(who, resourceAttributes=attributes):
                 return
         raise NotAllowed(
-            f"User '{who.user}' lacks 'create' permission for MPIJobs in namespace '{namespace}'",
+            f"User '{who.user}' lacks '{verb}' permission for MPIJobs in namespace '{namespace}'",
             hint=f"ask an administrator of namespace '{namespace}', or use another namespace",
         )
 
@@ -73,74 +81,50 @@ class Broker:
         )
         if queue is None or not queue.behind or not queue.shares:
             return found
-        return self._with_line(found, queue, job, facts)
+        return self._with_line(found, job, facts)
 
-    def _with_line(self, found: Seen, queue: QueueFacts, job: MPIJob, facts: Facts) -> Seen:
+    def _with_line(self, found: Seen, job: MPIJob, facts: Facts) -> Seen:
         """Return it with the job's place in the line, and when it may start."""
-        entries = self._entries(queue.behind)
-        now = self._api.now()
-        mine = self._priority(job)
-        ahead = [one for one in entries if _waits(one) and one.priority >= mine]
-        before = total(ahead)
-        running = [Held(one.admitted, one.amounts) for one in entries if one.admitted and not one.finished]
-        durations = [one.finished - one.admitted for one in entries if one.admitted and one.finished]
-        assert facts.cluster is not None
-        wanted = _wanted(facts, job)
-        free = {share.resource: share.free for share in queue.shares or ()}
-        short = wait_estimates.missing(wanted, before, free)
-        return Seen(
-            place=found.place,
-            capacity=found.capacity,
-            free=found.free,
-            room_known=found.room_known,
-            queue=queue,
-            room=found.room,
-            position=len(ahead) + 1 if ahead or short else None,
-            ahead=before,
-            wait_range=wait_estimates.wait_range(short, running, durations, now),
-            basis=len(durations),
+        line = new_job.placed(self._queues(job.namespace), job, facts, self._classes(), self._api.now())
+        if line is None:
+            return found
+        forecast = line.forecast
+        return msgspec.structs.replace(
+            found,
+            position=forecast.position if line.ahead or forecast.seconds != 0.0 else None,
+            ahead=line.ahead,
+            wait_range=forecast.span,
+            wait_seconds=forecast.seconds,
+            basis=line.ended,
+            wait_basis=forecast.basis,
         )
 
-    def _entries(self, cluster_queue: str) -> list[WorkloadUsage]:
-        with telling("look at the queue"):
-            local = self._api.list(resources.LOCAL_QUEUE.path()).items
-            workloads = self._api.list(resources.WORKLOAD.path()).items
-        mine = {
-            _address(one) for one in local if (one.get("spec") or {}).get("clusterQueue") == cluster_queue
-        }
-        found = (kueue_usage.read(one) for one in workloads)
-        return [one for one in found if (one.namespace, one.queue) in mine]
+    def waits(self, token: str, namespace: str) -> dict[str, Forecast]:
+        """Return when the jobs of a namespace start that wait, by their objects' uids, and of no other namespace.
 
-    def _priority(self, job: MPIJob) -> int:
+        Raise Unauthenticated or NotAllowed.
+        """
+        self._permit(self._tokens.user(token), namespace, "list")
+        found: dict[str, Forecast] = {}
+        for seen in self._queues(namespace):
+            own = {one.owner for one in seen.entries if one.namespace == namespace}
+            told = forecasts.forecasts(seen, self._api.now())
+            found |= {owner: forecast for owner, forecast in told.items() if owner in own}
+        return found
+
+    def _queues(self, namespace: str) -> tuple[forecasts.Seen, ...]:
+        """Return the queues of a namespace with all that wait and run in them, anew every few seconds."""
+        when, known = self._known.get(namespace, (0.0, ()))
+        if time.monotonic() - when > _SAME_SECONDS:
+            with telling("look at the queue"):
+                served = discovery.served(self._api)
+                known = collect.queues(self._api, namespace, served, live.of_record(self._past, ""))
+            self._known[namespace] = time.monotonic(), known
+        return known
+
+    def _classes(self) -> dict[str, int]:
         try:
             classes = self._api.list(resources.WORKLOAD_PRIORITY.path()).items
         except ApiError:
-            classes = []
-        values = {one["metadata"]["name"]: int(one.get("value") or 0) for one in classes}
-        return values.get(str(job.priority), 0) if isinstance(job.priority, str) else job.priority
-
-
-def total(entries: Sequence[WorkloadUsage]) -> dict[str, float]:
-    """Return what several ask for together."""
-    found: dict[str, float] = {}
-    for one in entries:
-        for name, amount in one.amounts.items():
-            found[name] = found.get(name, 0.0) + amount
-    return found
-
-
-def _waits(entry: WorkloadUsage) -> bool:
-    return entry.admitted is None and entry.finished is None and not entry.stuck
-
-
-def _wanted(facts: Facts, job: MPIJob) -> Mapping[str, float]:
-    found: dict[str, float] = {}
-    for ask in facts.cluster.asks if facts.cluster is not None else ():
-        count = job.workers if ask.role == "worker" else 1
-        for name, amount in ask.requests.items():
-            found[name] = found.get(name, 0.0) + count * amount
-    return found
-
-
-def _address(document: Document) -> tuple[str, str]:
-    return document["metadata"]["namespace"], document["metadata"]["name"]
+            return {}
+        return {one["metadata"]["name"]: int(one.get("value") or 0) for one in classes}

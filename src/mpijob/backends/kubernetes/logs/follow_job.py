@@ -127,7 +127,8 @@ class JobFollower:
         from mpijob.backends.outage_tolerance import Patience
 
         told: set[tuple[float, str, str]] = set()
-        patience, (timeline_of, over) = Patience(), self._reader.timeline_of(ref)
+        known: dict[int, list[Event]] = {}
+        patience, (timeline_of, over) = Patience(), self._reader.timeline_of(ref, known)
         while True:
             for event in timeline_of:
                 key = (event.time, event.reason, event.message)
@@ -138,7 +139,7 @@ class JobFollower:
                 return
             pause(POLL_SECONDS)
             try:
-                timeline_of, over = self._reader.timeline_of(ref)
+                timeline_of, over = self._reader.timeline_of(ref, known)
             except BackendError as error:
                 pause(patience.bear(error))
             else:

@@ -19,6 +19,7 @@ from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.status.derive_state import Document, worker_index
 from mpijob.formats.kubernetes import pod_template as pod_words
 from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.launch import mpi_profile
 from mpijob.formats.launch.rank_output import Output, RankLine, Report
 from mpijob.model import Family, LogLine, LogQuery, Mark, Role
 from mpijob.observation.logs import cri, live_merge, pipeline
@@ -126,6 +127,8 @@ class Reader:
         stamp, _, text = raw.rstrip(b"\n").partition(b" ")
         self._moment = cri.nanoseconds(stamp)
         if self._voice.role is not Role.LAUNCHER:
+            if mpi_profile.is_ours(text):
+                return
             yield LogLine(
                 self._moment, text, self._voice.role, "stderr", self._voice.worker, None, self._voice.attempt
             )

@@ -14,12 +14,14 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster around one job: which APIs are served, who pods run as, which names are taken.
 
     `user` is the user ID for pods where the cluster chooses none itself, `owner` who submits, as the API server
-    names them. `names` holds the names of the engine's objects that a job of this name has or had.
+    names them. `names` holds the names of the engine's objects that a job of this name has or had, `last_run`
+    the number of the last job that had it.
     """
 
     served: frozenset[str]
     owner: str = ""
     names: frozenset[str] = frozenset()
+    last_run: int = 0
     openshift: bool = False
     user: int | None = None
     kueue: bool = False

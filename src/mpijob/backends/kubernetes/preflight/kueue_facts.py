@@ -39,7 +39,7 @@ def of(job: MPIJob, local: Sequence[Document], cluster: Sequence[Document] | Non
         behind=behind,
         waiting=int(status.get("pendingWorkloads") or 0),
         running=int(status.get("admittedWorkloads") or 0),
-        shares=_shares(behind, cluster),
+        shares=shares(behind, cluster),
     )
 
 
@@ -53,7 +53,8 @@ def active(queue: Document) -> tuple[bool, str]:
     return True, ""
 
 
-def _shares(name: str, cluster: Sequence[Document] | None) -> tuple[Share, ...] | None:
+def shares(name: str, cluster: Sequence[Document] | None) -> tuple[Share, ...] | None:
+    """Return what a ClusterQueue could give at most and what is free of it; None where it cannot be read."""
     mine = next((one for one in cluster or () if one["metadata"]["name"] == name), None)
     if mine is None or cluster is None:
         return None

@@ -29,7 +29,7 @@ from mpijob.backends.kubernetes.preflight.permissions import Rights
 from mpijob.backends.kubernetes.preflight.queries import ENGINES, Calls
 from mpijob.errors import MpiJobError
 from mpijob.formats.kubernetes import network_policy_check
-from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata import identity, well_known
 from mpijob.formats.kubernetes.metadata.well_known import CANCELLED_ANNOTATION, Document, Gang
 from mpijob.formats.sizing import engine_selection, node_fit
 from mpijob.formats.sizing.engine_selection import Engine
@@ -285,6 +285,7 @@ def _surroundings(
     return ClusterContext(
         served=served,
         names=frozenset(one["metadata"]["name"] for one in _mine(seen)),
+        last_run=max((identity.run_of(one["metadata"]) for one in _mine(seen)), default=0),
         openshift=openshift,
         user=None if openshift else PLAIN_USER,
         kueue=kueue and not volcano,

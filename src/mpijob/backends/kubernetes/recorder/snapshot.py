@@ -20,15 +20,15 @@ from mpijob.backends.kubernetes.metrics import pod_usage
 from mpijob.backends.kubernetes.metrics.prometheus_query import Prometheus
 from mpijob.backends.kubernetes.recorder.log_capture import ContainerRun, restarts_of
 from mpijob.backends.kubernetes.status import derive_state, job_objects, timeline
+from mpijob.backends.kubernetes.status.attempts import richer
 from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.backends.kubernetes.status.job_reader import JobReader, JobSnapshot
 from mpijob.errors import MpiJobError
 from mpijob.history.archive import Archive
 from mpijob.history.audit import audit_log, job_end
 from mpijob.history.records import Fact
-from mpijob.model import JobKey, JobRef, JobState, Phase, WorkerState
+from mpijob.model import JobKey, JobRef, JobState, Phase
 
-_UNKNOWN = "UNKNOWN"  # the code of a failure whose cause nothing tells
 _log = logging.getLogger(__name__)
 _NODE_LABELS = (
     "node.kubernetes.io/instance-type",
@@ -63,9 +63,10 @@ class SnapshotWriter:
         if known not in self._specs:
             spec = self._spec(look)
             facts += _documents(look, now)
-        told = timeline.numbered(timeline.events(look.seen, look.state, look.proved))
+        told = timeline.numbered(timeline.events(look.seen, look.own, look.proved))
         before = self._archive.state(look.state.ref.key)
         state = look.state if before is None else richer(before, look.state)
+        self._keep_attempts(look, before)
         self._archive.put(state, now=now, spec=spec, events=told, facts=facts, once=timeline.ONCE)
         if state.phase is Phase.RUNNING:
             self._measure(look)
@@ -74,6 +75,32 @@ class SnapshotWriter:
             self._tell_audit(state)
         names = [one["metadata"]["name"] for one in (*look.found.earlier, look.found.job)]
         return state, [*self._lives(look)], names
+
+    def _keep_attempts(self, look: JobSnapshot, before: JobState | None) -> None:
+        """Write down how attempts ended that have a next one, or will have."""
+        if before is not None and before.attempt < look.state.attempt:
+            self._keep_attempt(before)
+        if look.ended is not None:
+            self._keep_attempt(look.ended)
+        known = (
+            {one.attempt for one in self._archive.attempts(look.found.ref.key)}
+            if look.found.earlier
+            else set()
+        )
+        for (
+            found
+        ) in look.found.attempts:  # of a retry that came between two looks, or before there was a recorder
+            if job_objects.attempt_of(found.job) not in known:
+                self._keep_attempt(self._reader.attempt_of(found).state)
+
+    def _keep_attempt(self, state: JobState) -> None:
+        """Write down how an attempt ended; what was seen of it while it had its pods stays."""
+        if not state.phase.final and state.phase is not Phase.SUSPENDED:
+            return  # its end was not seen, or was written down when it was
+        known = next(
+            (one for one in self._archive.attempts(state.ref.key) if one.attempt == state.attempt), None
+        )
+        self._archive.put_attempt(state if known is None else richer(known, state))
 
     def forget(self, key: JobKey) -> None:
         """Remember nothing of a job that is gone: what was written down of it is in the record."""
@@ -147,48 +174,6 @@ def _lives_of(job: Document, pods: Any) -> Iterator[ContainerRun]:
                 max(0, restarts - 1), restarts + 1
             ):  # a cluster keeps the log of the life before
                 yield ContainerRun(voice, pod["metadata"]["uid"], life)
-
-
-def richer(before: JobState, now: JobState) -> JobState:
-    """Return a state with what was known of the same attempt and cannot be seen any more: pods go before their job."""
-    if before.attempt != now.attempt:
-        return now
-    if before.phase.final and _knows_less(before, now):
-        return before  # an end that was seen stays, whatever its objects look like while they are taken away
-    known = {worker.index: worker for worker in before.workers}  # a worker without a pod has another name
-    workers = tuple(_richer_worker(known.get(worker.index), worker) for worker in now.workers)
-    exit_code = before.launcher_exit_code if now.launcher_exit_code is None else now.launcher_exit_code
-    return msgspec.structs.replace(
-        now,
-        workers=workers or before.workers,
-        ranks=now.ranks or before.ranks,
-        launcher_exit_code=exit_code,
-        started=now.started or (before.started if now.phase.final else None),
-        running=now.running or (before.running if now.phase.final else None),
-        findings=now.findings or (before.findings if now.phase is before.phase else ()),
-    )
-
-
-def _knows_less(before: JobState, now: JobState) -> bool:
-    """Whether a later look at a job that has ended saw less of its end: its pods were going."""
-    if not now.phase.final or now.phase is Phase.CANCELLED:
-        return True
-    codes = [state.findings[0].code if state.findings else _UNKNOWN for state in (before, now)]
-    unseen = before.launcher_exit_code is not None and now.launcher_exit_code is None
-    return unseen or (codes[0] != _UNKNOWN and codes[1] == _UNKNOWN)
-
-
-def _richer_worker(before: WorkerState | None, now: WorkerState) -> WorkerState:
-    if before is None:
-        return now
-    return msgspec.structs.replace(
-        now,
-        node=now.node or before.node,
-        exit_code=before.exit_code if now.exit_code is None else now.exit_code,
-        restarts=max(now.restarts, before.restarts),
-        gpus=now.gpus or before.gpus,
-        memory_limit_bytes=now.memory_limit_bytes or before.memory_limit_bytes,
-    )
 
 
 def _pod(pod: Document, now: float) -> Fact:

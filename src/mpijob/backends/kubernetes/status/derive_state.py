@@ -18,7 +18,7 @@ from mpijob.formats.status import job_conditions, status_reader
 from mpijob.formats.status.status_reader import Objects
 from mpijob.model import Family, JobState, Phase, RankState
 from mpijob.model.platform.cluster_observation import ClusterObservation, Stage
-from mpijob.observation.state import cluster_phase, worker_states
+from mpijob.observation.state import cluster_phase, launcher_state, worker_states
 from mpijob.observation.state.first_cause import Cause, followers, silent_followers
 from mpijob.observation.state.phase import PhaseResult, Reason
 
@@ -135,6 +135,7 @@ def _state(sight: ClusterObservation, standing: PhaseResult, first: Cause | None
         message=standing.message,
         waiting_for=standing.message if waits else "",
         queue_position=queue.position if queue is not None and standing.phase is Phase.QUEUED else None,
+        launcher=launcher_state.state(sight, standing, first),
         workers=worker_states.states(sight, standing, first),
         ranks=_ranks(sight, first),
         steps=sight.census.steps,

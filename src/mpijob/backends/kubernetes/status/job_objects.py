@@ -52,6 +52,11 @@ class Found(msgspec.Struct, frozen=True):
         return name.removesuffix(f"-a{attempt}") if attempt > 1 else name
 
     @property
+    def attempts(self) -> tuple[Found, ...]:
+        """Each attempt before the newest one, with those before it."""
+        return tuple(Found(self.kind, job, self.earlier[:at]) for at, job in enumerate(self.earlier))
+
+    @property
     def path(self) -> str:
         """Where the object is."""
         return self.kind.path(self.job["metadata"]["namespace"], self.name)
@@ -231,6 +236,8 @@ def _candidates(
     api: Api, ref: JobRef, served: frozenset[str], refused: list[ApiError]
 ) -> list[tuple[Kind, Document]]:
     """Return the engines' objects of a job: by its labels, else anybody's object of that very name."""
+    if not ref.name:
+        return _by_uid(api, ref, served, refused)
     labelled = _read(api, [kind for kind in JOB_KINDS if kind.api in served], _by_label, ref, refused)
     labelled = [(kind, job) for kind, job in labelled if ref_of(job).name == ref.name]
     if any(not ref.uid or ref_of(job).uid == ref.uid for _, job in labelled):
@@ -239,6 +246,18 @@ def _candidates(
         api, [kind for kind in (*JOB_KINDS, *resources.OLDER) if kind.api in served], _by_name, ref, []
     )
     return [*labelled, *((kind, job) for kind, job in plain if ref_of(job).name == ref.name)]
+
+
+def _by_uid(
+    api: Api, ref: JobRef, served: frozenset[str], refused: list[ApiError]
+) -> list[tuple[Kind, Document]]:
+    """Return the engines' objects of a job whose name nobody said: by our label, else by the server's own uid."""
+    ours = [kind for kind in JOB_KINDS if kind.api in served]
+    labelled = _read(api, ours, _by_uid_label, ref, refused)
+    if labelled:
+        return labelled
+    every = _read(api, [*ours, *(kind for kind in resources.OLDER if kind.api in served)], _all, ref, [])
+    return [(kind, job) for kind, job in every if ref_of(job).uid == ref.uid]
 
 
 def _read(
@@ -259,6 +278,15 @@ def _read(
 def _by_label(api: Api, kind: Kind, ref: JobRef) -> list[Document]:
     listed = api.list(kind.path(ref.namespace), labels=f"{well_known.JOB_LABEL}={ref.name}").items
     return [_whole(job, kind) for job in listed]
+
+
+def _by_uid_label(api: Api, kind: Kind, ref: JobRef) -> list[Document]:
+    listed = api.list(kind.path(ref.namespace), labels=f"{well_known.UID_LABEL}={ref.uid}").items
+    return [_whole(job, kind) for job in listed]
+
+
+def _all(api: Api, kind: Kind, ref: JobRef) -> list[Document]:
+    return [_whole(job, kind) for job in api.list(kind.path(ref.namespace)).items]
 
 
 def _by_name(api: Api, kind: Kind, ref: JobRef) -> list[Document]:

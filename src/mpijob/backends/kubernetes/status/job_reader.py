@@ -30,12 +30,31 @@ _LAST_WORD_SECONDS = 3.0  # after a job's end, the cluster's times being whole s
 
 
 class JobSnapshot(NamedTuple):
-    """A job's object, its state, everything that it was derived from, and when its world was proved."""
+    """A job's object, its state, everything that it was derived from, and when its world was proved.
+
+    `ended` is how the attempt ended where the job waits for its next one.
+    """
 
     found: Found
     state: JobState
     seen: Objects
     proved: float | None
+    ended: JobState | None = None
+
+    @property
+    def own(self) -> JobState:
+        """The state of the newest attempt itself, also between it and the next one."""
+        return self.ended or self.state
+
+
+EarlierEvents = dict[int, "list[Event]"]  # by attempt
+
+
+class Timeline(NamedTuple):
+    """What happened to a job, in order, and whether it has ended."""
+
+    events: tuple[Event, ...]
+    over: bool
 
 
 class JobReader:
@@ -63,7 +82,7 @@ class JobReader:
 
     def find(self, ref: JobRef) -> Found:
         """Return the job's newest attempt; raise NotFound."""
-        with telling(f"look up job {ref.name}"):
+        with telling(f"look up job {ref.name or ref.uid}"):
             return job_objects.find(self._api, ref, lambda: self.served, self._me)
 
     def look(self, ref: JobRef) -> JobSnapshot:
@@ -76,7 +95,15 @@ class JobReader:
         job = self.spec(look.found, look.seen.runtime)
         if not retry.may_follow(look.state, job):
             return look
-        return look._replace(state=retry.waiting(look.state, job, self._api.now()))
+        return look._replace(state=retry.waiting(look.state, job, self._api.now()), ended=look.state)
+
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, as far as their objects are there, and as it is now."""
+        look = self.look(ref)
+        earlier = [self.attempt_of(found).state for found in look.found.attempts]
+        if look.ended is None:
+            return (*earlier, look.state)
+        return (*earlier, look.ended, msgspec.structs.replace(look.state, attempt=look.state.attempt + 1))
 
     def attempt(self, ref: JobRef) -> JobSnapshot:
         """Return a look at the job's newest attempt, however it ended.
@@ -106,13 +133,17 @@ class JobReader:
         return state.reason == Reason.LAUNCHER_UNACCOUNTED
 
     def _attempt(self, ref: JobRef) -> JobSnapshot:
+        return self.attempt_of(self.find(ref))
+
+    def attempt_of(self, found: Found) -> JobSnapshot:
+        """Return a look at one attempt."""
         from mpijob.backends.kubernetes.status import (  # a list has its own: start-up is a feature
             derive_state,
             launcher_log,
         )
 
-        found, refused = self.find(ref), list[ApiError]()
-        with telling(f"read job {ref.name}"):
+        refused = list[ApiError]()
+        with telling(f"read job {found.ref.name}"):
             seen = job_objects.objects(self._api, found, self.served, refused, self._events)
             log = launcher_log.read(self._api, seen.pods, refused)
         seen = _with_progress(seen, log.text)
@@ -179,13 +210,21 @@ class JobReader:
             )
         return tuple(voices)
 
-    def timeline_of(self, ref: JobRef) -> tuple[tuple[Event, ...], bool]:
-        """Return what happened to the job, in order, and whether it has ended."""
+    def timeline_of(self, ref: JobRef, known: EarlierEvents | None = None) -> Timeline:
+        """Return what happened to the job, in order, and whether it has ended.
+
+        `known` keeps what happened to attempts that are over, for whoever asks again and again.
+        """
         from mpijob.backends.kubernetes.status import timeline
 
-        look = self.look(ref)
-        told = timeline.events(look.seen, look.state, look.proved)
-        return tuple(timeline.numbered(told)), look.state.phase.final
+        look, known = self.look(ref), {} if known is None else known
+        for found in look.found.attempts:
+            if (attempt := job_objects.attempt_of(found.job)) not in known:
+                past = self.attempt_of(found)
+                known[attempt] = timeline.events(past.seen, past.state, past.proved)
+        earlier = [event for _, told in sorted(known.items()) for event in told]
+        told = [*earlier, *timeline.events(look.seen, look.own, look.proved)]
+        return Timeline(tuple(timeline.numbered(told)), look.state.phase.final)
 
 
 def _with_progress(seen: Objects, log: str | None) -> Objects:

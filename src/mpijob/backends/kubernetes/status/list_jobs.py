@@ -6,7 +6,7 @@ list needs, and only the jobs of the page are read whole, with their pods and wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -20,11 +20,12 @@ from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_objects import attempt_of, ref_of
 from mpijob.formats.kubernetes.metadata import identity, well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
-from mpijob.model import Page
+from mpijob.model import Page, Phase
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.model import JobState, Scope
+    from mpijob.model.status.forecast import Forecast
 
 _NAMED_AT_ONCE = 100  # more names than this make an address that proxies refuse
 _WORKLOAD_OF = "kueue.x-k8s.io/job-uid"
@@ -78,8 +79,16 @@ class Everything(msgspec.Struct, frozen=True):
     refused: list[ApiError]
 
 
-def page(api: Api, scope: Scope, served: frozenset[str] | None = None) -> Page:
-    """Return one page, newest first; `served` are the APIs of the cluster, where they are known already."""
+Forecasts = Callable[[str], Mapping[str, "Forecast"]]
+
+
+def page(
+    api: Api, scope: Scope, served: frozenset[str] | None = None, forecasts: Forecasts | None = None
+) -> Page:
+    """Return one page, newest first; `served` are the APIs of the cluster, where they are known already.
+
+    `forecasts` is asked when the jobs of a namespace start, where some of the page wait.
+    """
     first = scope.place
     last = first + scope.limit
     reading = concurrent.later(lambda: _everything(api, scope, served))
@@ -88,11 +97,11 @@ def page(api: Api, scope: Scope, served: frozenset[str] | None = None) -> Page:
     everything = reading()
     chosen = [job for job in everything.jobs if scope_filter.named(ref_of(job.head), scope)]
     if scope_filter.tells_more_than_names(scope):
-        told = _states(api, scope, chosen, everything)
+        told = _states(api, scope, chosen, everything, forecasts)
         found = [state for state in told if scope_filter.belongs(state, scope)]
         notices = unseen(everything.refused)
         return Page(tuple(found[first:last]), str(last) if len(found) > last else "", len(found), notices)
-    kept = _states(api, scope, chosen[first:last], everything)
+    kept = _states(api, scope, chosen[first:last], everything, forecasts)
     notices = unseen(everything.refused)
     return Page(tuple(kept), str(last) if len(chosen) > last else "", len(chosen), notices)
 
@@ -114,7 +123,7 @@ def _everything(api: Api, scope: Scope, served: frozenset[str] | None) -> Everyt
     if all(listed is None for listed in found.values()):
         raise _nothing(refused)  # an empty list would be a lie
     jobs = [job for listed in found.values() for job in listed or ()]
-    ordered = sorted(_newest(jobs), key=lambda job: (_created(job), job.place), reverse=True)
+    ordered = sorted(_newest(jobs, runs=scope.runs), key=lambda job: (_created(job), job.place), reverse=True)
     return Everything(ordered, pods, refused)
 
 
@@ -148,12 +157,13 @@ def _older(api: Api) -> list[Kind]:
     return [kind for kind in resources.OLDER if kind.plural in found]
 
 
-def _newest(jobs: list[Listed]) -> list[Listed]:
-    """Return the newest job of each name and owner, by its newest attempt."""
-    newest: dict[tuple[str, str, str, str], Listed] = {}
+def _newest(jobs: list[Listed], *, runs: bool) -> list[Listed]:
+    """Return the newest job of each name and owner, or every job, by its newest attempt."""
+    newest: dict[tuple[str, str, str, str, str], Listed] = {}
     for job in jobs:
         ref, _, owner = identity.of(job.head["metadata"])
-        key = (ref.namespace, ref.name, owner, job.kind.name if job.kind.api == resources.OLDER_API else "")
+        kind = job.kind.name if job.kind.api == resources.OLDER_API else ""
+        key = (ref.namespace, ref.name, owner, kind, ref.uid if runs else "")
         known = newest.get(key)
         if known is None or _rank(job) > _rank(known):
             newest[key] = job
@@ -169,7 +179,9 @@ def _created(job: Listed) -> str:
 
 
 # -- the jobs of a page ---------------------------------------------------------------------------
-def _states(api: Api, scope: Scope, jobs: list[Listed], everything: Everything) -> list[JobState]:
+def _states(
+    api: Api, scope: Scope, jobs: list[Listed], everything: Everything, forecasts: Forecasts | None
+) -> list[JobState]:
     """Return where some jobs stand, by their objects, their pods and their workloads."""
     from mpijob.backends.kubernetes.status import derive_state
 
@@ -190,9 +202,25 @@ def _states(api: Api, scope: Scope, jobs: list[Listed], everything: Everything) 
         wanted["workloads"] = lambda: api.list(resources.WORKLOAD.path(namespace), labels=of_these).items
     found = job_objects.side_by_side(wanted, api.lanes(near=1), refused=everything.refused)
     workloads, of_jobs = _by_owner(found.get("workloads") or ()), _by_job(pods or found.get("pods") or ())
-    return [
+    states = [
         derive_state.summary(job.whole(), workloads.get(_object_key(job.head)), of_jobs.get(job.place, ()))
         for job in jobs
+    ]
+    return states if forecasts is None else _with_forecasts(jobs, states, scope.namespace, forecasts)
+
+
+def _with_forecasts(
+    jobs: list[Listed], states: list[JobState], namespace: str, forecasts: Forecasts
+) -> list[JobState]:
+    """Return states; those of jobs that wait in a queue with when they start."""
+    if not any(state.phase is Phase.QUEUED and state.queue for state in states):
+        return states
+    known = forecasts(namespace)
+    return [
+        state.forecast(known[uid]) if state.phase is Phase.QUEUED and uid in known else state
+        for state, uid in (
+            (state, job.head["metadata"]["uid"]) for job, state in zip(jobs, states, strict=True)
+        )
     ]
 
 

@@ -67,7 +67,8 @@ def _milestones(seen: Objects, state: JobState, proved: float | None) -> Iterato
     if (scheduled := _scheduled(seen, workers)) is not None:
         yield Event(scheduled, "GangScheduled", f"{workers} workers have their nodes", attempt=attempt)
     if launcher is not None:
-        ready = time_of(launcher["metadata"]["creationTimestamp"]) or 0.0
+        said = state.launcher.ready if state.launcher is not None else None
+        ready = said or time_of(launcher["metadata"]["creationTimestamp"]) or 0.0
         yield Event(ready, "WorkersReady", f"Launcher discovered {workers} workers", attempt=attempt)
     if proved is not None:
         text = f"{world} ranks are where the plan has them"

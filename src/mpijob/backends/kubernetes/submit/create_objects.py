@@ -14,6 +14,7 @@ import io
 import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from mpijob.backends import code_upload, secrets
@@ -22,6 +23,7 @@ from mpijob.backends.kubernetes.client.api import JSON, PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.status.job_objects import JOB_KINDS
 from mpijob.backends.kubernetes.submit import owner_references
+from mpijob.backends.profiler import library as profiler
 from mpijob.errors import BackendError, Finding, InvalidJob, MpiJobError
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
@@ -63,22 +65,22 @@ class Made(NamedTuple):
     owned: Callable[[], None]
 
 
-def submit(api: Api, plan: Plan) -> Made:
-    """Create everything; raise Taken for a name that somebody holds."""
+def submit(api: Api, plan: Plan, home: Path | None = None) -> Made:
+    """Create everything; raise Taken for a name that somebody holds. A missing shim is compiled below `home`."""
     tried: Tried = {}
     try:
-        return _all(api, everything(plan), plan.uid, tried)
+        return _all(api, everything(plan, home), plan.uid, tried)
     except BaseException:  # also when the user has had enough: all of it, or nothing
         _undo(api, tried, plan.uid)
         raise
 
 
-def everything(plan: Plan) -> list[Mapping[str, Any]]:
+def everything(plan: Plan, home: Path | None = None) -> list[Mapping[str, Any]]:
     """Return every object of a job, the job itself last.
 
     The runtime is first of all: until the job follows, the webhook has time to hear of it.
     """
-    return [*plan.documents[:-1], *_files(plan), *_secrets(plan), plan.documents[-1]]
+    return [*plan.documents[:-1], *_files(plan), *_profiler(plan, home), *_secrets(plan), plan.documents[-1]]
 
 
 def again(api: Api, documents: Sequence[Mapping[str, Any]], uid: str) -> Document:
@@ -236,6 +238,23 @@ def _files(plan: Plan) -> list[Document]:
         ),))  # fmt: skip
     name = f"{plan.documents[-1]['metadata']['name']}{well_known.CODE_SUFFIX}"
     return [_config_map(_metadata(job, name, plan.uid), data)]
+
+
+def _profiler(plan: Plan, home: Path | None) -> list[Document]:
+    """Return the config map with the shim that counts MPI calls, packed, for each kind of machine."""
+    if not plan.job.profile_mpi or home is None:
+        return []
+    packed = {
+        f"mpi_profile-{machine}.gz": base64.b64encode(gzip.compress(data, mtime=0)).decode()
+        for machine, data in profiler.every(home).items()
+    }
+    name = f"{plan.documents[-1]['metadata']['name']}{well_known.PROFILER_SUFFIX}"
+    metadata = _metadata(plan.job, name, plan.uid)
+    return (
+        [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": packed}]
+        if packed
+        else []
+    )
 
 
 def _config_map(metadata: Document, data: bytes) -> Document:

@@ -7,6 +7,7 @@ launcher and worker are shown too, so that pod security, limit ranges and quotas
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from mpijob.backends.kubernetes.client import api_errors, resources
@@ -17,9 +18,9 @@ from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import Plan
 
 
-def rehearse(api: Api, plan: Plan) -> tuple[Finding, ...]:
+def rehearse(api: Api, plan: Plan, home: Path) -> tuple[Finding, ...]:
     """Show everything to the server; raise what it refuses, return what it said otherwise."""
-    shown = [*_objects(api, plan)]
+    shown = [*_objects(api, plan, home)]
     try:
         pods = [*_pods(api, plan)]
     except ApiError as error:
@@ -29,8 +30,8 @@ def rehearse(api: Api, plan: Plan) -> tuple[Finding, ...]:
     return _remark(f"the server takes {_named(shown)}, and the pods {_named(pods)}; nothing was created")
 
 
-def _objects(api: Api, plan: Plan) -> Iterator[str]:
-    for document in create_objects.everything(plan):
+def _objects(api: Api, plan: Plan, home: Path) -> Iterator[str]:
+    for document in create_objects.everything(plan, home):
         kind, name = create_objects.kind_of(document), document["metadata"]["name"]
         try:
             api.create(kind.path(plan.job.namespace), document, dry_run=True)

@@ -81,6 +81,7 @@ def sweep(api: Api, kind: Kind, job: Mapping[str, Any]) -> None:
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     companions = [
         resources.CONFIG_MAP.path(namespace, name + well_known.CODE_SUFFIX),
+        resources.CONFIG_MAP.path(namespace, name + well_known.PROFILER_SUFFIX),
         resources.SECRET.path(namespace, name + well_known.SECRETS_SUFFIX),
         resources.NETWORK_POLICY.path(namespace, name + well_known.NETWORK_SUFFIX),
     ]

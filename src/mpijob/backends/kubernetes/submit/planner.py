@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from mpijob import admission
+from mpijob.accounting import build
 from mpijob.backends import code_upload, fail_fast
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
+from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import controller_notes, well_known
@@ -20,6 +23,7 @@ from mpijob.formats.sizing.engine_selection import Choice, Engine
 from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind, job_uid
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
+from mpijob.model.status.forecast import Forecast
 from mpijob.settings import Settings, own_places
 
 GUARANTEE = "the engine deletes every pod when the job ends; the world is counted before the command runs"
@@ -39,6 +43,8 @@ def plan(
     if waits:
         controller_notes.hold(documents[-1], waits)
     workers = _workers(job, shape, choice.engine)
+    if (forecast := _forecast(facts)) is not None and not waits:
+        controller_notes.estimate(documents[-1], forecast)
     own = launcher_of(job)
     words, counted = pod_template.launch_words(job, shape)
     needs = admission.needs(job)
@@ -61,11 +67,26 @@ def plan(
         starts_now=not facts.waiting_jobs and not waits and (needs.fits(facts.free) or not facts.room_known),
         waits_for=waits,
         wait_estimate_seconds=facts.wait_estimate_seconds,
+        wait_range_seconds=facts.wait_range_seconds,
+        wait_basis=facts.wait_basis,
         isolation=choice.engine.value,
         guarantee=GUARANTEE,
         why=(*choice.reasons, _network(job, around)),
         notices=(*pod_template.notices(job, shape), *_notices(job, settings, by_module)),
         documents=documents,
+    )
+
+
+def _forecast(facts: Facts) -> Forecast | None:
+    """Return when the job would start, as far as that is known of its queue."""
+    if not facts.wait_basis:
+        return None
+    return Forecast(
+        facts.position,
+        facts.wait_estimate_seconds,
+        facts.wait_range_seconds,
+        facts.wait_basis,
+        round(time.time(), 3),
     )
 
 
@@ -97,10 +118,13 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, setti
     return msgspec.structs.replace(
         shape,
         uid=job_uid.issue(job.namespace, around.owner),
+        run=around.last_run + 1,
+        program=build.program(job),
         family=choice.family,
         gang=well_known.Gang.NONE if job.queue and around.kueue else around.gang,
         user=around.user,
         code=well_known.code_name(job, shape) if carries else "",
+        profiler=well_known.profiler_name(job, shape) if job.profile_mpi and _can_profile(settings) else "",
         python=fail_fast.text(),
         priority_classes=around.priority_classes,
         modules={name: one.env for name, one in settings.modules.items()} if job.script else {},
@@ -111,6 +135,13 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, setti
         nfs_driver=around.nfs_driver,
         launcher_cores=around.launcher_cores,
         service_image=_service_image(job, around),
+    )
+
+
+def _can_profile(settings: Settings) -> bool:
+    """Whether there is a shim for some kind of machine; of the others the workers say that they have none."""
+    return profiler.planned(Path(settings.home)) is not None or any(
+        profiler.prebuilt(machine).exists() for machine in profiler.MACHINES
     )
 
 
@@ -165,6 +196,9 @@ def _notices(job: MPIJob, settings: Settings, by_module: str) -> Iterator[Findin
     if job.after:
         message = "whether the others have ended is seen by whoever waits for the job, or by the cluster's controller"
         yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
+    if job.profile_mpi and not _can_profile(settings):
+        message = f"MPI calls cannot be counted, so the job runs without: {profiler.HINT}"
+        yield Finding(code="CLUSTER_NOTICE", field="profile_mpi", message=message, severity=Severity.NOTICE)
     if by_module:
         message = f"the job names no image: {by_module} is used: its script loads a module that stands for it"
         yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)

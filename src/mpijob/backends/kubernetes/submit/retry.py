@@ -103,5 +103,6 @@ def _shared(found: Found) -> list[str]:
     namespace = found.ref.namespace
     return [
         resources.CONFIG_MAP.path(namespace, found.first + well_known.CODE_SUFFIX),
+        resources.CONFIG_MAP.path(namespace, found.first + well_known.PROFILER_SUFFIX),
         resources.SECRET.path(namespace, found.first + well_known.SECRETS_SUFFIX),
     ]

@@ -7,13 +7,16 @@ the reads, `planner` for the objects, `create_objects` for their creation.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob import admission
 from mpijob.backends.common_errors import name_in_use
-from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.lru import Recent
 from mpijob.backends.protocol import Preflight
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.auth.access import Access
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.backends.kubernetes.preflight.cache import PreflightCache
+    from mpijob.backends.kubernetes.preflight.context import ClusterContext
     from mpijob.backends.kubernetes.preflight.preflight import PreflightResult
     from mpijob.backends.kubernetes.status.derive_state import Document
     from mpijob.backends.kubernetes.status.job_reader import JobReader
     from mpijob.backends.registry.image_exists import ImageLookup
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import Facts, Identity, JobState, MPIJob, Plan
     from mpijob.settings import Settings
 
@@ -38,11 +43,28 @@ def _is_fresh(moment: float) -> bool:
     return time.monotonic() - moment < _FRESH_SECONDS
 
 
+def _will_wait(job: MPIJob, facts: Facts) -> bool:
+    """Whether a job goes to a queue in which it finds no room now."""
+    queue = facts.cluster.queue if facts.cluster is not None else None
+    if queue is None or not queue.found or not queue.behind:
+        return False
+    return bool(facts.waiting_jobs) or (facts.room_known and not admission.needs(job).fits(facts.free))
+
+
 class Submission:
     """Brings jobs to the cluster through one API client."""
 
-    def __init__(self, api: Api, eye: JobReader, settings: Settings, access: Access, cluster: str) -> None:
+    def __init__(
+        self,
+        api: Api,
+        eye: JobReader,
+        settings: Settings,
+        access: Access,
+        cluster: str,
+        past: Callable[[], ArchiveReader | None] = lambda: None,
+    ) -> None:
         self._api, self._reader, self._settings, self._access = api, eye, settings, access
+        self._past = past  # the record of jobs, where it can be read from here
         self._cluster = cluster  # its name
         self._made: Recent[JobRef, tuple[float, Document]] = Recent()
 
@@ -64,10 +86,10 @@ class Submission:
             self._lately.forget(job.namespace)
         gathered = self._gather(job, self._lately, self._asker)
         around = msgspec.structs.replace(gathered.around, owner=who.user)
-        return Preflight(self._completed(job, gathered.facts), around)
+        return Preflight(self._completed(job, gathered.facts, around), around)
 
-    def _completed(self, job: MPIJob, facts: Facts) -> Facts:
-        """Add what other jobs and the fit broker say of a job."""
+    def _completed(self, job: MPIJob, facts: Facts, around: ClusterContext) -> Facts:
+        """Add what other jobs and the fit broker say of a job, or the queue itself."""
         if job.after:
             wanted = (JobRef(job.namespace, name) for name in job.after)
             facts = msgspec.structs.replace(facts, dependencies=self._reader.dependencies(wanted))
@@ -75,9 +97,33 @@ class Submission:
             from mpijob.backends.kubernetes.broker import client
 
             facts = client.filled(facts, job, self._access, self._settings)
+        if not facts.wait_basis and _will_wait(job, facts):
+            facts = self._with_forecast(job, facts, around)
         if facts.taken_names and self._reader.look(JobRef(job.namespace, job.name)).state.phase.final:
             return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
         return facts
+
+    def _with_forecast(self, job: MPIJob, facts: Facts, around: ClusterContext) -> Facts:
+        """Add when a job will start that has to wait, as far as its user may see the queue."""
+        from mpijob.backends.kubernetes.queues import collect, live, new_job
+
+        history = live.of_record(self._past(), job.namespace)
+        try:
+            queues = collect.queues(self._api, job.namespace, self._reader.served, history)
+        except ApiError:
+            return facts
+        line = new_job.placed(queues, job, facts, around.workload_priorities, self._api.now())
+        if line is None:
+            return facts
+        return msgspec.structs.replace(
+            facts,
+            position=line.forecast.position,
+            ahead=line.ahead,
+            wait_estimate_seconds=line.forecast.seconds,
+            wait_range_seconds=line.forecast.span,
+            wait_sample=line.ended,
+            wait_basis=line.forecast.basis,
+        )
 
     def room(self, job: MPIJob) -> Facts:
         """Return what is free for a job that is there already."""
@@ -96,8 +142,6 @@ class Submission:
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would be created."""
-        from pathlib import Path
-
         from mpijob.backends.kubernetes.submit import planner
 
         return planner.plan(job, found.facts, found.context, self._settings, Path.cwd(), self._cluster)
@@ -112,7 +156,10 @@ class Submission:
             self._refuse_second(ref)
         try:
             with telling(f"create job {ref.name}"):
-                self._made[ref] = time.monotonic(), create_objects.submit(self._api, plan).job
+                self._made[ref] = (
+                    time.monotonic(),
+                    create_objects.submit(self._api, plan, Path(self._settings.home)).job,
+                )
         except create_objects.Taken as taken:
             named = taken.existing.get("status")
             raise name_in_use(

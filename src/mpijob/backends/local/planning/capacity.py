@@ -6,6 +6,7 @@ Measuring is done in `machine`, counting in `store` and `scheduler`; what it mea
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -13,21 +14,22 @@ from mpijob import admission
 from mpijob.backends.local.planning import machine, wait_estimate
 from mpijob.backends.local.queue import dependencies, list_jobs, scheduler
 from mpijob.backends.local.queue.store import Store
+from mpijob.errors import NotFound
 from mpijob.model import Amounts, Facts, JobRef, JobState, MPIJob, Phase, Quota
 from mpijob.model.spec import quantity
+from mpijob.model.status.forecast import Forecast
 from mpijob.settings import Settings
 
 _PLACE = "this machine"
 
 
-def facts(store: Store, settings: Settings, job: MPIJob) -> Facts:
-    """Return what this machine has and what of it is free."""
+def facts(store: Store, settings: Settings, job: MPIJob, who: str) -> Facts:
+    """Return what this machine has, what of it is free, and when a job of this user would start."""
     capacity = machine.capacity(settings)
     row = store.find(JobRef(job.namespace, job.name))
-    clock = scheduler.Clock(capacity, time.time())
-    needs = admission.needs(job)
-    estimate = wait_estimate.wait_estimate(store, clock, needs)
-    bound = None if estimate is not None else wait_estimate.wait_bound(store, clock, needs)
+    needs = scheduler.within(admission.needs(job), capacity, oversubscribe=settings.oversubscribe)
+    new = wait_estimate.NewJob(job, job.owner or who, needs)
+    found = wait_estimate.forecast_of(store, settings, capacity, time.time(), new)
     return Facts(
         place=_PLACE,
         capacity=capacity,
@@ -37,8 +39,9 @@ def facts(store: Store, settings: Settings, job: MPIJob) -> Facts:
         max_workers=settings.max_workers,
         taken_names=frozenset({job.name} if row is not None and not row.phase.final else ()),
         waiting_jobs=list_jobs.count(store, Phase.QUEUED),
-        wait_estimate_seconds=estimate,
-        wait_range_seconds=None if bound is None else (0.0, bound),
+        wait_estimate_seconds=found.seconds if found else None,
+        wait_range_seconds=found.span if found else None,
+        wait_basis=found.basis if found else "",
         dependencies=dependencies.wanted(store, job),
     )
 
@@ -63,16 +66,32 @@ def _quota(store: Store, settings: Settings, namespace: str) -> Quota | None:
     )
 
 
-def with_reason_to_wait(store: Store, settings: Settings, state: JobState) -> JobState:
-    """Say what a queued job waits for, with the numbers of this moment."""
-    plan = store.plan(state.ref.uid)
-    if plan.waits_for and dependencies.is_held(state):
-        return dependencies.told(state, plan.waits_for, store)
+def with_forecasts(store: Store, settings: Settings, states: Sequence[JobState]) -> tuple[JobState, ...]:
+    """Return states; those of queued jobs with what they wait for, their places, and when they will start."""
     capacity = machine.capacity(settings)
+    known = wait_estimate.forecasts(store, settings, capacity, time.time())
     around = Facts(
         place=_PLACE,
         capacity=capacity,
         free=capacity.minus(scheduler.held(store)),
         oversubscribe=settings.oversubscribe,
     )
-    return msgspec.structs.replace(state, waiting_for=admission.waiting_sentence(plan.job, around))
+    return tuple(
+        _with_forecast(store, around, state, known) if state.phase is Phase.QUEUED else state
+        for state in states
+    )
+
+
+def _with_forecast(store: Store, around: Facts, state: JobState, known: Mapping[str, Forecast]) -> JobState:
+    try:
+        plan = store.plan(state.ref.uid)
+    except NotFound:  # somebody has deleted it since we looked
+        return state
+    if plan.waits_for and dependencies.is_held(state):
+        return dependencies.told(state, plan.waits_for, store)
+    if (found := known.get(state.ref.uid)) is not None:
+        state = state.forecast(found)
+    ahead = (state.queue_position or 1) - 1
+    facts = msgspec.structs.replace(around, waiting_jobs=ahead)
+    sentence = admission.waiting_sentence(plan.job, facts)
+    return msgspec.structs.replace(state, waiting_for=sentence or state.waiting_for)

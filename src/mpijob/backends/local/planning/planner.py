@@ -23,6 +23,7 @@ from mpijob.backends.local.queue import scheduler
 from mpijob.backends.local.storage import private_dirs
 from mpijob.backends.local.storage.paths import SHIM, Home
 from mpijob.backends.local.worker import cgroups, isolation
+from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.formats.launch import batch_environment, command_line, hostfile
 from mpijob.model import Facts, Family, MPIJob, Plan
@@ -86,12 +87,14 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         starts_now=holds.fits(facts.free) and not facts.waiting_jobs and not unmet(facts.dependencies),
         waits_for=unmet(facts.dependencies),
         wait_estimate_seconds=facts.wait_estimate_seconds,
+        wait_range_seconds=facts.wait_range_seconds,
+        wait_basis=facts.wait_basis,
         volumes=tuple(msgspec.to_builtins(place) for place in places),
         isolation=chosen.value,
         cgroup=group,
         guarantee=f"{chosen.guarantee}; {cgroups.GUARANTEE}" if group else chosen.guarantee,
         why=tuple(_why(job, found, reason, as_nodes, own is not None)),
-        notices=(*remarks, *_notices(job, settings)),
+        notices=(*remarks, *_notices(job, settings, home)),
     )
 
 
@@ -194,12 +197,13 @@ def _environ(
     hostfile, agent = str(place / "hostfile"), str(place / "agent")
     kept = {name: users[name] for name in _KEPT if name in users}
     family = found.family
-    environ = kept | {"PATH": _path(found, place, users)} | _libraries(found, users)
+    environ = kept | {"PATH": _path(found, place, users, nodes=nodes)} | _libraries(found, users)
     environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
     if nodes:
         crowded = job.world > len(os.sched_getaffinity(0))
         environ |= command_line.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
         environ |= command_line.workers_as_nodes(family, found.version, oversubscribed=crowded)
+        environ[command_line.HOSTS_FILE] = str(place / "hosts")
     else:
         environ |= command_line.one_daemon(family, found.version)
     for name in _own_parameters(kept.get("HOME", "")) if family is Family.OPENMPI else ():
@@ -242,14 +246,15 @@ def _own_parameters(home: str) -> Iterator[str]:
             yield f"OMPI_MCA_{line.partition('=')[0].strip()}"
 
 
-def _path(found: Installation, place: Path, environ: Mapping[str, str]) -> str:
+def _path(found: Installation, place: Path, environ: Mapping[str, str], *, nodes: bool) -> str:
     """The library's own programs first, then this environment's Python, then the user's.
 
     The system's directory of programs keeps its place behind the user's Python; the attempt then has scripts that
-    start the system's launchers (`Plan.launcher`).
+    start the system's launchers (`Plan.launcher`). Where workers are nodes, it has those that reach them, too.
     """
     system = found.prefix in mpi_installations.SYSTEM
-    ours = [str(place / "bin") if system else os.path.dirname(found.launcher)] if found.prefix else []
+    ours = [str(place / "bin")] if nodes or system else []
+    ours += [os.path.dirname(found.launcher)] if found.prefix and not system else []
     users = environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(dict.fromkeys((*ours, *mpi_installations.environment_bin(), *users)))
 
@@ -281,7 +286,10 @@ def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool
         yield f"the command starts its own ranks ({job.argv[0]}): it is run as it is, over the job's workers"
 
 
-def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
+def _notices(job: MPIJob, settings: Settings, home: Home) -> Iterator[Finding]:
+    if job.profile_mpi and profiler.planned(home.root) is None:
+        message = f"MPI calls cannot be counted on this machine, so the job runs without: {profiler.HINT}"
+        yield _notice("profile_mpi", message)
     if job.image:
         yield _notice("image", f"image '{job.image}' is not used here: the command runs on this machine")
     if job.placement != type(job.placement)():

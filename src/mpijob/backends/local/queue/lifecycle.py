@@ -47,8 +47,11 @@ def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
         held, state = db.execute("SELECT holds, state FROM jobs WHERE uid=?", (uid,)).fetchone()
         if held:
             return False
-        now = time.time()
         old = codec.decode(state, JobState)
+        if old.phase.final:  # it ended by itself after it was looked at: what came first stays true
+            db.execute("UPDATE jobs SET desired='' WHERE uid=?", (uid,))
+            return True
+        now = time.time()
         before = "while it was suspended" if old.phase is Phase.SUSPENDED else "before it had started"
         text = f"the job was {wish.value.lower()} {before}"
         new = msgspec.structs.replace(
@@ -86,7 +89,8 @@ def resumed(store: Store, row: Row) -> JobState:
         state = msgspec.structs.replace(state, attempt=row.attempt)
     else:  # to be suspended is no failure: it costs none of the attempts that the spec allows
         state = msgspec.structs.replace(state, attempts_allowed=state.attempts_allowed + 1)
-    store.put(state, Event(time.time(), "Resumed", "queued again", attempt=state.attempt), desired="")
+    event = Event(time.time(), "Resumed", "queued again", attempt=state.attempt)
+    store.put(state, event, ended=row.state if state.attempt > row.attempt else None, desired="")
     return state
 
 

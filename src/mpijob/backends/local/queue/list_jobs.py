@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mpijob.backends.local.queue import recovery, scheduler
+from mpijob.backends.local.queue import recovery
 from mpijob.backends.local.queue.store import decode_state
-from mpijob.model import Amounts, Page, Phase
+from mpijob.model import Page, Phase
 from mpijob.model.spec.selector import selects
 
 if TYPE_CHECKING:
-    from mpijob.backends.local.queue.scheduler import Clock
     from mpijob.backends.local.queue.store import Row, Store
     from mpijob.model import JobState, Scope
+
+
+_KIND = "mpijob"  # every job here is one
 
 
 def page(store: Store, scope: Scope) -> Page:
@@ -26,21 +28,7 @@ def page(store: Store, scope: Scope) -> Page:
     if scope.after:
         where, values = f"{where} AND seq<?", [*values, scope.place]
     rows = _newest(store, where, values, f" LIMIT {scope.limit + 1}")
-    found = _page([(seq, state) for seq, state, _ in rows], scope.limit, total)
-    return _placed(store, found) if scope.phases == (Phase.QUEUED.value,) else found
-
-
-def _placed(store: Store, page: Page) -> Page:
-    """Return a page of queued jobs with each one's place in the queue."""
-    seqs = dict(store.read("SELECT uid, seq FROM jobs WHERE phase='Queued'"))
-    items = (
-        msgspec.structs.replace(
-            state, queue_position=scheduler.position(store, seqs[state.ref.uid], state.priority)
-        )
-        for state in page.items
-        if state.ref.uid in seqs
-    )
-    return msgspec.structs.replace(page, items=tuple(items))
+    return _page([(seq, state) for seq, state, _ in rows], scope.limit, total)
 
 
 def _selected(store: Store, scope: Scope, where: str, values: list[Any]) -> Page:
@@ -65,7 +53,7 @@ def _newest(store: Store, where: str, values: list[Any], bound: str = "") -> lis
 
 
 def _condition(scope: Scope) -> tuple[str, list[Any]]:
-    parts, values = ["newest=1"], list[Any]()
+    parts, values = ["1" if scope.runs else "newest=1"], list[Any]()
     for column, value in (("namespace", scope.namespace), ("owner", scope.owner), ("queue", scope.queue)):
         if value:
             parts.append(f"{column}=?")
@@ -74,6 +62,12 @@ def _condition(scope: Scope) -> tuple[str, list[Any]]:
         if several:
             parts.append(f"{column} IN ({','.join('?' * len(several))})")
             values += several
+    if scope.kinds and _KIND not in scope.kinds:
+        parts.append("0")
+    for bound, sign in ((scope.since, ">="), (scope.until, "<")):
+        if bound is not None:
+            parts.append(f"json_extract(CAST(state AS TEXT), '$.created'){sign}?")
+            values.append(bound)
     if scope.text:
         parts.append("instr(name, ?)")
         values.append(scope.text)
@@ -89,18 +83,9 @@ def count(store: Store, phase: Phase) -> int:
     return int(store.read("SELECT count(*) FROM jobs WHERE phase=?", phase.value)[0][0])
 
 
-def live(store: Store, row: Row, clock: Clock) -> JobState:
-    """Return a job's state with what is true only now: place in the queue, usage."""
+def live(store: Store, row: Row) -> JobState:
+    """Return a job's state with what is true only now: its usage, and whether it is tried again."""
     state = row.state
-    if state.phase is Phase.QUEUED:
-        place = scheduler.position(store, row.seq, state.priority)
-        wanted = store.read("SELECT cores, memory, gpus FROM jobs WHERE uid=?", row.uid)
-        if not wanted:
-            return state  # somebody has deleted it since we looked
-        from mpijob.backends.local.planning import wait_estimate  # only for a job that waits
-
-        estimate = wait_estimate.wait_estimate(store, clock, Amounts(*wanted[0]), row.seq)
-        return msgspec.structs.replace(state, queue_position=place, wait_estimate_seconds=estimate)
     if state.phase is Phase.RUNNING:
         return _with_usage(store, state)
     if state.phase is Phase.FAILED and row.holds and recovery.tried_again(state, store.plan(row.uid).job):

@@ -16,12 +16,12 @@ import msgspec
 from mpijob.backends.local.planning import machine
 from mpijob.backends.local.storage.job_files import forget_secrets
 from mpijob.errors import BackendError, Finding, Fix, Severity
-from mpijob.model import Event, Phase
+from mpijob.model import Event, LauncherPhase, Phase
 from mpijob.settings import LOCAL
 
 if TYPE_CHECKING:
     from mpijob.backends.local.queue.store import Row, Store
-    from mpijob.model import JobState, MPIJob
+    from mpijob.model import JobState, LauncherState, MPIJob
 
 
 def recover(store: Store) -> int:
@@ -60,10 +60,17 @@ def declare_lost(store: Store, row: Row) -> None:
             message=LOST.message,
             finished=max(time.time(), state.started or 0.0),
             findings=(LOST,),
+            launcher=_lost_launcher(state.launcher),
             workers=tuple(msgspec.structs.replace(w, phase=Phase.FAILED) for w in state.workers),
         )
         store.put(state, Event(time.time(), "Failed", LOST.message, Severity.ERROR, row.attempt))
     settle(store, state)
+
+
+def _lost_launcher(launcher: LauncherState | None) -> LauncherState | None:
+    if launcher is None or launcher.phase.final:
+        return launcher
+    return msgspec.structs.replace(launcher, phase=LauncherPhase.FAILED, message="its end was not seen")
 
 
 def settle(store: Store, state: JobState) -> None:
@@ -74,11 +81,12 @@ def settle(store: Store, state: JobState) -> None:
     plan = store.plan(state.ref.uid)
     job = plan.job
     if state.phase is Phase.FAILED and tried_again(state, job):
+        ended = state
         at_once = not state.mpi.startswith(
             plan.family.value
         )  # the supervisor has planned it with another MPI
         state = msgspec.structs.replace(state, mpi=plan.mpi)
-        _queue_again(store, state, 0.0 if at_once else job.retry.delay_seconds(state.attempt))
+        _queue_again(store, state, ended, 0.0 if at_once else job.retry.delay_seconds(state.attempt))
         _tell_audit(store, state, job)
         return
     store.put(state, holds=0, gpu_ids="", runner="", supervisor="", desired="")
@@ -101,7 +109,7 @@ def tried_again(state: JobState, job: MPIJob) -> bool:
     return state.attempt < state.attempts_allowed + (REQUEUES if lost else 0)
 
 
-def _queue_again(store: Store, state: JobState, delay_seconds: float) -> None:
+def _queue_again(store: Store, state: JobState, ended: JobState, delay_seconds: float) -> None:
     following = state.attempt + 1
     text = (
         f"attempt {state.attempt} failed ({state.message}); attempt {following} starts in {delay_seconds:g} s"
@@ -109,14 +117,24 @@ def _queue_again(store: Store, state: JobState, delay_seconds: float) -> None:
     now = time.time()
     again = fresh(state, "BackingOff", text)
     event = Event(now, "Retrying", text, attempt=state.attempt)
-    store.put(again, event, holds=0, gpu_ids="", runner="", supervisor="", not_before=now + delay_seconds)
+    store.put(
+        again,
+        event,
+        ended=ended,
+        holds=0,
+        gpu_ids="",
+        runner="",
+        supervisor="",
+        not_before=now + delay_seconds,
+    )
 
 
 def fresh(state: JobState, reason: str, message: str) -> JobState:
     """Return the state of a job that waits for its next attempt."""
     return msgspec.structs.replace(
         state, phase=Phase.QUEUED, reason=reason, message=message, attempt=state.attempt + 1, queued=time.time(),
-        workers=(), ranks=(), started=None, running=None, released=None, finished=None, launcher_exit_code=None,
+        launcher=None, launcher_exit_code=None, workers=(), ranks=(), started=None, running=None, released=None,
+        finished=None,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import msgspec
 from mpijob.backends.local.planning import machine
 from mpijob.backends.local.queue.store import NEVER, decode_state
 from mpijob.errors import NotFound
-from mpijob.model import Amounts, Event, Phase
+from mpijob.model import Amounts, Event, LauncherPhase, LauncherState, Phase
 from mpijob.model.spec import quantity
 
 if TYPE_CHECKING:
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from mpijob.settings import Settings
 
 _MOMENT_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
-
-
-class Clock(NamedTuple):
-    """What an estimate of waiting needs to know of the place."""
-
-    capacity: Amounts
-    now: float
 
 
 class Claimed(NamedTuple):
@@ -148,6 +141,9 @@ def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: 
         waiting_for="",
         started=max(now, waiting.queued or 0.0),  # also when the clock was set back meanwhile
         attempt=job.attempt,
+        launcher=LauncherState(
+            name="launcher", phase=LauncherPhase.SCHEDULED, node=machine.node_name(), scheduled=now
+        ),
     )
     db.execute(
         "UPDATE jobs SET phase=?, state=?, holds=1, gpu_ids=?, runner=?, version=version+1 WHERE uid=?",
@@ -182,13 +178,3 @@ def _repair_delays(store: Store, now: float) -> None:
         if due - now > delay + _MOMENT_SECONDS:
             with store.transaction() as db:
                 db.execute("UPDATE jobs SET not_before=? WHERE uid=?", (now + delay, uid))
-
-
-def position(store: Store, seq: int, priority: int) -> int:
-    """Return how many queued jobs stand before one, plus one."""
-    rows = store.read(
-        "SELECT count(*) FROM jobs WHERE phase='Queued' AND not_before<?"
-        " AND (priority>? OR (priority=? AND seq<?))",
-        NEVER, priority, priority, seq,
-    )  # fmt: skip
-    return int(rows[0][0]) + 1

@@ -82,12 +82,35 @@ _WAITS = """
 ALTER TABLE samples ADD COLUMN io_wait REAL NOT NULL DEFAULT 0;
 ALTER TABLE samples ADD COLUMN network REAL NOT NULL DEFAULT 0;
 """
-_STEPS = (_SCHEMA, _USAGE, _WAITS)
+_ATTEMPTS = """
+CREATE TABLE attempts (
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, state BLOB NOT NULL,   -- as each attempt but the last ended
+  PRIMARY KEY (uid, attempt)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX named ON jobs (namespace, name, seq);
+"""
+_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS)
 _VERSION = len(_STEPS)
 NEVER = 1e15  # seconds since the epoch: `not_before` of a job that waits for others, until they have ended
 
 _encode = msgspec.json.encode
 decode_state = codec.decoder(JobState).decode
+
+
+class EarlierRuns(NamedTuple):
+    """How many jobs of a name there were, and the number of the last one; earlier releases gave them none."""
+
+    jobs: int = 0
+    last: int = 0
+
+    def and_(self, others: EarlierRuns) -> EarlierRuns:
+        """Return these and others together."""
+        return EarlierRuns(self.jobs + others.jobs, max(self.last, others.last))
+
+    @property
+    def next(self) -> int:
+        """The number of the next run."""
+        return max(self.jobs, self.last) + 1
 
 
 class Row(NamedTuple):
@@ -215,13 +238,24 @@ class Store:
         return int(self.read("PRAGMA data_version")[0][0])
 
     # -- jobs -------------------------------------------------------------------------------------
-    def add(self, plan: Plan, state: JobState, labels: str, priority: int, not_before: float = 0.0) -> None:
+    def add(
+        self,
+        plan: Plan,
+        state: JobState,
+        labels: str,
+        priority: int,
+        not_before: float = 0.0,
+        *,
+        deleted: EarlierRuns = EarlierRuns(),  # noqa: B008 - a value
+    ) -> None:
         """Write a new job as one transaction; raise Conflict when a job of that name is not finished.
 
-        The record of a finished job that had the name before stays, under its uid.
+        The record of a finished job that had the name before stays, under its uid. The new one is the next run;
+        `deleted` are those that are remembered elsewhere.
         """
         ref, earlier = state.ref, False
         with self.transaction() as db:
+            state = msgspec.structs.replace(state, run=_earlier_runs(db, ref).and_(deleted).next)
             for uid, phase in db.execute(
                 "SELECT uid, phase FROM jobs WHERE namespace=? AND name=? AND newest=1",
                 (ref.namespace, ref.name),
@@ -279,10 +313,18 @@ class Store:
         with self.transaction() as db:
             db.execute("UPDATE plans SET plan=? WHERE uid=?", (_encode(plan), uid))
 
-    def put(self, state: JobState, *events: Event, only_if: str = "1", **columns: Any) -> None:
+    def put(
+        self,
+        state: JobState,
+        *events: Event,
+        only_if: str = "1",
+        ended: JobState | None = None,
+        **columns: Any,
+    ) -> None:
         """Write a job's state, its other columns and the events that go with it, together.
 
-        Nothing is written where the condition `only_if` does not hold (any more).
+        Nothing is written where the condition `only_if` does not hold (any more). `ended` is the state of the attempt
+        before, which is kept beside it.
         """
         assigned = "".join(f", {column}=?" for column in columns)
         with self.transaction() as db:
@@ -291,6 +333,11 @@ class Store:
                 (state.phase.value, _encode(state), state.attempt, *columns.values(), state.ref.uid),
             )
             _add_events(db, state.ref.uid, events if done.rowcount else ())
+            if ended is not None and done.rowcount:
+                db.execute(
+                    "INSERT OR REPLACE INTO attempts VALUES (?,?,?)",
+                    (ended.ref.uid, ended.attempt, _encode(ended)),
+                )
 
     def ask(self, uid: str, desired: str, grace: float | None) -> None:
         """Note what a user wants to happen to a job."""
@@ -301,13 +348,18 @@ class Store:
         """Forget a job and everything said about it."""
         with self.transaction() as db:
             row = db.execute("SELECT namespace, name, newest FROM jobs WHERE uid=?", (uid,)).fetchone()
-            for table in ("jobs", "plans", "events", "samples", "tallies"):
+            for table in ("jobs", "plans", "events", "samples", "tallies", "attempts"):
                 db.execute(f"DELETE FROM {table} WHERE uid=?", (uid,))
             if row and row[2]:
                 db.execute(
                     "UPDATE jobs SET newest=1 WHERE seq=(SELECT max(seq) FROM jobs WHERE namespace=? AND name=?)",
                     row[:2],
                 )
+
+    def attempts(self, uid: str) -> list[JobState]:
+        """Return how each attempt but the last ended, as far as that was kept."""
+        rows = self.read("SELECT state FROM attempts WHERE uid=? ORDER BY attempt", uid)
+        return [decode_state(state) for (state,) in rows]
 
     # -- what is said and measured ----------------------------------------------------------------
     def events(self, uid: str, after: int = 0) -> list[Event]:
@@ -334,6 +386,15 @@ class Store:
             " WHERE uid=? ORDER BY time, worker", uid,
         )  # fmt: skip
         return tuple(Sample(*row) for row in rows)
+
+
+def _earlier_runs(db: sqlite3.Connection, ref: JobRef) -> EarlierRuns:
+    of_name = "FROM jobs WHERE namespace=? AND name=?"
+    (count,) = db.execute(f"SELECT count(*) {of_name}", (ref.namespace, ref.name)).fetchone()
+    newest = db.execute(
+        f"SELECT state {of_name} ORDER BY seq DESC LIMIT 1", (ref.namespace, ref.name)
+    ).fetchone()
+    return EarlierRuns(count, decode_state(newest[0]).run if newest else 0)
 
 
 def _add_events(db: sqlite3.Connection, uid: str, events: tuple[Event, ...]) -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import sqlite3
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 
 from mpijob import atomic_write
 from mpijob.backends import code_upload, secrets
 from mpijob.backends.local.queue import disk_full
-from mpijob.backends.local.queue.store import NEVER, Store
+from mpijob.backends.local.queue.store import NEVER, EarlierRuns, Store, decode_state
 from mpijob.backends.local.storage import job_files
 from mpijob.backends.local.storage.paths import SCRIPTS, Home, cannot_write
+from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Conflict
 from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan, VolumeKind
 from mpijob.model.spec import dependencies
-from mpijob.settings import Settings
+from mpijob.settings import LOCAL, Settings, history_directory
 
 if TYPE_CHECKING:
     from mpijob.backends.s3_volumes import Connection
@@ -32,10 +36,32 @@ def queue(store: Store, home: Home, settings: Settings, plan: Plan, who: Identit
     lay_out(home, plan, settings)
     held_until = NEVER if plan.waits_for else 0.0
     try:
-        store.add(plan, first_state(plan, who), labels(plan.job), plan.job.priority_number, held_until)
+        store.add(
+            plan,
+            first_state(plan, who),
+            labels(plan.job),
+            plan.job.priority_number,
+            held_until,
+            deleted=_deleted_runs(settings, plan.job),
+        )
     except Conflict:
         undo(home, plan)
         raise
+
+
+def _deleted_runs(settings: Settings, job: MPIJob) -> EarlierRuns:
+    """Return which runs of a job's name the record remembers; a submit has no time to load all that reads records."""
+    path = os.path.join(history_directory(settings, LOCAL), "history.db")
+    if not os.path.exists(path):
+        return EarlierRuns()
+    of_name, values = "FROM jobs WHERE namespace=? AND name=?", (job.namespace, job.name)
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as db:
+            (count,) = db.execute(f"SELECT count(*) {of_name}", values).fetchone()
+            newest = db.execute(f"SELECT state {of_name} ORDER BY created DESC LIMIT 1", values).fetchone()
+    except sqlite3.Error:  # a record that cannot be read stops no job
+        return EarlierRuns()
+    return EarlierRuns(count, decode_state(newest[0]).run if newest else 0)
 
 
 def lay_out(home: Home, plan: Plan, settings: Settings) -> None:
@@ -47,6 +73,8 @@ def lay_out(home: Home, plan: Plan, settings: Settings) -> None:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
         disk_full.keep_reserve(home)
         _provide_agent(home)
+        if plan.job.profile_mpi and profiler.planned(home.root) is not None:
+            profiler.provide(home.root)
         job_files.write_secrets(home, plan.uid, told)
         job_files.write_connections(home, plan.uid, found)
         job_files.write_along(home, plan.uid, code_upload.lay_out(plan.job.code, work))
@@ -95,6 +123,7 @@ def first_state(plan: Plan, who: Identity) -> JobState:
         workers_wanted=job.workers,
         created=now,
         queued=now,
+        estimated=plan.forecast(now),
     )
 
 

@@ -15,8 +15,9 @@ import msgspec
 
 from mpijob.backends.local.logs import locations
 from mpijob.backends.local.logs.log_reader import speaker, workers_of
+from mpijob.backends.local.storage import mpi_profiles as profile_files
 from mpijob.errors import BackendError
-from mpijob.history import retention
+from mpijob.history import mpi_profiles, retention
 from mpijob.history.archive import Archive, farewell, gone
 from mpijob.history.import_job import JobImport, take_in
 from mpijob.history.records import Gap, LogSource
@@ -81,7 +82,11 @@ def _whole(store: Store, row: Row, now: float) -> JobImport:
         plan=msgspec.json.encode(plan),
         events=(*events, last),
         samples=store.samples(row.uid),
+        facts=mpi_profiles.facts(
+            profile_files.read(store.home.attempt(row.uid, row.attempt), row.state, now), now
+        ),
         gaps=tuple(_gaps(store, row, events)),
+        attempts=tuple(store.attempts(row.uid)),
     )
 
 

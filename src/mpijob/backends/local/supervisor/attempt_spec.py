@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 
 from mpijob import codec
 from mpijob.backends.local.planning import machine, volumes
-from mpijob.backends.local.storage import artifacts, private_dirs
+from mpijob.backends.local.storage import artifacts, mpi_profiles, private_dirs
 from mpijob.backends.local.storage.job_files import read_connections, read_secrets
-from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.local.storage.paths import REACHING, Home
 from mpijob.backends.local.storage.private_dirs import PrivateDirs
 from mpijob.backends.local.worker import cgroups, syscalls
 from mpijob.backends.local.worker.isolation import HOSTS, WORKER_HOSTS, Isolation
 from mpijob.backends.local.worker.worker import WorkerOrder
-from mpijob.formats.launch import hostfile
+from mpijob.backends.profiler import library as profiler
+from mpijob.formats.launch import batch_environment, hostfile, own_launchers
+from mpijob.formats.launch import mpi_profile as profile_words
 from mpijob.model import Family, Plan, VolumeKind
 from mpijob.settings import Settings
 
@@ -122,8 +124,25 @@ class AttemptSpec:
                 "TMPDIR": self.private.temporary.path,
                 **self._quick_names(),
                 **self._gpus_of_script(),
+                **self._profile(),
             }
         )
+
+    @property
+    def profiles(self) -> Path:
+        """Where ranks count their MPI calls, one file each."""
+        return self.directory / mpi_profiles.FOLDER
+
+    def _profile(self) -> dict[str, str]:
+        """How ranks come to count their MPI calls: before a rank of ours stands a wrapper that preloads the shim."""
+        shim = profiler.planned(self.home.root) if self.plan.job.profile_mpi else None
+        if shim is None or not shim.exists():
+            return {}
+        told = {profile_words.DIRECTORY: str(self.profiles), profile_words.SHIM: str(shim)}
+        if self.shimmed or self.plan.job.script:
+            return told
+        before = self.plan.env.get("LD_PRELOAD", "")
+        return told | {"LD_PRELOAD": f"{before}:{shim}".lstrip(":")}
 
     @property
     def _output(self) -> Path:
@@ -221,7 +240,8 @@ class AttemptSpec:
 
     def prepare(self) -> None:
         """Make the attempt's directories and pipes."""
-        for path in (self.work, self._output, self.logs, self.pipes / "ranks"):
+        profiles = (self.profiles,) if self.plan.job.profile_mpi else ()
+        for path in (self.work, self._output, self.logs, self.pipes / "ranks", *profiles):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._private = private_dirs.create(self.directory, self._parents)
         self._held = self._private.hold()
@@ -249,8 +269,10 @@ class AttemptSpec:
         (run_dir / "agent").symlink_to(self._agent)
         if self.plan.job.script:
             self.steps.mkdir(mode=0o700)
-        if self.plan.launcher:
-            self._link_launchers(run_dir / "bin")
+        if self.plan.launcher or self.plan.nodes:
+            self._link_launchers(run_dir)
+        if self.plan.nodes:
+            (run_dir / "hosts").write_text(hostfile.slots(self.plan.workers))
 
     def _placement(self) -> str:
         """Return what the wrapper of a rank reads where one daemon starts all: its worker, as a shell says it."""
@@ -270,10 +292,20 @@ class AttemptSpec:
         return "\n".join([*lines, "esac", ""])
 
     def _link_launchers(self, directory: Path) -> None:
-        """Let `mpirun` and `mpiexec` in the job mean the launcher of its MPI, whatever else is on the PATH."""
-        directory.mkdir(mode=0o700)
-        for name in ("mpirun", "mpiexec"):  # no links: hydra looks for its helpers where its own name is
-            (directory / name).write_text(f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n')
+        """Let `mpirun` and `mpiexec` in the job mean the launcher of its MPI, whatever else is on the PATH.
+
+        Launchers that are no MPI's find the job's workers, and reach them by `ssh`, where workers are nodes.
+        """
+        (directory / "bin").mkdir(mode=0o700)
+        texts: dict[str, str] = {}
+        if self.plan.launcher:  # no links: hydra looks for its helpers where its own name is
+            text = f'#!/bin/sh\nexec {shlex.quote(self.plan.launcher)} "$@"\n'
+            texts = dict.fromkeys(("bin/mpirun", "bin/mpiexec"), text)
+        if self.plan.nodes:
+            reaching = {f"bin/{name}": batch_environment.text(path) for name, path in REACHING.items()}
+            texts |= own_launchers.files() | reaching
+        for name, text in texts.items():
+            (directory / name).write_text(text)
             (directory / name).chmod(0o700)
 
 

@@ -8,14 +8,35 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
-from mpijob.model import Exit, Family, Phase, Plan, RankState, StepState, WorkerState
+from mpijob.model import (
+    Exit,
+    Family,
+    LauncherPhase,
+    LauncherState,
+    Phase,
+    Plan,
+    RankState,
+    StepState,
+    WorkerState,
+)
 from mpijob.observation.state.phase import Observation, Reason
 
 _LAST_SIGNAL = 64  # what a program says above it is a code of its own: exit(-1) is 255
 TOGETHER_SECONDS = 0.25  # as long as the supervisor waits for what follows a failure
+
+
+@dataclass(slots=True)
+class LauncherTimes:
+    """When the launcher had come how far."""
+
+    scheduled: float
+    started: float | None = None
+    ready: float | None = None
+    running: float | None = None
 
 
 class AttemptState:
@@ -42,6 +63,8 @@ class AttemptState:
         self.launcher: Exit | None = None
         self.launcher_started = False
         self.launcher_pid = 0
+        self.launcher_times = LauncherTimes(scheduled=now)
+        self.launcher_peak_bytes = 0
         self.proved: int | None = None
         self.ending = False
         self._deaths: dict[int, tuple[float, bool]] = {}
@@ -57,13 +80,36 @@ class AttemptState:
         self.oom_kills: dict[int, int] = {}
 
     # -- facts ------------------------------------------------------------------------------------
+    def launcher_spawned(self, pid: int, *, counting: bool) -> None:
+        """The launcher's process runs; the job's command runs in it, unless it only counts or is to be counted."""
+        self.launcher_pid, times = pid, self.launcher_times
+        times.started = times.started or self.now
+        if not counting and (self._plan.own_launcher or not self._plan.job.census):
+            times.ready = times.ready or self.now
+            times.running = self.now
+
+    def _reached(self) -> bool:
+        """Return whether the launcher has just reached the last worker that has ranks."""
+        if self.launcher_times.ready is not None:
+            return False
+        there = self.daemons.keys() | {one.worker for one in self.ranks.values()}
+        if there >= {worker.index for worker in self._plan.workers if worker.ranks}:
+            self.launcher_times.ready = self.now
+        return self.launcher_times.ready is not None
+
+    def daemon_began(self, worker: int) -> bool:
+        """The launcher has started a daemon of its MPI on a worker; return whether it was the last one."""
+        self.daemons[worker] = self.daemons.get(worker, 0) + 1
+        return self._reached()
+
     def hello(
         self, rank: int, size: int, worker: int, local_rank: int, pid: int, gpus: str, node: str
-    ) -> None:
-        """A rank has said who it is."""
+    ) -> bool:
+        """A rank has said who it is; return whether the launcher has reached the last worker by it."""
         names = tuple(gpus.split(",")) if gpus else ()
         self.ranks[rank] = RankState(rank, worker, local_rank, node, pid, names)
         self.sizes.add(size)
+        return self._reached()
 
     def step_began(self, number: int, command: str, ranks: int) -> None:
         """A launcher of the script has started."""
@@ -181,6 +227,8 @@ class AttemptState:
             return False
         wrong = self._differs()
         self.proved = len(self.ranks)
+        if not self._plan.own_launcher:
+            self.launcher_times.running = self.now
         if wrong:
             self.stop(Reason.WORLD_DIFFERS, wrong)
         return True
@@ -290,6 +338,44 @@ class AttemptState:
             for worker in self._plan.workers
         )
 
+    def launcher_state(self, phase: Phase, *, node: str, log: str) -> LauncherState:
+        """Return the launcher in a job that is in this phase; `log` is its file."""
+        exit, times, asked = self.launcher, self.launcher_times, self._plan.job.launcher
+        own = self._launcher_living(phase) if exit is None else _launcher_ended(exit)
+        return LauncherState(
+            name="launcher",
+            phase=own,
+            node=node,
+            message=self._launcher_message(own),
+            exit_code=self._status(exit),
+            cores=asked.asked.cores,
+            memory_limit_bytes=asked.memory_bytes,
+            memory_bytes=self.launcher_peak_bytes or None,
+            log_source=f"file:{log}",
+            scheduled=times.scheduled,
+            started=times.started,
+            ready=times.ready,
+            running=times.running,
+            finished=None if exit is None else exit.time,
+        )
+
+    def _launcher_living(self, phase: Phase) -> LauncherPhase:
+        times = self.launcher_times
+        if phase.final or phase is Phase.SUSPENDED:
+            return LauncherPhase.CANCELLED  # it never ran, or its end was not seen
+        if times.running is not None:
+            return LauncherPhase.RUNNING
+        if times.ready is not None:
+            return LauncherPhase.READY
+        return LauncherPhase.SCHEDULED if times.started is None else LauncherPhase.STARTING
+
+    def _launcher_message(self, phase: LauncherPhase) -> str:
+        if phase is LauncherPhase.SCHEDULED:
+            return f"starts when all workers are ready, {len(self.ready)} of {len(self._plan.workers)} are"
+        if self.launcher is None or self.launcher.good:
+            return ""
+        return "ended with the job" if self.launcher.by_us else str(self.launcher)
+
     def failed_worker(self) -> int | None:
         """Return the worker that failed first by itself, or the one that was found to be the cause."""
         ended = self.causes((*self.rank_exits.values(), *self.daemon_exits.values()))
@@ -317,3 +403,9 @@ class AttemptState:
         if phase in (Phase.PENDING, Phase.INITIALIZING) and index in self.ready:
             return Phase.RUNNING
         return phase
+
+
+def _launcher_ended(exit: Exit) -> LauncherPhase:
+    if exit.good:
+        return LauncherPhase.SUCCEEDED
+    return LauncherPhase.CANCELLED if exit.by_us else LauncherPhase.FAILED

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob.backends.local.planning.machine import node_name
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
 from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.supervisor.clock import Clock
 from mpijob.errors import BackendError, Finding, Severity, Unsupported
-from mpijob.model import Event, Family, JobState, Phase
+from mpijob.model import Event, Family, JobState, LauncherState, Phase
 from mpijob.observation.state.phase import PhaseResult, derive, failure
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class StatusWriter:
         self._remarks: list[Finding] = []
         self._worries: tuple[Finding, ...] = ()
         self._told: dict[tuple[str, int | None, int | None], float] = {}
+        self._node = node_name()
         self.state = state
 
     def standing(self, *, ended: bool = False) -> PhaseResult:
@@ -161,6 +163,7 @@ class StatusWriter:
             phase=standing.phase,
             reason=standing.reason.value,
             message=findings[0].message if findings else standing.message,
+            launcher=self._launcher(standing.phase),
             workers=self._attempt.worker_states(standing.phase, self._spec.gpus_of),
             ranks=self._attempt.rank_states(),
             steps=tuple(one for _, one in sorted(self._attempt.steps.items())),
@@ -169,6 +172,10 @@ class StatusWriter:
             findings=findings or (self._worries if standing.phase is Phase.RUNNING else ()),
             launcher_exit_code=None if exit is None else exit.status,
         )
+
+    def _launcher(self, phase: Phase) -> LauncherState:
+        log = str(self._spec.logs / "launcher.log")
+        return self._attempt.launcher_state(phase, node=self._node, log=log)
 
     def _put(self, *events: Event) -> bool:
         self._untold += events

@@ -153,7 +153,8 @@ class Supervisor:
         out, out_end = os.pipe2(os.O_CLOEXEC)
         err, err_end = os.pipe2(os.O_CLOEXEC)
         stdin = os.open(self._spec.launcher_stdin, os.O_RDONLY | os.O_CLOEXEC)
-        self._attempt.launcher_pid = self._spawn(argv, (stdin, out_end, err_end))
+        pid = self._spawn(argv, (stdin, out_end, err_end))
+        self._attempt.launcher_spawned(pid, counting=self._counting)
         for fd in (stdin, out_end, err_end):
             os.close(fd)
         for fd, stream in ((out, "stdout"), (err, "stderr")):
@@ -236,17 +237,22 @@ class Supervisor:
             self._spec.private.check(missing_ok=True)
 
     def _on_daemon(self, index: str, _pid: str) -> None:
-        self._attempt.daemons[int(index)] = self._attempt.daemons.get(int(index), 0) + 1
+        if self._attempt.daemon_began(int(index)):
+            self._status.advance()
 
     def _on_done(self, index: str, code: str) -> None:
         self._attempt.daemon_done(int(index), int(code))
 
     def _on_hello(self, rank: str, size: str, index: str, slot: str, pid: str, gpus: str = "") -> None:
-        self._attempt.hello(int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node)
+        reached = self._attempt.hello(
+            int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node
+        )
         if not self._reactor.watch_death(int(pid), lambda: self._rank_gone(int(rank))):
             self._rank_gone(int(rank))
         if self._attempt.take_census() and self._attempt.stopped is None:
             self._open_gate()
+        elif reached:
+            self._status.advance()
 
     def _on_step(self, number: str, what: str, count: str = "") -> None:
         """A launcher in the job's script has started or ended, or the script wants its job cancelled."""
@@ -385,6 +391,8 @@ class Supervisor:
     def _measure(self) -> None:
         apart = () if self._spec.plan.nodes else self._attempt.ranks.values()
         memory = self._meter.measure(self._workers, apart)
+        used = self._meter.launcher_memory(self._attempt.launcher_pid)
+        self._attempt.launcher_peak_bytes = max(self._attempt.launcher_peak_bytes, used)
         if self._health_monitor.due():
             self._health_monitor.look(self._attempt.now, memory, self._meter.table)
             self._status.worry(self._health_monitor.judge(self._status.state, self._attempt.now))

@@ -49,6 +49,8 @@ class Meter:
         self._traffic = Traffic()
         self._samples: list[Sample] = []
         self.table: dict[int, process_tree.Process] = {}  # as it was seen last
+        self._children: Mapping[int, list[process_tree.Process]] = {}
+        self._measured: set[int] = set()  # processes of workers, at the last look
         self._members: dict[int, int] = {}  # processes of ranks that were seen: pid → worker
         self.guests: set[int] = set()  # those who only look at a worker are not measured with it
 
@@ -71,9 +73,16 @@ class Meter:
         memory = {index: self._memory(found) for index, found in below.items()}
         for index, found in below.items():
             self._waits.setdefault(index, []).append(sum(process.state == "D" for process in found))
+        self._children, self._measured = children, {one.pid for found in below.values() for one in found}
         if now - self._kept >= KEEP_SECONDS:
             self._keep(now, below, memory)
         return memory
+
+    def launcher_memory(self, pid: int) -> int:
+        """Return the bytes that the launcher used at the last look: its processes but those of workers."""
+        own = self.table.get(pid)
+        found = [*([own] if own else []), *process_tree.below(pid, self._children)]
+        return sum(one.memory_bytes for one in found if one.pid not in self._measured)
 
     def _of_ranks(
         self, ranks: Iterable[RankState], children: Mapping[int, list[process_tree.Process]]

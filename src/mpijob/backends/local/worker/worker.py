@@ -117,6 +117,7 @@ class Worker:
         self._logs = Path(order.attempt_dir) / "logs"
         self._reactor = EventLoop()
         self._daemons: dict[int, str] = {}
+        self._commands: dict[int, str] = {}  # what came by the job's own `ssh`
         self._guests: dict[int, ExecSession] = {}
         self._pumps: dict[int, Pump] = {}
         self._files: dict[str, LogFile] = {}
@@ -155,7 +156,7 @@ class Worker:
             line, _, self._asked = self._asked.partition(b"\n")
             verb, _, what = line.decode(errors="replace").partition(" ")
             if what.isdigit():
-                (self._start if verb == "start" else self._open_rank)(what)
+                {"start": self._start, "run": self._run_command}.get(verb, self._open_rank)(what)
 
     def _start(self, request: str) -> None:
         if not self._safe():
@@ -175,6 +176,17 @@ class Worker:
         self._pump(out, log, "stdout")
         self._pump(err, log, "stderr")
         return self._tell(f"daemon {self._order.index} {pid}")
+
+    def _run_command(self, request: str) -> None:
+        """Run what somebody in the job has asked for by `ssh`: its end is that one's business, not the job's."""
+        if not self._safe():
+            return self._reply(request, 255)
+        command = (self._directory / f"request.{request}").read_text()
+        null = os.open(os.devnull, os.O_RDWR)
+        pid = self._spawn(("/bin/sh", "-c", command), (null, null, null))
+        os.close(null)
+        self._commands[pid] = request
+        return None
 
     def _safe(self) -> bool:
         """Whether nobody took the attempt's private directories away; the supervisor is told where somebody did."""
@@ -210,11 +222,16 @@ class Worker:
         for pid, code in process_tree.reap().items():
             if pid in self._daemons:
                 self._answer(self._daemons.pop(pid), code)
+            elif pid in self._commands:
+                self._reply(self._commands.pop(pid), code)
             elif pid in self._guests:
                 self._guests.pop(pid).farewell(code)
 
     def _answer(self, request: str, code: int) -> None:
         self._tell(f"done {self._order.index} {code}")
+        self._reply(request, code)
+
+    def _reply(self, request: str, code: int) -> None:
         try:
             fd = os.open(self._directory / f"answer.{request}", os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:

@@ -16,9 +16,15 @@ import msgspec
 from mpijob import codec
 from mpijob.errors import Finding
 from mpijob.formats.kubernetes.metadata import well_known
-from mpijob.formats.kubernetes.metadata.well_known import AFTER_ANNOTATION, QUEUE_LABEL, Document
+from mpijob.formats.kubernetes.metadata.well_known import (
+    AFTER_ANNOTATION,
+    ESTIMATE_ANNOTATION,
+    QUEUE_LABEL,
+    Document,
+)
 from mpijob.formats.status.nested_fields import text
 from mpijob.model.ref import JobRef
+from mpijob.model.status.forecast import Forecast
 
 COMPONENT = "mpijob-controller"
 PROGRESS_ANNOTATION = f"{well_known.DOMAIN}/progress"
@@ -94,6 +100,21 @@ def noted(job: Mapping[str, Any], annotation: str) -> str:
 
 def _cut(words: str) -> str:
     return words if len(words) <= _LONGEST_MESSAGE else f"{words[: _LONGEST_MESSAGE - 1]}…"
+
+
+def estimate(document: Document, forecast: Forecast) -> None:
+    """Write onto a job's document when it would start, as it was estimated when it was submitted."""
+    text = msgspec.json.encode(forecast).decode()
+    document["metadata"].setdefault("annotations", {})[ESTIMATE_ANNOTATION] = text
+
+
+def estimated(document: Mapping[str, Any]) -> Forecast | None:
+    """Return what was estimated of a job when it was submitted; None where nothing was, or nobody can read it."""
+    notes = (document.get("metadata") or {}).get("annotations") or {}
+    try:
+        return codec.decode(str(notes[ESTIMATE_ANNOTATION]), Forecast)
+    except (KeyError, msgspec.ValidationError, msgspec.DecodeError):
+        return None
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import JobRef, job_uid
 
-_SUFFIX = re.compile(r"(?:-r[1-9][0-9]*)?(?:-a([1-9][0-9]*))?")
+_SUFFIX = re.compile(r"(?:-r(?P<run>[1-9][0-9]*))?(?:-a([1-9][0-9]*))?")
+_MOST_DIGITS = 9
 
 
 class Claim(NamedTuple):
@@ -36,6 +37,16 @@ def of(metadata: Mapping[str, Any]) -> Claim:
         return Claim(JobRef(namespace, own, own_uid), 1, owner)
     number = str(labels.get(well_known.ATTEMPT_LABEL, "1"))
     return Claim(JobRef(namespace, name, uid), int(number) if number.isdecimal() else 1, owner)
+
+
+def run_of(metadata: Mapping[str, Any]) -> int:
+    """Return which of the jobs of its name an object says that it is; of earlier releases by the object's name."""
+    labels = _mapping(metadata, "labels")
+    told, name = str(labels.get(well_known.RUN_LABEL) or ""), str(labels.get(well_known.JOB_LABEL) or "")
+    if not told and name and str(metadata.get("name") or "").startswith(name):
+        found = _SUFFIX.fullmatch(str(metadata["name"])[len(name) :])
+        told = (found["run"] if found is not None else "") or ""
+    return max(1, int(told)) if told.isascii() and told.isdecimal() and len(told) <= _MOST_DIGITS else 1
 
 
 def owner_of(metadata: Mapping[str, Any]) -> str:

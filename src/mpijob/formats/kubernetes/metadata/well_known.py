@@ -25,6 +25,8 @@ JOB_LABEL = f"{DOMAIN}/job"
 ROLE_LABEL = f"{DOMAIN}/role"
 UID_LABEL = f"{DOMAIN}/uid"
 ATTEMPT_LABEL = f"{DOMAIN}/attempt"
+RUN_LABEL = f"{DOMAIN}/run"  # which of the jobs of its name it is, from the second on
+PROGRAM_LABEL = f"{DOMAIN}/program"  # the same for jobs that run the same command, whatever its numbers
 OWNER_LABEL = f"{DOMAIN}/owner"
 COST_PREFIX = f"cost.{DOMAIN}/"
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
@@ -35,6 +37,9 @@ GIVEN_UP_ANNOTATION = f"{DOMAIN}/given-up"  # when and why it was ended because 
 SILENT_NODES_ANNOTATION = f"{DOMAIN}/silent-nodes"  # on which of its nodes nobody answers, by the controller
 REACHED_ANNOTATION = f"{DOMAIN}/reached"  # how far a pre-empted job had come, by the controller
 MODEL_ANNOTATION = f"{DOMAIN}/model"  # its model and version in the registry, by the controller
+ESTIMATE_ANNOTATION = (
+    f"{DOMAIN}/estimated"  # when the job would start, as it was estimated when it was submitted
+)
 AFTER_ANNOTATION = f"{DOMAIN}/after"  # the jobs that it waits for, and its queue meanwhile, as JSON
 ACTS_ANNOTATION = f"{DOMAIN}/acts"  # what was done to the job, in order, as JSON
 REST_ANNOTATION = f"{DOMAIN}/rest"  # what the job says and the other fields of the document cannot
@@ -51,6 +56,7 @@ VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 HOME = "/mpijob/home"
 SSH = "/mpijob/ssh"
 CODE = "/mpijob/code"
+PROFILER = "/mpijob/profiler"
 WORK = "/mpijob/home/work"
 HOSTFILE = "/etc/mpi/hostfile"
 DISCOVERY = "/etc/mpi/discover_hosts.sh"  # written anew by the MPI Operator when workers come and go
@@ -59,6 +65,7 @@ SHIM = f"{HOME}/rank.sh"
 STEP = f"{HOME}/step.sh"
 SECRETS_SUFFIX = "-mpijob-secrets"
 CODE_SUFFIX = "-mpijob-code"
+PROFILER_SUFFIX = "-mpijob-profiler"
 NETWORK_SUFFIX = "-mpijob-network"
 SSH_PORT = 2222
 LONGEST_NAME = 63
@@ -94,16 +101,20 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     `user` is None where the cluster gives each namespace user IDs of its own (OpenShift); elsewhere it
     is set, because most images would run as root. `object` is the name of the first attempt's objects
-    where it is not the job's own (an earlier job of that name is still there). `scheduler` is named where
+    where it is not the job's own (an earlier job of that name is still there), `run` counts the jobs of the name,
+    `program` is the same for those that run the same command.
+    `scheduler` is named where
     the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
     `launcher_cores` is the launcher's CPU limit where it asks for less itself.
     `modules` are the variables that `module load NAME` of a script sets.
-    `code` names the config map with the archive of what goes along (key `archive`). `python` is the text of
-    a `sitecustomize` for the ranks.
+    `code` names the config map with the archive of what goes along (key `archive`), `profiler` that with the
+    shim that counts MPI calls. `python` is the text of a `sitecustomize` for the ranks.
     """
 
     object: str = ""
     uid: str = ""
+    run: int = 1
+    program: str = ""
     attempt: int = 1
     family: Family = Family.OPENMPI
     gang: Gang = Gang.NONE
@@ -112,6 +123,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     user: int | None = None
     service_account: str = ""
     code: str = ""
+    profiler: str = ""
     python: str = ""
     launcher_image: str = ""
     service_image: str = ""
@@ -153,6 +165,11 @@ def code_name(job: MPIJob, shape: Shape) -> str:
     return (shape.object or job.name) + CODE_SUFFIX
 
 
+def profiler_name(job: MPIJob, shape: Shape) -> str:
+    """Return the config map with the shim that counts MPI calls; all attempts share it."""
+    return (shape.object or job.name) + PROFILER_SUFFIX
+
+
 def told_labels(job: MPIJob) -> dict[str, str]:
     """Return the labels that a job itself tells; those of its cost have our prefix, unless they have one."""
     cost = {(key if "/" in key else COST_PREFIX + key): value for key, value in job.cost.items()}
@@ -167,6 +184,7 @@ def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
         UID_LABEL: shape.uid,
         ATTEMPT_LABEL: str(shape.attempt),
         OWNER_LABEL: as_label(job.owner),
+        RUN_LABEL: str(shape.run) if shape.run > 1 else "",
     }
     return told_labels(job) | {key: value for key, value in ours.items() if value}
 

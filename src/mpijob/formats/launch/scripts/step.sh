@@ -24,9 +24,8 @@ misused() { # as srun does for words that it does not understand
   printf 'Try "srun --help" for more information\n' >&2
   exit 255
 }
-once() { # $1 what it is about: said once for a job
-  if [ ! -e "$steps/said.$1" ]; then
-    : >"$steps/said.$1"
+once() { # $1 what it is about: said once for a job, and not by ranks in other pods
+  if [ ! -e "$steps/said.$1" ] && { echo >"$steps/said.$1"; } 2>/dev/null; then
     shift
     say "$*"
   fi
@@ -749,11 +748,44 @@ hostname_() {
   esac
 }
 
+container() { # apptainer and singularity where there is none: the program after the image runs as it is found here
+  [ "${1:-}" = exec ] || refuse "$name is not installed here, and of its commands only exec can do without it"
+  shift
+  while [ "$#" -gt 0 ]; do
+    case $1 in
+      --env-file* | --app | --app=* | --overlay* | -o) refuse "$name exec $1 cannot be meant where $name is not installed" ;;
+      --env=* | --pwd=* | --cwd=*) option=${1%%=*} value=${1#*=} ;;
+      --env | --pwd | --cwd) option=$1 value=${2:-} && shift ;;
+      -B | --bind | -H | --home | -W | --workdir | -S | --scratch | --mount | --security | --network | --network-args \
+        | --hostname | --dns | --add-caps | --drop-caps | --apply-cgroups | --fusemount | --no-mount | --pem-path | --cpus \
+        | --cpuset-cpus | --memory | --pids-limit) option='' && shift ;;
+      -*) option='' ;;
+      *) break ;;
+    esac
+    shift
+    case $option in
+      --env)
+        IFS=,
+        for one in $value; do export "${one?}"; done
+        unset IFS
+        ;;
+      --?wd) cd "$value" || exit 255 ;;
+    esac
+  done
+  [ "$#" -ge 2 ] || refuse "$name exec needs an image and a program"
+  once container "$name exec $1: $name is not installed here, so the program runs as it is found; in pods set image to that image"
+  shift
+  exec "$@"
+}
+
 set_up() { # programs under their names, and the job's workers by their names
   mkdir -p "$steps/slots" "$steps/bin"
   for one in mpirun mpiexec mpirun.openmpi mpiexec.openmpi orterun prterun mpirun.mpich mpiexec.mpich mpiexec.hydra \
     mpirun.hydra srun aprun ibrun prun scontrol squeue scancel sacct sbatch qsub bsub salloc module ml hostname; do
     printf '#!/bin/sh\nexec /bin/sh %s %s "$@"\n' "'$0'" "$one" >"$steps/bin/$one"
+  done
+  for one in apptainer singularity; do
+    if ! command -v "$one" >/dev/null; then printf '#!/bin/sh\nexec /bin/sh %s %s "$@"\n' "'$0'" "$one" >"$steps/bin/$one"; fi
   done
   chmod 700 "$steps"/bin/*
   MPIJOB_LAUNCHER=$(command -v "$MPIJOB_LAUNCHER") || refuse "there is no program mpirun"
@@ -882,6 +914,7 @@ case $name in
   scancel) scancel_ "$@" ;;
   sacct) sacct_ "$@" ;;
   hostname) hostname_ "$@" ;;
+  apptainer | singularity) container "$@" ;;
   sbatch | qsub | bsub | salloc)
     refuse "$name is not here: submit what follows as a job of its own: mpijob create SCRIPT --after $MPIJOB_NAME"
     ;;

@@ -125,6 +125,13 @@ case $1 in # as srun and Open MPI do: a program of the working directory, where 
     fi
     ;;
 esac
+case $1 in apptainer | singularity) # which need not be in an image
+  if ! command -v "$1" >/dev/null; then
+    if [ -n "${MPIJOB_STEP_RANK:-}" ]; then set -- "${MPIJOB_STEP_RANK%_rank.sh}.sh" "$@"; else set -- "$home/step.sh" "$@"; fi
+    set -- /bin/sh "$@"
+  fi
+  ;;
+esac
 if command -v "$1" >/dev/null; then missing=''; else missing=1; fi
 if [ -n "$srun" ]; then
   if [ -n "$keep" ]; then # srun --export without ALL: the named ones, and what starts a rank

@@ -17,15 +17,30 @@ rank_of() { # $1 a process: sets `of`, the rank that has started it
   done
   return 1
 }
-wrong_world() {
-  printf 'mpijob-wrong rank=%s of=%s size=%s %s\n' "$rank" "$of" "$size" "$*"
+ranks_here() { # sets `roots`, the processes that wrappers wait for, and `below`, what they have started
   below='' roots=''
-  for file in /proc/[0-9]*; do # found before any is ended: what has lost its parent would not be
+  for file in /proc/[0-9]*; do
     one=${file#/proc/}
     if [ -s "$home/ranks/$one" ]; then roots="$roots $one"; elif rank_of "$one"; then below="$below $one"; fi
   done
+}
+wrong_world() {
+  printf 'mpijob-wrong rank=%s of=%s size=%s %s\n' "$rank" "$of" "$size" "$*"
+  exec >/dev/null # a launcher waits until nobody can print any more
   trap '' TERM
-  kill -s KILL $below $roots 2>/dev/null # those that wrappers wait for come last: with a wrapper, this here is ended
+  ended=0 looks=0
+  while [ "$ended" -lt "${MPIJOB_SLOTS:-1}" ] && [ "$looks" -lt 20 ]; do # a rank may begin after the others
+    found=none
+    until [ "$found" = "$below$roots" ]; do # stopped first, so that none starts another meanwhile, which would lose its parent
+      found=$below$roots
+      ranks_here
+      kill -s STOP $below $roots 2>/dev/null
+    done
+    kill -s KILL $below $roots 2>/dev/null # those that wrappers wait for come last: with a wrapper, this here is ended
+    for one in $roots; do ended=$((ended + 1)); done
+    if [ "$ended" -lt "${MPIJOB_SLOTS:-1}" ]; then sleep 0.25 2>/dev/null || sleep 1; fi
+    looks=$((looks + 1))
+  done
   exit
 }
 look_for_launchers() {

@@ -1,0 +1,33 @@
+"""profile: where the time of a job's ranks goes in MPI, who sends how much to whom, who waits for whom."""
+
+from __future__ import annotations
+
+import click
+
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command, name_argument
+from mpijob.cli.output import Format
+from mpijob.cli.render import mpi_profile_text
+
+
+@command("profile", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@name_argument
+@click.option("--step", type=int, metavar="N", help="Of this step of a script; the last one otherwise.")
+@click.option("--calls", type=click.IntRange(min=0), default=10, show_default=True, metavar="N",
+              help="Show so many functions.")  # fmt: skip
+@click.option("--pairs", type=click.IntRange(min=0), default=10, show_default=True, metavar="N",
+              help="Show so many pairs of ranks.")  # fmt: skip
+@pass_app
+def profile(app: App, name: str, step: int | None, calls: int, pairs: int) -> None:
+    """Show MPI time, messages and bytes of a job's ranks.
+
+    Of a job that counts its MPI calls (--profile-mpi), while it runs and afterwards.
+    """
+    found = app.client.profile(name, step=step)
+    if app.out.structured:
+        app.out.value(found)
+        return
+    if not found.ranks:
+        app.out.note("no rank has started MPI yet" if not found.lacks else found.lacks[0])
+        return
+    app.out.lines(mpi_profile_text.lines(found, calls=calls, pairs=pairs))

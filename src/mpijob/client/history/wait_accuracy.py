@@ -1,0 +1,100 @@
+"""How good the estimates of waiting were, from the jobs that are there and those that are remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.client import paging
+from mpijob.client.history import accounts
+from mpijob.model import JobState, MPIJob, Scope
+from mpijob.model.status.accounts import Account, AccountQuery
+from mpijob.model.status.forecast import AccuracyReport, Outcome
+from mpijob.observation.state import queue_backtest
+from mpijob.settings import CLUSTER
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.observation.state.queue_wait import Amounts
+    from mpijob.settings import Settings
+
+_MOST = 2000
+_SHOWN = 200
+_STRANGERS = "jobs that are not of mpijob, or were not recorded, held what the replay takes for free"
+
+
+def report(backend: Backend, settings: Settings, namespace: str, since: float) -> AccuracyReport:
+    """Return how good estimates were of jobs that were submitted since then."""
+    scope = Scope(namespace=namespace, since=since, runs=True, limit=500)
+    told = [one for state in _states(backend, scope) if (one := _outcome(state)) is not None]
+    told = [one for one in told if queue_backtest.worth(one)]
+    cluster = settings.engine == CLUSTER
+    replayed = list(_replayed(backend, namespace, since, cluster=cluster))
+    return AccuracyReport(
+        told=queue_backtest.accuracy(told),
+        backtest=queue_backtest.accuracy(replayed),
+        since=since,
+        outcomes=tuple(sorted(told, key=lambda one: -one.forecast.time)[:_SHOWN]),
+        notes=(_STRANGERS,) if cluster else (),
+    )
+
+
+def _states(backend: Backend, scope: Scope) -> Iterator[JobState]:
+    seen: set[str] = set()
+    for state in paging.pages(scope, backend):
+        seen.add(state.ref.uid)
+        yield state
+    past = backend.past()
+    while past is not None:
+        page = past.list(scope)
+        yield from (state for state in page.items if state.ref.uid not in seen)
+        if not page.after:
+            return
+        scope = msgspec.structs.replace(scope, after=page.after)
+
+
+def _outcome(state: JobState) -> Outcome | None:
+    """Return what was estimated for a job and what came; None where it has not started, or was tried again."""
+    if state.estimated is None or state.started is None or state.attempt != 1:
+        return None
+    waited = max(0.0, state.started - (state.queued or state.created))
+    return Outcome(ref=state.ref, queue=state.queue, forecast=state.estimated, waited_seconds=waited)
+
+
+def _replayed(backend: Backend, namespace: str, since: float, *, cluster: bool) -> Iterator[Outcome]:
+    """Yield what would have been estimated: of a cluster each queue by itself, of this machine all jobs together."""
+    wanted = AccountQuery(namespace=namespace if cluster else "", since=since, limit=_MOST)
+    queues: dict[str, list[queue_backtest.Past]] = {}
+    for one in accounts.page(backend, wanted).items:
+        queues.setdefault(one.queue if cluster else "", []).append(_past(one))
+    for name, jobs in queues.items():
+        if cluster and not name:
+            continue  # its pods waited for nodes, in no order
+        capacity = None if cluster else _capacity(backend)
+        found = queue_backtest.replay(jobs, capacity, strict=not cluster, fair=not cluster)
+        yield from (one for one in found if namespace in ("", one.ref.namespace))
+
+
+def _capacity(backend: Backend) -> Amounts:
+    job = MPIJob(name="facts", namespace=backend.namespace)
+    facts = backend.preflight(job, backend.whoami()).facts
+    there = facts.capacity
+    return {"cpu": there.cores, "memory": float(there.memory_bytes), "gpu": float(there.gpus)}
+
+
+def _past(one: Account) -> queue_backtest.Past:
+    return queue_backtest.Past(
+        ref=one.ref,
+        queue=one.queue,
+        queued=one.created,
+        started=one.started,
+        ended=one.ended,
+        needs={"cpu": one.cores, "memory": float(one.memory_bytes), "gpu": float(one.gpus)},
+        program=f"{one.program}/{one.ranks}",
+        owner=f"{one.ref.namespace}/{one.owner}",
+        priority=one.priority,
+        deadline_seconds=one.deadline_seconds,
+        only_attempt=one.attempt == 1,
+    )

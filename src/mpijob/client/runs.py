@@ -1,0 +1,98 @@
+"""The jobs that had one name, numbered: `train@1` is the first of them, `train` the newest.
+
+A number is given when a job is submitted. Jobs that are there and those that are remembered are counted together,
+in the order of their submission; a job whose number is not known, or not above that of the one before it, takes the
+next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.errors import InvalidJob, NotFound
+from mpijob.model import JobRef, JobState, Scope
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+
+MARK = "@"
+_UID = re.compile(r"[0-9a-f]{16}(?:[0-9a-f]{16})?|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_AT_ONCE = 500
+
+
+def is_plain(target: str) -> bool:
+    """Return whether a target can only be the name of a job, so that nobody needs to be asked what it means."""
+    return MARK not in target and _UID.fullmatch(target) is None
+
+
+def resolved(target: str, namespace: str, reads: Backend) -> JobRef:
+    """Return the job that `NAME@RUN` or a uid means; raise NotFound where there is none."""
+    name, mark, number = target.partition(MARK)
+    if mark:
+        return _numbered(name, number, namespace, reads)
+    try:
+        reads.get(JobRef(namespace, target))
+    except NotFound:
+        return reads.get(JobRef(namespace, "", target)).ref
+    return JobRef(namespace, target)  # a job may well be called so
+
+
+def _numbered(name: str, number: str, namespace: str, reads: Backend) -> JobRef:
+    if not (name and number.isascii() and number.isdecimal() and 0 < len(number) < 10):
+        raise InvalidJob(
+            f"'{name}{MARK}{number}' is not the run of a job",
+            hint=f"write NAME{MARK}NUMBER, as in train{MARK}1; `mpijob runs NAME` lists them",
+        )
+    found = of_name(JobRef(namespace, name), reads)
+    for state in found:
+        if state.run == int(number):
+            return state.ref
+    known = ", ".join(str(state.run) for state in found[:10]) + (" …" if len(found) > 10 else "")
+    raise NotFound(
+        f"job '{name}' in namespace '{namespace}' has no run {int(number)}; there are: {known}",
+        hint=f"mpijob runs {name} lists them; older ones are forgotten in time, or were erased",
+    )
+
+
+def of_name(ref: JobRef, reads: Backend) -> tuple[JobState, ...]:
+    """Return every job that has or had a name, numbered, newest first; raise NotFound where there is none.
+
+    Where people have jobs of one name, those of the owner of `NAME` itself.
+    """
+    newest = reads.get(JobRef(ref.namespace, ref.name))
+    known = {state.ref.uid: state for state in (*_remembered(ref, reads), *_there(ref, reads), newest)}
+    mine = [state for state in known.values() if state.owner == newest.owner or not state.owner]
+    return tuple(reversed(numbered(mine)))
+
+
+def numbered(states: Iterable[JobState]) -> list[JobState]:
+    """Return jobs of one name in the order of their submission, each with its number."""
+    found: list[JobState] = []
+    for state in sorted(states, key=lambda one: (one.created, one.run, one.ref.uid)):
+        least = found[-1].run + 1 if found else 1
+        found.append(msgspec.structs.replace(state, run=max(state.run, least)))
+    return found
+
+
+def _there(ref: JobRef, reads: Backend) -> Iterable[JobState]:
+    from mpijob.client import paging
+
+    scope = Scope(namespace=ref.namespace, names=(ref.name,), runs=True, limit=_AT_ONCE)
+    return paging.pages(scope, reads)
+
+
+def _remembered(ref: JobRef, reads: Backend) -> Iterable[JobState]:
+    past = reads.past()
+    if past is None:
+        return
+    scope = Scope(namespace=ref.namespace, names=(ref.name,), limit=_AT_ONCE)
+    while True:
+        page = past.list(scope)
+        yield from page.items
+        if not page.after:
+            return
+        scope = msgspec.structs.replace(scope, after=page.after)

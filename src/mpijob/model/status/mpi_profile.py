@@ -1,0 +1,145 @@
+"""What ranks did with MPI: where their time went, who sent how much to whom, who waited for whom.
+
+A rank's own part is what `observation/metrics/mpi_profile_file` reads; `observation/metrics/mpi_profile` puts the
+parts of a job together.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class CallKind(StrEnum):
+    """What a call of MPI is for; the order is that of `mpi_profile.c`."""
+
+    SETUP = "setup"
+    POINT_TO_POINT = "point-to-point"
+    WAITING = "waiting"
+    COLLECTIVE = "collective"
+    ONE_SIDED = "one-sided"
+    FILES = "files"
+    COMMUNICATORS = "communicators"
+
+
+class MpiCall(msgspec.Struct, frozen=True):
+    """All calls of one function by one rank; `size` are the bytes that they handed over to be sent or written."""
+
+    name: str
+    kind: CallKind
+    calls: int
+    seconds: float
+    size: int = 0
+
+
+class MpiPeer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rank exchanged with one other; `got` was fetched from it, all else was sent to it.
+
+    `waited_seconds` were spent in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
+    calls, `best_bandwidth` the fastest of them in bytes a second.
+    """
+
+    rank: int
+    size: int = 0
+    messages: int = 0
+    collective_size: int = 0
+    collective_messages: int = 0
+    put_size: int = 0
+    puts: int = 0
+    got_size: int = 0
+    gets: int = 0
+    waited_seconds: float = 0.0
+    bulk_size: int = 0
+    bulk_seconds: float = 0.0
+    best_bandwidth: float = 0.0
+
+
+class RankProfile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What one rank did with MPI since `started`.
+
+    `seconds` is the time that was looked at (without MPI_Init, MPI_Finalize and where MPI_Pcontrol paused the profile),
+    `mpi_seconds` that part of it which was spent in MPI, by all threads together. `step` is that of a script, `world`
+    the number of ranks; `spawned` ranks are of a world that the job's own ranks started. `calling` is the function that
+    the rank is in, for `calling_seconds`, with `calling_peer` where that one is known. `latency_seconds` is the mean
+    time of a blocking message of at most 1 KiB, the waiting for the other side included.
+    """
+
+    rank: int
+    world: int
+    step: int | None = None
+    again: int = 1
+    spawned: bool = False
+    worker: int | None = None
+    started: float = 0.0
+    seconds: float = 0.0
+    mpi_seconds: float = 0.0
+    setup_seconds: float = 0.0
+    calls: tuple[MpiCall, ...] = ()
+    peers: tuple[MpiPeer, ...] = ()
+    calling: str = ""
+    calling_peer: int | None = None
+    calling_seconds: float = 0.0
+    latency_seconds: float | None = None
+    unattributed_size: int = 0
+    threads: bool = False
+    ended: bool = False
+    aborted: bool = False
+    library: str = ""
+
+    @property
+    def share(self) -> float:
+        """The share of its time that the rank spent in MPI; more than 1 where several threads were in it at once."""
+        return self.mpi_seconds / self.seconds if self.seconds > 0 else 0.0
+
+    def seconds_in(self, *kinds: CallKind) -> float:
+        """Return the time in calls of some kinds."""
+        return sum(call.seconds for call in self.calls if call.kind in kinds)
+
+    @property
+    def sent(self) -> int:
+        """Bytes sent to all others, by the program's own calls and in collective ones."""
+        return sum(peer.size + peer.collective_size + peer.put_size for peer in self.peers)
+
+    @property
+    def messages(self) -> int:
+        """Messages sent to all others."""
+        return sum(peer.messages + peer.collective_messages + peer.puts for peer in self.peers)
+
+
+class RankProfiles(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the ranks of a job's newest attempt counted; `lacks` say where nothing could be."""
+
+    ranks: tuple[RankProfile, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+
+class RankPair(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one rank sent to another, in any way; `bandwidth` is that of its large messages, waiting included.
+
+    `waited_seconds` is how long the sender was in calls that wait for the receiver.
+    """
+
+    sender: int
+    receiver: int
+    size: int = 0
+    messages: int = 0
+    bandwidth: float | None = None
+    best_bandwidth: float | None = None
+    waited_seconds: float = 0.0
+
+
+class MpiProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a world did with MPI. `calls` are those of all ranks, the longest first; `pairs` the largest first.
+
+    `remarks` say what stands out, `lacks` what could not be seen.
+    """
+
+    ranks: tuple[RankProfile, ...] = ()
+    calls: tuple[MpiCall, ...] = ()
+    pairs: tuple[RankPair, ...] = ()
+    share: float | None = None
+    slowest: RankPair | None = None
+    remarks: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()

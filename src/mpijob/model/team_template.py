@@ -1,0 +1,17 @@
+"""A job template that a namespace shares."""
+
+from __future__ import annotations
+
+import msgspec
+
+LARGEST = 256 << 10  # of its text: a hundred of them fit into one config map only when they are small
+
+
+class TeamTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A template of a namespace: a job file as text, who saved it last, and when (seconds since the epoch)."""
+
+    namespace: str
+    name: str
+    text: str
+    owner: str = ""
+    changed: float = 0.0
