@@ -15,7 +15,9 @@ const panelId = (key: string): string => `panel-${key}`;
 
 /** Tabs of a page whose choice is a part of the address, and the panel of the one that is shown. */
 export function PageTabs({ label, tabs, active, onSelect, children }: Props) {
-  useEffect(() => document.getElementById(tabId(active))?.scrollIntoView({ block: "nearest", inline: "center" }), [active]);
+  useEffect(() => {
+    document.getElementById(tabId(active))?.scrollIntoView({ block: "nearest", inline: "center" }); // a promise in some browsers
+  }, [active]);
   return (
     <>
       <PageSection type="tabs" hasBodyWrapper={false}>

@@ -18,7 +18,7 @@ import {
   WizardStep,
 } from "@patternfly/react-core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useMemo, useRef, type FormEvent, type ReactNode } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, type FormEvent, type ReactNode } from "react";
 import { Link, useNavigate } from "react-router-dom";
 import { api, unwrap, type Finding } from "../api/client";
 import { useCapabilities, useFieldHelp } from "../api/queries";
@@ -69,19 +69,20 @@ export function CreateJob() {
       if (query.get("view") === "yaml") query.delete("view");
     });
   const goToField = (field: Field): void => {
+    const input = document.getElementById(inputId(field));
+    if (input) return input.focus();
     focusOn.current = inputId(field);
     go(field.step);
   };
   const heading = useRef<HTMLHeadingElement>(null);
   const shown = useRef(step);
-  useEffect(() => {
+  const arrive = useCallback((at: Step): void => {
     const target = focusOn.current ? document.getElementById(focusOn.current) : null;
-    if (target) {
-      focusOn.current = "";
-      target.focus();
-    } else if (shown.current !== step && !focusOn.current && heading.current) heading.current.focus(); // screen readers say which step it is
-    if (heading.current) shown.current = step;
-  });
+    focusOn.current = "";
+    if (target) target.focus();
+    else if (shown.current !== at) heading.current?.focus(); // screen readers say which step it is
+    shown.current = at;
+  }, []);
 
   // -- what the place offers -----------------------------------------------------------------------------
   const place = useCapabilities();
@@ -254,7 +255,7 @@ export function CreateJob() {
               >
                 {STEPS.map((one) => (
                   <WizardStep key={one} id={one} name={STEP_LABELS[one]} {...(withErrors.has(one) ? { status: "error" as const } : {})} body={{ "aria-label": STEP_LABELS[one] }}>
-                    <StepSync step={step} />
+                    <StepSync step={step} own={one} onArrive={arrive} />
                     <h2 ref={heading} tabIndex={-1} className={styles["stepHeading"]}>
                       {STEP_LABELS[one]}
                     </h2>
@@ -276,13 +277,24 @@ export function CreateJob() {
   );
 }
 
-/** Keeps the wizard at the step of the address. */
-function StepSync({ step }: { step: Step }) {
+interface StepSyncProps {
+  /** The step of the address. */
+  step: Step;
+  /** The step in whose content this stands: only that of the step in sight is there. */
+  own: Step;
+  onArrive: (step: Step) => void;
+}
+
+/** Keeps the wizard at the step of the address, and tells when it is there. */
+function StepSync({ step, own, onArrive }: StepSyncProps) {
   const { activeStep, goToStepById } = useWizardContext();
   const at = activeStep?.id;
   useEffect(() => {
     if (at !== step) goToStepById(step);
   }, [at, step, goToStepById]);
+  useEffect(() => {
+    if (own === step) onArrive(step);
+  }, [own, step, onArrive]);
   return null;
 }
 

@@ -21,7 +21,7 @@ from mpijob.settings import Settings
 from .covering import counted
 from .page_support import live
 
-PATIENCE_MS = 1000 * PATIENCE
+PATIENCE_MS = 15_000
 expect.set_options(timeout=PATIENCE_MS)
 
 

@@ -36,7 +36,7 @@ def test_a_job_is_made_watched_and_succeeds(page: Page, client: Client) -> None:
     expect(page.get_by_test_id("plan")).to_contain_text("2 workers = 2 processes")
     page.get_by_role("button", name="Review and create").click()
     resources = page.get_by_test_id("review").get_by_role("region", name="Resources")
-    expect(resources).to_contain_text(re.compile("Workers ?2.*Memory per worker ?128Mi"))
+    expect(resources).to_contain_text("2 × (1 CPU, 128 MiB) · 2 ranks")
     page.get_by_role("button", name="Copy as CLI command").click()
     expect(page.get_by_test_id("review").locator("pre")).to_contain_text(
         "mpijob create hello --workers 2 --memory 128Mi -- sh -c 'echo hello from $MPIJOB_RANK; sleep 1'"
