@@ -46,7 +46,7 @@ export function JobDetails() {
   const named = RENAMED_TABS[tab] ?? tab;
   const active: JobTab = (JOB_TABS as readonly string[]).includes(named) ? (named as JobTab) : "overview";
   const detail = job.data;
-  const page = useMemo(() => (detail ? { detail: attempt ? ofAttempt(detail, attempt) : detail, uid, attempt } : null), [detail, uid, attempt]);
+  const page = useMemo(() => (detail ? { detail: attempt ? ofAttempt(detail, attempt) : detail, uid, attempt, tab: active } : null), [detail, uid, attempt, active]);
   if (!page)
     return (
       <PageSection>

@@ -152,7 +152,7 @@ function HeaderActions() {
 
 /** The jobs that have had this name, and their attempts: each has its own page. */
 function RunSelect() {
-  const { row } = useJobPage();
+  const { row, tab } = useJobPage();
   const navigate = useNavigate();
   const choices = runChoices(useRuns(row).data?.items ?? []);
   if (choices.length < 2) return null;
@@ -165,7 +165,7 @@ function RunSelect() {
       size="sm"
       onChange={(value) => {
         const choice = choices.find((one) => one.value === value);
-        if (choice) void navigate(jobPath(row, "overview", choice.query));
+        if (choice) void navigate(jobPath(row, tab, choice.query));
       }}
     />
   );

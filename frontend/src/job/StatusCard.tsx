@@ -7,7 +7,8 @@ import { api, unwrap, type Finding } from "../api/client";
 import { useDiagnosis } from "../api/queries";
 import { Details } from "../components/Details";
 import { PHASE_LOOKS } from "../components/PhaseLabel";
-import { duration, plural, roughly } from "../lib/format";
+import { basisText, startText } from "../lib/estimate";
+import { duration, plural } from "../lib/format";
 import { isNotResponding } from "../lib/phases";
 import { useApplyFix } from "./applyFix";
 import { useJobPage } from "./context";
@@ -72,7 +73,7 @@ function Queued() {
   });
   const ahead = state.queue_position ? state.queue_position - 1 : null;
   const typical = queue.data?.items.find((item) => item.name === row.queue)?.waited_seconds;
-  const wait = state.wait_estimate_seconds;
+  const start = { seconds: state.wait_estimate_seconds, span: state.wait_range_seconds, basis: state.wait_basis };
   return (
     <Neutral title="Queued">
       <Details
@@ -81,7 +82,8 @@ function Queued() {
           ["Waiting for", row.why],
           ["Position", state.queue_position ? String(state.queue_position) : ""],
           ["Jobs ahead", ahead === null ? "" : String(ahead)],
-          ["Estimated start", wait ? `in about ${roughly(wait)}` : "No estimate yet"],
+          ["Estimated start", startText(start)],
+          ["Estimate based on", basisText(start)],
           ["Median queue time", typical === null || typical === undefined ? "" : duration(typical)],
         ]}
       />

@@ -9,6 +9,7 @@ export interface JobPage {
   readonly uid: string;
   /** The attempt in the address, 0 for the job as it stands now. */
   readonly attempt: number;
+  readonly tab: JobTab;
 }
 
 const JobPageContext = createContext<JobPage | null>(null);
@@ -17,8 +18,8 @@ export const JobPageProvider = JobPageContext.Provider;
 export function useJobPage() {
   const page = useContext(JobPageContext);
   if (!page) throw new Error("outside of a job's page");
-  const { detail, uid, attempt } = page;
+  const { detail, uid, attempt, tab: shown } = page;
   const path = (tab: JobTab = "overview", query: Record<string, string | number | undefined> = {}): string =>
     jobPath(detail.row, tab, { ...query, ...(uid ? { uid } : {}), ...(attempt ? { attempt } : {}) });
-  return { detail, row: detail.row, path };
+  return { detail, row: detail.row, tab: shown, path };
 }

@@ -84,16 +84,6 @@ export function LogToolbar({ detail, filters, view, hits, download, onChange, on
               <SelectMenu label="Level" value={filters.level} options={LEVELS} onChange={(level) => onChange({ level })} />
             </ToolbarFilter>
             <Times detail={detail} filters={filters} onChange={onChange} />
-            {detail.row.attempt > 1 ? (
-              <ToolbarItem>
-                <SelectMenu
-                  label="Attempt"
-                  value={filters.attempt}
-                  options={[{ value: "", label: "All attempts" }, ...Array.from({ length: detail.row.attempt }, (_, index) => ({ value: String(index + 1), label: `Attempt ${index + 1}` }))]}
-                  onChange={(attempt) => onChange({ attempt })}
-                />
-              </ToolbarItem>
-            ) : null}
           </ToolbarGroup>
         </ToolbarToggleGroup>
         <ToolbarGroup variant="action-group-plain" align={{ default: "alignEnd" }}>

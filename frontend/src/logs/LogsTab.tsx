@@ -12,7 +12,7 @@ import { usePreferences } from "../shell/preferences";
 import { useToasts } from "../shell/toasts";
 import { Density } from "./Density";
 import { LogLine } from "./LogLine";
-import { downloadQuery, hitIndex, hitsIn, isSerious, logQuery, readLogFilters } from "./logQuery";
+import { downloadQuery, hitIndex, hitsIn, isSerious, lineId, lineIndex, logQuery, readLogFilters } from "./logQuery";
 import { LogToolbar, type LogView, type ParamChange } from "./LogToolbar";
 import styles from "./logs.module.css";
 import { useLogLines } from "./useLogLines";
@@ -52,14 +52,14 @@ export default function LogsTab() {
   const box = useRef<HTMLDivElement>(null);
   const above = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: lines.length, getScrollElement: () => box.current, estimateSize: () => LINE_PX, overscan: 20 });
-  const [current, setCurrent] = useState(linked);
+  const [current, setCurrent] = useState<LogRow | null>(null);
   const follow = useCallback((on: boolean): void => setView((before) => (before.follow === on ? before : { ...before, follow: on })), []);
   const goTo = useCallback(
     (index: number): void => {
       const line = lines[index];
       if (!line) return;
       follow(false);
-      setCurrent(line.at);
+      setCurrent(line);
       virtual.scrollToIndex(index, { align: "center" });
     },
     [lines, virtual, follow],
@@ -73,7 +73,7 @@ export default function LogsTab() {
   const arrived = useRef(false);
   useEffect(() => {
     if (arrived.current || !linked) return;
-    const index = lines.findIndex((line) => line.at === linked);
+    const index = lineIndex(lines, linked);
     if (index < 0) return;
     arrived.current = true;
     goTo(index);
@@ -82,21 +82,21 @@ export default function LogsTab() {
   // -- finding ------------------------------------------------------------------------------------
   const searched = useDeferredValue(lines);
   const hits = useMemo(() => hitsIn(searched, filters.find), [searched, filters.find]);
-  const [hit, setHit] = useState({ find: "", at: "" });
-  const at = hit.find === filters.find ? hit.at : "";
-  const index = hitIndex(hits, searched, at);
+  const [hit, setHit] = useState<{ find: string; line: LogRow | null }>({ find: "", line: null });
+  const shownHit = hit.find === filters.find ? hit.line : null;
+  const index = hitIndex(hits, searched, shownHit);
   const showHit = useCallback(
     (next: number): void => {
       const line = searched[hits[next] ?? -1];
       if (!line) return;
-      setHit({ find: filters.find, at: line.at });
+      setHit({ find: filters.find, line });
       goTo(hits[next] ?? 0);
     },
     [hits, searched, filters.find, goTo],
   );
   useEffect(() => {
-    if (filters.find && !at && hits.length) showHit(0); // what is typed is shown at once
-  }, [filters.find, at, hits, showHit]);
+    if (filters.find && !shownHit && hits.length) showHit(0); // what is typed is shown at once
+  }, [filters.find, shownHit, hits, showHit]);
   const wantsMore = Boolean(filters.find) && !filters.only && older === "maybe" && state !== "loading" && lines.length < 1000;
   useEffect(() => {
     if (wantsMore) void loadOlder(); // finding in the newest few lines only would find too little
@@ -108,7 +108,7 @@ export default function LogsTab() {
   // -- errors -------------------------------------------------------------------------------------
   const goSerious = (step: 1 | -1): void => {
     const visible = virtual.getVirtualItems();
-    const here = current ? lines.findIndex((line) => line.at === current) : -1;
+    const here = current ? lines.indexOf(current) : -1;
     const begin = here >= 0 ? here : step > 0 ? -1 : (visible.at(-1)?.index ?? lines.length - 1) + 1;
     for (let next = begin + step; next >= 0 && next < lines.length; next += step) if (isSerious(lines[next] as LogRow)) return goTo(next);
   };
@@ -125,20 +125,21 @@ export default function LogsTab() {
   };
   const copyLink = useCallback(
     (line: LogRow): void => {
-      setCurrent(line.at);
-      change({ line: line.at });
+      setCurrent(line);
+      const id = lineId(lines, line);
+      change({ line: id });
       const address = new URL(window.location.href);
-      address.searchParams.set("line", line.at);
+      address.searchParams.set("line", id);
       void navigator.clipboard?.writeText(address.toString()).then(
         () => toast({ title: "Link to this line copied" }),
         () => undefined,
       );
     },
-    [change, toast],
+    [change, lines, toast],
   );
   const showAll = (): void => {
     setLinked("");
-    setCurrent("");
+    setCurrent(null);
     change({ line: "" });
   };
   const onKeyDown = (event: KeyboardEvent): void => {
@@ -224,7 +225,7 @@ export default function LogsTab() {
                 zone={zone}
                 isWrapped={wrap}
                 showsTime={view.times}
-                isCurrent={line.at === current}
+                isCurrent={line === current}
                 linkTo={path("logs", { line: line.at })}
                 onLink={copyLink}
               />

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LogRow } from "../api/client";
-import { downloadQuery, hitIndex, hitsIn, isEarlier, logQuery, patternOf, readLogFilters, regexOf } from "./logQuery";
+import { downloadQuery, hitIndex, hitsIn, isEarlier, lineId, lineIndex, logQuery, patternOf, readLogFilters, regexOf } from "./logQuery";
 
 const read = (text: string) => readLogFilters(new URLSearchParams(text));
 const here = { uid: "u1", isFinal: false, line: "" };
@@ -13,7 +13,7 @@ describe("the question to the server", () => {
   });
 
   it("has all filters", () => {
-    const query = new URLSearchParams(logQuery(read("role=launcher&role=worker&ranks=0-1,3&level=error&attempt=2&fold=true&since=5&until=9"), here));
+    const query = new URLSearchParams(logQuery(read("role=launcher&role=worker&ranks=0-1,3&level=error&fold=true&since=5&until=9"), { ...here, attempt: 2 }));
     expect([query.getAll("roles"), query.getAll("ranks"), query.get("level"), query.get("attempt"), query.get("fold")]).toEqual([
       ["launcher", "worker"],
       ["0", "1", "3"],
@@ -52,11 +52,20 @@ describe("finding", () => {
   it("names the hit that is shown, and keeps it while lines come", () => {
     const all = lines("hit", "x", "hit", "hit");
     const hits = hitsIn(all, "hit");
-    expect(hitIndex(hits, all, "")).toBe(0);
-    expect(hitIndex(hits, all, "1002")).toBe(1);
-    expect(hitIndex(hits, all, "1001")).toBe(1);
-    expect(hitIndex(hits, all, "9999")).toBe(2);
-    expect(hitIndex([], all, "1000")).toBe(-1);
+    const at = (text: string): LogRow => ({ text: "gone", at: text }) as LogRow;
+    expect(hitIndex(hits, all, null)).toBe(0);
+    expect(hitIndex(hits, all, all[2] ?? null)).toBe(1);
+    expect(hitIndex(hits, all, at("1001"))).toBe(1);
+    expect(hitIndex(hits, all, at("9999"))).toBe(2);
+    expect(hitIndex([], all, at("1000"))).toBe(-1);
+  });
+
+  it("tells lines of the same nanosecond apart", () => {
+    const [first, second, third] = lines("hit", "hit", "hit").map((line) => ({ ...line, at: "7" }));
+    const burst = [first, second, third] as LogRow[];
+    expect(hitIndex([0, 1, 2], burst, second ?? null)).toBe(1);
+    expect(burst.map((line) => lineId(burst, line))).toEqual(["7", "7.1", "7.2"]);
+    expect(["7", "7.2", "7.9", "8"].map((id) => lineIndex(burst, id))).toEqual([0, 2, 0, -1]);
   });
 
   it("compares nanoseconds as text", () => {

@@ -13,7 +13,6 @@ export interface LogFilters {
   readonly level: string;
   readonly since: string;
   readonly until: string;
-  readonly attempt: string;
   readonly find: string;
   /** Whether only lines that hold what is looked for are shown. */
   readonly only: boolean;
@@ -29,7 +28,6 @@ export function readLogFilters(params: URLSearchParams): LogFilters {
     level: word("level"),
     since: word("since"),
     until: word("until"),
-    attempt: word("attempt"),
     find: word("find") || word("regex"),
     only: word("only") === "true" || Boolean(word("regex")),
     fold: word("fold") === "true",
@@ -52,7 +50,6 @@ export function logQuery(filters: LogFilters, { uid, attempt, isFinal, line }: W
   for (const rank of filters.ranks) query.append("ranks", String(rank));
   for (const worker of filters.workers) query.append("workers", String(worker));
   if (filters.level) query.set("level", filters.level);
-  if (filters.attempt) query.set("attempt", filters.attempt);
   if (filters.fold) query.set("fold", "true");
   if (filters.only && filters.find) query.set("regex", regexOf(filters.find));
   const moment = Number(line) / 1e9;
@@ -96,11 +93,28 @@ export function hitsIn(lines: readonly LogRow[], find: string): readonly number[
 }
 
 /** Where the hit that is shown stands among all hits, from 0; the first one after it where it is none any more. */
-export function hitIndex(hits: readonly number[], lines: readonly LogRow[], at: string): number {
+export function hitIndex(hits: readonly number[], lines: readonly LogRow[], shown: LogRow | null): number {
   if (!hits.length) return -1;
-  if (!at) return 0;
-  const index = hits.findIndex((hit) => !isEarlier(lines[hit]?.at ?? "", at));
+  if (!shown) return 0;
+  const same = hits.findIndex((hit) => lines[hit] === shown);
+  if (same >= 0) return same;
+  const index = hits.findIndex((hit) => !isEarlier(lines[hit]?.at ?? "", shown.at));
   return index < 0 ? hits.length - 1 : index;
+}
+
+/** What a link names a line by: its time, and its place among the lines of the same nanosecond. */
+export function lineId(lines: readonly LogRow[], line: LogRow): string {
+  const place = lines.filter((one) => one.at === line.at).indexOf(line);
+  return place > 0 ? `${line.at}.${place}` : line.at;
+}
+
+/** Where the line stands that a link names; -1 where it is not there. */
+export function lineIndex(lines: readonly LogRow[], id: string): number {
+  const [at = "", place = "0"] = id.split(".");
+  const first = lines.findIndex((line) => line.at === at);
+  if (first < 0) return -1;
+  const named = first + Number(place);
+  return lines[named]?.at === at ? named : first;
 }
 
 /** Whether one moment is before another; nanoseconds are too large for numbers. */

@@ -2,13 +2,14 @@ import { EmptyState, EmptyStateBody } from "@patternfly/react-core";
 import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router-dom";
-import { api, unwrap, type JobRow, type Overview } from "../api/client";
+import { api, unwrap, type JobRow, type Overview, type Waiting } from "../api/client";
 import { useCapabilities } from "../api/queries";
 import { DataTable } from "../components/DataTable";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { Section } from "../components/Section";
 import { StatCards } from "../components/StatCards";
 import { UtilizationBar } from "../components/UtilizationBar";
+import { basisText, startText } from "../lib/estimate";
 import { age, bytes, decimal, duration, plural, roughly } from "../lib/format";
 import { useNow } from "../lib/hooks";
 import { jobPath } from "../lib/links";
@@ -34,7 +35,7 @@ export function QueueTab() {
           { label: "Running jobs", value: counts["Running"] ?? 0 },
           { label: "Queued jobs", value: counts["Queued"] ?? 0 },
           { label: "Median queue time", value: waited === null ? "–" : duration(waited) },
-          { label: "Next start", value: first?.estimate_seconds ? `~${roughly(first.estimate_seconds)}` : "–", note: first ? first.row.name : "No estimate yet" },
+          { label: "Next start", value: first?.estimate_seconds ? `~${roughly(first.estimate_seconds)}` : "–", note: first ? [first.row.name, basisText(estimateOf(first))].filter(Boolean).join(" · ") : "No estimate yet" },
         ]}
       />
       <Section title={cluster ? "Cluster utilization" : "Machine utilization"}>
@@ -55,7 +56,9 @@ export function QueueTab() {
               age(Math.max(0, now - one.row.created)),
               one.row.why,
               String((one.position ?? index + 1) - 1),
-              one.estimate_seconds ? `in about ${roughly(one.estimate_seconds)}` : "No estimate yet",
+              <span key="start" title={basisText(estimateOf(one))}>
+                {startText(estimateOf(one))}
+              </span>,
             ])}
           />
         ) : (
@@ -69,6 +72,7 @@ export function QueueTab() {
   );
 }
 
+const estimateOf = (one: Waiting) => ({ seconds: one.estimate_seconds, span: one.range_seconds, basis: one.basis });
 const requested = (row: JobRow): string => [plural(row.workers, "worker"), row.gpus ? plural(row.gpus, "GPU") : ""].filter(Boolean).join(", ");
 
 function Utilization({ overview }: { overview: Overview }) {

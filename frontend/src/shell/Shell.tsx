@@ -152,7 +152,7 @@ function Navigation({ pathname }: { pathname: string }) {
     <Nav aria-label="Main">
       <NavList>
         {SCREENS.filter(({ path }) => path !== "/admin" || administrator).map(({ path, label, icon: Icon }) => (
-          <NavItem key={path} isActive={under(path)} icon={<Icon />} component={(props) => <Link {...props} to={path} />}>
+          <NavItem key={path} to={path} isActive={under(path)} icon={<Icon />} component={(props) => <Link {...props} to={path} />}>
             {label}
           </NavItem>
         ))}

@@ -246,6 +246,7 @@ export function CreateJob() {
               <Wizard
                 className={styles["wizard"] ?? ""}
                 navAriaLabel="Steps"
+                shouldFocusContent={false}
                 height="auto"
                 startIndex={STEPS.indexOf(step) + 1}
                 onStepChange={(_, current) => {

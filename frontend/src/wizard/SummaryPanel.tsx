@@ -1,6 +1,7 @@
 import { Alert, Button, Card, CardBody, CardTitle, ExpandableSection, Label, List, ListItem, Progress, ProgressMeasureLocation } from "@patternfly/react-core";
 import { useState } from "react";
 import type { Estimate, Fit, Plan, PlanAnswer, SizingReport } from "../api/client";
+import { basisText, startText } from "../lib/estimate";
 import { bytes, capitalized, decimal, money, plural, quantity, range, roughly } from "../lib/format";
 import { labelOf } from "./fields";
 import { usefulAdvice, workersThatStartNow } from "./summary";
@@ -90,16 +91,16 @@ const FIT_VARIANTS = { "fits now": "success", waits: "info", "can never fit": "d
 /** Whether the job starts now, and if not, why and when. */
 function Start({ fit, workers, onWorkers }: { fit: Fit; workers: number; onWorkers: (workers: number) => void }) {
   const fewer = workersThatStartNow(fit, workers);
+  const start = { seconds: fit.wait_seconds, span: fit.wait_range, basis: fit.wait_basis };
   return (
     <Alert isInline variant={FIT_VARIANTS[fit.verdict]} title={fit.verdict === "fits now" ? "Starts now" : capitalized(fit.message)} component="h3" data-testid="fit">
       {fit.hint ? <p>{capitalized(fit.hint)}</p> : null}
       {fit.ahead_jobs ? <p>{plural(fit.ahead_jobs, "job")} ahead in the queue</p> : null}
       {fit.verdict === "waits" ? (
-        <p>
-          {fit.wait_range
-            ? `Estimated start in ${range(fit.wait_range[0] ?? 0, fit.wait_range[1] ?? 0)} (based on ${plural(fit.basis ?? 0, "job")})`
-            : "No start estimate yet"}
-        </p>
+        <>
+          <p>Estimated start: {startText(start)}</p>
+          {basisText(start) ? <p className={styles["note"]}>{basisText(start)}</p> : null}
+        </>
       ) : null}
       {fewer ? (
         <Button variant="secondary" size="sm" onClick={() => onWorkers(fewer)}>

@@ -28,20 +28,27 @@ interface PanelProps {
 }
 
 function Panel({ title, subject, closeLabel, onClose, children }: PanelProps) {
-  const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => heading.current?.focus(), [subject]);
   return (
     <DrawerPanelContent aria-labelledby="panel-title" widths={{ default: "width_100", lg: "width_50", "2xl": "width_33" }}>
       <DrawerHead>
-        <Title headingLevel="h2" size="lg" id="panel-title" ref={heading} tabIndex={-1}>
-          {title}
-        </Title>
+        <PanelTitle key={subject} title={title} />
         <DrawerActions>
           <DrawerCloseButton onClick={onClose} aria-label={closeLabel} />
         </DrawerActions>
       </DrawerHead>
       <DrawerPanelBody className={styles["column"]}>{children}</DrawerPanelBody>
     </DrawerPanelContent>
+  );
+}
+
+/** The panel's content comes after the panel itself: its heading takes the focus when it is there. */
+function PanelTitle({ title }: { title: string }) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => heading.current?.focus(), []);
+  return (
+    <Title headingLevel="h2" size="lg" id="panel-title" ref={heading} tabIndex={-1}>
+      {title}
+    </Title>
   );
 }
 

@@ -99,7 +99,11 @@ def test_lines_are_found_by_error_and_time_and_can_be_linked(page: Page, client:
     base = page.url.split("/jobs")[0] + "/jobs/default/talks"
     page.goto(f"{base}/logs")
     log = page.get_by_role("log")
-    expect(page.get_by_test_id("log-status")).to_contain_text("602 lines · 2 warnings and errors")
+    counted = page.get_by_test_id("log-status")
+    expect(counted).to_contain_text("500 lines · 2 warnings and errors")  # the newest, at once
+    page.get_by_role("button", name="Load older lines").click()
+    expect(counted).to_contain_text("602 lines")
+    page.reload()
     expect(log).to_contain_text("WARNING late")  # it follows
     page.get_by_role("button", name="Previous warning or error").click()
     page.get_by_role("button", name="Previous warning or error").click()
@@ -127,7 +131,7 @@ def test_lines_of_each_attempt_and_the_configuration_in_every_form(page: Page, c
     base = page.url.split("/jobs")[0] + "/jobs/default/again"
     page.goto(f"{base}/logs")
     expect(page.get_by_role("log")).to_contain_text("this is attempt 2")
-    choose(page, "Attempt", "Attempt 1")
+    choose(page, "Run", "Attempt 1 of 2")
     expect(page.get_by_role("log")).to_contain_text("this is attempt 1")
     expect(page.get_by_role("log")).not_to_contain_text("this is attempt 2")
     page.get_by_role("tab", name="Configuration").click()
@@ -136,8 +140,7 @@ def test_lines_of_each_attempt_and_the_configuration_in_every_form(page: Page, c
     page.get_by_role("tab", name="Events").click()
     expect(page.get_by_role("grid", name="Events")).to_contain_text("Retrying")
     page.get_by_role("tab", name="Configuration").click()
-    forms = (("mpijob YAML", "name: again"), ("JSON", '"name"'), ("Kubeflow TrainJob", "kind: TrainJob"),
-             ("Slurm script", "#SBATCH"))  # fmt: skip
+    forms = (("mpijob YAML", "name: again"), ("JSON", '"name"'), ("Slurm script", "#SBATCH"), ("PBS script", "#PBS"))
     for form, words in forms:
         page.get_by_role("button", name=form, exact=True).click()
         expect(page.get_by_test_id("export")).to_contain_text(words)  # what is shown is what is downloaded

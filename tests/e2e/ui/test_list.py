@@ -47,6 +47,7 @@ def listed(page: Page, client: Client) -> Page:
         client.submit(job)
     for namespace, owner in JOBS:
         client.get(JobRef(namespace, f"of-{owner}")).wait(PATIENCE)
+    page.set_viewport_size({"width": 1700, "height": 900})  # every column has its place
     page.reload()
     expect(rows(page)).to_have_count(5)
     return page
