@@ -3,7 +3,7 @@ import { basisText, startText } from "./estimate";
 
 it("says when a job starts, with the range and the basis of the estimate", () => {
   const estimate = { seconds: 1500, span: [600, 2400], basis: "from 6 earlier runs" };
-  expect(startText(estimate)).toBe("in about 25 min (10 min–40 min)");
+  expect(startText(estimate)).toBe("in about 25 min (10–40 min)");
   expect(basisText(estimate)).toBe("From 6 earlier runs");
 });
 

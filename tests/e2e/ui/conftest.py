@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.integration.support import PATIENCE, emptied_client
+from tests.integration.support import emptied_client
 from tools.browsers import chromium
 
 from mpijob import Client
@@ -21,7 +21,7 @@ from mpijob.settings import Settings
 from .covering import counted
 from .page_support import live
 
-PATIENCE_MS = 15_000
+PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 
 

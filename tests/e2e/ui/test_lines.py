@@ -140,7 +140,12 @@ def test_lines_of_each_attempt_and_the_configuration_in_every_form(page: Page, c
     page.get_by_role("tab", name="Events").click()
     expect(page.get_by_role("grid", name="Events")).to_contain_text("Retrying")
     page.get_by_role("tab", name="Configuration").click()
-    forms = (("mpijob YAML", "name: again"), ("JSON", '"name"'), ("Slurm script", "#SBATCH"), ("PBS script", "#PBS"))
+    forms = (
+        ("mpijob YAML", "name: again"),
+        ("JSON", '"name"'),
+        ("Slurm script", "#SBATCH"),
+        ("PBS script", "#PBS"),
+    )
     for form, words in forms:
         page.get_by_role("button", name=form, exact=True).click()
         expect(page.get_by_test_id("export")).to_contain_text(words)  # what is shown is what is downloaded
