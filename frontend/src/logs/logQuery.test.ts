@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LogRow } from "../api/client";
-import { downloadQuery, hitIndex, hitsIn, isEarlier, lineId, lineIndex, logQuery, patternOf, readLogFilters, regexOf } from "./logQuery";
+import { downloadQuery, hitIndex, hitsIn, isEarlier, lineId, lineIndex, linesBefore, logQuery, patternOf, readLogFilters, regexOf } from "./logQuery";
 
 const read = (text: string) => readLogFilters(new URLSearchParams(text));
 const here = { uid: "u1", isFinal: false, line: "" };
@@ -66,6 +66,13 @@ describe("finding", () => {
     expect(hitIndex([0, 1, 2], burst, second ?? null)).toBe(1);
     expect(burst.map((line) => lineId(burst, line))).toEqual(["7", "7.1", "7.2"]);
     expect(["7", "7.2", "7.9", "8"].map((id) => lineIndex(burst, id))).toEqual([0, 2, 0, -1]);
+  });
+
+  it("puts older lines before those that are kept, also within a burst of the same nanosecond", () => {
+    const all = lines("a", "b", "c", "d", "e").map((line, index) => ({ ...line, at: index < 1 ? "6" : "7" }));
+    const kept = all.slice(3);
+    expect(linesBefore(all.map((line) => ({ ...line })), kept).map(({ text }) => text)).toEqual(["a", "b", "c"]);
+    expect(linesBefore(kept, kept)).toEqual([]);
   });
 
   it("compares nanoseconds as text", () => {

@@ -102,6 +102,14 @@ export function hitIndex(hits: readonly number[], lines: readonly LogRow[], show
   return index < 0 ? hits.length - 1 : index;
 }
 
+/** Of lines that were read again those that come before the first that is kept; a burst has many of the same nanosecond. */
+export function linesBefore(found: readonly LogRow[], kept: readonly LogRow[]): LogRow[] {
+  const first = kept[0]?.at ?? "";
+  const same = found.filter((line) => line.at === first);
+  const known = kept.filter((line) => line.at === first).length;
+  return [...found.filter((line) => isEarlier(line.at, first)), ...same.slice(0, Math.max(0, same.length - known))];
+}
+
 /** What a link names a line by: its time, and its place among the lines of the same nanosecond. */
 export function lineId(lines: readonly LogRow[], line: LogRow): string {
   const place = lines.filter((one) => one.at === line.at).indexOf(line);

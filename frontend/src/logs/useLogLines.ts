@@ -1,7 +1,7 @@
 /** The lines of a log as they come: a bounded buffer, updated once a frame, counted by the second as they pass. */
 import { useCallback, useEffect, useRef, useState } from "react";
 import { problemOf, streamLogLines, type JobRow, type LogRow, type Problem } from "../api/client";
-import { FIRST_LINES, isEarlier, isSerious, MORE_LINES } from "./logQuery";
+import { FIRST_LINES, linesBefore, isSerious, MORE_LINES } from "./logQuery";
 
 const MOST_KEPT = 50_000;
 
@@ -101,7 +101,7 @@ export function useLogLines(row: JobRow, query: string): LogLines & { loadOlder:
     setState((before) => ({ ...before, older: "loading" }));
     try {
       const found = await fetched(`${base}?${more.toString()}`);
-      const added = found.filter((line) => isEarlier(line.at, first.at));
+      const added = linesBefore(found, lines);
       most.current += added.length;
       setState((before) => ({
         ...before,
@@ -117,7 +117,7 @@ export function useLogLines(row: JobRow, query: string): LogLines & { loadOlder:
     } finally {
       loading.current = false;
     }
-  }, [first, base, query, dropped, lines.length]);
+  }, [first, base, query, dropped, lines]);
   const complete = state.older === "maybe" && lines.length < FIRST_LINES && !dropped;
   return { ...state, older: complete ? "none" : state.older, loadOlder };
 }

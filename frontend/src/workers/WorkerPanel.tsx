@@ -46,9 +46,9 @@ function PanelTitle({ title }: { title: string }) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus(), []);
   return (
-    <Title headingLevel="h2" size="lg" id="panel-title" ref={heading} tabIndex={-1}>
+    <h2 className="pf-v6-c-title pf-m-lg" id="panel-title" ref={heading} tabIndex={-1}>
       {title}
-    </Title>
+    </h2>
   );
 }
 

@@ -32,7 +32,7 @@ def create(page: Page) -> None:
 def choose(page: Page, label: str, option: str) -> None:
     """Choose one option of a menu; its button shows what is chosen."""
     page.get_by_role("button", name=re.compile(f"^{re.escape(label)}: ")).click()
-    page.get_by_role("option", name=option, exact=True).click()
+    page.get_by_role("option", name=re.compile(f"^{re.escape(option)}( |$)")).click()  # it may have a description
 
 
 def options(page: Page, label: str) -> Locator:
@@ -43,7 +43,8 @@ def options(page: Page, label: str) -> Locator:
 
 def tick(page: Page, label: str, option: str) -> None:
     """Switch one of a menu's checkboxes; the menu is closed again."""
-    page.get_by_role("button", name=re.compile(f"^{re.escape(label)}( \\d+)?$")).click()
+    toggle = page.get_by_role("button", name=re.compile(f"^{re.escape(label)}( \\d+)?$"))
+    toggle.and_(page.locator(".pf-v6-c-menu-toggle")).click()
     page.get_by_role("menuitem", name=re.compile(f"^{re.escape(option)}")).click()
     page.keyboard.press("Escape")
 

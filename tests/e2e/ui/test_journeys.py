@@ -132,7 +132,6 @@ def test_form_and_yaml_are_one_document_with_its_comments(page: Page) -> None:
     page.reload()  # the draft is kept
     expect(text).to_contain_text("mystery: 1 # not ours")
     page.get_by_role("button", name="Form").click()
-    step(page, "Workload")
     expect(env.get_by_role("textbox", name="Key 2")).to_have_value("SEED")
     expect(env.get_by_role("textbox", name="Value 1")).to_have_value("0.1")
 
@@ -308,7 +307,7 @@ def test_jobs_are_looked_at_closely_and_compared_from_the_list(page: Page, clien
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.get_by_role("grid", name="Results")).to_contain_text("Failed")
     differing = page.get_by_role("grid", name="Configuration").get_by_role("row").filter(has_text="Workers")
-    expect(differing).to_contain_text(re.compile("1.*2"))
+    expect(differing).to_contain_text("Workers21")
     assert "job=default%2Fsmall" in page.url  # the comparison can be sent to somebody
 
 
@@ -345,7 +344,7 @@ def test_what_the_user_may_not_do_is_disabled_with_the_reason(page: Page, client
         control = page.get_by_role("menuitem", name=item)
         expect(control).to_have_attribute("aria-disabled", "true")
         control.hover()
-        expect(page.get_by_role("tooltip")).to_contain_text(reason)
+        expect(page.get_by_role("tooltip").filter(has_text=reason)).to_be_visible()
         control.click(force=True)
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.get_by_role("heading", level=1, name="foreign")).to_be_visible()
