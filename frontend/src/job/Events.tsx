@@ -54,9 +54,9 @@ export default function Events() {
                   <Td dataLabel="Time" modifier="nowrap">
                     <Link
                       to={path("logs", { since: Math.floor(event.time - AROUND_SECONDS), until: Math.ceil(event.last + AROUND_SECONDS) })}
-                      aria-label="Show logs around this time"
                     >
                       <Time at={event.time} format="clock" isInLink />
+                      <span className="pf-v6-screen-reader">, show logs around this time</span>
                     </Link>
                     {event.count > 1 ? (
                       <>

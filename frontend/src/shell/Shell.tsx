@@ -120,11 +120,8 @@ export function Shell({ user, children }: { user: string; children: ReactNode })
       mainContainerId="content"
       isContentFilled
       notificationDrawer={
-        drawer ? (
-          <Suspense fallback={<Spinner aria-label="Loading notifications" />}>
-            <NotificationsDrawer onClose={() => setDrawer(false)} />
-          </Suspense>
-        ) : null
+        // always there, if empty: without it the page has another shape, and the screen would begin anew
+        <Suspense fallback={<Spinner aria-label="Loading notifications" />}>{drawer ? <NotificationsDrawer onClose={() => setDrawer(false)} /> : null}</Suspense>
       }
       isNotificationDrawerExpanded={drawer}
     >
