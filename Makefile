@@ -130,6 +130,7 @@ docs: $(VENV)/.docs ## Build the documentation site into site/: offline, every l
 dist: $(VENV)/.dev $(MPIJOB_PAGE) ## Build the source distribution and the wheel, both with the page in them
 	rm -rf dist
 	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/python -m tools.shim
 	$(BIN)/python -m build --quiet
 	$(BIN)/python -m tools.dist
 
@@ -308,4 +309,5 @@ $(VENV)/.servers: $(VENV)/.dev
 
 $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics,postgres,s3,schedule,socks,zstd]' --group dev
+	$(BIN)/python -m tools.shim --own
 	@touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from bench import (
@@ -10,6 +11,7 @@ from bench import (
     allreduce,
     command,
     detection,
+    efficiency,
     explaining,
     importing,
     listing,
@@ -20,6 +22,7 @@ from bench import (
     queueing,
     recording,
     scaling,
+    shim,
     start,
     steps,
 )
@@ -33,6 +36,8 @@ MEASUREMENTS: command.Measurements = {
     "allreduce": allreduce.measure,
     "packages": packages.measure,
     "scaling": scaling.measure,
+    **{f"efficiency-{count}": partial(efficiency.measure, count) for count in efficiency.COUNTS},
+    "shim": shim.measure,
     "queue": queueing.measure,
     "detection": detection.measure,
     "proof": proof.measure,

@@ -61,14 +61,16 @@ def _lines(place: Path, count: int) -> Iterator[Line]:
     lines = [*_said(count)]
     raw = sum(len(one) for one in lines)
     archive = Archive(str(place))
-    archive.put(JobState(ref=JobRef("bench", "job", "u"), phase=Phase.RUNNING), now=1.0)
+    archive.put_job(JobState(ref=JobRef("bench", "job", "u"), phase=Phase.RUNNING), now=1.0)
     capture = Capture(
         archive,
-        archive.voice(LogSource(key=JobKey("bench", "u"), role=Role.RANK, rank=0, worker=0, source="rank-0")),
+        archive.add_source(
+            LogSource(key=JobKey("bench", "u"), role=Role.RANK, rank=0, worker=0, source="rank-0")
+        ),
     )
     begun = time.perf_counter()
     for line in lines:
-        capture.take(line)
+        capture.write(line)
     capture.end()
     seconds = time.perf_counter() - begun
     stored = sum(path.stat().st_size for path in place.rglob("*.log"))
@@ -138,6 +140,6 @@ def _fill(archive: Archive, jobs: int) -> None:
                 started=number + 5.0,
                 finished=number + 500.0,
             )
-            account = account_store.made(state, spec, None, {}, number + 500.0)
+            account = account_store.build_account(state, spec, None, {}, number + 500.0)
             cause = "OOM_KILLED" if failed and chance.random() < 0.2 else ""
-            account_store.put(db, msgspec.structs.replace(account, cause=cause))
+            account_store.save_account(db, msgspec.structs.replace(account, cause=cause))

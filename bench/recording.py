@@ -116,7 +116,7 @@ def _size(directory: Path) -> int:
 def _ingesting(there: Place) -> Line:
     """Return how fast one voice's lines are stored, as a recorder stores them."""
     archive = Archive(str(Path(there.home) / "ingest"))
-    archive.put(JobState(ref=JobRef("bench", "ingest", "u"), phase=Phase.RUNNING), now=1.0)
+    archive.put_job(JobState(ref=JobRef("bench", "ingest", "u"), phase=Phase.RUNNING), now=1.0)
     lines = [
         cri.format_line(number * 1000, "stdout", b"step %d: loss=0.1234" % number, False)
         for number in range(STORED_LINES)
@@ -124,7 +124,7 @@ def _ingesting(there: Place) -> Line:
     begun = time.perf_counter()
     capture = Capture(archive, LogSource(key=JobKey("bench", "u")))
     for line in lines:
-        capture.take(line)
+        capture.write(line)
     capture.end()
     rate = STORED_LINES / (time.perf_counter() - begun)
     return Line(

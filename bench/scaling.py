@@ -41,7 +41,7 @@ def _at(there: Place, ranks: int, options: Options) -> Line:
     )
     ours, other = median(found["ours"]), median(found["bare"])
     title = f"training time: {ranks} rank{'s' if ranks > 1 else ''}"
-    goal, must, rows = at_least(0.98), at_least(0.85), ("D-overhead",)
+    goal, must, rows = at_least(0.98), at_least(0.85), ("C-baremetal",)
     return Line(title, "s", ours, other, other / ours, goal, must, "ratio of speeds", rows=rows)
 
 

@@ -1,11 +1,8 @@
-"""The same training steps on ever more workers: against one worker, and against bare mpiexec at the same ranks.
+"""The same training steps on ever more workers, against bare mpiexec at the same ranks.
 
 How many workers are tried follows from the cores: 1, 2, 4, 8 and 16, each with a core of its own. Sixty-four
-workers are tried where there are sixteen cores; they share them, so only the comparison with bare mpiexec says
-something there. What this machine is too small for becomes a line that says so.
-
-The same programs are also run without talking to each other: what they reach together is all that this machine has
-for so many at once, whoever starts them. Cores that share their clock, caches and memory are slower together.
+workers are tried where there are sixteen cores; they share them. How much faster many workers are than one is the
+business of `efficiency`.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from bench import bare, record
-from bench.line import Bound, Line, Unmeasured, at_least, at_most
+from bench.line import Line, Unmeasured, at_least
 from bench.places import PROGRAMS, ROOT, Options, Place, place, small_job
 from bench.timing import interleaved, median, output
 from mpijob import MPIJob, Resources
@@ -35,30 +32,10 @@ _number = itertools.count()
 
 @dataclass(frozen=True)
 class Times:
-    """The seconds of one number of workers: ours, under bare mpiexec, and there without talking."""
+    """The seconds of one number of workers: ours, and under bare mpiexec."""
 
     ours: float
     bare: float
-    apart: float
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What is asked of so many workers, told from their seconds and those of one worker."""
-
-    title: str
-    workers: int
-    bound: Bound
-    row: str
-    ratio: Callable[[float, float], float]
-
-
-WISHES = (
-    Wish("share of one worker's time", 4, at_most(0.30), "SC-002", lambda one, many: many / one),
-    Wish("speed against one worker", 4, at_least(2.0), "NFR-001", lambda one, many: one / many),
-    Wish("efficiency", 8, at_least(0.85), "SC-013", lambda one, many: one / many / 8),
-    Wish("efficiency", 16, at_least(0.75), "E-eff", lambda one, many: one / many / 16),
-)
 
 
 def counts(cores: int) -> tuple[int, ...]:
@@ -68,42 +45,26 @@ def counts(cores: int) -> tuple[int, ...]:
 
 
 def measure(options: Options) -> Iterator[Line]:
-    """Yield ours against bare mpiexec for each number of workers, then what is asked of some numbers."""
+    """Yield ours against bare mpiexec for each number of workers."""
     cores = record.cores()
     with place(cores=2.0 * MANY, memory="64Gi") as there:
         seconds = _seconds_of_all(there, counts(cores), options.rounds(5))
         yield from against_bare(seconds, _conditions(there, cores), cores)
-    yield from against_one(seconds, cores)
 
 
 def against_bare(seconds: Mapping[int, Times], conditions: str, cores: int) -> Iterator[Line]:
     """Yield a line for each number of workers: the ratio is that of the speeds."""
     for count, taken in seconds.items():
         title = f"training steps: {_workers(count)} against bare mpiexec"
-        rows = ("D-overhead", "C-baremetal") if count != MANY else ("AC8-eff",)
-        must = at_least(0.85 if count != MANY else 0.80)
+        must = at_least(0.85)
         note = f"ratio of speeds; {conditions}"
         ratio = taken.bare / taken.ours
-        yield Line(title, "s", taken.ours, taken.bare, ratio, at_least(0.97), must, note, rows=rows)
+        yield Line(
+            title, "s", taken.ours, taken.bare, ratio, at_least(0.97), must, note, rows=("C-baremetal",)
+        )
     if MANY not in seconds:
         title = f"training steps: {_workers(MANY)} against bare mpiexec"
-        yield Line(title, missing=_too_few(MANY_WANT_CORES, cores), rows=("AC8-eff",))
-
-
-def against_one(seconds: Mapping[int, Times], cores: int) -> Iterator[Line]:
-    """Yield what is asked of so many workers, from the seconds of each number of workers."""
-    for wish in WISHES:
-        title = f"training steps: {_workers(wish.workers)}, {wish.title}"
-        if wish.workers not in seconds:
-            yield Line(title, missing=_too_few(wish.workers, cores), rows=(wish.row,))
-            continue
-        one, many = seconds[1].ours, seconds[wish.workers].ours
-        apart = wish.ratio(seconds[1].apart, seconds[wish.workers].apart)
-        note = (
-            f"{STEPS} steps of {ROWS_OF_A_BATCH} rows; one worker {one:.2f} s, {wish.workers} {many:.3f} s; "
-            f"{apart:.3g} is what the same programs reach here without talking to each other"
-        )
-        yield Line(title, "s", many, one, wish.ratio(one, many), wish.bound, note=note, rows=(wish.row,))
+        yield Line(title, missing=_too_few(MANY_WANT_CORES, cores), rows=("C-baremetal",))
 
 
 def _workers(count: int) -> str:
@@ -120,10 +81,9 @@ def _seconds_of_all(there: Place, numbers: tuple[int, ...], rounds: int) -> dict
     for count in numbers:
         works[f"ours {count}"] = partial(_ours, there, count)
         works[f"bare {count}"] = partial(_bare, bare.plain(there, _job(count)))
-        works[f"apart {count}"] = partial(_bare, bare.plain(there, _job(count, "apart")))
     found = interleaved(rounds, works)
     middle = {name: median(taken) for name, taken in found.items()}
-    return {n: Times(middle[f"ours {n}"], middle[f"bare {n}"], middle[f"apart {n}"]) for n in numbers}
+    return {n: Times(middle[f"ours {n}"], middle[f"bare {n}"]) for n in numbers}
 
 
 def _ours(there: Place, workers: int) -> float:
@@ -134,10 +94,10 @@ def _bare(reference: bare.Bare) -> float:
     return seconds_in(output(*reference))
 
 
-def _job(workers: int, *how: str) -> MPIJob:
+def _job(workers: int) -> MPIJob:
     train = ROOT / "examples" / "training" / "train.py"
     size = (str(ROWS_OF_A_BATCH), str(STEPS))
-    program = (sys.executable, "-m", "mpi4py", str(PROGRAMS / "steps.py"), str(train), *size, *how)
+    program = (sys.executable, "-m", "mpi4py", str(PROGRAMS / "steps.py"), str(train), *size)
     room = Resources(cpu="1", memory="512Mi")
     return small_job(f"steps-{next(_number)}", workers, *program, resources=room, env=ONE_THREAD)
 

@@ -32,7 +32,7 @@ _PLAIN = (
     "iproute2",
     "netcat-openbsd",
 )
-_OPENMPI4 = (*_PLAIN, "openmpi-bin", "python3-mpi4py")
+OPENMPI4 = (*_PLAIN, "openmpi-bin", "python3-mpi4py")
 _MPI4PY = "mpi4py>=4.1"
 _OPENSSH = ("usr/sbin/sshd", "usr/bin/ssh", "usr/bin/scp", "usr/bin/sftp", "usr/bin/ssh-keygen", "etc/ssh")
 _SYSTEM_USER = "65532:65532"
@@ -54,11 +54,11 @@ class Workload:
 
 
 WORKLOADS = (
-    Workload("openmpi4", _OPENMPI4),
+    Workload("openmpi4", OPENMPI4),
     Workload("openmpi5", _PLAIN, ("openmpi>=5.0.11", _MPI4PY)),
     Workload("mpich", _PLAIN, ("mpich>=5.0.2", _MPI4PY)),
     Workload("intel", _PLAIN, ("impi-rt==2021.18.1", _MPI4PY)),
-    Workload("nosshd", _OPENMPI4, removed=_OPENSSH),
+    Workload("nosshd", OPENMPI4, removed=_OPENSSH),
 )
 # Where each program lies in its image: the engines' own manifests name these paths.
 _INSIDE = {
@@ -133,7 +133,7 @@ def _bootstrap(packages: tuple[str, ...], target: Path) -> None:
         versions.DEBIAN,
         target,
         *([sources] if sources.exists() else []),
-        timeout_seconds=1200,
+        timeout_seconds=3600,  # minutes, but hours where others use the machine too
     )
 
 

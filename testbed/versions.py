@@ -20,6 +20,13 @@ MODEL_REGISTRY = "v0.3.0"
 PAUSE = "v1"
 OC = "4.19"  # its releases have no versions of Go's: the module file names the commit
 
+HOROVOD = "0.28.1"
+HOROVOD_SOURCE = (
+    "https://files.pythonhosted.org/packages/e4/86/da559fcc1620ac7831a16ccb2ad3acb477a8da8a631f75a83b6410507210/"
+    "horovod-0.28.1.tar.gz",
+    "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0",
+)
+
 DEBIAN = "bookworm"
 PYTHON = "3.11"  # of that Debian: the wheels in the images are for it
 GO = "1.26"

@@ -61,7 +61,7 @@ def text(document: dict[str, Any]) -> str:
 def service_version() -> dict[str, Any]:
     """Return the ClusterServiceVersion, with which the Operator Lifecycle Manager installs the operator."""
     image = f"{IMAGE}:{__version__}"
-    documents = manifests.with_images(manifests.folder(DEPLOY / "base" / "operator"), "", image)
+    documents = manifests.with_images(manifests.read_kustomization(DEPLOY / "base" / "operator"), "", image)
     (deployment,) = (one for one in documents if one["kind"] == "Deployment")
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]

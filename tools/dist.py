@@ -1,7 +1,7 @@
 """Look into what `make dist` and `make sbom` made.
 
-A wheel or source distribution without the page is not to be published, nor a bill of materials that lacks a package
-which the project asks for.
+A wheel or source distribution without the page or the shim that counts MPI calls is not to be published, nor a bill of
+materials that lacks a package which the project asks for.
 """
 
 from __future__ import annotations
@@ -15,15 +15,24 @@ from pathlib import Path
 
 DIST = Path(__file__).resolve().parent.parent / "dist"
 LOCK = DIST.parent / "deploy" / "images" / "requirements" / "services.txt"
-PAGE = "mpijob/api/page/index.html"
+BUILT = (
+    "mpijob/api/page/index.html",
+    "mpijob/backends/profiler/lib/mpi_profile-x86_64.so",
+    "mpijob/backends/profiler/lib/mpi_profile-aarch64.so",
+)
 
 
 def missing() -> list[str]:
-    """Return the distributions that lack the page; an absent one lacks it too."""
+    """Return the distributions that lack what is built for them; an absent one lacks it too."""
     wheels, sources = sorted(DIST.glob("*.whl")), sorted(DIST.glob("*.tar.gz"))
     found = {path.name: _names(path) for path in (*wheels, *sources)}
     absent = [kind for kind, paths in (("a wheel", wheels), ("a source distribution", sources)) if not paths]
-    return absent + [name for name, names in found.items() if not any(one.endswith(PAGE) for one in names)]
+    return absent + [
+        f"{name} ({wanted})"
+        for name, names in found.items()
+        for wanted in BUILT
+        if not any(one.endswith(wanted) for one in names)
+    ]
 
 
 def _names(path: Path) -> list[str]:
@@ -51,4 +60,4 @@ if __name__ == "__main__" and "sbom" in sys.argv:
         sys.exit(f"not in the bill of materials: {', '.join(absent)}")
 elif __name__ == "__main__":
     if lacking := missing():
-        sys.exit(f"the page is not in: {', '.join(lacking)}")
+        sys.exit(f"not whole: {', '.join(lacking)}")

@@ -83,13 +83,13 @@ def page(found: Sequence[Shown]) -> str:
 
 
 def _engines() -> str:
-    from mpijob.admission.installation import CLASHES, OLDEST_KUBERNETES, TESTED
+    from mpijob.admission.installation import OLDEST_KUBERNETES, TESTED, VERSION_CONFLICTS
 
     tested = "".join(f"| {product.value} | {_version(version)} |\n" for product, version in TESTED.items())
     clashes = "".join(
-        f"| {one.one.value} {_range(one.one_from, one.one_below)} | {one.other.value} "
-        f"{_range(one.other_from, one.other_below)} | {one.happens} | {one.remedy} |\n"
-        for one in CLASHES
+        f"| {one.first.value} {_range(one.first_from, one.first_below)} | {one.second.value} "
+        f"{_range(one.second_from, one.second_below)} | {one.effect} | {one.remedy} |\n"
+        for one in VERSION_CONFLICTS
     )
     return (
         "## Engines of a cluster\n\n| product | the tests run on |\n| --- | --- |\n"

@@ -1,8 +1,5 @@
 """Time training steps of the example inside an MPI world: `steps.py TRAIN.PY BATCH STEPS`; rank 0 prints the seconds.
 
-With `apart` as a fourth word the ranks compute the same, and do not add up their gradients: how fast so many programs
-can be at once on this machine when MPI costs nothing.
-
 The batch is split over the ranks, so that the work is the same for any number of them. Each rank goes through its
 part in chunks of one size, and adds up their gradients: with whole parts, one rank's arrays would no longer fit the
 caches that those of many ranks fit, and many ranks would look faster than they are. Making data and weights is not
@@ -19,7 +16,6 @@ CHUNK = 256
 comm = MPI.COMM_WORLD
 train = runpy.run_path(sys.argv[1], run_name="train")
 size, count = int(sys.argv[2]), int(sys.argv[3])
-sums = MPI.COMM_SELF if sys.argv[4:] == ["apart"] else comm
 points, classes = train["make_batch"](7, comm.rank, size // comm.size)  # each makes its own part
 chunks = [(points[at : at + CHUNK], classes[at : at + CHUNK]) for at in range(0, len(points), CHUNK)]
 
@@ -30,7 +26,7 @@ def work(steps: int) -> None:
     momentum = [0.0 * weight for weight in weights]
     for _ in range(steps):
         mine = sum(train["sums"](weights, chunk) for chunk in chunks)
-        train["step"](weights, momentum, train["sum_over_ranks"](sums, mine), size, 0.0)
+        train["step"](weights, momentum, train["sum_over_ranks"](comm, mine), size, 0.0)
     train["patiently"](comm.Ibarrier(), 20e-6)
 
 

@@ -127,10 +127,10 @@ def test_what_waits_for_a_job_that_fails_is_never_started_and_says_why(client: C
 
 @pytest.mark.req("PMV-004")
 def test_a_job_cannot_wait_for_one_that_is_not_there_or_has_failed(client: Client) -> None:
-    with pytest.raises(Conflict, match="is to wait for 'nobody', and there is no such job"):
+    with pytest.raises(Conflict, match="depends on 'nobody', which does not exist"):
         client.submit(says_hello(after=("nobody",)))
     finished(client, fails_on_worker_1())
-    with pytest.raises(Conflict, match="is to wait for 'bad', which is Failed: it would never start"):
+    with pytest.raises(Conflict, match="depends on 'bad', which is Failed: it would never start"):
         client.submit(says_hello(after=("bad",)))
     assert client.list().total == 1
 

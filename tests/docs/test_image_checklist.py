@@ -45,4 +45,4 @@ def test_the_checklist_names_every_code_of_the_inspector_and_its_settings_are_se
     (tmp_path / "settings.toml").write_text(text)
     found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
     assert found.image_check == image_exists.WARN
-    assert image_exists.askable("private.example.com/a:1", found) is None
+    assert image_exists.reference_to_check("private.example.com/a:1", found) is None

@@ -41,7 +41,8 @@ def test_every_screen_and_key_of_the_page_is_in_its_reference() -> None:
     text = PAGES["page.md"]
     assert all(f"`{path}` | {said} |" in text for path, said in reference_page.screens().values())
     in_list, in_log = (reference_page.shortcuts(name) for name in ("LIST_SHORTCUTS", "LOG_SHORTCUTS"))
-    assert len(in_list) >= 6 and in_log
+    assert len(in_list) >= 6
+    assert in_log
     assert all(f"| {key} | {what} |" in text for key, what in (*in_list, *in_log))
     assert {"overview", "logs", "metrics", "workers", "configuration"} <= set(reference_page.tabs())
 

@@ -149,7 +149,7 @@ def reviews(data: bytes) -> None:
     if review is None or not isinstance(review.get("request"), dict) or "uid" not in review["request"]:
         return
     for path in ("/judge", "/strict", "/defaults", "/restricted"):
-        answer = admission_review.answer(path, review, Knowing())
+        answer = admission_review.respond(path, review, Knowing())
         assert answer["response"]["uid"] == review["request"]["uid"]
 
 

@@ -32,7 +32,7 @@ from mpijob.errors import BackendError, MpiJobError
 from mpijob.history import retention
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
-from mpijob.history.retention import Policy
+from mpijob.history.retention import RetentionSettings
 from mpijob.model import JobRef, LogQuery, Phase
 from mpijob.model.status.accounts import AccountQuery
 from mpijob.observation.logs import cri
@@ -147,7 +147,7 @@ def record(play: Play, directory: str, database: str) -> None:
     while True:  # as its supervisor would start it again while the database is away
         try:
             archive = Archive(directory, shared=True, database=database)
-            Recorder(Played(play), archive, Policy(), TEAM).run(threading.Event())
+            Recorder(Played(play), archive, RetentionSettings(), TEAM).run(threading.Event())
         except BackendError:
             time.sleep(0.05)
 
@@ -208,7 +208,7 @@ def _hold(play: Play, directory: str, database: str, gone: Path) -> None:
 
     def wholly() -> bool:
         state = past.state(ref)
-        voices = archive.voices(state.ref.key) if state is not None else []
+        voices = archive.sources(state.ref.key) if state is not None else []
         return (
             state is not None
             and state.phase is Phase.SUCCEEDED
@@ -228,7 +228,7 @@ def check(play: Play, archive: Archive, past: ArchiveReader) -> None:
     ref = JobRef(TEAM, play.cluster.spec.name)
     state = past.state(ref)
     assert state is not None
-    stored = {voice.source: [*ArchiveReader(archive).raw(voice)] for voice in archive.voices(state.ref.key)}
+    stored = {voice.source: [*ArchiveReader(archive).raw(voice)] for voice in archive.sources(state.ref.key)}
     for name, said in play.said.items():
         wanted = [one.raw for one in said]
         lost, more = len(set(wanted) - set(stored[name])), len(stored[name]) - len(set(stored[name]))
@@ -251,7 +251,7 @@ def _a_week_later(play: Play, directory: str, database: str) -> None:
     state = of_archive(archive).state(JobRef(TEAM, play.cluster.spec.name))
     assert state is not None
     assert state.finished
-    retention.tidy(archive, Policy(), state.finished + WEEK - 3600)
+    retention.apply_retention(archive, RetentionSettings(), state.finished + WEEK - 3600)
     check(play, archive, of_archive(archive))
     known = {
         chunk.file for (number,) in archive.read("SELECT id FROM voices") for chunk in archive.chunks(number)

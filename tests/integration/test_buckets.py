@@ -122,7 +122,7 @@ def test_a_bucket_that_is_not_there_fails_the_job_before_its_program_starts(
     monkeypatch.setenv("AWS_S3_BUCKET", "missing")
     state = ended(connected, a_job("early", "echo started", volumes=(s3("env/in", "/in"),)))
     assert (state.phase, state.reason) == (Phase.FAILED, "DataNotFetched")
-    assert "there is no bucket 'missing'" in state.message
+    assert "no bucket 'missing'" in state.message
     assert [*connected.logs("early", ranks=(0, 1))] == []
 
 

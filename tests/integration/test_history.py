@@ -19,7 +19,7 @@ from mpijob.backends.local.queue.list_jobs import live
 from mpijob.backends.local.queue.retention import forget_old
 from mpijob.backends.local.queue.store import Store
 from mpijob.errors import NotFound
-from mpijob.history.retention import Policy, RetentionPolicy
+from mpijob.history.retention import RetentionDays, RetentionSettings
 from mpijob.model import Resources, Secret
 from mpijob.settings import Settings
 
@@ -202,7 +202,7 @@ def test_the_record_goes_when_its_days_are_over(client: Client, settings: Settin
     store = Store(LocalBackend(settings)._home)
     now = (job.state().finished or 0.0) + 2.5 * DAY
     eventually(lambda: not store.rows("holds=1"), "the job has given its place back")
-    forget_old(store, now, Policy({"default": RetentionPolicy(1, 2)}))
+    forget_old(store, now, RetentionSettings({"default": RetentionDays(1, 2)}))
     assert client.list().total == 0  # its namespace keeps nothing for longer than two days
 
 
@@ -219,7 +219,7 @@ def test_who_forgets_goes_on_when_somebody_else_deletes_a_job_meanwhile(
         told.append(uid)
         store.remove(jobs[1].ref.uid)
 
-    assert forget_old(store, now, Policy({"default": RetentionPolicy(1, 2)}), farewell) == 2
+    assert forget_old(store, now, RetentionSettings({"default": RetentionDays(1, 2)}), farewell) == 2
     assert told == [jobs[0].ref.uid, jobs[2].ref.uid]
     assert store.rows("1") == []
 

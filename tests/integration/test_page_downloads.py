@@ -35,7 +35,7 @@ from mpijob.client.multiuser.sessions import SessionStore
 from mpijob.model import Identity
 from mpijob.model.platform.form_options import Option
 from mpijob.model.platform.permission import Question
-from mpijob.outbound.policy import Policy, for_others
+from mpijob.outbound.policy import Policy, server_policy
 from mpijob.settings import OutboundSetting, Settings
 
 from .buckets_support import s3_server
@@ -78,7 +78,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def allowing(**more: Any) -> Policy:
-    return for_others(OutboundSetting(allow=("127.0.0.1",), **more), [])
+    return server_policy(OutboundSetting(allow=("127.0.0.1",), **more), [])
 
 
 @contextmanager
@@ -197,7 +197,7 @@ def test_what_is_not_there_not_allowed_or_too_large_is_refused_with_a_status(
 
 
 def allowing_nothing() -> Policy:
-    return for_others(OutboundSetting(), [])
+    return server_policy(OutboundSetting(), [])
 
 
 def test_a_file_that_breaks_off_is_not_taken_for_a_whole_one(

@@ -50,27 +50,29 @@ def _lived(archive: Archive) -> None:
     session = Session(archive, 1.0)
     spec = msgspec.json.encode(a_spec(labels={"team": "cv"}))
     fact = Fact("pod", "bert-0", 1.0, {"node": "n1", "exit": 3})
-    archive.put(a_state(phase=Phase.PENDING, labels={"team": "cv"}), now=10.0, spec=spec, facts=[fact, fact])
+    archive.put_job(
+        a_state(phase=Phase.PENDING, labels={"team": "cv"}), now=10.0, spec=spec, facts=[fact, fact]
+    )
     event = Event(11.0, "Running", "MPI \0 initialization completed")
     state = a_state(created=10.0, started=11.0, running=12.0, owner="jane", labels={"team": "cv"})
-    archive.put(state, now=11.0, events=[event, event], once=frozenset({"Running"}))
+    archive.put_job(state, now=11.0, events=[event, event], unique_reasons=frozenset({"Running"}))
     archive.add_samples(a_key(), [Sample(20.0, 0, 0.5, 1 << 40), Sample(30.0, 0, 0.5, 1024, 1, 0.5, 7)])
     archive.add_samples(a_key(), [Sample(30.0, 0, 0.5, 1024)])
-    capture = Capture(archive, archive.voice(a_voice(tagged=True)))
+    capture = Capture(archive, archive.add_source(a_voice(tagged=True)))
     for number in range(3000):
-        capture.take(line(number))
+        capture.write(line(number))
         if number % 700 == 0:
             capture.flush()
     capture.end()
-    archive.add_gap(a_key(), Gap(first_ns=5, last_ns=9, reason="lost", voice=1))
-    archive.add_gap(a_key(), Gap(first_ns=9, last_ns=12, reason="lost", voice=1))
+    archive.add_gap(a_key(), Gap(first_ns=5, last_ns=9, reason="lost", source_id=1))
+    archive.add_gap(a_key(), Gap(first_ns=9, last_ns=12, reason="lost", source_id=1))
     failed = (Finding("OOM_KILLED", "x"),)
-    archive.put(
+    archive.put_job(
         a_state("bad", "u2", Phase.FAILED, finished=50.0, owner="joe", findings=failed, created=40.0),
         now=50.0,
     )
     archive.mark_deleted(a_key(), 100.0)
-    session.beat(2.0)
+    session.heartbeat(2.0)
     session.end(3.0)
 
 
@@ -84,7 +86,7 @@ def _told(archive: Archive) -> list[Any]:
     return [
         past.record(REF), past.spec(REF), past.samples(REF), past.state(REF), past.list(Scope(namespace="team")),
         texts(past), [[*past.accounts(query)] for query in queries], archive.gaps(a_key()),
-        [one.message.replace("\0", "�") for one in past.events(REF)], [*past.going()],
+        [one.message.replace("\0", "�") for one in past.events(REF)], [*past.unfinished_jobs()],
     ]  # fmt: skip
 
 
@@ -98,10 +100,10 @@ def test_both_databases_keep_jobs_of_two_namespaces_with_one_uid_apart(pair: tup
     for archive in pair:
         _lived(archive)
         before, past = _told(archive), ArchiveReader(archive)
-        archive.put(claimed, now=5.0)
+        archive.put_job(claimed, now=5.0)
         archive.add_samples(key, [Sample(20.0, 0, 4.0, 1024)])
         capture = Capture(archive, LogSource(key=key, source="pod-0", origin=""))
-        capture.take(line(0, "mine"))
+        capture.write(line(0, "mine"))
         capture.end()
         assert archive.state(key) == claimed
         assert [one.text for one in past.logs(claimed.ref, LogQuery())] == [b"mine"]
@@ -109,7 +111,7 @@ def test_both_databases_keep_jobs_of_two_namespaces_with_one_uid_apart(pair: tup
         assert account.ref == claimed.ref
         assert account.core_hours_used * 3600 == pytest.approx(4.0)
         assert [past.record(REF), past.samples(REF), texts(past)] == [before[0], before[2], before[5]]
-        assert past.forget(claimed.ref) == 1
+        assert past.delete_job(claimed.ref) == 1
         assert _told(archive) == before
 
 
@@ -119,9 +121,9 @@ def test_both_databases_answer_the_same(pair: tuple[Archive, Archive]) -> None:
         _lived(archive)
     assert _told(pair[1]) == _told(pair[0])
     for archive in pair:
-        retention.tidy(archive, retention.Policy(), 100.0 + 8 * DAY)
+        retention.apply_retention(archive, retention.RetentionSettings(), 100.0 + 8 * DAY)
     assert _told(pair[1]) == _told(pair[0])
-    assert ArchiveReader(pair[1]).forget(REF) == 1
+    assert ArchiveReader(pair[1]).delete_job(REF) == 1
     assert ArchiveReader(pair[1]).state(REF) is None
     assert [one.ref.name for one in ArchiveReader(pair[1]).accounts(AccountQuery())] == ["bad"]
     with pytest.raises(Unsupported, match="PostgreSQL"):
@@ -133,10 +135,12 @@ def test_a_database_of_an_older_format_is_brought_forward_with_what_is_in_it(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = server.database("older")
-    monkeypatch.setattr(schema, "_FILLS", {})
-    Archive(str(tmp_path), database=address).put(a_state(owner="jane"), now=1.0)
-    monkeypatch.setattr(schema, "_STEPS", (*schema._STEPS, "ALTER TABLE jobs ADD COLUMN price REAL"))
-    monkeypatch.setattr(schema, "VERSION", len(schema._STEPS))
+    monkeypatch.setattr(schema, "_BACKFILLS", {})
+    Archive(str(tmp_path), database=address).put_job(a_state(owner="jane"), now=1.0)
+    monkeypatch.setattr(
+        schema, "_MIGRATIONS", (*schema._MIGRATIONS, "ALTER TABLE jobs ADD COLUMN price REAL")
+    )
+    monkeypatch.setattr(schema, "VERSION", len(schema._MIGRATIONS))
     newer = Archive(str(tmp_path), database=address)
     assert newer.read("SELECT uid, price FROM jobs") == [("u1", None)]
     monkeypatch.setattr(schema, "VERSION", 1)
@@ -153,19 +157,19 @@ def test_everything_in_a_database_of_the_format_before_is_found(server: Server, 
     again = Archive(str(tmp_path / "h"), database=address)
     older_records.check_all_is_found(again)
     claimed = JobRef("team-c", "claimed", older_records.DONE.uid)
-    archive.put(
+    archive.put_job(
         JobState(ref=claimed, phase=Phase.RUNNING), now=99.0
     )  # numbers go on behind those that were there
     capture = Capture(archive, LogSource(key=claimed.key, source="pod-0", origin="pod.0"))
-    capture.take(line(0, "mine"))
+    capture.write(line(0, "mine"))
     capture.end()
     assert older_records.texts(archive, claimed) == ["mine"]
-    (voice,) = archive.voices(older_records.GOING.key)
+    (voice,) = archive.sources(older_records.GOING.key)
     going = Capture(archive, voice)
-    going.take(line(older_records.LINES))
+    going.write(line(older_records.LINES))
     going.end()
     assert older_records.texts(archive, older_records.GOING)[-1] == f"line {older_records.LINES}"
-    assert ArchiveReader(archive).forget(older_records.DONE) == 1
+    assert ArchiveReader(archive).delete_job(older_records.DONE) == 1
     logs = tmp_path / "h" / "logs"
     assert not [file for file in files[older_records.DONE.uid] if (logs / file).exists()]
     assert older_records.texts(archive, claimed) == ["mine"]
@@ -178,11 +182,11 @@ def test_a_server_killed_while_lines_come_loses_nothing_that_was_promised(
     server: Server, tmp_path: Path
 ) -> None:
     archive = Archive(str(tmp_path), shared=True, database=server.database("killed"))
-    archive.put(a_state(), now=1.0)
-    capture = Capture(archive, archive.voice(a_voice()))
+    archive.put_job(a_state(), now=1.0)
+    capture = Capture(archive, archive.add_source(a_voice()))
     refused = 0
     for number in range(4000):
-        capture.take(line(number))
+        capture.write(line(number))
         if number == 2000:
             server.kill()
         if number % 100 == 0:

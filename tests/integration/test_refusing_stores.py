@@ -17,7 +17,7 @@ from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
 from mpijob.history.storage import tiering
-from mpijob.history.storage.s3 import Objects
+from mpijob.history.storage.s3 import ObjectStore
 from mpijob.model import Phase
 from mpijob.settings import ObjectsSetting
 
@@ -56,13 +56,13 @@ def setting(proxy: FaultyStore, tmp_path: Path) -> ObjectsSetting:
 
 def an_archive(tmp_path: Path, setting: ObjectsSetting, lines: int = 2000, voices: int = 1) -> Archive:
     """Return a record whose lines are sealed and still here."""
-    archive = Archive(str(tmp_path / "h"), objects=Objects(setting))
+    archive = Archive(str(tmp_path / "h"), objects=ObjectStore(setting))
     for number in range(voices):
         uid = f"u{number}"
-        archive.put(a_state(uid, uid=uid, phase=Phase.SUCCEEDED, finished=1.0), now=1.0)
-        capture = Capture(archive, archive.voice(a_voice(uid)))
+        archive.put_job(a_state(uid, uid=uid, phase=Phase.SUCCEEDED, finished=1.0), now=1.0)
+        capture = Capture(archive, archive.add_source(a_voice(uid)))
         for at in range(lines):
-            capture.take(line(at))
+            capture.write(line(at))
         capture.end()
     return archive
 
@@ -84,15 +84,15 @@ def test_no_lines_leave_the_disk_before_the_store_has_them(
     before, kept = texts(ArchiveReader(archive)), chunks(tmp_path)
     proxy.fault, proxy.chosen = fault, SCOPES[scope]
     with pytest.raises(BackendError) as refused:
-        tiering.move(archive)
+        tiering.move_sealed(archive)
     assert refused.value.code == "NOT_STORED"
     assert chunks(tmp_path) == kept
     assert texts(ArchiveReader(archive)) == before
     proxy.fault = None
-    assert tiering.move(archive) == 1  # the next round
+    assert tiering.move_sealed(archive) == 1  # the next round
     assert chunks(tmp_path) == {}
     ((file,),) = archive.read("SELECT file FROM chunks")
-    assert Objects(setting).get(file) == next(iter(kept.values()))
+    assert ObjectStore(setting).get(file) == next(iter(kept.values()))
     assert texts(ArchiveReader(archive)) == before
 
 
@@ -104,7 +104,7 @@ def test_no_lines_leave_the_disk_for_a_bucket_that_does_not_exist(
     archive = an_archive(tmp_path, nowhere)
     kept = chunks(tmp_path)
     with pytest.raises(BackendError) as refused:
-        retention.tidy(archive, retention.Policy(), 2.0)
+        retention.apply_retention(archive, retention.RetentionSettings(), 2.0)
     assert refused.value.code == "NOT_STORED"
     assert "no-such-bucket" in refused.value.message
     assert chunks(tmp_path) == kept
@@ -119,7 +119,7 @@ def test_one_object_that_is_refused_does_not_hold_back_the_others(
     poisoned = os.path.basename(rows[0][0])
     proxy.fault, proxy.chosen = Fault.FORBIDDEN, lambda method, target: poisoned in target
     with pytest.raises(BackendError) as refused:
-        tiering.move(archive)
+        tiering.move_sealed(archive)
     assert refused.value.code == "NOT_STORED"
     assert {*chunks(tmp_path)} == {poisoned}
 
@@ -231,7 +231,7 @@ def test_an_upload_whose_answer_is_lost_counts_when_the_store_confirms_it(
     archive = an_archive(tmp_path, setting)
     (kept,) = chunks(tmp_path).values()
     proxy.fault = Fault.CUT_ANSWER
-    assert tiering.move(archive) == 1
+    assert tiering.move_sealed(archive) == 1
     proxy.fault = None
     ((file,),) = archive.read("SELECT file FROM chunks")
-    assert Objects(setting).get(file) == kept
+    assert ObjectStore(setting).get(file) == kept

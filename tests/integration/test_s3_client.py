@@ -18,7 +18,7 @@ from tests.unit.visitor_support import Listener, listening, tell
 
 from mpijob.backends.s3_volumes import Bucket, Connection, from_variables, named
 from mpijob.errors import BackendError, InvalidJob, NotStored, Unsupported
-from mpijob.history.storage.s3 import Objects
+from mpijob.history.storage.s3 import ObjectStore
 from mpijob.outbound import s3
 from mpijob.settings import ObjectsSetting
 
@@ -109,16 +109,16 @@ def test_a_profile_that_a_job_wrote_into_its_volume_starts_no_program(tmp_path: 
 
 def test_where_no_keys_are_found_that_is_told_and_nothing_is_sent() -> None:
     with listening(tell(LISTED)) as server:
-        with pytest.raises(BackendError, match="no keys"):
+        with pytest.raises(BackendError, match="no access keys"):
             [*Bucket(Connection(server.url, "data")).names()]
         assert server.connections == 0
 
 
 def test_one_key_without_the_other_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("k")
-    with pytest.raises(BackendError, match="both or none"):
-        Objects(ObjectsSetting("http://x", "b", access_key="a")).get("x")
-    with pytest.raises(InvalidJob, match="both or none"):
+    with pytest.raises(BackendError, match="only one of"):
+        ObjectStore(ObjectsSetting("http://x", "b", access_key="a")).get("x")
+    with pytest.raises(InvalidJob, match="only one of"):
         named("lake", {"lake": ObjectsSetting("http://x", "b", secret_key_file=str(tmp_path / "key"))}, {})
     place = {"AWS_S3_ENDPOINT": "http://x", "AWS_S3_BUCKET": "b"}
     with pytest.raises(InvalidJob, match="lacks AWS_ACCESS_KEY_ID"):
@@ -137,7 +137,7 @@ def test_a_key_in_a_file_that_is_renewed_is_used_from_then_on(tmp_path: Path) ->
         setting = ObjectsSetting(
             server.url, "data", access_key="a", secret_key_file=str(key), session_token_file=str(token)
         )
-        store = Objects(setting)
+        store = ObjectStore(setting)
         store.get("x")
         assert headers_of(server)["x-amz-security-token"] == "token-1"
         token.write_text("token-2\n")
@@ -216,7 +216,7 @@ def test_a_store_that_is_busy_is_asked_again() -> None:
 
 
 def test_what_a_store_says_is_told_in_our_words_only() -> None:
-    for code, words in (("SignatureDoesNotMatch", "secret key"), ("Odd", "answered 403 to GET")):
+    for code, words in (("SignatureDoesNotMatch", "secret key"), ("Odd", "returned 403 for GET")):
         body = f"<Error><Code>{code}</Code><Message>private</Message></Error>".encode()
         with listening(tell(body, "403 Forbidden")) as server, pytest.raises(BackendError) as caught:
             Bucket(Connection(server.url, "data", "a", "k")).get("x")
@@ -228,7 +228,7 @@ def test_without_boto3_what_to_install_is_told(monkeypatch: pytest.MonkeyPatch) 
     found = util.find_spec
     monkeypatch.setattr(s3, "find_spec", lambda name: None if name == "boto3" else found(name))
     with pytest.raises(Unsupported, match="boto3") as caught:
-        Objects(ObjectsSetting("http://x", "b"))
+        ObjectStore(ObjectsSetting("http://x", "b"))
     assert "pip install 'mpijob[s3]'" in caught.value.hint
 
 

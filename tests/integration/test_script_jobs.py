@@ -398,7 +398,7 @@ def test_steps_are_accounted_with_their_memory_and_listed_as_sacct_does(
     assert first.peak_bytes > 2 * (64 << 20)
     (account,) = client.accounts(names=("books",)).items
     assert account.steps == (first, second)
-    rows = build.steps(account)
+    rows = build.step_accounts(account)
     assert [(one.ref.name, one.phase, one.exit_code, one.ranks) for one in rows] == [
         ("books.0", Phase.SUCCEEDED, 0, 2), ("books.1", Phase.FAILED, 4, 1),
     ]  # fmt: skip

@@ -10,7 +10,7 @@ import msgspec
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
-from mpijob.history.records import Form, LogSource, Position
+from mpijob.history.records import LogFormat, LogSource, Position
 from mpijob.model import JobKey, JobRef, JobState, LogQuery, MPIJob, Phase, Role
 from mpijob.observation.logs import cri
 
@@ -37,7 +37,7 @@ def a_voice(uid: str = "u1", **fields: Any) -> LogSource:
         "role": Role.WORKER,
         "worker": 0,
         "source": "pod-0",
-        "form": Form.CRI,
+        "format": LogFormat.CRI,
     }
     return LogSource(**known | fields)
 
@@ -63,14 +63,14 @@ def texts(past: ArchiveReader, name: str = "bert", **query: Any) -> list[str]:
 def recorded(archive: Archive, uid: str) -> bytes:
     """Return all stored lines of a job as they were given."""
     past = ArchiveReader(archive)
-    return b"".join(raw for voice in archive.voices(a_key(uid)) for raw in past.raw(voice))
+    return b"".join(raw for voice in archive.sources(a_key(uid)) for raw in past.raw(voice))
 
 
 def said(archive: Archive, count: int, **voice: Any) -> Capture:
     """Let a voice say so many lines; they are taken, and not yet written to their end."""
-    capture = Capture(archive, archive.voice(a_voice(**voice)))
+    capture = Capture(archive, archive.add_source(a_voice(**voice)))
     for number in range(count):
-        capture.take(line(number))
+        capture.write(line(number))
     return capture
 
 

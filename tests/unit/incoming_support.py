@@ -66,7 +66,7 @@ class Knowing:
     def around(self, asked: Incoming) -> Around:
         return self._around
 
-    def admitted(self, asked: Incoming) -> None:
+    def count_admitted(self, asked: Incoming) -> None:
         self.let_in.append(asked.name)
 
 
@@ -76,7 +76,7 @@ def asked_about(job: MPIJob, kind: str = "TrainJob", **more: Any) -> Incoming:
 
 
 def refused(job: MPIJob, around: Around, kind: str = "TrainJob") -> list[str]:
-    return [one.message for one in judgement.judge(asked_about(job, kind), around).refusals]
+    return [one.message for one in judgement.review(asked_about(job, kind), around).refusals]
 
 
 def limited(**limits: Any) -> Around:

@@ -13,7 +13,7 @@ from tests.unit.history_support import START_NS, line
 from mpijob.accounting import build
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
-from mpijob.history.records import Fact, Gap, Moment
+from mpijob.history.records import Fact, Gap, Transition
 from mpijob.history.storage import chunks, database, schema
 from mpijob.model import Event, JobRef, JobState, LogQuery, MPIJob, Phase, Scope
 from mpijob.model.status.accounts import AccountQuery
@@ -30,8 +30,8 @@ LINES = 20
 def write(directory: Path, address: str = "") -> dict[str, list[str]]:
     """Write such a record; return the files of each uid, below the directory of logs."""
     with pytest.MonkeyPatch.context() as older:
-        older.setattr(schema, "_STEPS", schema._STEPS[:3])
-        older.setattr(schema, "_FILLS", {})
+        older.setattr(schema, "_MIGRATIONS", schema._MIGRATIONS[:3])
+        older.setattr(schema, "_BACKFILLS", {})
         older.setattr(schema, "VERSION", 3)
         directory.mkdir(mode=0o700, exist_ok=True)
         db = database.open_database(str(directory / "history.db"), address=address)
@@ -42,7 +42,7 @@ def write(directory: Path, address: str = "") -> dict[str, list[str]]:
     files = {ref.uid: _lines(db, directory, ref.uid, ended=ref != GOING) for ref in (DONE, ODD, GOING)}
     files[NOBODYS] = _lines(db, directory, NOBODYS, ended=True)
     db.execute(
-        "INSERT INTO moments VALUES (?,?,?)", (NOBODYS, 1.0, msgspec.json.encode(Moment(1.0, "Running")))
+        "INSERT INTO moments VALUES (?,?,?)", (NOBODYS, 1.0, msgspec.json.encode(Transition(1.0, "Running")))
     )
     db.execute("INSERT INTO sessions (began, beat, ended) VALUES (1.0, 2.0, 3.0)")
     db.execute("COMMIT")
@@ -70,7 +70,7 @@ def _job(db: Any, ref: JobRef, phase: Phase) -> None:
         (ref.uid, ref.namespace, ref.name, phase.value, 1.0, state.finished, state.deleted, 1.0, 61.0,
          msgspec.json.encode(state), msgspec.json.encode(spec_of(ref))),
     )  # fmt: skip
-    moment = Moment(2.0, phase.value)
+    moment = Transition(2.0, phase.value)
     event = Event(3.0, "Running", f"{ref.name} runs")
     fact = Fact("pod", "p", 4.0, {"of": ref.name})
     gap = Gap(first_ns=1, last_ns=2, reason=f"{ref.name} lost")
@@ -141,7 +141,7 @@ def check_all_is_found(archive: Archive) -> None:
         ]
         assert texts(archive, ref)[1:] == [f"line {number}" for number in range(LINES)]
     assert [state.ref for state in past.list(Scope(namespace="team-a")).items] == [DONE]
-    assert [state.ref for state in past.going()] == [GOING]
+    assert [state.ref for state in past.unfinished_jobs()] == [GOING]
     accounts = {one.ref: one for one in past.accounts(AccountQuery())}
     assert accounts.keys() == {DONE, ODD, GOING, PAID}
     assert [one.ref for one in past.accounts(AccountQuery(namespace="team-a", names=("paid",)))] == [PAID]

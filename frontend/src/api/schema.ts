@@ -1487,7 +1487,7 @@ export interface components {
         };
         /**
          * Advice
-         * @description One change of the job that runs of its program speak for; `value` is what to write into the field.
+         * @description One recommended change of the job; `value` is the new value of the field.
          */
         Advice: {
             field: string;
@@ -1672,7 +1672,7 @@ export interface components {
         };
         /**
          * Budget
-         * @description How a namespace stands against its budget of a month: spent so far, and where that leads.
+         * @description The state of a namespace's monthly budget: spent so far, and the forecast for the month.
          */
         Budget: {
             /** @default  */
@@ -2138,7 +2138,7 @@ export interface components {
         };
         /**
          * Estimate
-         * @description The expected run time in seconds and cost, each from `low` to `high`; `runs` it rests on, `basis` in words.
+         * @description The expected run time in seconds and cost, each with a range; `runs` it is based on, `basis` as text.
          */
         Estimate: {
             basis: string;
@@ -3579,7 +3579,7 @@ export interface components {
         };
         /**
          * Report
-         * @description Totals by group, the costliest first, and of all together.
+         * @description Totals by group, the most expensive first, and the overall total.
          */
         Report: {
             by: string[];
@@ -3692,7 +3692,7 @@ export interface components {
         };
         /**
          * Scaling
-         * @description How a program scales: the sizes that ran, the share that does not get faster (Amdahl), which size pays.
+         * @description How a program scales: the measured sizes, the serial share (Amdahl), the most economical size.
          */
         Scaling: {
             /** @default null */
@@ -3769,7 +3769,7 @@ export interface components {
         };
         /**
          * Size
-         * @description Runs of one size: the middle of their times, speed-up and efficiency against the smallest size that ran.
+         * @description Runs of one size: median time, speed-up and efficiency relative to the smallest size.
          */
         Size: {
             core_hours: number;
@@ -3782,7 +3782,7 @@ export interface components {
         };
         /**
          * SizingReport
-         * @description All that earlier runs of a program say about the next one.
+         * @description All recommendations from earlier runs of a program.
          */
         SizingReport: {
             /** @default [] */
@@ -4058,11 +4058,11 @@ export interface components {
         };
         /**
          * Row
-         * @description The total of one group; `key` has the group's words in the order asked for.
+         * @description The total of one group; `key` has the group's values in the requested order.
          *
-         *         `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours` asked
-         *         for and not used: both of measured jobs only. Where the jobs cost in several currencies, `costs` has each one's
-         *         sum, and `cost` is 0: they have none together.
+         *         `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours`
+         *         requested and not used: both count measured jobs only. If the costs are in several currencies, `costs` has
+         *         one sum for each and `cost` is 0.
          */
         "mpijob.accounting.reports.Row": {
             /** @default 0 */

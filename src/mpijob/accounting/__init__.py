@@ -1,4 +1,4 @@
-"""What jobs used and what that cost: accounts made from states and samples, reports, estimates, budgets.
+"""What jobs used and what that cost: accounts built from states and samples, reports, estimates, budgets.
 
-Pure: `history` keeps accounts, engines measure, `client/history/accounts` brings both together.
+Pure: `history` stores accounts, engines measure, `client/history/accounts` combines both.
 """

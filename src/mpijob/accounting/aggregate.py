@@ -1,4 +1,4 @@
-"""Summing samples up: what each worker used so far, whatever happens to the samples later."""
+"""Aggregate samples: what each worker used so far, independent of how long samples are kept."""
 
 from __future__ import annotations
 
@@ -8,35 +8,40 @@ from mpijob.model import Sample
 from mpijob.model.status.accounts import Tally
 
 Key = tuple[int, int]  # attempt, worker
-_MOST_SECONDS = 120.0  # a longer silence is not filled: nobody knows what was used then
-_FIRST_SECONDS = 1.0  # what a first sample stands for
+# A longer gap between samples is not filled: the usage during it is unknown.
+_MAX_GAP_SECONDS = 120.0
+# The time that a first sample represents.
+_FIRST_SAMPLE_SECONDS = 1.0
 
 
 def tally(samples: Iterable[Sample], known: Mapping[Key, Tally] | None = None) -> dict[Key, Tally]:
-    """Return the tallies that samples change, added to what is known already; a sample told twice counts once."""
+    """Return the tallies that samples change, added to known ones; a repeated sample counts once."""
     changed: dict[Key, Tally] = {}
-    for sample in sorted(samples, key=lambda one: one.time):
+    for sample in sorted(samples, key=lambda s: s.time):
         key = (sample.attempt, sample.worker)
-        before = changed.get(key) or (known or {}).get(key)
-        if before is None:
-            before = Tally(
-                sample.worker, sample.attempt, sample.time - _FIRST_SECONDS, sample.time - _FIRST_SECONDS
+        previous = changed.get(key) or (known or {}).get(key)
+        if previous is None:
+            previous = Tally(
+                sample.worker,
+                sample.attempt,
+                sample.time - _FIRST_SAMPLE_SECONDS,
+                sample.time - _FIRST_SAMPLE_SECONDS,
             )
-        if sample.time > before.last:
-            changed[key] = _plus(before, sample)
+        if sample.time > previous.last:
+            changed[key] = _add_sample(previous, sample)
     return changed
 
 
-def _plus(before: Tally, sample: Sample) -> Tally:
-    seconds = min(sample.time - before.last, _MOST_SECONDS)
+def _add_sample(previous: Tally, sample: Sample) -> Tally:
+    seconds = min(sample.time - previous.last, _MAX_GAP_SECONDS)
     return Tally(
-        before.worker,
-        before.attempt,
-        before.first,
+        previous.worker,
+        previous.attempt,
+        previous.first,
         sample.time,
-        before.cpu_seconds + sample.cpu_cores * seconds,
-        before.byte_seconds + sample.memory_bytes * seconds,
-        before.gpu_seconds + sample.gpus * seconds,
-        max(before.peak_bytes, sample.memory_bytes),
-        before.samples + 1,
+        previous.cpu_seconds + sample.cpu_cores * seconds,
+        previous.byte_seconds + sample.memory_bytes * seconds,
+        previous.gpu_seconds + sample.gpus * seconds,
+        max(previous.peak_bytes, sample.memory_bytes),
+        previous.samples + 1,
     )

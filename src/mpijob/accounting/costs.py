@@ -1,4 +1,4 @@
-"""What it costs: rates by namespace, the cost of an account, budgets with their forecast."""
+"""Costs: rates by namespace, the cost of an account, budgets with a forecast."""
 
 from __future__ import annotations
 
@@ -11,34 +11,39 @@ import msgspec
 from mpijob.model.status.accounts import Account
 from mpijob.settings import BudgetSetting, RateSetting
 
-_NEAR = 0.8  # of a budget: worth a warning
+# The share of a budget from which it causes an alert.
+_ALERT_SHARE = 0.8
 FREE = RateSetting()
 
 
 def rate(rates: Mapping[str, RateSetting], namespace: str) -> RateSetting:
-    """Return the rates of a namespace: its own, else everybody's ("*")."""
+    """Return the rates of a namespace: its own, else the default ("*")."""
     return rates.get(namespace) or rates.get("*") or FREE
 
 
 def cost(account: Account, rates: Mapping[str, RateSetting]) -> float:
-    """Return what the room that was held for a job costs; what was held is paid, used or not."""
-    one = rate(rates, account.ref.namespace)
-    return charge(one, account.core_hours, account.gib_hours, account.gpu_hours)
+    """Return the cost of the resources that a job held, used or not."""
+    rates_of_namespace = rate(rates, account.ref.namespace)
+    return charge(rates_of_namespace, account.core_hours, account.gib_hours, account.gpu_hours)
 
 
-def charge(one: RateSetting, core_hours: float, gib_hours: float, gpu_hours: float) -> float:
-    """Return the price of so many hours."""
-    return core_hours * one.core_hour + gib_hours * one.gib_hour + gpu_hours * one.gpu_hour
+def charge(rate_setting: RateSetting, core_hours: float, gib_hours: float, gpu_hours: float) -> float:
+    """Return the price of resource hours."""
+    return (
+        core_hours * rate_setting.core_hour
+        + gib_hours * rate_setting.gib_hour
+        + gpu_hours * rate_setting.gpu_hour
+    )
 
 
 def money(amount: float, currency: str) -> str:
-    """Return an amount of money as people read it."""
+    """Format an amount of money."""
     digits = 2 if amount >= 0.995 or amount == 0 else 4
     return f"{amount:,.{digits}f} {currency}".rstrip()
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """How a namespace stands against its budget of a month: spent so far, and where that leads."""
+    """The state of a namespace's monthly budget: spent so far, and the forecast for the month."""
 
     namespace: str
     month: str
@@ -56,11 +61,11 @@ def budgets(
     rates: Mapping[str, RateSetting],
     now: float,
 ) -> tuple[Budget, ...]:
-    """Return how each namespace with a budget stands in the month of this moment."""
+    """Return the budget state of each namespace for the month of `now`."""
     spent: dict[str, float] = {}
-    for one in accounts:
-        if month_of(one.counted) == month_of(now):
-            spent[one.ref.namespace] = spent.get(one.ref.namespace, 0.0) + cost(one, rates)
+    for account in accounts:
+        if month_of(account.counted) == month_of(now):
+            spent[account.ref.namespace] = spent.get(account.ref.namespace, 0.0) + cost(account, rates)
     return tuple(
         _budget(name, budget.monthly, spent.get(name, 0.0), rate(rates, name).currency, now)
         for name, budget in sorted(settings.items())
@@ -79,25 +84,23 @@ def _budget(namespace: str, monthly: float, spent: float, currency: str, now: fl
 def _alert(namespace: str, monthly: float, spent: float, forecast: float, currency: str) -> str:
     if not monthly:
         return ""
-    told = (
-        f"{namespace} has used {spent / monthly:.0%} of its budget of {money(monthly, currency)} this month"
-    )
+    text = f"{namespace} has used {spent / monthly:.0%} of this month's budget of {money(monthly, currency)}"
     if spent >= monthly:
-        return f"{told}; nothing is left"
-    if spent >= _NEAR * monthly:
-        return told
+        return f"{text}; the budget is exhausted"
+    if spent >= _ALERT_SHARE * monthly:
+        return text
     if forecast > monthly:
-        return f"{told}; at this pace the month ends at {money(forecast, currency)}"
+        return f"{text}; at this rate the month ends at {money(forecast, currency)}"
     return ""
 
 
-def month_of(moment: float) -> str:
-    """Return the month of a moment, in UTC: `2026-11`."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m")
+def month_of(timestamp: float) -> str:
+    """Return the month of a time, in UTC: `2026-11`."""
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m")
 
 
 def _share_of_month(now: float) -> float:
-    """Return how much of its month a moment has behind it, from 0 to 1."""
-    day = datetime.fromtimestamp(now, UTC)
-    days = calendar.monthrange(day.year, day.month)[1]
-    return (day.day - 1 + (day.hour * 3600 + day.minute * 60 + day.second) / 86400) / days
+    """Return the elapsed share of the current month, from 0 to 1."""
+    date = datetime.fromtimestamp(now, UTC)
+    days = calendar.monthrange(date.year, date.month)[1]
+    return (date.day - 1 + (date.hour * 3600 + date.minute * 60 + date.second) / 86400) / days

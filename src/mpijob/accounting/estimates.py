@@ -1,4 +1,4 @@
-"""What a job will take, from earlier runs of the same program: time and cost, with their range and basis."""
+"""Estimate run time and cost of a job from earlier runs of the same program, with a range and its basis."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from mpijob.model import Amounts, Phase
 from mpijob.model.status.accounts import GIB, HOUR, Account
 from mpijob.settings import RateSetting
 
-_FEW = 3  # fewer runs than this give a range twice as wide as they were
+# With fewer runs, the range is twice as wide as measured.
+_MIN_RUNS = 3
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """The expected run time in seconds and cost, each from `low` to `high`; `runs` it rests on, `basis` in words."""
+    """The expected run time in seconds and cost, each with a range; `runs` it is based on, `basis` as text."""
 
     seconds: float
     low_seconds: float
@@ -34,21 +35,24 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 def estimate(
     accounts: Iterable[Account], *, ranks: int, needs: Amounts, rate: RateSetting
 ) -> Estimate | None:
-    """Return what a job with these needs will take; None where no run of its program has succeeded."""
-    good = [one for one in accounts if one.phase is Phase.SUCCEEDED and one.held_seconds > 0]
-    same = [one for one in good if one.ranks == ranks]
+    """Return the estimate for a job with these needs; None if no run of its program has succeeded."""
+    succeeded = [
+        account for account in accounts if account.phase is Phase.SUCCEEDED and account.held_seconds > 0
+    ]
+    same = [account for account in succeeded if account.ranks == ranks]
     if same:
-        low, middle, high = _range([one.held_seconds for one in same])
+        low, middle, high = _range([account.held_seconds for account in same])
         basis = f"{_runs(len(same))} of this program with {ranks} ranks"
-        return _priced((low, middle, high), len(same), basis, needs, rate)
-    if not good:
+        return _with_costs((low, middle, high), len(same), basis, needs, rate)
+    if not succeeded:
         return None
-    work = [one.held_seconds * max(one.ranks, 1) for one in good]
+    # No run had this number of ranks: assume linear scaling, but not below the typical time of any run.
+    work = [account.held_seconds * max(account.ranks, 1) for account in succeeded]
     low, middle, high = (value / max(ranks, 1) for value in _range(work))
-    slowest = max(high, median(one.held_seconds for one in good))
-    sizes = ", ".join(str(size) for size in sorted({one.ranks for one in good}))
-    basis = f"{_runs(len(good))} of this program with other numbers of ranks ({sizes}), as if it scaled"
-    return _priced((low, middle, slowest), len(good), basis, needs, rate)
+    slowest = max(high, median(account.held_seconds for account in succeeded))
+    sizes = ", ".join(str(size) for size in sorted({account.ranks for account in succeeded}))
+    basis = f"{_runs(len(succeeded))} of this program with other numbers of ranks ({sizes}), as if it scaled"
+    return _with_costs((low, middle, slowest), len(succeeded), basis, needs, rate)
 
 
 def _runs(count: int) -> str:
@@ -56,21 +60,24 @@ def _runs(count: int) -> str:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return least, middle and most, wider where they are few."""
+    """Return minimum, median and maximum, wider if there are few values."""
     middle, least, most = median(values), min(values), max(values)
-    if len(values) >= _FEW:
+    if len(values) >= _MIN_RUNS:
         return least, middle, most
     return least / 2, middle, most * 2
 
 
-def _priced(
+def _with_costs(
     seconds: tuple[float, float, float], runs: int, basis: str, needs: Amounts, rate: RateSetting
 ) -> Estimate:
     low, middle, high = (
         costs.charge(
-            rate, needs.cores * one / HOUR, needs.memory_bytes / GIB * one / HOUR, needs.gpus * one / HOUR
+            rate,
+            needs.cores * duration / HOUR,
+            needs.memory_bytes / GIB * duration / HOUR,
+            needs.gpus * duration / HOUR,
         )
-        for one in seconds
+        for duration in seconds
     )
     return Estimate(
         seconds=seconds[1], low_seconds=seconds[0], high_seconds=seconds[2], cost=middle, low_cost=low,
@@ -79,22 +86,28 @@ def _priced(
     )  # fmt: skip
 
 
-def sentence(found: Estimate) -> str:
-    """Return an estimate as a plan tells it."""
-    if found.low_seconds == found.high_seconds:
-        told = f"about {_time(found.seconds)}"
+def format_estimate(estimate: Estimate) -> str:
+    """Return an estimate as text."""
+    if estimate.low_seconds == estimate.high_seconds:
+        duration = f"about {_format_duration(estimate.seconds)}"
     else:
-        told = f"about {_time(found.seconds)}, between {_time(found.low_seconds)} and {_time(found.high_seconds)}"
-    hours = f"{found.core_hours:.2g} core-hours" + (
-        f" and {found.gpu_hours:.2g} GPU-hours" if found.gpu_hours else ""
+        duration = (
+            f"about {_format_duration(estimate.seconds)}, between "
+            f"{_format_duration(estimate.low_seconds)} and {_format_duration(estimate.high_seconds)}"
+        )
+    hours = f"{estimate.core_hours:.2g} core-hours" + (
+        f" and {estimate.gpu_hours:.2g} GPU-hours" if estimate.gpu_hours else ""
     )
-    text = f"it will take {told}: {hours}"
-    if found.cost:
-        text += f", {costs.money(found.cost, found.currency)} (up to {costs.money(found.high_cost, found.currency)})"
+    text = f"expected duration: {duration}; {hours}"
+    if estimate.cost:
+        text += (
+            f", {costs.money(estimate.cost, estimate.currency)} (up to "
+            f"{costs.money(estimate.high_cost, estimate.currency)})"
+        )
     return text
 
 
-def _time(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""The fields of an account by name, as `mpijob acct --format` and CSV files show them; sacct's names work too."""
+"""The fields of an account by name, as in `mpijob acct --format` and CSV files; sacct's names work too."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Rates = Mapping[str, RateSetting]
 
 
 class Field(NamedTuple):
-    """One field: its sentence, its value, and how people read it."""
+    """One field: its description, its value, and its display format."""
 
-    text: str
+    description: str
     value: Callable[[Account, Rates], Any]
-    shown: Callable[[Any], str] = lambda value: "-" if value in (None, "") else str(value)
+    format: Callable[[Any], str] = lambda value: "-" if value in (None, "") else str(value)
 
 
-def _moment(value: float | None) -> str:
+def _format_time(value: float | None) -> str:
     return "-" if not value else datetime.fromtimestamp(value).strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -32,127 +32,129 @@ def _iso(value: float | None) -> str | None:
     return None if not value else datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
 
 
-def _local(value: str | None) -> str:
-    return "-" if value is None else _moment(datetime.fromisoformat(value).timestamp())
+def _format_iso(value: str | None) -> str:
+    return "-" if value is None else _format_time(datetime.fromisoformat(value).timestamp())
 
 
-def _span(value: float | None) -> str:
-    """Return seconds as sacct writes them: [days-]hours:minutes:seconds."""
+def _format_duration(value: float | None) -> str:
+    """Format seconds as sacct does: [days-]hours:minutes:seconds."""
     if value is None:
         return "-"
-    whole = round(value)
-    days, rest = divmod(whole, 86400)
+    total = round(value)
+    days, rest = divmod(total, 86400)
     clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
     return f"{days}-{clock}" if days else clock
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
 
 
-def _percent(value: float | None) -> str:
+def _format_percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
 
-def _bytes(value: float | None) -> str:
+def _format_bytes(value: float | None) -> str:
     return "-" if not value else as_bytes(value)
 
 
-def _used(name: str) -> Callable[[Account, Rates], Any]:
-    return lambda one, _: getattr(one, name) if one.measured else None
+def _measured_attribute(name: str) -> Callable[[Account, Rates], Any]:
+    return lambda account, _: getattr(account, name) if account.measured else None
 
 
-def _of(name: str) -> Callable[[Account, Rates], Any]:
-    return lambda one, _: getattr(one, name)
+def _attribute(name: str) -> Callable[[Account, Rates], Any]:
+    return lambda account, _: getattr(account, name)
 
 
-def _share(used: float, held: float, measured: bool) -> float | None:
+def _ratio(used: float, held: float, measured: bool) -> float | None:
     return used / held if measured and held else None
 
 
-def _labels(one: Account, _: Rates) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted(one.labels.items()))
+def _labels(account: Account, _: Rates) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(account.labels.items()))
 
 
 FIELDS: dict[str, Field] = {
-    "name": Field("the job's name", lambda one, _: one.ref.name),
-    "namespace": Field("its namespace", lambda one, _: one.ref.namespace),
-    "uid": Field("its own number, also when the name was used again", lambda one, _: one.ref.uid),
-    "user": Field("who submitted it", _of("owner")),
-    "state": Field("where it stands, or how it ended", lambda one, _: one.phase.value),
-    "queue": Field("the queue it waited in", _of("queue")),
-    "engine": Field("what ran it", _of("engine")),
-    "mpi": Field("the MPI family", _of("mpi")),
-    "image": Field("the container image", _of("image")),
-    "program": Field("the same for jobs that run the same command", _of("program")),
+    "name": Field("the job's name", lambda account, _: account.ref.name),
+    "namespace": Field("its namespace", lambda account, _: account.ref.namespace),
+    "uid": Field("unique id, which differs when a name is reused", lambda account, _: account.ref.uid),
+    "user": Field("who submitted it", _attribute("owner")),
+    "state": Field("current phase, or how it ended", lambda account, _: account.phase.value),
+    "queue": Field("the queue it was submitted to", _attribute("queue")),
+    "engine": Field("the engine that ran it", _attribute("engine")),
+    "mpi": Field("the MPI family", _attribute("mpi")),
+    "image": Field("the container image", _attribute("image")),
+    "program": Field("id shared by jobs that run the same command", _attribute("program")),
     "labels": Field("its labels", _labels),
-    "workers": Field("how many workers", _of("workers")),
-    "ranks": Field("how many ranks", _of("ranks")),
-    "nodes": Field("the nodes it ran on", lambda one, _: ",".join(one.nodes)),
-    "attempts": Field("how often it was tried", _of("attempt")),
-    "attempt": Field("which attempt it is, where each has an account of its own", _of("attempt")),
-    "submit": Field("when it was submitted", lambda one, _: _iso(one.created), _local),
-    "start": Field("when it got its room", lambda one, _: _iso(one.started), _local),
-    "end": Field("when it ended", lambda one, _: _iso(one.ended), _local),
-    "deleted": Field("when it was deleted", lambda one, _: _iso(one.deleted), _local),
-    "waited": Field("seconds in the queue", _of("queued_seconds"), _span),
-    "elapsed": Field("seconds for which it held its room", _of("held_seconds"), _span),
-    "exit": Field("its exit code", _of("exit_code")),
-    "reason": Field("the engine's word for its end", _of("reason")),
-    "cause": Field("the code of what made it fail", _of("cause")),
-    "message": Field("how it ended, in a sentence", _of("message")),
-    "cores": Field("cores held", _of("cores"), _number),
-    "memory": Field("bytes of memory held", _of("memory_bytes"), _bytes),
-    "gpus": Field("GPUs held", _of("gpus")),
-    "core_hours": Field("core-hours held", _of("core_hours"), _number),
-    "core_hours_used": Field("core-hours busy", _used("core_hours_used"), _number),
+    "workers": Field("number of workers", _attribute("workers")),
+    "ranks": Field("number of ranks", _attribute("ranks")),
+    "nodes": Field("the nodes it ran on", lambda account, _: ",".join(account.nodes)),
+    "attempts": Field("number of attempts", _attribute("attempt")),
+    "attempt": Field("number of the attempt, if each has its own account", _attribute("attempt")),
+    "submit": Field("when it was submitted", lambda account, _: _iso(account.created), _format_iso),
+    "start": Field("when its resources were allocated", lambda account, _: _iso(account.started), _format_iso),
+    "end": Field("when it ended", lambda account, _: _iso(account.ended), _format_iso),
+    "deleted": Field("when it was deleted", lambda account, _: _iso(account.deleted), _format_iso),
+    "waited": Field("seconds in the queue", _attribute("queued_seconds"), _format_duration),
+    "elapsed": Field("seconds for which it held resources", _attribute("held_seconds"), _format_duration),
+    "exit": Field("its exit code", _attribute("exit_code")),
+    "reason": Field("the engine's reason for its end", _attribute("reason")),
+    "cause": Field("the message code of the cause of its failure", _attribute("cause")),
+    "message": Field("how it ended, as a sentence", _attribute("message")),
+    "cores": Field("cores held", _attribute("cores"), _format_number),
+    "memory": Field("bytes of memory held", _attribute("memory_bytes"), _format_bytes),
+    "gpus": Field("GPUs held", _attribute("gpus")),
+    "core_hours": Field("core-hours held", _attribute("core_hours"), _format_number),
+    "core_hours_used": Field("core-hours used", _measured_attribute("core_hours_used"), _format_number),
     "cpu_efficiency": Field(
-        "share of the held cores that was busy",
-        lambda one, _: _share(one.core_hours_used, one.core_hours, one.measured), _percent,
+        "share of the held cores that was used",
+        lambda account, _: _ratio(account.core_hours_used, account.core_hours, account.measured), _format_percent,
     ),
-    "gib_hours": Field("GiB-hours of memory held", _of("gib_hours"), _number),
-    "gib_hours_used": Field("GiB-hours of memory used", _used("gib_hours_used"), _number),
-    "peak_memory": Field("most bytes that one worker used", _used("peak_bytes"), _bytes),
-    "gpu_hours": Field("GPU-hours held", _of("gpu_hours"), _number),
-    "gpu_hours_used": Field("GPU-hours busy", _used("gpu_hours_used"), _number),
+    "gib_hours": Field("GiB-hours of memory held", _attribute("gib_hours"), _format_number),
+    "gib_hours_used": Field("GiB-hours of memory used", _measured_attribute("gib_hours_used"), _format_number),
+    "peak_memory": Field("peak memory of one worker in bytes", _measured_attribute("peak_bytes"), _format_bytes),
+    "gpu_hours": Field("GPU-hours held", _attribute("gpu_hours"), _format_number),
+    "gpu_hours_used": Field("GPU-hours used", _measured_attribute("gpu_hours_used"), _format_number),
     "gpu_efficiency": Field(
-        "share of the held GPUs that was busy",
-        lambda one, _: _share(one.gpu_hours_used, one.gpu_hours, one.measured), _percent,
+        "share of the held GPUs that was used",
+        lambda account, _: _ratio(account.gpu_hours_used, account.gpu_hours, account.measured), _format_percent,
     ),
-    "cost": Field("what the room that it held costs", costs.cost, _number),
-    "currency": Field("of the cost", lambda one, rates: costs.rate(rates, one.ref.namespace).currency),
+    "cost": Field("cost of the resources it held", costs.cost, _format_number),
+    "currency": Field("currency of the cost", lambda account, rates: costs.rate(rates, account.ref.namespace).currency),
 }  # fmt: skip
-_SACCT = {
+_SACCT_NAMES = {
     "jobname": "name", "jobid": "uid", "jobidraw": "uid", "account": "namespace", "partition": "queue",
     "ntasks": "ranks", "nnodes": "workers", "nodelist": "nodes", "exitcode": "exit", "elapsedraw": "elapsed",
     "reserved": "waited", "planned": "waited", "maxrss": "peak_memory", "alloccpus": "cores", "ncpus": "cores",
     "reqmem": "memory", "eligible": "submit", "cputimeraw": "core_hours", "totalcpu": "core_hours_used",
     "comment": "message",
 }  # fmt: skip
-USUAL = ("name", "user", "state", "exit", "start", "waited", "elapsed", "workers", "core_hours", "cpu_efficiency",
-         "gpu_hours", "cost", "cause")  # fmt: skip
+DEFAULT_FIELDS = (
+    "name", "user", "state", "exit", "start", "waited", "elapsed", "workers", "core_hours", "cpu_efficiency",
+    "gpu_hours", "cost", "cause",
+)  # fmt: skip
 
 
-def named(text: str) -> tuple[str, ...]:
-    """Return the fields in `name,user,elapsed`; refuse a word that is none."""
-    found = []
-    for word in (part.strip().lower().partition("%")[0] for part in text.split(",")):
-        name = _SACCT.get(word.replace("_", ""), word.replace("-", "_"))
+def parse_fields(text: str) -> tuple[str, ...]:
+    """Parse a list such as `name,user,elapsed`; raise InvalidJob for an unknown field."""
+    fields = []
+    for field in (part.strip().lower().partition("%")[0] for part in text.split(",")):
+        name = _SACCT_NAMES.get(field.replace("_", ""), field.replace("-", "_"))
         if name not in FIELDS:
-            meant = did_you_mean(name, list(FIELDS))
+            suggestion = did_you_mean(name, list(FIELDS))
             raise InvalidJob(
-                f"there is no field '{word}'" + (f"; did you mean '{meant}'?" if meant else ""),
+                f"no field '{field}'" + (f"; did you mean '{suggestion}'?" if suggestion else ""),
                 hint=f"the fields are {', '.join(FIELDS)}",
             )
-        found.append(name)
-    return tuple(found)
+        fields.append(name)
+    return tuple(fields)
 
 
-def values(one: Account, names: tuple[str, ...], rates: Rates) -> dict[str, Any]:
-    """Return some fields of an account as a program reads them."""
-    return {name: FIELDS[name].value(one, rates) for name in names}
+def values(account: Account, names: tuple[str, ...], rates: Rates) -> dict[str, Any]:
+    """Return fields of an account as data."""
+    return {name: FIELDS[name].value(account, rates) for name in names}
 
 
-def shown(one: Account, names: tuple[str, ...], rates: Rates) -> tuple[str, ...]:
-    """Return some fields of an account as people read them."""
-    return tuple(FIELDS[name].shown(FIELDS[name].value(one, rates)) for name in names)
+def format_values(account: Account, names: tuple[str, ...], rates: Rates) -> tuple[str, ...]:
+    """Return fields of an account as text."""
+    return tuple(FIELDS[name].format(FIELDS[name].value(account, rates)) for name in names)

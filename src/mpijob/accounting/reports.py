@@ -1,4 +1,4 @@
-"""Reports over many accounts: totals by user, namespace, label, month, as sreport gives them, and what was wasted."""
+"""Reports over many accounts: totals by user, namespace, label or month, as in sreport, and unused resources."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mpijob.model import Phase
 from mpijob.model.status.accounts import Account
 from mpijob.settings import RateSetting
 
-KEYS = ("user", "namespace", "month", "day", "queue", "state", "cause", "program", "name", "engine")
+GROUPINGS = ("user", "namespace", "month", "day", "queue", "state", "cause", "program", "name", "engine")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """The total of one group; `key` has the group's words in the order asked for.
+    """The total of one group; `key` has the group's values in the requested order.
 
-    `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours` asked
-    for and not used: both of measured jobs only. Where the jobs cost in several currencies, `costs` has each one's
-    sum, and `cost` is 0: they have none together.
+    `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours`
+    requested and not used: both count measured jobs only. If the costs are in several currencies, `costs` has
+    one sum for each and `cost` is 0.
     """
 
     key: tuple[str, ...]
@@ -45,18 +45,18 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def price(self) -> str:
-        """What it cost as people read it, each currency for itself; "" for nothing."""
+        """The cost as text, each currency separately; "" for none."""
         sums = self.costs or ({self.currency: self.cost} if self.cost else {})
         return " + ".join(costs.money(amount, currency) for currency, amount in sorted(sums.items()))
 
     @property
     def efficiency(self) -> float | None:
-        """The share of held core time that was used, of what was measured."""
+        """The used share of the held core time, of measured jobs."""
         return self.core_hours_used / self.measured_core_hours if self.measured_core_hours else None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals by group, the costliest first, and of all together."""
+    """Totals by group, the most expensive first, and the overall total."""
 
     by: tuple[str, ...]
     since: float | None
@@ -65,13 +65,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     total: Row
 
 
-def check(by: Sequence[str]) -> tuple[str, ...]:
-    """Return the grouping; refuse a word that names none."""
-    for one in by:
-        if one not in KEYS and not one.startswith("label:"):
+def check_grouping(by: Sequence[str]) -> tuple[str, ...]:
+    """Return the grouping; raise InvalidJob for an unknown key."""
+    for key in by:
+        if key not in GROUPINGS and not key.startswith("label:"):
             raise InvalidJob(
-                f"'{one}' is nothing to group by",
-                hint=f"use {', '.join(KEYS)} or label:KEY, as in label:team",
+                f"cannot group by '{key}'",
+                hint=f"use {', '.join(GROUPINGS)} or label:KEY, as in label:team",
             )
     return tuple(by)
 
@@ -84,73 +84,73 @@ def report(
     since: float | None = None,
     until: float | None = None,
 ) -> Report:
-    """Return the totals of accounts by some of their words."""
-    by = check(by)
+    """Return the totals of accounts, grouped by some of their fields."""
+    by = check_grouping(by)
     groups: dict[tuple[str, ...], list[Account]] = {}
-    for one in accounts:
-        groups.setdefault(tuple(_word(one, key) for key in by), []).append(one)
-    rows = [_row(key, found, rates) for key, found in groups.items()]
+    for account in accounts:
+        groups.setdefault(tuple(_group_value(account, key) for key in by), []).append(account)
+    rows = [_row(key, members, rates) for key, members in groups.items()]
     rows.sort(key=lambda row: (-row.cost, -row.gpu_hours, -row.core_hours, row.key))
-    everything = [one for found in groups.values() for one in found]
+    everything = [account for members in groups.values() for account in members]
     total = _row(("total",) + ("",) * (len(by) - 1), everything, rates)
     return Report(by=by, since=since, until=until, rows=tuple(rows), total=total)
 
 
-def _word(one: Account, key: str) -> str:
+def _group_value(account: Account, key: str) -> str:
     if key.startswith("label:"):
         label = key.removeprefix("label:")
-        return one.labels.get(label) or one.cost_labels.get(label) or ""
+        return account.labels.get(label) or account.cost_labels.get(label) or ""
     if key == "month":
-        return costs.month_of(one.counted)
+        return costs.month_of(account.counted)
     if key == "day":
-        return _day(one.counted)
-    named = {
-        "user": one.owner,
-        "namespace": one.ref.namespace,
-        "state": one.phase.value,
-        "name": one.ref.name,
+        return _day(account.counted)
+    values = {
+        "user": account.owner,
+        "namespace": account.ref.namespace,
+        "state": account.phase.value,
+        "name": account.ref.name,
     }
-    return named[key] if key in named else str(getattr(one, key))
+    return values[key] if key in values else str(getattr(account, key))
 
 
-def _day(moment: float) -> str:
+def _day(timestamp: float) -> str:
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d")
 
 
-def _row(key: tuple[str, ...], found: Sequence[Account], rates: Mapping[str, RateSetting]) -> Row:
-    measured = [one for one in found if one.measured]
-    sums = _sums(found, rates)
-    paid = {currency: amount for currency, amount in sums.items() if amount}
-    named = [*(paid or sums.keys() - {""})]
+def _row(key: tuple[str, ...], accounts: Sequence[Account], rates: Mapping[str, RateSetting]) -> Row:
+    measured = [account for account in accounts if account.measured]
+    sums = _costs_by_currency(accounts, rates)
+    charged = {currency: amount for currency, amount in sums.items() if amount}
+    currencies = [*(charged or sums.keys() - {""})]
     return Row(
         key=key,
-        jobs=len(found),
-        succeeded=sum(one.phase is Phase.SUCCEEDED for one in found),
-        failed=sum(one.phase is Phase.FAILED for one in found),
-        core_hours=sum(one.core_hours for one in found),
-        gib_hours=sum(one.gib_hours for one in found),
-        gpu_hours=sum(one.gpu_hours for one in found),
-        core_hours_used=sum(one.core_hours_used for one in measured),
-        gib_hours_used=sum(one.gib_hours_used for one in measured),
-        gpu_hours_used=sum(one.gpu_hours_used for one in measured),
-        measured_core_hours=sum(one.core_hours for one in measured),
-        measured_gib_hours=sum(one.gib_hours for one in measured),
-        queued_hours=sum(one.queued_seconds for one in found) / 3600,
-        run_hours=sum(one.held_seconds for one in found) / 3600,
-        idle_gpu_hours=sum(max(0.0, one.gpu_hours - one.gpu_hours_used) for one in measured),
-        spare_gib_hours=sum(max(0.0, one.gib_hours - one.gib_hours_used) for one in measured),
-        cost=sum(paid.values()) if len(paid) == 1 else 0.0,
-        currency=named[0] if len(named) == 1 else "",
-        costs=paid if len(paid) > 1 else {},
+        jobs=len(accounts),
+        succeeded=sum(account.phase is Phase.SUCCEEDED for account in accounts),
+        failed=sum(account.phase is Phase.FAILED for account in accounts),
+        core_hours=sum(account.core_hours for account in accounts),
+        gib_hours=sum(account.gib_hours for account in accounts),
+        gpu_hours=sum(account.gpu_hours for account in accounts),
+        core_hours_used=sum(account.core_hours_used for account in measured),
+        gib_hours_used=sum(account.gib_hours_used for account in measured),
+        gpu_hours_used=sum(account.gpu_hours_used for account in measured),
+        measured_core_hours=sum(account.core_hours for account in measured),
+        measured_gib_hours=sum(account.gib_hours for account in measured),
+        queued_hours=sum(account.queued_seconds for account in accounts) / 3600,
+        run_hours=sum(account.held_seconds for account in accounts) / 3600,
+        idle_gpu_hours=sum(max(0.0, account.gpu_hours - account.gpu_hours_used) for account in measured),
+        spare_gib_hours=sum(max(0.0, account.gib_hours - account.gib_hours_used) for account in measured),
+        cost=sum(charged.values()) if len(charged) == 1 else 0.0,
+        currency=currencies[0] if len(currencies) == 1 else "",
+        costs=charged if len(charged) > 1 else {},
     )
 
 
-def _sums(found: Sequence[Account], rates: Mapping[str, RateSetting]) -> dict[str, float]:
-    """Return what accounts cost in each currency."""
+def _costs_by_currency(accounts: Sequence[Account], rates: Mapping[str, RateSetting]) -> dict[str, float]:
+    """Return the costs of accounts by currency."""
     sums: dict[str, float] = {}
-    for one in found:
-        currency = costs.rate(rates, one.ref.namespace).currency
-        sums[currency] = sums.get(currency, 0.0) + costs.cost(one, rates)
+    for account in accounts:
+        currency = costs.rate(rates, account.ref.namespace).currency
+        sums[currency] = sums.get(currency, 0.0) + costs.cost(account, rates)
     return sums

@@ -1,4 +1,4 @@
-"""What to ask for next time, from what runs of the same program used: memory, cores, GPUs, time, size; with reasons."""
+"""Recommend resources for the next run from what runs of the same program used, with reasons."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from mpijob.model.spec import quantity
 from mpijob.model.spec.quantity import as_bytes
 from mpijob.model.status.accounts import HOUR, Account
 
-_MARGIN = 1.25  # above the highest peak that was measured
-_MUCH = 0.5  # of the memory asked for: what is less is worth giving back
-_CLOSE = 0.9
-_BUSY = 0.5  # of the cores held: what is less is worth telling
-_IDLE_GPU = 0.3
-_SHORTEST_SECONDS = 30.0  # shorter runs are mostly start and end
+# Factor above the highest measured peak.
+_MARGIN = 1.25
+# Memory use below this share of the request is worth a recommendation.
+_LOW_MEMORY_SHARE = 0.5
+_HIGH_SHARE = 0.9
+# CPU use below this share of the held cores is worth a recommendation.
+_LOW_CPU_SHARE = 0.5
+_LOW_GPU_SHARE = 0.3
+# Shorter runs are mostly start-up and shutdown.
+_MIN_RUN_SECONDS = 30.0
 _MIB = 1 << 20
 _KILLED = ("OOM_KILLED", "MEMORY_LIMIT")
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of the job that runs of its program speak for; `value` is what to write into the field."""
+    """One recommended change of the job; `value` is the new value of the field."""
 
     field: str
     now: str
@@ -34,7 +38,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one size: the middle of their times, speed-up and efficiency against the smallest size that ran."""
+    """Runs of one size: median time, speed-up and efficiency relative to the smallest size."""
 
     workers: int
     ranks: int
@@ -46,7 +50,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program scales: the sizes that ran, the share that does not get faster (Amdahl), which size pays."""
+    """How a program scales: the measured sizes, the serial share (Amdahl), the most economical size."""
 
     sizes: tuple[Size, ...]
     serial_share: float | None = None
@@ -55,7 +59,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SizingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that earlier runs of a program say about the next one."""
+    """All recommendations from earlier runs of a program."""
 
     program: str
     runs: int
@@ -63,53 +67,56 @@ class SizingReport(msgspec.Struct, frozen=True, kw_only=True):
     scaling: Scaling | None = None
 
 
-def counsel(job: MPIJob, program: str, accounts: Sequence[Account]) -> SizingReport:
-    """Return what the runs of a job's program speak for."""
-    good = [one for one in accounts if one.phase is Phase.SUCCEEDED]
-    same = [one for one in good if one.workers == job.workers]
-    advice = [*_memory(job, [one for one in accounts if one.measured]), *_cores(job, same), *_gpus(job, same),
-              *_deadline(job, same)]  # fmt: skip
-    return SizingReport(program=program, runs=len(accounts), advice=tuple(advice), scaling=scaling(good))
+def recommend(job: MPIJob, program: str, accounts: Sequence[Account]) -> SizingReport:
+    """Return recommendations for a job from earlier runs of its program."""
+    succeeded = [account for account in accounts if account.phase is Phase.SUCCEEDED]
+    same_size = [account for account in succeeded if account.workers == job.workers]
+    measured = [account for account in accounts if account.measured]
+    advice = (
+        *_memory(job, measured),
+        *_cores(job, same_size),
+        *_gpus(job, same_size),
+        *_deadline(job, same_size),
+    )
+    return SizingReport(program=program, runs=len(accounts), advice=advice, scaling=scaling(succeeded))
 
 
 def _memory(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
-    asked = job.resources.asked.memory_bytes
-    killed = [one for one in runs if one.cause in _KILLED and one.peak_bytes]
-    others = [one for one in runs if one.cause not in _KILLED and one.peak_bytes]
-    if not asked:
+    requested = job.resources.asked.memory_bytes
+    killed = [account for account in runs if account.cause in _KILLED and account.peak_bytes]
+    others = [account for account in runs if account.cause not in _KILLED and account.peak_bytes]
+    if not requested:
         return []
-    if killed and not any(0 < one.worker_memory_bytes <= asked for one in others):
-        return _after_kill(job, asked, killed)
-    return _by_peak(job, asked, others)
+    if killed and not any(0 < account.worker_memory_bytes <= requested for account in others):
+        return _after_kill(job, requested, killed)
+    return _by_peak(job, requested, others)
 
 
-def _after_kill(job: MPIJob, asked: int, killed: Sequence[Account]) -> list[Advice]:
+def _after_kill(job: MPIJob, requested: int, killed: Sequence[Account]) -> list[Advice]:
     """Return the amount that the fix of such a failure proposes; nothing where the job asks for that already."""
-    run = max(killed, key=lambda one: one.worker_memory_bytes)
-    limit = run.worker_memory_bytes or asked
+    run = max(killed, key=lambda account: account.worker_memory_bytes)
+    limit = run.worker_memory_bytes or requested
     value = quantity.doubled(max(run.peak_bytes, limit))
-    if asked >= quantity.parse(value):
+    if requested >= quantity.parse(value):
         return []
     reached = f" ({as_bytes(run.peak_bytes)} of {as_bytes(limit)})" if run.peak_bytes > limit else ""
     reason = f"a previous run exceeded its memory limit{reached or f' of {as_bytes(limit)}'}"
     return [Advice(field="resources.memory", now=str(job.resources.memory), value=value, reason=reason)]
 
 
-def _by_peak(job: MPIJob, asked: int, runs: Sequence[Account]) -> list[Advice]:
-    peak = max((one.peak_bytes for one in runs), default=0)
-    if not peak or _MUCH * asked <= peak <= _CLOSE * asked:
+def _by_peak(job: MPIJob, requested: int, runs: Sequence[Account]) -> list[Advice]:
+    peak = max((account.peak_bytes for account in runs), default=0)
+    if not peak or _LOW_MEMORY_SHARE * requested <= peak <= _HIGH_SHARE * requested:
         return []
-    wanted = math.ceil(max(peak * _MARGIN, 64 * _MIB) / (64 * _MIB)) * 64
-    if peak > _CLOSE * asked:
+    recommended = math.ceil(max(peak * _MARGIN, 64 * _MIB) / (64 * _MIB)) * 64
+    if peak > _HIGH_SHARE * requested:
         reason = (
-            f"the highest peak of a worker was {as_bytes(peak)}, close to the {as_bytes(asked)} requested"
+            f"the highest peak of a worker was {as_bytes(peak)}, close to the requested {as_bytes(requested)}"
         )
     else:
-        reason = (
-            f"no worker of {_runs(runs)} used more than {as_bytes(peak)} of the {as_bytes(asked)} requested"
-        )
-    value = f"{wanted}Mi" if wanted % 1024 else f"{wanted // 1024}Gi"
-    if wanted * _MIB == asked:
+        reason = f"no worker of {_runs(runs)} used more than {as_bytes(peak)} of the requested {as_bytes(requested)}"
+    value = f"{recommended}Mi" if recommended % 1024 else f"{recommended // 1024}Gi"
+    if recommended * _MIB == requested:
         return []
     return [Advice(field="resources.memory", now=str(job.resources.memory), value=value, reason=reason)]
 
@@ -118,44 +125,49 @@ def _runs(runs: Sequence[Account]) -> str:
     return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
 
 
-def _long(runs: Sequence[Account]) -> list[Account]:
-    return [one for one in runs if one.measured and one.held_seconds >= _SHORTEST_SECONDS]
+def _long_runs(runs: Sequence[Account]) -> list[Account]:
+    return [account for account in runs if account.measured and account.held_seconds >= _MIN_RUN_SECONDS]
 
 
 def _cores(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
-    known = [one for one in _long(runs) if one.core_hours and job.workers]
-    if not known:
+    measured = [account for account in _long_runs(runs) if account.core_hours and job.workers]
+    if not measured:
         return []
-    used = median(one.core_hours_used / (one.held_seconds / HOUR) / job.workers for one in known)
-    asked = job.resources.asked.cores
-    if used >= _BUSY * asked:
+    used = median(
+        account.core_hours_used / (account.held_seconds / HOUR) / job.workers for account in measured
+    )
+    requested = job.resources.asked.cores
+    if used >= _LOW_CPU_SHARE * requested:
         return []
-    wanted = max(0.1, math.ceil(used * _MARGIN * 10) / 10)
-    reason = f"a worker used {used:.2g} of {asked:g} cores (median of {_runs(known)})"
+    recommended = max(0.1, math.ceil(used * _MARGIN * 10) / 10)
+    reason = f"a worker used {used:.2g} of {requested:g} cores (median of {_runs(measured)})"
     return [
         Advice(
-            field="resources.cpu", now=str(job.resources.cpu), value=f"{round(wanted * 1000)}m", reason=reason
+            field="resources.cpu",
+            now=str(job.resources.cpu),
+            value=f"{round(recommended * 1000)}m",
+            reason=reason,
         )
     ]
 
 
 def _gpus(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
-    known = [one for one in _long(runs) if one.gpu_hours]
-    if not known or not job.resources.gpu:
+    measured = [account for account in _long_runs(runs) if account.gpu_hours]
+    if not measured or not job.resources.gpu:
         return []
-    share = median(one.gpu_hours_used / one.gpu_hours for one in known)
-    if share >= _IDLE_GPU:
+    share = median(account.gpu_hours_used / account.gpu_hours for account in measured)
+    if share >= _LOW_GPU_SHARE:
         return []
-    wanted = max(1, math.ceil(job.resources.gpu * share * _MARGIN))
-    if wanted == job.resources.gpu:
+    recommended = max(1, math.ceil(job.resources.gpu * share * _MARGIN))
+    if recommended == job.resources.gpu:
         return []
-    reason = f"the GPUs were busy {share:.0%} of the time (median of {_runs(known)})"
-    return [Advice(field="resources.gpu", now=str(job.resources.gpu), value=str(wanted), reason=reason)]
+    reason = f"the GPUs were busy {share:.0%} of the time (median of {_runs(measured)})"
+    return [Advice(field="resources.gpu", now=str(job.resources.gpu), value=str(recommended), reason=reason)]
 
 
 def _deadline(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
-    longest = max((one.held_seconds for one in runs), default=0.0)
-    if job.deadline_seconds is None or not longest or longest <= _CLOSE * job.deadline_seconds:
+    longest = max((account.held_seconds for account in runs), default=0.0)
+    if job.deadline_seconds is None or not longest or longest <= _HIGH_SHARE * job.deadline_seconds:
         return []
     reason = f"the longest of {_runs(runs)} took {longest:.0f} s of the {job.deadline_seconds:.0f} s allowed"
     value = f"{math.ceil(longest * 1.5)}"
@@ -164,33 +176,36 @@ def _deadline(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
 
 # -- scaling ----------------------------------------------------------------------------------------
 def scaling(runs: Sequence[Account]) -> Scaling | None:
-    """Return how a program scales; None where it ran in one size only."""
+    """Return how a program scales; None if it ran in one size only."""
     groups: dict[int, list[Account]] = {}
-    for one in runs:
-        if one.ranks and one.held_seconds > 0:
-            groups.setdefault(one.ranks, []).append(one)
+    for account in runs:
+        if account.ranks and account.held_seconds > 0:
+            groups.setdefault(account.ranks, []).append(account)
     if len(groups) < 2:
         return None
     smallest = min(groups)
-    base = median(one.held_seconds for one in groups[smallest])
+    base = median(account.held_seconds for account in groups[smallest])
     sizes = tuple(_size(found, smallest, base) for _, found in sorted(groups.items()))
-    return Scaling(sizes=sizes, serial_share=_serial(sizes), best=_best(sizes), sentences=_sentences(sizes))
+    return Scaling(
+        sizes=sizes, serial_share=_serial_share(sizes), best=_best(sizes), sentences=_sentences(sizes)
+    )
 
 
-def _size(found: Sequence[Account], smallest: int, base: float) -> Size:
-    seconds, ranks = median(one.held_seconds for one in found), found[0].ranks
+def _size(accounts: Sequence[Account], smallest: int, base: float) -> Size:
+    seconds, ranks = median(account.held_seconds for account in accounts), accounts[0].ranks
     speedup = base / seconds
     return Size(
-        workers=found[0].workers, ranks=ranks, runs=len(found), seconds=seconds, speedup=speedup,
-        efficiency=speedup / (ranks / smallest), core_hours=median(one.core_hours for one in found),
+        workers=accounts[0].workers, ranks=ranks, runs=len(accounts), seconds=seconds, speedup=speedup,
+        efficiency=speedup / (ranks / smallest), core_hours=median(account.core_hours for account in accounts),
     )  # fmt: skip
 
 
-def _serial(sizes: Sequence[Size]) -> float | None:
-    """Return the share of the smallest run's time that more ranks do not shorten: T(n) = a + b/n, by least squares."""
+def _serial_share(sizes: Sequence[Size]) -> float | None:
+    """Return the share of the smallest run's time that more ranks do not reduce."""
+    # T(n) = a + b/n, by least squares.
     first = sizes[0].ranks
-    xs = [first / one.ranks for one in sizes]
-    ys = [one.seconds for one in sizes]
+    xs = [first / size.ranks for size in sizes]
+    ys = [size.seconds for size in sizes]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     spread = sum((x - mean_x) ** 2 for x in xs)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
@@ -199,21 +214,23 @@ def _serial(sizes: Sequence[Size]) -> float | None:
 
 
 def _best(sizes: Sequence[Size]) -> int:
-    """Return the largest number of ranks whose step from the size before gained at least half of what it cost."""
+    """Return the largest number of ranks whose speed-up over the next smaller size is at least half of its
+    extra cost.
+    """
     best = sizes[0]
-    for one in sizes[1:]:
-        if best.seconds / one.seconds - 1 < 0.5 * (one.ranks / best.ranks - 1):
+    for size in sizes[1:]:
+        if best.seconds / size.seconds - 1 < 0.5 * (size.ranks / best.ranks - 1):
             break
-        best = one
+        best = size
     return best.ranks
 
 
 def _sentences(sizes: Sequence[Size]) -> tuple[str, ...]:
-    told = []
-    for less, more in pairwise(sizes):
-        gain = less.seconds / more.seconds - 1
-        dearer = more.ranks / less.ranks / (1 + gain) - 1
-        word = f"{gain:.0%} faster" if gain >= 0 else f"{-gain:.0%} slower"
-        price = f"cost {dearer:.0%} more" if dearer > 0.005 else "cost no more"
-        told.append(f"{more.ranks} ranks are {word} than {less.ranks} and {price}")
-    return tuple(told)
+    sentences = []
+    for smaller, larger in pairwise(sizes):
+        gain = smaller.seconds / larger.seconds - 1
+        extra_cost = larger.ranks / smaller.ranks / (1 + gain) - 1
+        gain_text = f"{gain:.0%} faster" if gain >= 0 else f"{-gain:.0%} slower"
+        cost_text = f"cost {extra_cost:.0%} more" if extra_cost > 0.005 else "cost no more"
+        sentences.append(f"{larger.ranks} ranks are {gain_text} than {smaller.ranks} and {cost_text}")
+    return tuple(sentences)

@@ -1,10 +1,10 @@
-"""May the job run here, and is there room: judgement over facts, with the numbers.
+"""May the job run here, and is there capacity? Decisions over facts, with the numbers.
 
-All sentences about rights, quota and room live in this room. Gathering the facts is the business of
-the backends; whether a job is well formed was judged by `checks`.
+All messages about permissions, quota and capacity are in this package. Backends gather the facts; `checks`
+has already verified that the job is well formed.
 """
 
-from mpijob.admission.capacity import largest_shape, needs, worker_needs
+from mpijob.admission.capacity import max_workers, needs, worker_needs
 from mpijob.admission.decision import admit
 from mpijob.admission.queue_reason import (
     availability_sentence,
@@ -17,7 +17,7 @@ __all__ = [
     "admit",
     "availability_sentence",
     "insufficient_sentence",
-    "largest_shape",
+    "max_workers",
     "needs",
     "wait_notice",
     "waiting_sentence",

@@ -1,41 +1,42 @@
-"""When a limit is nearly consumed: the sentences for administrators."""
+"""Alerts for administrators when a limit is nearly reached."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mpijob.admission.resources import named, number
+from mpijob.admission.resources import display_name, format_amount
 from mpijob.model.status.overview import Alert, Line, NamespaceView, QueueView
 
-USUAL_PERCENT = 90.0
+DEFAULT_PERCENT = 90.0
 
 
 def alerts(
-    namespaces: Iterable[NamespaceView], queues: Iterable[QueueView] = (), percent: float = USUAL_PERCENT
+    namespaces: Iterable[NamespaceView], queues: Iterable[QueueView] = (), percent: float = DEFAULT_PERCENT
 ) -> tuple[Alert, ...]:
-    """Return what is consumed by at least so many percent, the fullest first."""
+    """Return the limits that are used by at least `percent`, the fullest first."""
     found = [
-        Alert(namespace=one.name, message=sentence(one.name, line), percent=line.percent)
-        for one in namespaces
-        for line in one.lines
-        if _near(line, percent)
+        Alert(namespace=view.name, message=format_usage(view.name, line), percent=line.percent)
+        for view in namespaces
+        for line in view.lines
+        if _is_near(line, percent)
     ]
     found += [
-        Alert(namespace="", message=sentence(f"queue {one.name}", line), percent=line.percent)
-        for one in queues
-        for line in one.lines
-        if _near(line, percent)
+        Alert(namespace="", message=format_usage(f"queue {view.name}", line), percent=line.percent)
+        for view in queues
+        for line in view.lines
+        if _is_near(line, percent)
     ]
     return tuple(sorted(found, key=lambda alert: -alert.percent))
 
 
-def sentence(whose: str, line: Line) -> str:
-    """Return how far a limit is consumed: `nlp-team quota 90% consumed: 9 of 10 GPUs (ResourceQuota mpijob)`."""
-    used, most = number(line.resource, line.used), number(line.resource, line.most)
+def format_usage(subject: str, line: Line) -> str:
+    """Format the use of a limit: `nlp-team quota 90% consumed: 9 of 10 GPUs (ResourceQuota mpijob)`."""
+    used, total = format_amount(line.resource, line.used), format_amount(line.resource, line.most)
     return (
-        f"{whose} quota {line.percent:.0f}% consumed: {used} of {most} {named(line.resource)} ({line.source})"
+        f"{subject} quota {line.percent:.0f}% consumed: {used} of {total} {display_name(line.resource)} "
+        f"({line.source})"
     )
 
 
-def _near(line: Line, percent: float) -> bool:
+def _is_near(line: Line, percent: float) -> bool:
     return line.most > 0 and line.percent >= percent

@@ -1,4 +1,4 @@
-"""How much a job needs, and the largest shape of it that fits into a room: arithmetic only."""
+"""How much a job needs, and its largest size that fits into given resources: arithmetic only."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mpijob.model.spec.quantity import as_bytes, as_count
 NO_LIMIT = math.inf
 
 
-class What(StrEnum):
-    """The three things that a job can be short of, scarcest first, as sentences call them."""
+class Resource(StrEnum):
+    """The three resources that a job can be short of, scarcest first, named as in messages."""
 
     GPUS = "GPUs"
     MEMORY = "memory"
@@ -23,87 +23,102 @@ class What(StrEnum):
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """One thing of which more is wanted than there is."""
+    """A resource of which more is requested than available."""
 
-    what: What
-    wanted: float
-    there: float
+    resource: Resource
+    requested: float
+    available: float
 
     @property
     def missing(self) -> float:
-        """How much more would be enough."""
-        return self.wanted - self.there
+        """The missing amount."""
+        return self.requested - self.available
 
 
 def needs(job: MPIJob) -> Amounts:
     """Return what the launcher and all workers need together."""
-    return worker_needs(job).times(job.workers).plus(of(job.launcher))
+    return worker_needs(job).times(job.workers).plus(requests_of(job.launcher))
 
 
 def worker_needs(job: MPIJob) -> Amounts:
     """Return what one worker needs."""
-    return of(job.resources)
+    return requests_of(job.resources)
 
 
-def of(part: Resources) -> Amounts:
+def requests_of(resources: Resources) -> Amounts:
     """Return what one worker, or the launcher, needs."""
-    return part.asked
+    return resources.asked
 
 
-def amount(amounts: Amounts, what: What) -> float:
-    """Return one of the three amounts."""
-    return {What.GPUS: amounts.gpus, What.MEMORY: amounts.memory_bytes, What.CORES: amounts.cores}[what]
+def amount(amounts: Amounts, resource: Resource) -> float:
+    """Return the amount of one resource."""
+    return {
+        Resource.GPUS: amounts.gpus,
+        Resource.MEMORY: amounts.memory_bytes,
+        Resource.CORES: amounts.cores,
+    }[resource]
 
 
-def limit(quota: Quota, what: What) -> float:
-    """Return a quota's limit for one thing; endless when it has none."""
-    found = {What.GPUS: quota.gpus, What.MEMORY: quota.memory_bytes, What.CORES: quota.cores}[what]
+def limit(quota: Quota, resource: Resource) -> float:
+    """Return a quota's limit for a resource; infinite if it has none."""
+    found = {Resource.GPUS: quota.gpus, Resource.MEMORY: quota.memory_bytes, Resource.CORES: quota.cores}[
+        resource
+    ]
     return NO_LIMIT if found is None else found
 
 
-def left(quota: Quota) -> dict[What, float]:
-    """Return what a quota still has to give."""
-    return {what: max(0.0, limit(quota, what) - amount(quota.used, what)) for what in What}
+def remaining(quota: Quota) -> dict[Resource, float]:
+    """Return what is left of a quota."""
+    return {
+        resource: max(0.0, limit(quota, resource) - amount(quota.used, resource)) for resource in Resource
+    }
 
 
-def by_kind(amounts: Amounts) -> dict[What, float]:
-    """Return amounts in the form in which rooms are compared."""
-    return {what: amount(amounts, what) for what in What}
+def by_resource(amounts: Amounts) -> dict[Resource, float]:
+    """Return amounts by resource."""
+    return {resource: amount(amounts, resource) for resource in Resource}
 
 
-def shortages(wanted: Amounts, room: dict[What, float]) -> Iterator[Shortage]:
-    """Yield everything of which more is wanted than the room has, scarcest kind first."""
-    for what in What:
-        if amount(wanted, what) > room[what] + 1e-9:
-            yield Shortage(what, amount(wanted, what), room[what])
+def shortages(requested: Amounts, available: dict[Resource, float]) -> Iterator[Shortage]:
+    """Yield the resources of which more is requested than available, scarcest first."""
+    for resource in Resource:
+        if amount(requested, resource) > available[resource] + 1e-9:
+            yield Shortage(resource, amount(requested, resource), available[resource])
 
 
-def largest_shape(job: MPIJob, room: Amounts) -> int:
-    """Return the largest number of workers of this kind that fits into a room, the launcher with them."""
-    return largest(job, by_kind(room))
+def max_workers(job: MPIJob, available: Amounts) -> int:
+    """Return the largest number of workers of this size that fits, together with the launcher."""
+    return largest_worker_count(job, by_resource(available))
 
 
-def largest(job: MPIJob, room: dict[What, float]) -> int:
-    """Return the same for a room that may be endless in some of its kinds."""
-    worker, launcher = of(job.resources), of(job.launcher)
-    counts = [_count(amount(worker, what), amount(launcher, what), room[what]) for what in What]
+def largest_worker_count(job: MPIJob, available: dict[Resource, float]) -> int:
+    """Return the same for resources that may be infinite."""
+    worker, launcher = requests_of(job.resources), requests_of(job.launcher)
+    counts = [
+        _workers_that_fit(amount(worker, resource), amount(launcher, resource), available[resource])
+        for resource in Resource
+    ]
     fewest = min(counts)
     return job.workers if math.isinf(fewest) else int(fewest)
 
 
-def _count(worker: float, launcher: float, room: float) -> float:
-    if launcher > room + 1e-9:
+def _workers_that_fit(worker: float, launcher: float, available: float) -> float:
+    if launcher > available + 1e-9:
         return 0
-    return math.floor((room - launcher) / worker + 1e-9) if worker and not math.isinf(room) else NO_LIMIT
+    return (
+        math.floor((available - launcher) / worker + 1e-9)
+        if worker and not math.isinf(available)
+        else NO_LIMIT
+    )
 
 
-def counted(what: What, number: float) -> str:
-    """Return an amount as sentences say it: `4 GPUs`, `1 GPU`, `16 GiB of memory`, `8 CPU cores`."""
-    if what is What.MEMORY:
+def format_with_name(resource: Resource, number: float) -> str:
+    """Format an amount for messages: `4 GPUs`, `1 GPU`, `16 GiB of memory`, `8 CPU cores`."""
+    if resource is Resource.MEMORY:
         return f"{as_bytes(number)} of memory"
-    return f"{as_count(number)} {what.value[:-1] if number == 1 else what.value}"
+    return f"{as_count(number)} {resource.value[:-1] if number == 1 else resource.value}"
 
 
-def bare(what: What, number: float) -> str:
-    """Return an amount without its name: `4`, `16 GiB`."""
-    return as_bytes(number) if what is What.MEMORY else as_count(number)
+def format_amount(resource: Resource, number: float) -> str:
+    """Format an amount without its name: `4`, `16 GiB`."""
+    return as_bytes(number) if resource is Resource.MEMORY else as_count(number)

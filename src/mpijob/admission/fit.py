@@ -1,39 +1,41 @@
-"""The answer to "would it start": judged as a submit would be, said in one sentence with its numbers."""
+"""Would a job start now? Decided as a submission would be, with one message and its numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mpijob.admission.capacity import largest_shape
+from mpijob.admission.capacity import max_workers
 from mpijob.admission.decision import admit
-from mpijob.admission.queue_reason import insufficient_sentence, start, waiting_sentence
-from mpijob.admission.resources import named, number
+from mpijob.admission.queue_reason import format_start, insufficient_sentence, waiting_sentence
+from mpijob.admission.resources import display_name, format_amount
 from mpijob.errors import MpiJobError, NotAllowed
 from mpijob.model import Facts, Identity, MPIJob
 from mpijob.model.platform.fit import Fit, Verdict
 
 
 def fit(job: MPIJob, who: Identity, facts: Facts) -> Fit:
-    """Return whether the job would start now, wait, or never run here; raise NotAllowed for one who may not."""
-    starts = starts_now(job, facts)
+    """Return whether the job would start now, wait, or never run; raise NotAllowed without permission."""
+    workers_now = starts_now(job, facts)
     try:
         admit(job, who, facts)
     except NotAllowed:
         raise
     except MpiJobError as error:
-        return Fit(verdict=Verdict.NEVER, message=error.message, hint=error.hint, starts_now=starts)
+        return Fit(verdict=Verdict.NEVER, message=error.message, hint=error.hint, starts_now=workers_now)
     if not facts.room_known and (facts.cluster is None or facts.cluster.room is None):
-        message = "Whether there is room is not known: you may see neither the queue's quota nor the machines"
+        message = "Capacity is unknown: no permission to read the queue's quota or the nodes"
         return Fit(verdict=Verdict.UNKNOWN, message=message, position=facts.position)
-    waits = waiting_sentence(job, facts)
-    if starts is not None and starts >= job.workers and not waits:
+    wait_reason = waiting_sentence(job, facts)
+    if workers_now is not None and workers_now >= job.workers and not wait_reason:
         return Fit(
-            verdict=Verdict.NOW, message=f"Fits now: {_workers(job.workers)} would start", starts_now=starts
+            verdict=Verdict.NOW,
+            message=f"Fits now: {_workers(job.workers)} would start",
+            starts_now=workers_now,
         )
     return Fit(
         verdict=Verdict.WAITS,
-        message=_waits(job, facts, waits),
-        hint=f"{_workers(starts)} of this size would start now" if starts else "",
+        message=_wait_message(job, facts, wait_reason),
+        hint=f"{_workers(workers_now)} of this size would start now" if workers_now else "",
         position=facts.position,
         ahead_jobs=facts.waiting_jobs,
         ahead=facts.ahead,
@@ -41,33 +43,37 @@ def fit(job: MPIJob, who: Identity, facts: Facts) -> Fit:
         wait_seconds=facts.wait_estimate_seconds,
         basis=facts.wait_sample,
         wait_basis=facts.wait_basis,
-        starts_now=starts,
+        starts_now=workers_now,
     )
 
 
 def starts_now(job: MPIJob, facts: Facts) -> int | None:
-    """Return the largest number of workers of this kind that would start now; None where nobody knows."""
+    """Return the largest number of workers of this size that would start now; None if unknown."""
     room = facts.cluster.room if facts.cluster is not None else None
-    counts = [largest_shape(job, facts.free)] if facts.room_known else []
+    counts = [max_workers(job, facts.free)] if facts.room_known else []
     counts += [room.now] if room is not None else []
     if not counts:
         return None
     return 0 if facts.waiting_jobs and facts.position not in (None, 1) else max(0, min(counts))
 
 
-def _waits(job: MPIJob, facts: Facts, waits: str) -> str:
-    parts = [waits or insufficient_sentence(job, facts) or "Waits for room"]
+def _wait_message(job: MPIJob, facts: Facts, wait_reason: str) -> str:
+    parts = [wait_reason or insufficient_sentence(job, facts) or "Waits for resources"]
     if facts.position is not None:
         parts.append(f"position {facts.position}")
-    if ahead := _ahead(facts.ahead):
-        parts.append(f"those ahead ask for {ahead}")
-    parts.append("it " + start(facts))
+    if ahead := _format_ahead(facts.ahead):
+        parts.append(f"jobs ahead in the queue request {ahead}")
+    parts.append("it " + format_start(facts))
     return "; ".join(parts)
 
 
-def _ahead(amounts: Mapping[str, float]) -> str:
-    shown = [name for name in amounts if name.endswith("/gpu")] or [name for name in amounts if name == "cpu"]
-    return ", ".join(f"{number(name, amounts[name])} {named(name)}" for name in shown if amounts[name])
+def _format_ahead(amounts: Mapping[str, float]) -> str:
+    resources = [name for name in amounts if name.endswith("/gpu")] or [
+        name for name in amounts if name == "cpu"
+    ]
+    return ", ".join(
+        f"{format_amount(name, amounts[name])} {display_name(name)}" for name in resources if amounts[name]
+    )
 
 
 def _workers(count: int | None) -> str:

@@ -1,7 +1,7 @@
-"""Whether a cluster's engines are there, fit together and answer: the sentences of `mpijob doctor` about it.
+"""Findings of `mpijob doctor` about the engines of a cluster: installed, compatible, responding.
 
-Pairs that do not fit are data, each with what happens; their source is the engines' own issue threads
-(kueue#11931: admitted, and suspended for ever). Reading the cluster is the business of its engine.
+Incompatible versions are data, each with its effect; the sources are the engines' issue threads (kueue#11931:
+admitted, but suspended forever). The cluster is read by its engine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from mpijob.errors import Finding, Severity
 from mpijob.model.platform.installation import Answering, Component, Installation, Product
 
 ERROR, WARNING, NOTICE = _ORDER = (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
-TESTED = {  # what the tests of this project run on
+# Versions that this project is tested with.
+TESTED = {
     Product.KUBERNETES: (1, 34),
     Product.TRAINER: (2, 2),
     Product.JOBSET: (0, 12),
@@ -27,51 +28,52 @@ _LOW_QPS, _DEFAULT_QPS = 10.0, 5.0
 _LARGE_JOB = 100
 
 
-class Clash(msgspec.Struct, frozen=True):
-    """Two products whose versions do not fit: bounds are `from` (inclusive) and `below`."""
+class VersionConflict(msgspec.Struct, frozen=True):
+    """Two products with incompatible versions: bounds are `from` (inclusive) and `below` (exclusive)."""
 
-    one: Product
-    one_from: tuple[int, ...]
-    one_below: tuple[int, ...]
-    other: Product
-    other_from: tuple[int, ...]
-    other_below: tuple[int, ...]
-    happens: str
+    first: Product
+    first_from: tuple[int, ...]
+    first_below: tuple[int, ...]
+    second: Product
+    second_from: tuple[int, ...]
+    second_below: tuple[int, ...]
+    effect: str
     remedy: str
 
 
-_ALWAYS = (9999,)
-CLASHES = (
-    Clash(
-        Product.KUEUE, (0, 17), _ALWAYS, Product.TRAINER, (0,), (2, 2),
-        "Kueue writes runtimePatches, which this Trainer does not know: queued jobs are admitted and stay suspended",
+_ANY_NEWER = (9999,)
+VERSION_CONFLICTS = (
+    VersionConflict(
+        Product.KUEUE, (0, 17), _ANY_NEWER, Product.TRAINER, (0,), (2, 2),
+        "Kueue sets runtimePatches, which this Trainer does not support: queued jobs are admitted, but stay suspended",
         "upgrade Trainer to 2.2 or later, or use Kueue 0.16",
     ),
-    Clash(
-        Product.KUEUE, (0, 15), (0, 17), Product.TRAINER, (2, 2), _ALWAYS,
-        "Kueue writes podTemplateOverrides, which this Trainer dropped: queued jobs are admitted and stay suspended",
+    VersionConflict(
+        Product.KUEUE, (0, 15), (0, 17), Product.TRAINER, (2, 2), _ANY_NEWER,
+        "Kueue sets podTemplateOverrides, which this Trainer removed: queued jobs are admitted, but stay suspended",
         "upgrade Kueue to 0.17 or later",
     ),
-    Clash(
+    VersionConflict(
         Product.KUEUE, (0, 15), (0, 17), Product.TRAINER, (0,), (2, 1),
-        "Kueue writes podTemplateOverrides, which came with Trainer 2.1: queued jobs are admitted and stay suspended",
-        "upgrade Trainer to 2.1, or better both: Kueue 0.17 with Trainer 2.2",
+        "Kueue sets podTemplateOverrides, introduced in Trainer 2.1: queued jobs are admitted, but stay suspended",
+        "upgrade Trainer to 2.1, or both: Kueue 0.17 with Trainer 2.2",
     ),
-    Clash(
-        Product.KUEUE, (0,), (0, 15), Product.TRAINER, (2, 1), _ALWAYS,
-        "this Kueue was built for Trainer 2.0: queued jobs are admitted and stay suspended",
+    VersionConflict(
+        Product.KUEUE, (0,), (0, 15), Product.TRAINER, (2, 1), _ANY_NEWER,
+        "this Kueue was built for Trainer 2.0: queued jobs are admitted, but stay suspended",
         "upgrade Kueue to 0.17 or later",
     ),
-    Clash(
-        Product.JOBSET, (0,), (0, 8), Product.TRAINER, (2, 0), _ALWAYS,
+    VersionConflict(
+        Product.JOBSET, (0,), (0, 8), Product.TRAINER, (2, 0), _ANY_NEWER,
         "JobSet before 0.8 has no dependsOn: the launcher starts before its workers",
         "upgrade JobSet to 0.8 or later",
     ),
 )  # fmt: skip
-_FAULTS = {  # known faults of single versions: from, below, what happens, remedy
+# Known bugs of single versions: from, below, effect, remedy.
+_KNOWN_BUGS = {
     Product.KUEUE: (
         ((0, 19), (0, 20), "drops tolerations of a runtime on admission (kueue#15162): pods may not be scheduled",
-         "upgrade Kueue to 0.20, or let the flavor carry the tolerations"),
+         "upgrade Kueue to 0.20, or set the tolerations in the flavor"),
     ),
     Product.MPI_OPERATOR: (
         ((0,), (0, 8), "numbers workers in another order than Kueue's topology-aware placement (kueue#8471)",
@@ -80,41 +82,41 @@ _FAULTS = {  # known faults of single versions: from, below, what happens, remed
 }  # fmt: skip
 
 
-def examine(found: Installation) -> tuple[Finding, ...]:
-    """Return what is there, what does not fit and what does not answer, the troubles first."""
+def examine(installation: Installation) -> tuple[Finding, ...]:
+    """Return what is installed, incompatible or not responding, errors first."""
     parts = (
-        _engines(found),
-        _clashes(found),
-        _old_operator(found),
-        _silent(found),
-        _not_ready(found),
-        _faults(found),
-        _operator_options(found),
-        _services(found),
-        _versions(found),
-        _keys(found),
-        _unread(found),
+        _engines(installation),
+        _version_conflicts(installation),
+        _legacy_operator(installation),
+        _silent_webhooks(installation),
+        _unready_components(installation),
+        _known_bugs(installation),
+        _operator_options(installation),
+        _optional_apis(installation),
+        _versions(installation),
+        _keys(installation),
+        _unread(installation),
     )
-    found_ = [one for part in parts for one in part]
-    return tuple(sorted(found_, key=lambda one: _ORDER.index(one.severity)))
+    findings = [finding for part in parts for finding in part]
+    return tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.severity)))
 
 
-def reached(context: str, server: str) -> Finding:
-    """Return which cluster is spoken of."""
-    return finding("DOCTOR_OK", NOTICE, f"cluster {context} answers at {server}")
+def cluster_finding(context: str, server: str) -> Finding:
+    """Return which cluster responded."""
+    return finding("DOCTOR_OK", NOTICE, f"cluster {context} responds at {server}")
 
 
-def permitted(
+def permission_findings(
     namespace: str, lacks: Mapping[str, tuple[str, ...]], others: tuple[str, ...]
 ) -> Iterator[Finding]:
-    """Yield what the user may not do in a namespace: with each engine, and beside them."""
+    """Yield the user's missing permissions in a namespace: for each engine, and others."""
     ask = f"ask an administrator of namespace '{namespace}'"
     usable = [name for name, missing in lacks.items() if not missing]
     for name, missing in lacks.items():
         if not missing:
             continue
         message = (
-            f"you may not run jobs with {name} in namespace '{namespace}': you lack {', '.join(missing)}"
+            f"no permission to run jobs with {name} in namespace '{namespace}': missing {', '.join(missing)}"
         )
         yield (
             finding("DOCTOR_RIGHTS", WARNING, message, ask)
@@ -127,18 +129,21 @@ def permitted(
         )
     if others:
         yield finding(
-            "DOCTOR_RIGHTS", NOTICE, f"in namespace '{namespace}' you lack {', '.join(others)}", ask
+            "DOCTOR_RIGHTS",
+            NOTICE,
+            f"missing permissions in namespace '{namespace}': {', '.join(others)}",
+            ask,
         )
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Return a version's numbers: `0.19.2-rc.1` is (0, 19, 2); () where it is not known."""
+def parse_version(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version: `0.19.2-rc.1` is (0, 19, 2); () if unknown."""
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("-")[0]))
 
 
-def _engines(found: Installation) -> Iterator[Finding]:
-    trainer, jobset = found.find(Product.TRAINER), found.find(Product.JOBSET)
-    operator = found.find(Product.MPI_OPERATOR)
+def _engines(installation: Installation) -> Iterator[Finding]:
+    trainer, jobset = installation.find(Product.TRAINER), installation.find(Product.JOBSET)
+    operator = installation.find(Product.MPI_OPERATOR)
     if trainer is None and operator is None:
         message = "neither Kubeflow Trainer nor the MPI Operator is installed: no job can run here"
         yield finding(
@@ -149,80 +154,83 @@ def _engines(found: Installation) -> Iterator[Finding]:
         )
     elif operator is None:
         message = "the MPI Operator is not installed: jobs with MPICH or Intel MPI cannot run here"
-        yield finding(
-            "DOCTOR_ENGINE", WARNING, message, "install the MPI Operator 0.8, if such jobs are wanted"
-        )
+        yield finding("DOCTOR_ENGINE", WARNING, message, "install the MPI Operator 0.8 if you need such jobs")
     elif trainer is None:
-        message = "Kubeflow Trainer is not installed: every job goes to the MPI Operator"
+        message = "Kubeflow Trainer is not installed: all jobs use the MPI Operator"
         yield finding(
-            "DOCTOR_ENGINE", WARNING, message, "nothing, unless jobs of the Kubeflow SDK are wanted as well"
+            "DOCTOR_ENGINE", WARNING, message, "no action needed, unless you run jobs of the Kubeflow SDK"
         )
     if trainer is not None and jobset is None:
-        message = "JobSet is not installed, and Kubeflow Trainer cannot start anything without it"
+        message = "JobSet is not installed, and Kubeflow Trainer cannot start jobs without it"
         yield finding("DOCTOR_ENGINE", ERROR, message, "install JobSet 0.12")
-    if found.find(Product.KUEUE) is None:
-        message = "Kueue is not installed: jobs do not queue, and quotas refuse instead of letting jobs wait"
+    if installation.find(Product.KUEUE) is None:
+        message = "Kueue is not installed: jobs are not queued; quotas reject jobs instead of delaying them"
         yield finding("DOCTOR_OK", NOTICE, message)
 
 
-def _clashes(found: Installation) -> Iterator[Finding]:
-    for clash in CLASHES:
-        one, other = found.find(clash.one), found.find(clash.other)
-        if one is None or other is None:
+def _version_conflicts(installation: Installation) -> Iterator[Finding]:
+    for clash in VERSION_CONFLICTS:
+        first, second = installation.find(clash.first), installation.find(clash.second)
+        if first is None or second is None:
             continue
-        if _within(one, clash.one_from, clash.one_below) and _within(
-            other, clash.other_from, clash.other_below
+        if _within(first, clash.first_from, clash.first_below) and _within(
+            second, clash.second_from, clash.second_below
         ):
             message = (
-                f"{one.product} {one.version} and {other.product} {other.version} do not fit: {clash.happens}"
+                f"{first.product} {first.version} and {second.product} {second.version} are incompatible: "
+                f"{clash.effect}"
             )
             yield finding("DOCTOR_PAIR", ERROR, message, clash.remedy)
 
 
-def _within(one: Component, first: tuple[int, ...], below: tuple[int, ...]) -> bool:
-    version = numbers(one.version)
-    return bool(version) and first <= version < below
+def _within(component: Component, lower: tuple[int, ...], upper: tuple[int, ...]) -> bool:
+    version = parse_version(component.version)
+    return bool(version) and lower <= version < upper
 
 
-def _old_operator(found: Installation) -> Iterator[Finding]:
-    if found.old_mpijob:
+def _legacy_operator(installation: Installation) -> Iterator[Finding]:
+    if installation.old_mpijob:
         message = (
-            "MPIJob is served as kubeflow.org/v1, by the old Training Operator: the MPI Operator's MPIJob has the "
-            "same name and cannot be installed beside it"
+            "MPIJob is served as kubeflow.org/v1 by the Training Operator: the MPI Operator's MPIJob has the "
+            "same name, and both cannot be installed together"
         )
         hint = "remove the Training Operator's MPIJob, then install the MPI Operator 0.8"
-        served = "kubeflow.org/v2beta1" in found.served
+        served = "kubeflow.org/v2beta1" in installation.served
         yield finding("DOCTOR_OLD_MPIJOB", WARNING if served else ERROR, message, hint)
 
 
-def _silent(found: Installation) -> Iterator[Finding]:
-    for service in found.silent_webhooks:
-        message = f"webhook service {service} has no ready endpoint: every create of its kinds is refused"
+def _silent_webhooks(installation: Installation) -> Iterator[Finding]:
+    for service in installation.silent_webhooks:
+        message = f"webhook service {service} has no ready endpoint: all creations of its kinds are rejected"
         yield finding(
             "DOCTOR_WEBHOOK",
             ERROR,
             message,
-            f"look at its pods: kubectl get pods -n {service.partition('/')[0]}",
+            f"check its pods: kubectl get pods -n {service.partition('/')[0]}",
         )
 
 
-def _not_ready(found: Installation) -> Iterator[Finding]:
-    for one in found.components:
-        if one.ready is False:
-            place, _, name = one.place.partition("/")
-            message = f"{one.product} is installed ({one.place}) and not ready: its jobs do not move"
-            yield finding("DOCTOR_ENGINE", ERROR, message, f"kubectl describe deployment {name} -n {place}")
+def _unready_components(installation: Installation) -> Iterator[Finding]:
+    for component in installation.components:
+        if component.ready is False:
+            namespace, _, name = component.place.partition("/")
+            message = f"{component.product} is installed ({component.place}), but not ready: its jobs do not progress"
+            yield finding(
+                "DOCTOR_ENGINE", ERROR, message, f"kubectl describe deployment {name} -n {namespace}"
+            )
 
 
-def _faults(found: Installation) -> Iterator[Finding]:
-    for one in found.components:
-        for first, below, happens, remedy in _FAULTS.get(one.product, ()):
-            if _within(one, first, below):
-                yield finding("DOCTOR_PAIR", NOTICE, f"{one.product} {one.version} {happens}", remedy)
+def _known_bugs(installation: Installation) -> Iterator[Finding]:
+    for component in installation.components:
+        for lower, upper, effect, remedy in _KNOWN_BUGS.get(component.product, ()):
+            if _within(component, lower, upper):
+                yield finding(
+                    "DOCTOR_PAIR", NOTICE, f"{component.product} {component.version} {effect}", remedy
+                )
 
 
-def _operator_options(found: Installation) -> Iterator[Finding]:
-    operator = found.find(Product.MPI_OPERATOR)
+def _operator_options(installation: Installation) -> Iterator[Finding]:
+    operator = installation.find(Product.MPI_OPERATOR)
     if operator is None or not operator.place:
         return
     try:
@@ -231,94 +239,101 @@ def _operator_options(found: Installation) -> Iterator[Finding]:
         qps = _DEFAULT_QPS
     if qps <= _LOW_QPS:
         message = (
-            f"the MPI Operator makes {qps:g} calls a second (--kube-api-qps): the pods of a job of "
-            f"{_LARGE_JOB} workers take about {_LARGE_JOB / qps:.0f} s to be created"
+            f"the MPI Operator is limited to {qps:g} API calls per second (--kube-api-qps): creating the pods of a "
+            f"job with {_LARGE_JOB} workers takes about {_LARGE_JOB / qps:.0f} s"
         )
-        yield finding("DOCTOR_QPS", WARNING, message, "give it --kube-api-qps=50 --kube-api-burst=100")
+        yield finding("DOCTOR_QPS", WARNING, message, "set --kube-api-qps=50 --kube-api-burst=100")
     if namespace := operator.options.get("namespace"):
-        message = f"the MPI Operator serves namespace {namespace} only: jobs elsewhere do not move"
+        message = f"the MPI Operator handles namespace {namespace} only: jobs elsewhere do not start"
         yield finding(
-            "DOCTOR_ENGINE", WARNING, message, "take its option --namespace away, or create jobs there"
+            "DOCTOR_ENGINE",
+            WARNING,
+            message,
+            "remove its option --namespace, or create jobs in that namespace",
         )
 
 
-def _services(found: Installation) -> Iterator[Finding]:
+def _optional_apis(installation: Installation) -> Iterator[Finding]:
     states = (
         (
             "the metrics API (metrics.k8s.io)",
-            found.metrics,
-            "mpijob top shows no CPU and memory",
+            installation.metrics,
+            "mpijob top shows no CPU and memory usage",
             "metrics-server",
         ),
         (
             "Kueue's visibility API",
-            found.visibility,
-            "no position in the queue is shown",
+            installation.visibility,
+            "no queue position is shown",
             "Kueue's visibility server",
         ),
     )
     for name, state, loss, server in states:
-        if name.startswith("Kueue") and found.find(Product.KUEUE) is None:
+        if name.startswith("Kueue") and installation.find(Product.KUEUE) is None:
             continue
         if state is Answering.DOWN:
             yield finding(
-                "DOCTOR_API", WARNING, f"{name} is announced and does not answer: {loss}", f"look at {server}"
+                "DOCTOR_API", WARNING, f"{name} is registered but does not respond: {loss}", f"check {server}"
             )
         elif state is Answering.ABSENT:
             yield finding(
-                "DOCTOR_API", NOTICE, f"{name} is not there: {loss}", f"install {server}, if it is wanted"
+                "DOCTOR_API", NOTICE, f"{name} is not installed: {loss}", f"install {server} if you need it"
             )
         else:
-            yield finding("DOCTOR_OK", NOTICE, f"{name} answers")
+            yield finding("DOCTOR_OK", NOTICE, f"{name} responds")
 
 
-def _versions(found: Installation) -> Iterator[Finding]:
-    for one in found.components:
-        version, tested = numbers(one.version), TESTED.get(one.product)
-        told = f"{one.product} {one.version or '(version not told)'}" + (
-            f" in {one.place}" if one.place else ""
+def _versions(installation: Installation) -> Iterator[Finding]:
+    for component in installation.components:
+        version, tested = parse_version(component.version), TESTED.get(component.product)
+        description = f"{component.product} {component.version or '(unknown version)'}" + (
+            f" in {component.place}" if component.place else ""
         )
-        if one.product is Product.KUBERNETES and version and version[:2] < OLDEST_KUBERNETES:
+        if component.product is Product.KUBERNETES and version and version[:2] < OLDEST_KUBERNETES:
             yield finding(
-                "DOCTOR_VERSION", WARNING, f"{told} is older than 1.27, which the engines need", "upgrade it"
+                "DOCTOR_VERSION",
+                WARNING,
+                f"{description} is older than 1.27, which the engines require",
+                "upgrade it",
             )
         elif tested and version and version[:2] != tested:
             order = "older" if version[:2] < tested else "newer"
-            wanted = ".".join(map(str, tested))
+            tested_version = ".".join(map(str, tested))
             yield finding(
                 "DOCTOR_VERSION",
                 NOTICE,
-                f"{told} is {order} than {wanted}, with which mpijob is tested",
-                "nothing",
+                f"{description} is {order} than {tested_version}, which mpijob is tested with",
+                "no action needed",
             )
         else:
-            yield finding("DOCTOR_OK", NOTICE, told)
-    if found.patches:
-        yield finding("DOCTOR_OK", NOTICE, f"TrainJobs change their runtime by {found.patches}")
-    if found.openshift:
+            yield finding("DOCTOR_OK", NOTICE, description)
+    if installation.patches:
+        yield finding("DOCTOR_OK", NOTICE, f"TrainJobs override their runtime with {installation.patches}")
+    if installation.openshift:
         yield finding(
             "DOCTOR_OK", NOTICE, "OpenShift: pods get their user IDs from the namespace (restricted-v2)"
         )
 
 
-def _keys(found: Installation) -> Iterator[Finding]:
-    if found.find(Product.TRAINER) or found.find(Product.MPI_OPERATOR):
+def _keys(installation: Installation) -> Iterator[Finding]:
+    if installation.find(Product.TRAINER) or installation.find(Product.MPI_OPERATOR):
         message = (
-            "ssh keys: ECDSA P-521, made for each job by its engine and gone with it (allowed under FIPS 186)"
+            "ssh keys: ECDSA P-521, generated for each job by its engine and deleted with it (allowed "
+            "under FIPS 186)"
         )
         yield finding("DOCTOR_OK", NOTICE, message)
 
 
-def _unread(found: Installation) -> Iterator[Finding]:
-    for one in found.unread:
+def _unread(installation: Installation) -> Iterator[Finding]:
+    for unread in installation.unread:
         yield finding(
             "NOT_READ",
             NOTICE,
-            f"{one.what} could not be read ({one.why}): {one.unknown}",
+            f"cannot read {unread.what} ({unread.why}): {unread.unknown}",
             "ask an administrator",
         )
 
 
 def finding(code: str, severity: Severity, message: str, hint: str = "") -> Finding:
-    """Return one line of the doctor's report."""
+    """Build one line of the doctor's report."""
     return Finding(code=code, message=message, hint=hint, severity=severity)

@@ -67,7 +67,7 @@ async def _serve(options: Options) -> int:
     )
     _allow_files()
     loop = asyncio.get_running_loop()
-    connections.bound_handshakes(loop, encrypted=options.tls is not None)
+    connections.limit_handshakes(loop, encrypted=options.tls is not None)
     loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="asked"))
     async with AsyncClient(namespace=options.namespace, settings=options.settings) as client:
         door = _login(options) if options.login else await _gate(options, client, listening)
@@ -83,11 +83,11 @@ async def _serve(options: Options) -> int:
 def config(app: ASGIApp, tls: tuple[str, str] | None = None) -> uvicorn.Config:
     """Return how the page's requests are read."""
     certificate, key = tls or (None, None)
-    return server.config(
+    return server.server_config(
         app,
-        connections.protocol(),
+        connections.new_protocol_class(),
         ws="wsproto" if find_spec("wsproto") else "none",
-        limit_concurrency=_CONNECTIONS + connections.WAITING,
+        limit_concurrency=_CONNECTIONS + connections.MAX_IDLE_CONNECTIONS,
         ws_max_size=4 << 10,
         ssl_certfile=certificate,
         ssl_keyfile=key,

@@ -126,7 +126,7 @@ class Registry:
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]
     ) -> http.Response:
         try:
-            return http.request(method, url, content, headers, seconds=_SECONDS, most_bytes=_MOST_BYTES)
+            return http.request(method, url, content, headers, seconds=_SECONDS, max_bytes=_MOST_BYTES)
         except OSError as error:
             raise BackendError(f"the model registry {self._host} did not answer: {error}") from error
 

@@ -17,7 +17,7 @@ from typing import Any, get_args
 import msgspec
 
 from mpijob.errors import BackendError, InvalidJob, MpiJobError, NotStored
-from mpijob.history.storage.s3 import Digest, Objects
+from mpijob.history.storage.s3 import Digest, ObjectStore
 from mpijob.outbound import s3
 from mpijob.outbound.guard import Guard
 from mpijob.outbound.s3 import Connection as Connection
@@ -57,7 +57,7 @@ Known = dict[str, tuple[int, int]]  # size and time of change of each file, as i
 def named(name: str, settings: Mapping[str, ObjectsSetting], environ: Mapping[str, str]) -> Connection:
     """Return a connection by its name, with which files can be moved from here; `env` is that of the variables."""
     found = _named(name, settings, environ)
-    s3.check(found.endpoint, found.bucket, Bucket._hint)
+    s3.check_setting(found.endpoint, found.bucket, Bucket._hint)
     return found
 
 
@@ -89,7 +89,7 @@ def from_variables(environ: Mapping[str, str]) -> Connection:
     return Connection(**found)
 
 
-class Bucket(Objects):
+class Bucket(ObjectStore):
     """A bucket that whole directories are fetched from and stored to."""
 
     _hint = "look at the data connection: endpoint, bucket, access key, secret key"
@@ -109,11 +109,11 @@ class Bucket(Objects):
                 yield one.get("Key", "").removeprefix(self._prefix), one.get("Size", 0)
 
     def _pages(self) -> Iterator[dict[str, Any]]:
-        with self._asking("the list of its objects"):
+        with self._translate_errors("the list of its objects"):
             paginator = self._api().get_paginator("list_objects_v2")
             pages = iter(paginator.paginate(Bucket=self._reached.bucket, Prefix=self._prefix))
         while True:
-            with self._asking("the list of its objects"):
+            with self._translate_errors("the list of its objects"):
                 page = next(pages, None)
             if page is None:
                 return
@@ -122,11 +122,11 @@ class Bucket(Objects):
     def read(self, name: str) -> Iterator[bytes]:
         """Yield an object in pieces; raise NotFound where there is none."""
         self._guard.limit(self._guard.policy.download_seconds)
-        with self._asking("GET"):
-            body = self._api().get_object(**self._at(name))["Body"]
+        with self._translate_errors("GET"):
+            body = self._api().get_object(**self._object_params(name))["Body"]
         try:
             while True:
-                with self._asking("GET"):
+                with self._translate_errors("GET"):
                     piece: bytes = body.read(_PIECE)
                 if not piece:
                     return
@@ -143,17 +143,17 @@ class Bucket(Objects):
             self.put(name, _read(source, size))
             return
         digest, api = Digest(), self._api()
-        with self._storing(name):
-            upload = self._at(name)
+        with self._upload_errors(name):
+            upload = self._object_params(name)
             started = api.create_multipart_upload(**upload, ChecksumAlgorithm="SHA256")
             upload["UploadId"] = _required(started, "UploadId")
         try:
-            with self._storing(name):
+            with self._upload_errors(name):
                 parts = [*self._parts(upload, source, size, digest)]
                 api.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
             self._verify(name, digest, in_parts=True)
         except BaseException:
-            with contextlib.suppress(MpiJobError), self._asking("the end of an upload"):
+            with contextlib.suppress(MpiJobError), self._translate_errors("the end of an upload"):
                 api.abort_multipart_upload(**upload)
             raise
 

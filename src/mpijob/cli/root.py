@@ -39,7 +39,9 @@ ENTRIES: dict[str, CommandEntry] = {
     "logs": CommandEntry("logs", _SEE, "Print the merged output of launcher, workers and ranks."),
     "events": CommandEntry("logs", _SEE, "Print what happened to a job, in order."),
     "stacks": CommandEntry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
-    "top": CommandEntry("top", _SEE, "Show the CPU, memory and GPUs that workers use."),
+    "top": CommandEntry(
+        "top", _SEE, "Show the CPU, memory and GPUs that workers use, and their ranks' time in MPI."
+    ),
     "profile": CommandEntry("profile", _SEE, "Show MPI time, messages and bytes of a job's ranks."),
     "curves": CommandEntry(
         "curves", _SEE, "Show the metrics of a training, how far it is and when it will end."

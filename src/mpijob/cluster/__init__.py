@@ -1,1 +1,1 @@
-"""The face that a cluster sees: its resources, the operator that keeps the platform, admission."""
+"""The in-cluster services: custom resources, the operator that reconciles the platform, the admission webhook."""

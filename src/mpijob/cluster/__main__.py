@@ -1,4 +1,4 @@
-"""`python -m mpijob.cluster operator`: the services that a cluster talks to; each is a process of its own."""
+"""`python -m mpijob.cluster operator`: run one of the services of a cluster."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ DEPLOY = Path("/usr/share/mpijob/deploy")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one service until it is ended."""
-    asked = _parser().parse_args(arguments)
+    """Run one service until it is stopped."""
+    options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    if asked.service == "operator":
+    if options.service == "operator":
         from mpijob.cluster.operator import serve
 
-        serve(asked.namespace, asked.deploy, health_port=asked.health_port)
+        serve(options.namespace, options.deploy, health_port=options.health_port)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mpijob.cluster", description=__doc__.splitlines()[0])
     services = parser.add_subparsers(dest="service", required=True)
-    operator = services.add_parser("operator", help="keep the platform as the MPIJobPlatform says")
-    operator.add_argument("--namespace", default="", help="where the inventory and the Lease are")
-    operator.add_argument("--deploy", type=Path, default=DEPLOY, help="the folder of our own manifests")
-    operator.add_argument("--health-port", type=int, help="answer /healthz, /readyz and /metrics")
+    operator = services.add_parser("operator", help="reconcile the MPIJobPlatform")
+    operator.add_argument("--namespace", default="", help="namespace of the inventory and the Lease")
+    operator.add_argument("--deploy", type=Path, default=DEPLOY, help="directory of mpijob's own manifests")
+    operator.add_argument("--health-port", type=int, help="serve /healthz, /readyz and /metrics on this port")
     return parser
 
 

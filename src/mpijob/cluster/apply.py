@@ -1,6 +1,6 @@
-"""Any object of a cluster by its document: where it is, made as it is wanted, taken away again.
+"""Find, apply and delete any object of a cluster by its manifest.
 
-Which kinds there are is asked of the API server, because the operator handles other people's manifests.
+Kinds are discovered from the API server, because the operator handles other projects' manifests.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from mpijob.errors import BackendError
 from mpijob.formats.kubernetes.metadata.well_known import Document
 
 MANAGER = "mpijob-operator"
-COMPONENT_LABEL = "mpijob.dev/component"  # on everything that the operator made
+# On every object that the operator creates.
+COMPONENT_LABEL = "mpijob.dev/component"
 CRD = Kind(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
-# What others need comes first; what would be in the way of others goes first.
-_FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role")
-_LAST = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService")
+# Objects that others depend on are created first; webhooks, which could block others, are created last.
+_CREATED_FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role")
+_CREATED_LAST = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService")
 
 
 class AppliedObject(NamedTuple):
-    """How the inventory remembers an object."""
+    """The inventory's entry for an object."""
 
     api: str
     kind: str
@@ -32,46 +33,46 @@ class AppliedObject(NamedTuple):
     name: str
 
 
-class Objects:
-    """Handles documents through one API client."""
+class ObjectClient:
+    """Handles manifests through one API client."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
         self._kinds: dict[tuple[str, str], Kind] = {}
 
     def kind(self, api_version: str, name: str) -> Kind | None:
-        """Return a kind as the cluster serves it, None for one that it does not."""
+        """Return a kind as the cluster serves it; None if it does not."""
         if (api_version, name) not in self._kinds:
             root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-            found = self.api.find(root) or {}
-            for one in found.get("resources") or ():
-                if "/" not in one["name"]:
-                    kind = Kind(api_version, one["kind"], one["name"], bool(one["namespaced"]))
-                    self._kinds[api_version, one["kind"]] = kind
+            discovery = self.api.find(root) or {}
+            for resource in discovery.get("resources") or ():
+                if "/" not in resource["name"]:
+                    kind = Kind(api_version, resource["kind"], resource["name"], bool(resource["namespaced"]))
+                    self._kinds[api_version, resource["kind"]] = kind
         return self._kinds.get((api_version, name))
 
     def path(self, entry: AppliedObject) -> str | None:
-        """Return where an object is; None where its kind is not served."""
+        """Return the API path of an object; None if its kind is not served."""
         kind = self.kind(entry.api, entry.kind)
         return None if kind is None else kind.path(entry.namespace, entry.name)
 
     def apply(self, document: Mapping[str, Any]) -> Document:
-        """Make an object as the document says, beside what others manage of it."""
+        """Apply a manifest with server-side apply; fields of other managers stay."""
         entry = entry_of(document)
         path = self.path(entry)
         if path is None:
-            raise BackendError(f"the cluster does not serve {entry.kind} of {entry.api} yet")
+            raise BackendError(f"the cluster does not serve {entry.kind} ({entry.api}) yet")
         return self.api.patch(path, document, form="apply", manager=MANAGER, accept=PARTIAL)
 
     def find(self, entry: AppliedObject) -> Document | None:
-        """Return an object, if it is there."""
+        """Return an object, or None."""
         path = self.path(entry)
         return None if path is None else self.api.find(path)
 
     def remove(self, entry: AppliedObject, component: str) -> bool:
-        """Delete an object that bears the component's mark; return whether nothing of ours is left there."""
+        """Delete an object that has the component's label; return whether none is left."""
         found = self.find(entry)
-        if found is None or mark_of(found) != component:
+        if found is None or component_of(found) != component:
             return True
         path = self.path(entry)
         assert path is not None
@@ -79,9 +80,9 @@ class Objects:
         return False
 
     def instances(self, crd: Document) -> int:
-        """Return how many objects of a definition there are."""
+        """Return the number of objects of a CRD."""
         spec = crd["spec"]
-        version = next(one["name"] for one in spec["versions"] if one["served"])
+        version = next(served["name"] for served in spec["versions"] if served["served"])
         path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
         try:
             return len(self.api.list(path).items)
@@ -91,32 +92,32 @@ class Objects:
             raise
 
 
-def marked(document: Mapping[str, Any], component: str) -> Document:
-    """Return a document with the mark of who made it."""
+def with_component(document: Mapping[str, Any], component: str) -> Document:
+    """Return a manifest with the label of its component."""
     metadata = dict(document["metadata"])
     metadata["labels"] = {**(metadata.get("labels") or {}), COMPONENT_LABEL: component}
     return {**document, "metadata": metadata}
 
 
-def mark_of(document: Mapping[str, Any]) -> str:
-    """Return which component of ours an object belongs to, "" for somebody else's."""
+def component_of(document: Mapping[str, Any]) -> str:
+    """Return the component of ours that an object belongs to, "" for other objects."""
     return str((document["metadata"].get("labels") or {}).get(COMPONENT_LABEL, ""))
 
 
 def entry_of(document: Mapping[str, Any]) -> AppliedObject:
-    """Return how a document is remembered."""
+    """Return the inventory entry of a manifest."""
     metadata = document["metadata"]
     return AppliedObject(
         document["apiVersion"], document["kind"], metadata.get("namespace") or "", metadata["name"]
     )
 
 
-def in_order(documents: Iterable[Document]) -> list[Document]:
-    """Return documents in the order in which they can be applied."""
-    return sorted(documents, key=lambda one: _rank(one["kind"]))
+def creation_order(documents: Iterable[Document]) -> list[Document]:
+    """Return manifests in the order in which they can be applied."""
+    return sorted(documents, key=lambda document: _rank(document["kind"]))
 
 
 def _rank(kind: str) -> int:
-    if kind in _FIRST:
-        return _FIRST.index(kind)
-    return 90 + _LAST.index(kind) if kind in _LAST else 50
+    if kind in _CREATED_FIRST:
+        return _CREATED_FIRST.index(kind)
+    return 90 + _CREATED_LAST.index(kind) if kind in _CREATED_LAST else 50

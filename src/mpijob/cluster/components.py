@@ -1,4 +1,4 @@
-"""What the platform is made of, as documents: our own services, roles, definitions, runtimes and queues."""
+"""The manifests of the platform: our services, roles, CRDs, runtimes and queues."""
 
 from __future__ import annotations
 
@@ -14,67 +14,69 @@ from mpijob.model.platform.governance import Management, Platform, Queue, Servic
 
 KUEUE_API = "kueue.x-k8s.io/v1beta2"
 FLAVOR = "mpijob-default"
-QUOTA_ALARM = "MPIJobQuotaNearlyConsumed"
-FOLDERS = ("roles", "audit")  # of deploy/base: applied as they are
+QUOTA_ALERT = "MPIJobQuotaNearlyConsumed"
+# Directories of deploy/base that are applied unchanged.
+STATIC_COMPONENTS = ("roles", "audit")
 
 
 def services(platform: Platform) -> dict[str, Service]:
-    """Return what the platform says of each service of ours."""
-    told = platform.services
+    """Return the settings of each of our services."""
+    settings = platform.services
     return {
-        "controller": told.controller,
-        "admission": told.admission,
-        "recorder": told.recorder,
-        "page": told.page,
-        "broker": told.broker,
+        "controller": settings.controller,
+        "admission": settings.admission,
+        "recorder": settings.recorder,
+        "page": settings.page,
+        "broker": settings.broker,
     }
 
 
 def definitions() -> list[Document]:
-    """Return the definitions of our resources."""
+    """Return our CRDs."""
     return [*crds.documents()]
 
 
-def folder(name: str, deploy: Path, *, openshift: bool) -> Path:
-    """Return where a service's manifests are; some are others on OpenShift."""
-    own = deploy / "openshift" / name
-    return own if openshift and own.is_dir() else deploy / "base" / name
+def service_directory(name: str, deploy: Path, *, openshift: bool) -> Path:
+    """Return the directory of a service's manifests; some differ on OpenShift."""
+    openshift_directory = deploy / "openshift" / name
+    return openshift_directory if openshift and openshift_directory.is_dir() else deploy / "base" / name
 
 
-def service(wanted: Service, source: Path, platform: Platform) -> list[Document]:
-    """Return the documents of one service, with the image and the number that the platform says."""
-    documents = manifests.with_images(manifests.folder(source), "", platform.image)
-    return [_scaled(one, wanted.replicas) for one in documents]
+def service(settings: Service, source: Path, platform: Platform) -> list[Document]:
+    """Return the manifests of one service, with the platform's image and replica count."""
+    documents = manifests.with_images(manifests.read_kustomization(source), "", platform.image)
+    return [_with_replicas(document, settings.replicas) for document in documents]
 
 
-def ranged(document: Document) -> Document:
-    """Return a Deployment that names no group for its volumes: OpenShift gives one out of the namespace's range."""
+def without_fs_group(document: Document) -> Document:
+    """Return a Deployment without fsGroup."""
+    # OpenShift assigns a group from the namespace's range and rejects any other.
     if document["kind"] != "Deployment":
         return document
-    whole = copy.deepcopy(document)
-    whole["spec"]["template"]["spec"].get("securityContext", {}).pop("fsGroup", None)
-    return whole
+    changed = copy.deepcopy(document)
+    changed["spec"]["template"]["spec"].get("securityContext", {}).pop("fsGroup", None)
+    return changed
 
 
-def _scaled(document: Document, replicas: int) -> Document:
+def _with_replicas(document: Document, replicas: int) -> Document:
     if document["kind"] != "Deployment":
         return document
     return {**document, "spec": {**document["spec"], "replicas": replicas}}
 
 
 def queues(platform: Platform) -> list[Document]:
-    """Return Kueue's objects for the queues that the platform names."""
+    """Return Kueue's objects for the platform's queues."""
     if not platform.queues:
         return []
     flavor = {"apiVersion": KUEUE_API, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}}
-    return [flavor, *(one for queue in platform.queues for one in _queue(queue))]
+    return [flavor, *(document for queue in platform.queues for document in _queue(queue))]
 
 
 def _queue(queue: Queue) -> Iterator[Document]:
     resources = [{"name": name, "nominalQuota": amount} for name, amount in sorted(queue.quota.items())]
     spec: Document = {"namespaceSelector": {}}
     if resources:
-        covered = [one["name"] for one in resources]
+        covered = [resource["name"] for resource in resources]
         spec["resourceGroups"] = [
             {"coveredResources": covered, "flavors": [{"name": FLAVOR, "resources": resources}]}
         ]
@@ -92,35 +94,43 @@ def _queue(queue: Queue) -> Iterator[Document]:
 
 
 def runtimes(platform: Platform, *, openshift: bool) -> list[Document]:
-    """Return the runtimes that ship, for TrainJobs that others write; OpenShift gives pods their user itself."""
+    """Return the built-in runtimes, for TrainJobs written by others."""
+    # OpenShift assigns the user ID of pods itself.
     user = None if openshift else well_known.PLAIN_USER
-    made = [shipped.document(one, user=user) for one in shipped.SHIPPED if one.kind == shipped.KIND]
-    return manifests.with_images(made, platform.registry)
+    documents = [
+        shipped.document(runtime, user=user) for runtime in shipped.SHIPPED if runtime.kind == shipped.KIND
+    ]
+    return manifests.with_images(documents, platform.registry)
 
 
 def monitoring(deploy: Path, namespace: str, platform: Platform) -> list[Document]:
-    """Return what lets Prometheus read us: who is asked, rules, dashboards; the alarm for quotas at its percentage."""
-    found = (manifests.in_namespace(one, namespace) for one in manifests.folder(deploy / "monitoring"))
-    return [_alarmed(one, platform.monitoring.quota_alert_percent) for one in found]
+    """Return the manifests for Prometheus: monitors, rules, dashboards; the quota alert at its percentage."""
+    documents = (
+        manifests.in_namespace(document, namespace)
+        for document in manifests.read_kustomization(deploy / "monitoring")
+    )
+    return [
+        _with_alert_percentage(document, platform.monitoring.quota_alert_percent) for document in documents
+    ]
 
 
-def _alarmed(document: Document, percent: float) -> Document:
+def _with_alert_percentage(document: Document, percent: float) -> Document:
     if document["kind"] != "PrometheusRule":
         return document
     groups = [
-        {**group, "rules": [_with_percentage(rule, percent) for rule in group["rules"]]}
+        {**group, "rules": [_with_threshold(rule, percent) for rule in group["rules"]]}
         for group in document["spec"]["groups"]
     ]
     return {**document, "spec": {**document["spec"], "groups": groups}}
 
 
-def _with_percentage(rule: Document, percent: float) -> Document:
-    if rule.get("alert") != QUOTA_ALARM:
+def _with_threshold(rule: Document, percent: float) -> Document:
+    if rule.get("alert") != QUOTA_ALERT:
         return rule
     expression, bound, _ = rule["expr"].rpartition(">= ")
     return {**rule, "expr": f"{expression}{bound}{percent / 100:g}"}
 
 
-def is_kept(state: Management, platform: Platform) -> bool:
-    """Whether a part is to be there."""
+def is_managed(state: Management, platform: Platform) -> bool:
+    """Return whether a component is managed."""
     return state is Management.MANAGED and platform.management_state is Management.MANAGED

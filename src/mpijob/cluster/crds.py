@@ -1,8 +1,8 @@
-"""The definitions of our own resources, made from the values in `model/platform/governance`.
+"""The definitions of our custom resources, generated from the structs in `model/platform/governance`.
 
-The API server demands structural schemas: every field with a type, no references, no unions of types. What
-msgspec tells of a struct is turned into that here, so that a field exists once. The values' docstrings become
-the descriptions that `kubectl explain` prints.
+The API server requires structural schemas: every field typed, no references, no unions. They are derived here
+from msgspec's type information, so that a field is defined once. Docstrings become the descriptions that
+`kubectl explain` prints.
 """
 
 from __future__ import annotations
@@ -32,25 +32,28 @@ _READY = '.status.conditions[?(@.type=="Ready")]'
 
 @cache
 def documents() -> tuple[Schema, ...]:
-    """Return every definition, as it is applied to a cluster."""
+    """Return every CRD as it is applied to a cluster."""
     return platform(), limits()
 
 
 def platform() -> Schema:
-    """Return the definition of `MPIJobPlatform`: one for the cluster, called `default`."""
+    """Return the CRD of `MPIJobPlatform`, a singleton called `default`."""
     columns = (
         _column("State", "string", ".spec.managementState"),
         _column("Ready", "string", f"{_READY}.status"),
         _column("Reason", "string", f"{_READY}.reason"),
         _column("Age", "date", ".metadata.creationTimestamp"),
     )
-    rule = {"rule": f"self.metadata.name == '{SINGLETON}'", "message": f"there is one, called '{SINGLETON}'"}
+    rule = {
+        "rule": f"self.metadata.name == '{SINGLETON}'",
+        "message": f"the only instance is called '{SINGLETON}'",
+    }
     root = _root(Platform, PlatformStatus) | {"x-kubernetes-validations": [rule]}
     return _definition("MPIJobPlatform", "mpijobplatforms", ["mjp"], root, columns)
 
 
 def limits() -> Schema:
-    """Return the definition of `MPIJobLimits`: one for each namespace that has limits, with its name."""
+    """Return the CRD of `MPIJobLimits`: one per namespace with limits, named like the namespace."""
     columns = (
         _column("Workers", "integer", ".spec.maxWorkers"),
         _column("GPUs", "integer", ".spec.maxGpus"),
@@ -104,14 +107,14 @@ def _root(spec: type[msgspec.Struct], status: type[msgspec.Struct] | None) -> Sc
     }
     if status is not None:
         properties["status"] = _struct(types.type_info(status))
-    return {"type": "object", "description": _told(spec), "properties": properties}
+    return {"type": "object", "description": _docstring(spec), "properties": properties}
 
 
 def _struct(info: types.Type) -> Schema:
     assert isinstance(info, types.StructType)
     schema: Schema = {
         "type": "object",
-        "description": _told(info.cls),
+        "description": _docstring(info.cls),
         "properties": {field.encode_name: _field(info.cls, field) for field in info.fields},
     }
     required = [field.encode_name for field in info.fields if field.required]
@@ -120,44 +123,45 @@ def _struct(info: types.Type) -> Schema:
 
 def _field(owner: type, field: types.Field) -> Schema:
     schema = _schema(field.type)
-    if own := crd_docs.told(owner, field.name):
-        schema = {**schema, "description": own}
+    if description := crd_docs.description(owner, field.name):
+        schema = {**schema, "description": description}
     value = field.default
-    plain = isinstance(value, (str, int, float, bool)) and value != ""
-    return schema | ({"default": msgspec.to_builtins(value)} if plain else {})
+    has_default = isinstance(value, (str, int, float, bool)) and value != ""
+    return schema | ({"default": msgspec.to_builtins(value)} if has_default else {})
 
 
 def _schema(info: types.Type) -> Schema:
     match info:
-        case types.UnionType():  # a value or nothing: structural schemas know absence, not null
-            (one,) = [part for part in info.types if not isinstance(part, types.NoneType)]
-            return _schema(one)
+        # Optional fields: structural schemas have absence instead of null.
+        case types.UnionType():
+            (inner,) = [part for part in info.types if not isinstance(part, types.NoneType)]
+            return _schema(inner)
         case types.StructType():
             return _struct(info)
         case types.EnumType():
-            return {"type": "string", "description": _told(info.cls), "enum": _words(info.cls)}
+            return {"type": "string", "description": _docstring(info.cls), "enum": _enum_values(info.cls)}
         case types.VarTupleType():
             return {"type": "array", "items": _schema(info.item_type)}
         case types.DictType():
             return {"type": "object", "additionalProperties": _schema(info.value_type)}
         case _:
-            return _simple(info)
+            return _scalar(info)
 
 
-def _simple(info: types.Type) -> Schema:
+def _scalar(info: types.Type) -> Schema:
     match info:
         case types.BoolType():
             return {"type": "boolean"}
         case types.IntType():
-            return _bounded({"type": "integer", "format": "int64"}, info)
+            return _with_bounds({"type": "integer", "format": "int64"}, info)
         case types.FloatType():
-            return _bounded({"type": "number"}, info)
+            return _with_bounds({"type": "number"}, info)
         case types.StrType():
             return {"type": "string"} | ({"pattern": info.pattern} if info.pattern else {})
     raise TypeError(f"a resource cannot have a field of {info}")
 
 
-def _bounded(schema: Schema, info: types.IntType | types.FloatType) -> Schema:
+def _with_bounds(schema: Schema, info: types.IntType | types.FloatType) -> Schema:
     if info.ge is not None:
         schema["minimum"] = info.ge
     if info.gt is not None:
@@ -167,10 +171,10 @@ def _bounded(schema: Schema, info: types.IntType | types.FloatType) -> Schema:
     return schema
 
 
-def _words(enumeration: EnumMeta) -> list[str]:
+def _enum_values(enumeration: EnumMeta) -> list[str]:
     members: Mapping[str, Any] = enumeration.__members__
     return [str(member.value) for member in members.values()]
 
 
-def _told(cls: type) -> str:
+def _docstring(cls: type) -> str:
     return " ".join(inspect.getdoc(cls).split()) if cls.__doc__ else ""  # type: ignore[union-attr] # it has one

@@ -1,7 +1,7 @@
-"""What the operator has made, component by component, in a config map of its own namespace.
+"""The inventory of objects created by the operator, by component, in a ConfigMap of its namespace.
 
-It is written before anything is made and again after what is no longer wanted is gone, so a kill in between
-leaves nothing that the inventory does not know.
+It is written before objects are created, and again after obsolete ones are deleted, so a crash in between
+leaves no object that the inventory does not have.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ NAME = "mpijob-inventory"
 
 
 class Inventory:
-    """The entries of every component, kept in the cluster."""
+    """The inventory entries of all components, stored in the cluster."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
         self._namespace = namespace
 
     def read(self, component: str) -> list[AppliedObject]:
-        """Return what was made for a component."""
-        found = self._api.find(resources.CONFIG_MAP.path(self._namespace, NAME)) or {}
-        text = (found.get("data") or {}).get(component, "[]")
+        """Return the objects created for a component."""
+        config_map = self._api.find(resources.CONFIG_MAP.path(self._namespace, NAME)) or {}
+        text = (config_map.get("data") or {}).get(component, "[]")
         return codec.decode(text, list[AppliedObject])
 
     def write(self, component: str, entries: Iterable[AppliedObject]) -> None:
-        """Remember what belongs to a component; nothing forgets it."""
-        listed = sorted(set(entries))
-        value = msgspec.json.encode(listed).decode() if listed else None
+        """Store the entries of a component; an empty list removes it."""
+        ordered = sorted(set(entries))
+        value = msgspec.json.encode(ordered).decode() if ordered else None
         path = resources.CONFIG_MAP.path(self._namespace, NAME)
         if self._api.find(path) is None:
             self._api.create(resources.CONFIG_MAP.path(self._namespace), self._document(), manager=MANAGER)

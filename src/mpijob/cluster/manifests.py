@@ -1,7 +1,7 @@
-"""Where manifests come from: a directory or a file (a volume, an image), or an address of a release or a mirror.
+"""Read manifests from a directory, a file (a volume, an image), or a URL of a release or mirror.
 
-Nothing of the engines is kept in this project; what is installed is what the source holds. A directory of ours
-is read as kustomize reads it, as far as its files go that far: resources, namespace, images.
+This project contains no manifests of engines; what is installed is what the source contains. Our own
+directories are read with the subset of kustomize that they use: resources, namespace, images.
 """
 
 from __future__ import annotations
@@ -17,104 +17,112 @@ from mpijob.errors import NotAllowed, NotFound
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.outbound import http
 
-_LARGEST = 64 << 20
-_SECONDS = 30.0
+_MAX_BYTES = 64 << 20
+_TIMEOUT_SECONDS = 30.0
 
 
 def manifests(source: str, name: str, version: str, digest: str = "") -> list[Document]:
-    """Return the documents of one engine; raise NotFound with the place that was looked at.
+    """Return the manifests of one engine; raise NotFound with the location that was tried.
 
-    What does not have the digest is refused, and so is what comes from an address without one: the operator would
-    apply with an administrator's rights whatever the address gives today.
+    Content with another digest is rejected, and so is a URL without a digest: the operator would apply
+    whatever the URL returns, with administrator permissions.
     """
     if source.startswith("https://"):
-        address = _address(source, name, version)
+        address = _manifest_url(source, name, version)
         if not digest:
             raise NotAllowed(
-                f"the manifests of {name} at {address} are not installed without a digest",
-                hint=f"look at them, then set spec.engines.{name}.digest to sha256:… of the file",
+                f"the manifests of {name} at {address} cannot be installed without a digest",
+                hint=f"review them, then set spec.engines.{name}.digest to sha256:… of the file",
             )
-        return _read(_proved(_fetched(address), digest, address))
-    path = _file(Path(source), name, version)
-    return _read(_proved(path.read_bytes(), digest, str(path)))
+        return _parse(_verify_digest(_download(address), digest, address))
+    path = _find_file(Path(source), name, version)
+    return _parse(_verify_digest(path.read_bytes(), digest, str(path)))
 
 
-def _proved(content: bytes, digest: str, place: str) -> str:
-    found = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    if digest and found != digest:
+def _verify_digest(content: bytes, digest: str, location: str) -> str:
+    actual = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    if digest and actual != digest:
         raise NotAllowed(
-            f"{place} is {found}, and {digest} is to be installed",
-            hint="look at what has changed, and set the digest of what you want",
+            f"digest mismatch for {location}: expected {digest}, found {actual}",
+            hint="review what has changed, and set the digest of the file that you want",
         )
     return content.decode()
 
 
-def _file(source: Path, name: str, version: str) -> Path:
+def _find_file(source: Path, name: str, version: str) -> Path:
     if source.is_file():
         return source
-    wanted = [f"{name}-{version}.yaml"] if version else []
-    for candidate in (*wanted, f"{name}.yaml"):
+    plain = f"{name}.yaml"
+    candidates = (f"{name}-{version}.yaml", plain) if version else (plain,)
+    for candidate in candidates:
         if (source / candidate).is_file():
             return source / candidate
-    looked = " or ".join((*wanted, f"{name}.yaml"))
+    tried = " or ".join(candidates)
     raise NotFound(
-        f"no manifests of {name} in {source}: {looked} was looked for",
-        hint="put the engine's rendered manifests there, or name another source in the MPIJobPlatform",
+        f"no manifests of {name} in {source}: {tried} not found",
+        hint="put the engine's rendered manifests there, or set another source in the MPIJobPlatform",
     )
 
 
-def _address(source: str, name: str, version: str) -> str:
+def _manifest_url(source: str, name: str, version: str) -> str:
     if source.endswith((".yaml", ".yml")):
         return source
     return f"{source.rstrip('/')}/{name}-{version}.yaml" if version else f"{source.rstrip('/')}/{name}.yaml"
 
 
-def _fetched(address: str) -> bytes:
+def _download(address: str) -> bytes:
     try:
-        answer = http.download(address, seconds=_SECONDS, most_bytes=_LARGEST)
-        if not answer.ok:
-            raise OSError(f"the server {answer}")
+        response = http.download(address, seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES)
+        if not response.ok:
+            raise OSError(f"the server {response}")
     except (OSError, ValueError) as error:
         raise NotFound(
-            f"{address} cannot be read: {error}",
-            hint="on a cluster without a way out, give a directory or a mirror as the source",
+            f"cannot read {address}: {error}",
+            hint="on a cluster without internet access, set a directory or a mirror as the source",
         ) from error
-    return answer.body
+    return response.body
 
 
-def _read(text: str) -> list[Document]:
-    found = [one for one in yaml.safe_load_all(text) if one]
-    return [part for one in found for part in (one.get("items", []) if one["kind"] == "List" else [one])]
+def _parse(text: str) -> list[Document]:
+    documents = [document for document in yaml.safe_load_all(text) if document]
+    return [
+        item
+        for document in documents
+        for item in (document.get("items", []) if document["kind"] == "List" else [document])
+    ]
 
 
-# -- our own ------------------------------------------------------------------------------------------
-def folder(path: Path) -> list[Document]:
-    """Return the documents of a kustomization of ours."""
+# -- our own manifests --------------------------------------------------------------------------------
+def read_kustomization(path: Path) -> list[Document]:
+    """Return the manifests of one of our kustomizations."""
     if not (path / "kustomization.yaml").is_file():
         raise NotFound(
-            f"{path} is no kustomization", hint="set --deploy to the deploy folder of this project"
+            f"{path} is not a kustomization", hint="set --deploy to the deploy directory of this project"
         )
-    told = yaml.safe_load((path / "kustomization.yaml").read_text())
-    found = [one for name in told.get("resources") or () for one in _resource(path / name)]
-    found += [_config_map(path, one) for one in told.get("configMapGenerator") or ()]
-    namespace = told.get("namespace") or ""
-    return [in_namespace(one, namespace) for one in found] if namespace else found
+    kustomization = yaml.safe_load((path / "kustomization.yaml").read_text())
+    documents = [
+        document for name in kustomization.get("resources") or () for document in _resource(path / name)
+    ]
+    documents += [_config_map(path, document) for document in kustomization.get("configMapGenerator") or ()]
+    namespace = kustomization.get("namespace") or ""
+    return [in_namespace(document, namespace) for document in documents] if namespace else documents
 
 
-def _config_map(path: Path, told: Mapping[str, Any]) -> Document:
-    """Return a config map of files, which keeps its name whatever they hold."""
-    metadata: Document = {"name": told["name"]}
-    if labels := (told.get("options") or {}).get("labels"):
+def _config_map(path: Path, generator: Mapping[str, Any]) -> Document:
+    """Return a ConfigMap generated from files."""
+    # Without kustomize's hash suffix: Deployments reference it by its plain name.
+    metadata: Document = {"name": generator["name"]}
+    if labels := (generator.get("options") or {}).get("labels"):
         metadata["labels"] = labels
-    data = {Path(name).name: (path / name).read_text() for name in told.get("files") or ()}
+    data = {Path(name).name: (path / name).read_text() for name in generator.get("files") or ()}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def _resource(path: Path) -> Iterator[Document]:
     if path.is_dir():
-        yield from folder(path)
+        yield from read_kustomization(path)
     else:
-        yield from _read(path.read_text())
+        yield from _parse(path.read_text())
 
 
 _CLUSTER_WIDE = (
@@ -126,44 +134,44 @@ _CLUSTER_WIDE = (
 
 
 def in_namespace(document: Document, namespace: str) -> Document:
-    """Put a document into a namespace as kustomize does, with the accounts that bindings name."""
+    """Set the namespace of a manifest as kustomize does, and of the service accounts in bindings."""
     changed = dict(document)
     if document["kind"] not in _CLUSTER_WIDE:
         changed["metadata"] = {**document["metadata"], "namespace": namespace}
     if document["kind"] in ("ClusterRoleBinding", "RoleBinding"):
         changed["subjects"] = [
-            {**one, "namespace": namespace} if one.get("kind") == "ServiceAccount" else one
-            for one in document.get("subjects") or ()
+            {**subject, "namespace": namespace} if subject.get("kind") == "ServiceAccount" else subject
+            for subject in document.get("subjects") or ()
         ]
     return changed
 
 
 def with_images(documents: list[Document], registry: str, own: str = "") -> list[Document]:
-    """Return documents whose images come from a mirror; `own` takes the place of our services' image."""
-    return [_with_images(one, registry, own) for one in documents]
+    """Return manifests with images from a mirror; `own` replaces the image of our services."""
+    return [_with_images(document, registry, own) for document in documents]
 
 
 def _with_images(value: Any, registry: str, own: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: _image(key, one, registry, own) for key, one in value.items()}
+        return {key: _image(key, item, registry, own) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_images(one, registry, own) for one in value]
+        return [_with_images(item, registry, own) for item in value]
     return value
 
 
 def _image(key: str, value: Any, registry: str, own: str) -> Any:
     if key != "image" or not isinstance(value, str):
         return _with_images(value, registry, own)
-    if own and value.partition(":")[0] == OWN_IMAGE:
+    if own and value.partition(":")[0] == OUR_IMAGE:
         return own
-    return mirrored(value, registry) if registry else value
+    return mirror_name(value, registry) if registry else value
 
 
-OWN_IMAGE = "mpijob"
+OUR_IMAGE = "mpijob"
 
 
-def mirrored(image: str, registry: str) -> str:
-    """Return an image's name at a mirror: its host, if it names one, gives way."""
-    host, slash, rest = image.partition("/")
-    named = bool(slash) and ("." in host or ":" in host or host == "localhost")
-    return f"{registry.rstrip('/')}/{rest if named else image}"
+def mirror_name(image: str, registry: str) -> str:
+    """Return an image's name at a mirror, without its original host."""
+    host, slash, name = image.partition("/")
+    has_host = bool(slash) and ("." in host or ":" in host or host == "localhost")
+    return f"{registry.rstrip('/')}/{name if has_host else image}"

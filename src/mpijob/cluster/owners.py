@@ -1,9 +1,9 @@
-"""Whom our controller may act as: the owners of jobs that it may have to start again, and nobody else.
+"""RBAC for impersonation: the owners of jobs that the controller may have to recreate, and nobody else.
 
-An unlimited right to impersonate is the right to be anybody. So the operator, which is an administrator anyway, keeps
-the controller's right as narrow as the work is: the users, groups and service accounts that own a job with retries
-or one that waits for others, whose identity admission has noted and nobody can have forged. Components of the
-cluster (`system:…`) are never among them.
+An unlimited right to impersonate allows acting as anybody. So the operator, which is an administrator anyway,
+keeps the controller's permission minimal: the users, groups and service accounts that own a job with retries
+or with dependencies, whose identity was recorded by admission and cannot be forged. Components of the cluster
+(`system:…`) are never included.
 """
 
 from __future__ import annotations
@@ -21,52 +21,64 @@ from mpijob.model import job_uid
 NAME = "mpijob-controller-owners"
 _RBAC = "rbac.authorization.k8s.io"
 _ACCOUNT = "system:serviceaccount:"
-_OURS = f"{well_known.MANAGED_LABEL}={well_known.MANAGED_BY},{well_known.UID_LABEL}"
+_SELECTOR = f"{well_known.MANAGED_LABEL}={well_known.MANAGED_BY},{well_known.UID_LABEL}"
 
 
-def of_jobs(api: Api) -> list[Document]:
-    """Return the metadata of every job that the controller may have to act for."""
-    found: list[Document] = []
+def jobs_to_recreate(api: Api) -> list[Document]:
+    """Return the metadata of every job that the controller may have to recreate."""
+    jobs: list[Document] = []
     for kind in (resources.TRAINJOB, resources.MPIJOB):
         try:
-            found += api.list(kind.path(), labels=_OURS, accept=METADATA).items
+            jobs += api.list(kind.path(), labels=_SELECTOR, accept=METADATA).items
         except ApiError as error:
-            if error.status != 404:  # the cluster does not serve the kind
+            # 404: the cluster does not serve the kind.
+            if error.status != 404:
                 raise
-    return [one["metadata"] for one in found if _may_need_it(one["metadata"])]
+    return [job["metadata"] for job in jobs if _may_be_recreated(job["metadata"])]
 
 
-def _may_need_it(metadata: Mapping[str, Any]) -> bool:
-    notes = metadata.get("annotations") or {}
+def _may_be_recreated(metadata: Mapping[str, Any]) -> bool:
+    annotations = metadata.get("annotations") or {}
     uid = (metadata.get("labels") or {}).get(well_known.UID_LABEL, "")
-    proved = job_uid.belongs_to(uid, metadata["namespace"], str(notes.get(well_known.OWNER_LABEL, "")))
-    return proved and (
-        '"retry":' in notes.get(well_known.REST_ANNOTATION, "") or well_known.AFTER_ANNOTATION in notes
+    is_verified = job_uid.belongs_to(
+        uid, metadata["namespace"], str(annotations.get(well_known.OWNER_LABEL, ""))
+    )
+    return is_verified and (
+        '"retry":' in annotations.get(well_known.REST_ANNOTATION, "")
+        or well_known.AFTER_ANNOTATION in annotations
     )
 
 
-def documents(jobs: Iterable[Mapping[str, Any]], namespace: str) -> list[Document]:
-    """Return the roles by which the controller in `namespace` may act as the owners of jobs."""
-    owners = [one for one in map(impersonation.owner, jobs) if one is not None]
-    accounts = sorted({one.user.removeprefix(_ACCOUNT) for one in owners if one.user.startswith(_ACCOUNT)})
-    users = sorted({one.user for one in owners if not one.user.startswith(_ACCOUNT)})
-    groups = sorted({group for one in owners for group in one.groups})
+def rbac_documents(jobs: Iterable[Mapping[str, Any]], namespace: str) -> list[Document]:
+    """Return the RBAC objects with which the controller in `namespace` may impersonate the owners of jobs."""
+    owners = [owner for owner in map(impersonation.owner, jobs) if owner is not None]
+    accounts = sorted(
+        {owner.user.removeprefix(_ACCOUNT) for owner in owners if owner.user.startswith(_ACCOUNT)}
+    )
+    users = sorted({owner.user for owner in owners if not owner.user.startswith(_ACCOUNT)})
+    groups = sorted({group for owner in owners for group in owner.groups})
     rules = [_rule(plural, names) for plural, names in (("users", users), ("groups", groups)) if names]
-    found = _bound("Cluster", "", rules, namespace)
-    for home in sorted({one.partition(":")[0] for one in accounts} - {"kube-system", namespace}):
-        names = [name for place, _, name in (one.partition(":") for one in accounts) if place == home]
-        found += _bound("", home, [_rule("serviceaccounts", names)], namespace)
-    return found
+    objects = _role_and_binding("Cluster", "", rules, namespace)
+    for account_namespace in sorted(
+        {owner.partition(":")[0] for owner in accounts} - {"kube-system", namespace}
+    ):
+        names = [
+            name for ns, _, name in (owner.partition(":") for owner in accounts) if ns == account_namespace
+        ]
+        objects += _role_and_binding("", account_namespace, [_rule("serviceaccounts", names)], namespace)
+    return objects
 
 
 def _rule(plural: str, names: list[str]) -> Document:
     return {"apiGroups": [""], "resources": [plural], "verbs": ["impersonate"], "resourceNames": names}
 
 
-def _bound(scope: str, home: str, rules: list[Document], namespace: str) -> list[Document]:
-    """Return a role, of the cluster or of one namespace, and what gives it to the controller."""
+def _role_and_binding(
+    scope: str, role_namespace: str, rules: list[Document], namespace: str
+) -> list[Document]:
+    """Return a Role or ClusterRole and its binding to the controller."""
     metadata = {"name": NAME, "labels": {"app.kubernetes.io/part-of": "mpijob"}}
-    metadata |= {"namespace": home} if home else {}
+    metadata |= {"namespace": role_namespace} if role_namespace else {}
     role = {"apiVersion": f"{_RBAC}/v1", "kind": f"{scope}Role", "metadata": metadata, "rules": rules}
     binding = {
         "apiVersion": f"{_RBAC}/v1",

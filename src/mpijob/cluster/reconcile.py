@@ -1,8 +1,8 @@
-"""Keeping the platform: one look at everything that it is made of, and one step nearer to what is wanted.
+"""Reconcile the platform: compare everything it consists of with the spec, and take one step.
 
-Every step may be repeated, and a kill between two of them costs nothing. Only what bears our mark is changed or
-taken away. What others keep is adopted: seen, told, left alone. An engine of ours that is to go waits for the
-work that it has not seen to its end; definitions stay as long as there is an object of them.
+Every step may be repeated, and a crash between two steps does no harm. Only objects with our label are
+changed or deleted. Components managed by others are adopted: reported and left unchanged. An engine of ours
+is removed after its jobs have ended; CRDs stay as long as they have objects.
 """
 
 from __future__ import annotations
@@ -16,8 +16,16 @@ import msgspec
 
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.cluster import components, engines, manifests, owners, service_certs, trust, ui_route
-from mpijob.cluster.apply import CRD, AppliedObject, Objects, entry_of, in_order, mark_of, marked
-from mpijob.cluster.engines import DEPLOYMENT, Known
+from mpijob.cluster.apply import (
+    CRD,
+    AppliedObject,
+    ObjectClient,
+    component_of,
+    creation_order,
+    entry_of,
+    with_component,
+)
+from mpijob.cluster.engines import DEPLOYMENT, EngineInfo
 from mpijob.cluster.inventory import Inventory
 from mpijob.cluster.webhook import configuration
 from mpijob.errors import MpiJobError, NotAllowed, NotFound
@@ -32,29 +40,29 @@ READY, WAITING, ADOPTED, ABSENT, REMOVING, FAILED = (
     "Removing",
     "Failed",
 )
-WELL = (READY, ADOPTED, ABSENT)
-_SHOWN = 3
+HEALTHY_STATES = (READY, ADOPTED, ABSENT)
+_MAX_SHOWN = 3
 _log = logging.getLogger(__name__)
 
 
 class PlatformReconciler:
-    """Keeps the platform of one cluster; `deploy` is the folder of our own manifests."""
+    """Reconciles the platform of one cluster; `deploy` is the directory of our own manifests."""
 
     def __init__(self, api: Api, namespace: str, deploy: Path) -> None:
-        self._objects = Objects(api)
+        self._objects = ObjectClient(api)
         self._inventory = Inventory(api, namespace)
         self._namespace = namespace
         self._deploy = deploy
         self._owners: list[Document] = []
 
-    def keep(self, platform: Platform) -> tuple[Component, ...]:
-        """Do what is to be done now and return how every component stands."""
+    def reconcile(self, platform: Platform) -> tuple[Component, ...]:
+        """Take one step for every component and return their states."""
         steps: list[tuple[str, Callable[[], Component]]] = [
             ("crds", lambda: self._part("crds", components.definitions, stays=True, platform=platform)),
         ]
         steps += [
-            (one.name, lambda one=one: self._engine(one, platform))  # type: ignore[misc] # mypy knows no defaults of a lambda
-            for one in (engines.KNOWN if _managed(platform) else reversed(engines.KNOWN))
+            (engine.name, lambda engine=engine: self._engine(engine, platform))  # type: ignore[misc] # mypy knows no defaults of a lambda
+            for engine in (engines.ENGINES if _is_managed(platform) else reversed(engines.ENGINES))
         ]
         steps += [
             ("queues", lambda: self._queues(platform)),
@@ -63,71 +71,71 @@ class PlatformReconciler:
         ]
         steps += [
             (name, lambda name=name: self._folder(name, platform))  # type: ignore[misc] # as above
-            for name in components.FOLDERS
+            for name in components.STATIC_COMPONENTS
         ]
         steps += [
             (name, lambda name=name: self._service(name, platform))  # type: ignore[misc] # as above
             for name in components.services(platform)
         ]
-        return tuple(_carefully(name, step) for name, step in steps)
+        return tuple(_guarded(name, step) for name, step in steps)
 
-    def keep_owners(self, platform: Platform) -> bool:
-        """Let the controller act as the owners of jobs that it may have to start again; return whether it may.
-
-        Who an owner is, is proved by admission: where ours is not kept, nobody is acted for.
-        """
-        proved = components.is_kept(platform.services.admission.management_state, platform)
-        needed = components.is_kept(platform.services.controller.management_state, platform)
-        if not (proved and needed and self._objects.find(_IDENTITY_POLICY) is not None):
-            self._take_away("owners", self._inventory.read("owners"), Component(name="owners", state=ABSENT))
+    def update_owners(self, platform: Platform) -> bool:
+        """Update the permission to impersonate job owners; return whether it is granted."""
+        # Admission verifies who owns a job: without it, nobody is impersonated.
+        has_admission = components.is_managed(platform.services.admission.management_state, platform)
+        has_controller = components.is_managed(platform.services.controller.management_state, platform)
+        if not (has_admission and has_controller and self._objects.find(_IDENTITY_POLICY) is not None):
+            self._remove("owners", self._inventory.read("owners"), Component(name="owners", state=ABSENT))
             return False
-        wanted = owners.documents(owners.of_jobs(self._objects.api), self._namespace)
-        if wanted != self._owners:
-            self._make("owners", wanted)
-            self._owners = wanted
+        documents = owners.rbac_documents(owners.jobs_to_recreate(self._objects.api), self._namespace)
+        if documents != self._owners:
+            self._apply("owners", documents)
+            self._owners = documents
         return True
 
     # -- engines ------------------------------------------------------------------------------------
-    def _engine(self, known: Known, platform: Platform) -> Component:
-        wanted = engines.wanted(known, platform.engines)
-        found = engines.seen(self._objects, known)
-        keeper = engines.keeper(self._objects, known)
-        told = Component(name=known.name, state=ABSENT, version=found.version, wanted=wanted.version)
-        if keeper:
-            message = "" if found.ready else "it is there, and its controller is not available"
-            return msgspec.structs.replace(told, state=ADOPTED, kept_by=keeper, message=message)
-        if not components.is_kept(wanted.management_state, platform):
-            return self._without_engine(known, told)
-        documents = manifests.manifests(
-            wanted.source or platform.source, known.name, wanted.version, wanted.digest
+    def _engine(self, engine: EngineInfo, platform: Platform) -> Component:
+        settings = engines.engine_settings(engine, platform.engines)
+        observed = engines.engine_state(self._objects, engine)
+        manager = engines.external_manager(self._objects, engine)
+        component = Component(
+            name=engine.name, state=ABSENT, version=observed.version, wanted=settings.version
         )
-        self._make(known.name, manifests.with_images(documents, platform.registry))
-        found = engines.seen(self._objects, known)
-        state, message = (READY, "") if found.ready else (WAITING, "its controller is not available yet")
+        if manager:
+            message = "" if observed.ready else "installed, but its controller is not available"
+            return msgspec.structs.replace(component, state=ADOPTED, kept_by=manager, message=message)
+        if not components.is_managed(settings.management_state, platform):
+            return self._remove_engine(engine, component)
+        documents = manifests.manifests(
+            settings.source or platform.source, engine.name, settings.version, settings.digest
+        )
+        self._apply(engine.name, manifests.with_images(documents, platform.registry))
+        observed = engines.engine_state(self._objects, engine)
+        state, message = (READY, "") if observed.ready else (WAITING, "its controller is not available yet")
         return msgspec.structs.replace(
-            told, state=state, version=found.version, kept_by="mpijob", message=message
+            component, state=state, version=observed.version, kept_by="mpijob", message=message
         )
 
-    def _without_engine(self, known: Known, told: Component) -> Component:
-        """Take an engine of ours away when nothing needs it any more."""
-        entries = self._inventory.read(known.name)
+    def _remove_engine(self, engine: EngineInfo, component: Component) -> Component:
+        """Remove an engine of ours once no job needs it."""
+        entries = self._inventory.read(engine.name)
         if not entries:
-            return told
-        if open_work := engines.unfinished(self._objects, known):
-            names = ", ".join(open_work[:_SHOWN]) + (" …" if len(open_work) > _SHOWN else "")
-            message = f"it stays until {len(open_work)} unfinished jobs have ended: {names}"
-            return msgspec.structs.replace(told, state=REMOVING, kept_by="mpijob", message=message)
-        return self._take_away(known.name, entries, told)
+            return component
+        if unfinished := engines.unfinished_jobs(self._objects, engine):
+            names = ", ".join(unfinished[:_MAX_SHOWN]) + (" …" if len(unfinished) > _MAX_SHOWN else "")
+            message = f"waiting for {len(unfinished)} unfinished jobs to end: {names}"
+            return msgspec.structs.replace(component, state=REMOVING, kept_by="mpijob", message=message)
+        return self._remove(engine.name, entries, component)
 
     # -- our own ------------------------------------------------------------------------------------
     def _part(
         self, name: str, documents: Callable[[], list[Document]], platform: Platform, *, stays: bool = False
     ) -> Component:
-        told = Component(name=name, state=ABSENT)
-        if stays or _managed(platform):
-            self._make(name, documents())
-            return msgspec.structs.replace(told, state=READY, kept_by="mpijob")
-        return self._take_away(name, self._inventory.read(name), told)
+        component = Component(name=name, state=ABSENT)
+        if stays or _is_managed(platform):
+            self._apply(name, documents())
+            return msgspec.structs.replace(component, state=READY, kept_by="mpijob")
+        return self._remove(name, self._inventory.read(name), component)
 
     def _queues(self, platform: Platform) -> Component:
         if platform.queues and self._objects.kind(components.KUEUE_API, "ClusterQueue") is None:
@@ -139,157 +147,180 @@ class PlatformReconciler:
         return self._part("queues", lambda: components.queues(platform), platform)
 
     def _runtimes(self, platform: Platform) -> Component:
-        """Keep the runtimes that ship; one that somebody else made under such a name stays as it is."""
-        told = Component(name="runtimes", state=ABSENT)
-        if not components.is_kept(platform.runtimes, platform):
-            return self._take_away("runtimes", self._inventory.read("runtimes"), told)
-        wanted = components.runtimes(platform, openshift=self._on_openshift())
-        if self._objects.kind(wanted[0]["apiVersion"], wanted[0]["kind"]) is None:
-            return msgspec.structs.replace(told, message="the cluster does not serve Trainer's API")
-        others = [one["metadata"]["name"] for one in wanted if self._is_anothers(one, "runtimes")]
-        self._make("runtimes", [one for one in wanted if one["metadata"]["name"] not in others])
-        message = f"made by somebody else, and left alone: {', '.join(others)}" if others else ""
-        return msgspec.structs.replace(told, state=READY, kept_by="mpijob", message=message)
+        """Install the built-in runtimes; one that somebody else created under such a name stays unchanged."""
+        component = Component(name="runtimes", state=ABSENT)
+        if not components.is_managed(platform.runtimes, platform):
+            return self._remove("runtimes", self._inventory.read("runtimes"), component)
+        runtimes = components.runtimes(platform, openshift=self._on_openshift())
+        if self._objects.kind(runtimes[0]["apiVersion"], runtimes[0]["kind"]) is None:
+            return msgspec.structs.replace(
+                component, message="the cluster does not serve the API of Kubeflow Trainer"
+            )
+        others = [
+            runtime["metadata"]["name"]
+            for runtime in runtimes
+            if self._belongs_to_others(runtime, "runtimes")
+        ]
+        self._apply(
+            "runtimes", [runtime for runtime in runtimes if runtime["metadata"]["name"] not in others]
+        )
+        message = f"created by others, left unchanged: {', '.join(others)}" if others else ""
+        return msgspec.structs.replace(component, state=READY, kept_by="mpijob", message=message)
 
     def _monitoring(self, platform: Platform) -> Component:
-        told = Component(name="monitoring", state=ABSENT)
-        if not components.is_kept(platform.monitoring.management_state, platform):
-            return self._take_away("monitoring", self._inventory.read("monitoring"), told)
+        component = Component(name="monitoring", state=ABSENT)
+        if not components.is_managed(platform.monitoring.management_state, platform):
+            return self._remove("monitoring", self._inventory.read("monitoring"), component)
         documents = components.monitoring(self._deploy, self._namespace, platform)
-        self._make("monitoring", documents)
-        missing = sorted({one["kind"] for one in documents if not self._fits(one)})
+        self._apply("monitoring", documents)
+        missing = sorted({document["kind"] for document in documents if not self._is_served(document)})
         message = (
-            f"the cluster does not serve {', '.join(missing)}: Prometheus is not told" if missing else ""
+            f"the cluster does not serve {', '.join(missing)}: no Prometheus integration" if missing else ""
         )
-        return msgspec.structs.replace(told, state=READY, kept_by="mpijob", message=message)
+        return msgspec.structs.replace(component, state=READY, kept_by="mpijob", message=message)
 
     def _on_openshift(self) -> bool:
         return self._objects.api.find("/apis/security.openshift.io") is not None
 
-    def _is_anothers(self, document: Document, component: str) -> bool:
-        found = self._objects.find(entry_of(document))
-        return found is not None and mark_of(found) != component
+    def _belongs_to_others(self, document: Document, component: str) -> bool:
+        existing = self._objects.find(entry_of(document))
+        return existing is not None and component_of(existing) != component
 
     def _folder(self, name: str, platform: Platform) -> Component:
         folder = self._deploy / "base" / name
         if not folder.is_dir():
-            return Component(name=name, state=ABSENT, message=f"this deploy folder has no {name}")
-        return self._part(name, lambda: manifests.folder(folder), platform)
+            return Component(name=name, state=ABSENT, message=f"the deploy directory has no {name}")
+        return self._part(name, lambda: manifests.read_kustomization(folder), platform)
 
     def _service(self, name: str, platform: Platform) -> Component:
-        wanted = components.services(platform)[name]
-        told = Component(name=name, state=ABSENT)
+        settings = components.services(platform)[name]
+        component = Component(name=name, state=ABSENT)
         entries = self._inventory.read(name)
-        if not components.is_kept(wanted.management_state, platform):
-            return self._without_service(name, entries, told)
+        if not components.is_managed(settings.management_state, platform):
+            return self._remove_service(name, entries, component)
         openshift = self._on_openshift()
-        source = components.folder(name, self._deploy, openshift=openshift)
+        source = components.service_directory(name, self._deploy, openshift=openshift)
         if not source.is_dir():
-            return msgspec.structs.replace(told, message="this deploy folder has no such service")
-        documents = components.service(wanted, source, platform)
+            return msgspec.structs.replace(component, message="the deploy directory has no such service")
+        documents = components.service(settings, source, platform)
         if openshift:
-            documents = [*map(components.ranged, documents)]
-        if others := self._installed_otherwise(name, documents):
-            return msgspec.structs.replace(told, state=ADOPTED, kept_by="somebody else", message=others)
+            documents = [*map(components.without_fs_group, documents)]
+        if others := self._external_manager(name, documents):
+            return msgspec.structs.replace(
+                component, state=ADOPTED, kept_by="another manager", message=others
+            )
         if name == "admission":
-            documents = self._trusting(documents)
-        documents = service_certs.certified(self._objects.api, name, documents, openshift=openshift)
-        if isinstance(wanted, Page):
-            documents = ui_route.completed(self._objects.api, documents, wanted.host)
-        self._make(name, documents)
+            documents = self._with_trusted_accounts(documents)
+        documents = service_certs.with_certificate(self._objects.api, name, documents, openshift=openshift)
+        if isinstance(settings, Page):
+            documents = ui_route.with_host_and_login(self._objects.api, documents, settings.host)
+        self._apply(name, documents)
         ready = all(map(self._is_available, filter(_is_deployment, documents)))
         state, message = (READY, "") if ready else (WAITING, "its pods are not available yet")
-        return msgspec.structs.replace(told, state=state, kept_by="mpijob", message=message)
+        return msgspec.structs.replace(component, state=state, kept_by="mpijob", message=message)
 
-    def _trusting(self, documents: list[Document]) -> list[Document]:
-        """Return admission's documents with the accounts of the engines that are there, and of no others."""
-        found = trust.of_deployments(
-            [one for known in engines.KNOWN for one in engines.deployments(self._objects, known)]
+    def _with_trusted_accounts(self, documents: list[Document]) -> list[Document]:
+        """Return the admission manifests with the service accounts of the installed engines."""
+        accounts = trust.accounts_of(
+            [
+                deployment
+                for engine in engines.ENGINES
+                for deployment in engines.deployments(self._objects, engine)
+            ]
         )
-        made = (
-            *configuration.configurations(self._namespace, engines=found),
-            *configuration.policies(found, self._namespace),
+        generated = (
+            *configuration.configurations(self._namespace, engines=accounts),
+            *configuration.policies(accounts, self._namespace),
         )
-        named = {entry_of(one): one for one in made}
-        return [named.get(entry_of(one), one) for one in documents]
+        by_entry = {entry_of(document): document for document in generated}
+        return [by_entry.get(entry_of(document), document) for document in documents]
 
-    def _without_service(self, name: str, entries: list[AppliedObject], told: Component) -> Component:
-        """Take a service of ours away, and the certificate that was made for it."""
-        for namespace in {one.namespace for one in entries if one.kind == "Deployment"}:
-            for secret in (service_certs.secret_of(name, namespace), ui_route.login_of(namespace)):
+    def _remove_service(self, name: str, entries: list[AppliedObject], component: Component) -> Component:
+        """Remove a service of ours and its certificate."""
+        for namespace in {entry.namespace for entry in entries if entry.kind == "Deployment"}:
+            for secret in (service_certs.secret_of(name, namespace), ui_route.login_secret(namespace)):
                 self._objects.remove(secret, name)
-        return self._take_away(name, entries, told)
+        return self._remove(name, entries, component)
 
-    def _installed_otherwise(self, name: str, documents: Iterable[Document]) -> str:
-        """Return why a service is not ours to keep: whoever applied it by hand keeps it."""
-        for one in filter(_is_deployment, documents):
-            found = self._objects.find(entry_of(one))
-            if found is not None and entry_of(one) not in self._inventory.read(name):
-                return f"Deployment {one['metadata']['name']} was applied by somebody else"
+    def _external_manager(self, name: str, documents: Iterable[Document]) -> str:
+        """Return why a service is managed by somebody else, or ""."""
+        for deployment in filter(_is_deployment, documents):
+            existing = self._objects.find(entry_of(deployment))
+            if existing is not None and entry_of(deployment) not in self._inventory.read(name):
+                return f"Deployment {deployment['metadata']['name']} was applied by another manager"
         return ""
 
     def _is_available(self, document: Document) -> bool:
         metadata = document["metadata"]
-        found = self._objects.api.find(DEPLOYMENT.path(metadata["namespace"], metadata["name"]))
-        return found is not None and engines.is_available(found)
+        deployment = self._objects.api.find(DEPLOYMENT.path(metadata["namespace"], metadata["name"]))
+        return deployment is not None and engines.is_available(deployment)
 
-    # -- making and taking away -------------------------------------------------------------------
-    def _make(self, component: str, documents: list[Document]) -> None:
-        """Apply documents and prune what the component had before and has no more."""
-        documents = [one for one in documents if self._fits(one)]
-        before, now = self._inventory.read(component), [entry_of(one) for one in documents]
-        if not set(now) <= set(before):
-            self._inventory.write(component, [*before, *now])
-        for one in in_order(documents):
-            self._objects.apply(marked(one, component))
-        stale = [one for one in before if one not in now and one.kind not in _LASTING]
-        for entry in stale:
+    # -- applying and removing --------------------------------------------------------------------
+    def _apply(self, component: str, documents: list[Document]) -> None:
+        """Apply manifests and delete objects that the component no longer has."""
+        documents = [document for document in documents if self._is_served(document)]
+        recorded, current = self._inventory.read(component), [entry_of(document) for document in documents]
+        if not set(current) <= set(recorded):
+            self._inventory.write(component, [*recorded, *current])
+        for document in creation_order(documents):
+            self._objects.apply(with_component(document, component))
+        obsolete = [entry for entry in recorded if entry not in current and entry.kind not in _NEVER_PRUNED]
+        for entry in obsolete:
             self._objects.remove(entry, component)
-        if stale:
-            self._inventory.write(component, [one for one in [*before, *now] if one not in stale])
+        if obsolete:
+            self._inventory.write(
+                component, [entry for entry in [*recorded, *current] if entry not in obsolete]
+            )
 
-    def _fits(self, document: Document) -> bool:
-        """Whether the cluster has what a document needs; older ones judge by the webhook alone."""
+    def _is_served(self, document: Document) -> bool:
+        """Return whether the cluster serves the kind of a manifest."""
+        # Older clusters have no ValidatingAdmissionPolicy; there the webhook alone decides.
         kind = document["kind"]
-        return kind not in _WHERE_SERVED or self._objects.kind(document["apiVersion"], kind) is not None
+        return kind not in _OPTIONAL_KINDS or self._objects.kind(document["apiVersion"], kind) is not None
 
-    def _take_away(self, component: str, entries: list[AppliedObject], told: Component) -> Component:
+    def _remove(self, name: str, entries: list[AppliedObject], component: Component) -> Component:
         if not entries:
-            return told
-        stays = [one for one in entries if one.kind == CRD.name and self._in_use(one)]
-        going = [one for one in reversed(_removal_order(entries)) if one not in stays]
-        left = [one for one in going if one.kind != _DATA and not self._objects.remove(one, component)]
-        if all(one.kind == CRD.name for one in left):
-            self._inventory.write(component, [*left, *stays])
-        if left:
-            return msgspec.structs.replace(told, state=REMOVING, message=f"{len(left)} objects are going")
-        if not stays:
-            return told
-        names = ", ".join(one.name for one in stays)
-        message = f"definitions stay because objects of them do: {names}"
-        return msgspec.structs.replace(told, state=ABSENT, message=message)
+            return component
+        kept = [entry for entry in entries if entry.kind == CRD.name and self._in_use(entry)]
+        to_delete = [entry for entry in reversed(_removal_order(entries)) if entry not in kept]
+        remaining = [
+            entry for entry in to_delete if entry.kind != _DATA and not self._objects.remove(entry, name)
+        ]
+        if all(entry.kind == CRD.name for entry in remaining):
+            self._inventory.write(name, [*remaining, *kept])
+        if remaining:
+            return msgspec.structs.replace(
+                component, state=REMOVING, message=f"deleting {len(remaining)} objects"
+            )
+        if not kept:
+            return component
+        names = ", ".join(entry.name for entry in kept)
+        message = f"CRDs stay because they have objects: {names}"
+        return msgspec.structs.replace(component, state=ABSENT, message=message)
 
     def _in_use(self, definition: AppliedObject) -> bool:
-        """Whether there are objects of a definition; it would take them along."""
-        found = self._objects.api.find(CRD.path("", definition.name))
-        return found is not None and bool(self._objects.instances(found))
+        """Return whether a CRD has objects."""
+        # Deleting the CRD would delete them.
+        crd = self._objects.api.find(CRD.path("", definition.name))
+        return crd is not None and bool(self._objects.instances(crd))
 
 
 _IDENTITY_POLICY = AppliedObject(configuration.API, "ValidatingAdmissionPolicy", "", "mpijob-identity")
-_WHERE_SERVED = (
+_OPTIONAL_KINDS = (
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ServiceMonitor", "PodMonitor", "PrometheusRule",
     "Route", "ConsoleLink",
 )  # fmt: skip
-_DATA = "PersistentVolumeClaim"  # what was recorded outlives whoever recorded it
-_LASTING = ("CustomResourceDefinition", "Namespace", _DATA)
+# Recorded data outlives the recorder.
+_DATA = "PersistentVolumeClaim"
+_NEVER_PRUNED = ("CustomResourceDefinition", "Namespace", _DATA)
 
 
 def _removal_order(entries: Iterable[AppliedObject]) -> list[AppliedObject]:
-    documents: list[dict[str, Any]] = [{"kind": one.kind, "entry": one} for one in entries]
-    return [one["entry"] for one in in_order(documents)]
+    documents: list[dict[str, Any]] = [{"kind": item.kind, "entry": item} for item in entries]
+    return [item["entry"] for item in creation_order(documents)]
 
 
-def _managed(platform: Platform) -> bool:
+def _is_managed(platform: Platform) -> bool:
     return platform.management_state is Management.MANAGED
 
 
@@ -297,8 +328,8 @@ def _is_deployment(document: Document) -> bool:
     return bool(document["kind"] == "Deployment")
 
 
-def _carefully(name: str, step: Callable[[], Component]) -> Component:
-    """Take one step; what fails is told on the platform, and the other components go on."""
+def _guarded(name: str, step: Callable[[], Component]) -> Component:
+    """Take one step; an error becomes the component's state, and the other components continue."""
     try:
         return step()
     except (MpiJobError, ApiError) as error:

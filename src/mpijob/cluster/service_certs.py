@@ -1,8 +1,8 @@
-"""Certificates for our services that users talk to, where nobody else makes them: in `mpijob-<service>-tls`.
+"""TLS certificates for our services that users connect to, in `mpijob-<service>-tls`.
 
-OpenShift makes them by an annotation of the Service, cert-manager where an administrator says so; their Secrets are
-used as they are. Ours are made as the webhook's are, each by a small authority of its own, which users are given as
-`ca.crt`. A renewed certificate is a change of the Deployment, so pods are replaced one after the other.
+On OpenShift an annotation of the Service creates them, elsewhere cert-manager if an administrator sets it up;
+such Secrets are used as they are. Otherwise they are created like the webhook's, each by its own small CA,
+whose certificate is `ca.crt`. A renewal changes the Deployment, so pods are replaced one after the other.
 """
 
 from __future__ import annotations
@@ -16,36 +16,37 @@ from mpijob.cluster.webhook import tls_secret
 from mpijob.formats.kubernetes.metadata.well_known import DOMAIN, Document
 
 ANNOTATION = f"{DOMAIN}/certificate"
-_NEEDED = ("broker", "page", "recorder")
+_SERVICES = ("broker", "page", "recorder")
 
 
 def secret_of(service: str, namespace: str) -> AppliedObject:
-    """Return where a service's certificate is."""
+    """Return the Secret of a service's certificate."""
     return AppliedObject("v1", "Secret", namespace, f"mpijob-{service}-tls")
 
 
-def certified(api: Api, service: str, documents: list[Document], *, openshift: bool) -> list[Document]:
-    """Return a service's documents with the mark of its certificate, which is made now where it must be."""
-    if service not in _NEEDED or openshift:
+def with_certificate(api: Api, service: str, documents: list[Document], *, openshift: bool) -> list[Document]:
+    """Return a service's manifests with the digest of its certificate, which is created if necessary."""
+    if service not in _SERVICES or openshift:
         return documents
-    (deployment,) = (one for one in documents if one["kind"] == "Deployment")
+    (deployment,) = (document for document in documents if document["kind"] == "Deployment")
     entry = secret_of(service, deployment["metadata"]["namespace"])
-    found = api.find(resources.SECRET.path(entry.namespace, entry.name))
-    if found is not None and tls_secret.read(found) is None:
-        return documents  # somebody else's, and theirs to renew
-    full = f"mpijob-{service}.{entry.namespace}"
-    names = (f"{full}.svc", full, f"{full}.svc.cluster.local")
-    keys = tls_secret.ensure(
+    secret = api.find(resources.SECRET.path(entry.namespace, entry.name))
+    if secret is not None and tls_secret.parse_keys(secret) is None:
+        # It belongs to somebody else, who also renews it.
+        return documents
+    host = f"mpijob-{service}.{entry.namespace}"
+    names = (f"{host}.svc", host, f"{host}.svc.cluster.local")
+    keys = tls_secret.ensure_keys(
         api, entry.namespace, names, secret=entry.name, labels={COMPONENT_LABEL: service}
     )
-    mark = hashlib.sha256(keys.certificate).hexdigest()[:16]
-    return [_marked(one, mark) if one is deployment else one for one in documents]
+    digest = hashlib.sha256(keys.certificate).hexdigest()[:16]
+    return [_with_digest(document, digest) if document is deployment else document for document in documents]
 
 
-def _marked(deployment: Document, mark: str) -> Document:
+def _with_digest(deployment: Document, digest: str) -> Document:
     template = deployment["spec"]["template"]
     metadata = {
         **template["metadata"],
-        "annotations": {**(template["metadata"].get("annotations") or {}), ANNOTATION: mark},
+        "annotations": {**(template["metadata"].get("annotations") or {}), ANNOTATION: digest},
     }
     return {**deployment, "spec": {**deployment["spec"], "template": {**template, "metadata": metadata}}}

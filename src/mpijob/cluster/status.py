@@ -1,4 +1,4 @@
-"""What the operator tells about the platform: conditions for the whole and for each component, and versions."""
+"""The status of the platform: conditions for the whole and for each component, with versions."""
 
 from __future__ import annotations
 
@@ -7,50 +7,56 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from mpijob.cluster.reconcile import FAILED, WELL
+from mpijob.cluster.reconcile import FAILED, HEALTHY_STATES
 from mpijob.model.platform.governance import Component, Condition, PlatformStatus
 
 
-def status(before: PlatformStatus, components: Iterable[Component], generation: int) -> PlatformStatus:
-    """Return the status after a look; a condition keeps the time at which it became what it is."""
-    found = tuple(components)
-    conditions = (_whole(found), *(_of(one) for one in found))
-    known = {one.type: one for one in before.conditions}
+def status(old_status: PlatformStatus, components: Iterable[Component], generation: int) -> PlatformStatus:
+    """Return the new status; a condition that did not change keeps its time."""
+    observed = tuple(components)
+    conditions = (_overall_condition(observed), *(_component_condition(item) for item in observed))
+    old_conditions = {item.type: item for item in old_status.conditions}
     return PlatformStatus(
         observed_generation=generation,
-        conditions=tuple(_dated(one, known.get(one.type), generation) for one in conditions),
-        components=found,
+        conditions=tuple(
+            _with_transition_time(item, old_conditions.get(item.type), generation) for item in conditions
+        ),
+        components=observed,
     )
 
 
-def refused(before: PlatformStatus, message: str, generation: int) -> PlatformStatus:
-    """Return the status of a platform that cannot be understood; what was found before stays."""
-    known = {one.type: one for one in before.conditions}
+def invalid_status(old_status: PlatformStatus, message: str, generation: int) -> PlatformStatus:
+    """Return the status for an invalid spec; the last observed components stay."""
+    old_conditions = {condition.type: condition for condition in old_status.conditions}
     ready = Condition(type="Ready", status="False", reason="Invalid", message=message)
-    others = [one for one in before.conditions if one.type != "Ready"]
-    dated = _dated(ready, known.get("Ready"), generation)
-    return msgspec.structs.replace(before, observed_generation=generation, conditions=(dated, *others))
+    others = [condition for condition in old_status.conditions if condition.type != "Ready"]
+    dated = _with_transition_time(ready, old_conditions.get("Ready"), generation)
+    return msgspec.structs.replace(old_status, observed_generation=generation, conditions=(dated, *others))
 
 
-def _whole(components: tuple[Component, ...]) -> Condition:
-    ill = [one for one in components if one.state not in WELL]
-    if not ill:
-        return Condition(type="Ready", status="True", reason="AllReady", message="every component is well")
-    reason = FAILED if any(one.state == FAILED for one in ill) else ill[0].state
-    said = "; ".join(f"{one.name}: {one.message or one.state}" for one in ill)
-    return Condition(type="Ready", status="False", reason=reason, message=said[:1000])
+def _overall_condition(components: tuple[Component, ...]) -> Condition:
+    not_ready = [component for component in components if component.state not in HEALTHY_STATES]
+    if not not_ready:
+        return Condition(type="Ready", status="True", reason="AllReady", message="all components are ready")
+    reason = FAILED if any(component.state == FAILED for component in not_ready) else not_ready[0].state
+    details = "; ".join(
+        f"{component.name}: {component.message or component.state}" for component in not_ready
+    )
+    return Condition(type="Ready", status="False", reason=reason, message=details[:1000])
 
 
-def _of(component: Component) -> Condition:
-    words = "".join(word.capitalize() for word in component.name.split("-"))
-    status_word = "True" if component.state in WELL else "False"
+def _component_condition(component: Component) -> Condition:
+    name = "".join(word.capitalize() for word in component.name.split("-"))
+    status_word = "True" if component.state in HEALTHY_STATES else "False"
     return Condition(
-        type=f"{words}Ready", status=status_word, reason=component.state, message=component.message[:1000]
+        type=f"{name}Ready", status=status_word, reason=component.state, message=component.message[:1000]
     )
 
 
-def _dated(now: Condition, before: Condition | None, generation: int) -> Condition:
-    same = before is not None and (before.status, before.reason) == (now.status, now.reason)
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    since = before.last_transition_time if same and before is not None else stamp
-    return msgspec.structs.replace(now, last_transition_time=since or stamp, observed_generation=generation)
+def _with_transition_time(condition: Condition, old: Condition | None, generation: int) -> Condition:
+    is_unchanged = old is not None and (old.status, old.reason) == (condition.status, condition.reason)
+    timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = old.last_transition_time if is_unchanged and old is not None else timestamp
+    return msgspec.structs.replace(
+        condition, last_transition_time=since or timestamp, observed_generation=generation
+    )

@@ -1,8 +1,9 @@
-"""Whom an API server need not ask us about: exact accounts of the cluster's own controllers and engines.
+"""Accounts that the API server need not ask the webhook about: exact accounts of controllers and engines.
 
-A namespace is never trusted: users run code in many of them, and a name that is absent today can be taken by a tenant
-tomorrow. An engine's account must have the exact name that was chosen at install, and must hold a right that only
-the engine has: to write the status of its own objects in every namespace. Both are judged by the API server itself.
+Namespaces are never trusted: users run code in many of them, and a namespace that does not exist today can be
+created by a tenant tomorrow. An engine's account must have the exact name chosen at installation, and a
+permission that only the engine has: to write the status of its own objects in all namespaces. The API server
+checks both.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 
 class Account(NamedTuple):
-    """An engine's account, and the kind of object whose status it writes."""
+    """The service account of an engine, and the kind of object whose status it writes."""
 
     namespace: str
     name: str
@@ -23,49 +24,52 @@ class Account(NamedTuple):
 
     @property
     def user(self) -> str:
-        """The account as the API server names it."""
+        """The account's user name in the API server."""
         return f"{_ACCOUNT}{self.namespace}:{self.name}"
 
 
 def _accounts(name: str, group: str, plural: str, *namespaces: str) -> tuple[Account, ...]:
-    return tuple(Account(one, name, group, plural) for one in namespaces)
+    return tuple(Account(namespace, name, group, plural) for namespace in namespaces)
 
 
 JOBSET = ("jobset-controller-manager", "jobset.x-k8s.io", "jobsets")
 TRAINER = ("kubeflow-trainer-controller-manager", "trainer.kubeflow.org", "trainjobs")
 KUEUE = ("kueue-controller-manager", "kueue.x-k8s.io", "workloads")
 MPI_OPERATOR = ("mpi-operator", "kubeflow.org", "mpijobs")
-# Where the engines' own manifests, Kubeflow, Open Data Hub and OpenShift AI put them. An operator of ours that finds
-# them elsewhere, or finds some of them absent, writes what it found instead.
+# The namespaces used by the engines' own manifests, Kubeflow, Open Data Hub and OpenShift AI. The operator replaces
+# them with the accounts that it finds.
 ENGINES = (
     *_accounts(*JOBSET, "jobset-system", "openshift-jobset-operator"),
     *_accounts(*TRAINER, "kubeflow-system", "kubeflow", "opendatahub", "redhat-ods-applications"),
     *_accounts(*KUEUE, "kueue-system", "openshift-kueue-operator"),
     *_accounts(*MPI_OPERATOR, "mpi-operator", "kubeflow"),
 )
-_RIGHTS = {one[0]: one[1:] for one in (JOBSET, TRAINER, KUEUE, MPI_OPERATOR)}  # by their Deployments' names
-# The control plane makes the pods of Jobs; its accounts are in a namespace that exists on every cluster.
+# By the names of their Deployments.
+_STATUS_KINDS = {engine[0]: engine[1:] for engine in (JOBSET, TRAINER, KUEUE, MPI_OPERATOR)}
+# The control plane creates the pods of Jobs; its accounts are in a namespace that exists on every cluster.
 CONTROL_PLANE = ("system:kube-controller-manager", f"{_ACCOUNT}kube-system:job-controller")
 
 
-def of_deployments(deployments: Iterable[Mapping[str, Any]]) -> tuple[Account, ...]:
-    """Return the accounts of engines by their Deployments, whatever namespace they are in."""
-    found = []
-    for one in deployments:
-        metadata, pod = one["metadata"], one["spec"]["template"]["spec"]
-        right = _RIGHTS.get(metadata["name"])
-        if right is not None:
-            found.append(Account(metadata["namespace"], pod.get("serviceAccountName") or "default", *right))
-    return tuple(sorted(found))
+def accounts_of(deployments: Iterable[Mapping[str, Any]]) -> tuple[Account, ...]:
+    """Return the accounts of engines from their Deployments, in any namespace."""
+    accounts = []
+    for deployment in deployments:
+        metadata, pod = deployment["metadata"], deployment["spec"]["template"]["spec"]
+        kind = _STATUS_KINDS.get(metadata["name"])
+        if kind is not None:
+            accounts.append(Account(metadata["namespace"], pod.get("serviceAccountName") or "default", *kind))
+    return tuple(sorted(accounts))
 
 
-def expression(engines: Iterable[Account] = ENGINES) -> str:
-    """Return, in CEL, whether one of the cluster's own controllers or engines asks."""
-    users = ", ".join(f"'{one}'" for one in CONTROL_PLANE)
-    rights = ", ".join(f"'{one.user}': ['{one.group}', '{one.plural}']" for one in engines)
-    asks = f"request.userInfo.username in [{users}]"
+def trust_expression(engines: Iterable[Account] = ENGINES) -> str:
+    """Return a CEL expression: is the request from the control plane or an engine?"""
+    users = ", ".join(f"'{account}'" for account in CONTROL_PLANE)
+    rights = ", ".join(f"'{account.user}': ['{account.group}', '{account.plural}']" for account in engines)
+    is_control_plane = f"request.userInfo.username in [{users}]"
     if not rights:
-        return asks
-    own = f"{{{rights}}}[request.userInfo.username]"
-    writes = f"authorizer.group({own}[0]).resource({own}[1]).subresource('status').check('update').allowed()"
-    return f"{asks} || (request.userInfo.username in {{{rights}}} && {writes})"
+        return is_control_plane
+    entry = f"{{{rights}}}[request.userInfo.username]"
+    may_write_status = (
+        f"authorizer.group({entry}[0]).resource({entry}[1]).subresource('status').check('update').allowed()"
+    )
+    return f"{is_control_plane} || (request.userInfo.username in {{{rights}}} && {may_write_status})"

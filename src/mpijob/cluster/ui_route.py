@@ -1,7 +1,8 @@
-"""The page in a cluster, completed by what only the cluster knows: under which name people open it, and the login.
+"""Complete the web UI's manifests with what only the cluster knows: its host name and the login secrets.
 
-On OpenShift the Route has a name once it is there, so the first look makes it and the second tells the others. The
-secrets between the OAuth proxy and OpenShift's login are made here once and kept in `mpijob-page-login`.
+On OpenShift the Route gets its host when it is created: the first reconciliation creates it, the second one
+uses the host. The secrets shared by the OAuth proxy and OpenShift's login are generated once and stored in
+`mpijob-page-login`.
 """
 
 from __future__ import annotations
@@ -17,73 +18,88 @@ from mpijob.cluster.apply import COMPONENT_LABEL, AppliedObject
 from mpijob.formats.kubernetes.metadata.well_known import Document
 
 ROUTE = Kind("route.openshift.io/v1", "Route", "routes")
-_COOKIE_BYTES = 32
+_SECRET_LENGTH = 32
 
 
-def login_of(namespace: str) -> AppliedObject:
-    """Return where the secrets of the login are."""
+def login_secret(namespace: str) -> AppliedObject:
+    """Return the Secret with the login secrets."""
     return AppliedObject("v1", "Secret", namespace, "mpijob-page-login")
 
 
-def completed(api: Api, documents: list[Document], host: str) -> list[Document]:
-    """Return the page's documents with its name and, behind OpenShift's login, with its secrets."""
-    (deployment,) = (one for one in documents if one["kind"] == "Deployment")
+def with_host_and_login(api: Api, documents: list[Document], host: str) -> list[Document]:
+    """Return the web UI's manifests with its host name and, behind OpenShift's login, with its secrets."""
+    (deployment,) = (document for document in documents if document["kind"] == "Deployment")
     namespace = str(deployment["metadata"]["namespace"])
-    host = host or _of_route(api, documents)
-    client = _client(api, namespace) if any(one["kind"] == "OAuthClient" for one in documents) else ""
-    return [_told(one, host, client) for one in documents if host or one["kind"] != "ConsoleLink"]
+    host = host or _route_host(api, documents)
+    client = (
+        _client_secret(api, namespace)
+        if any(document["kind"] == "OAuthClient" for document in documents)
+        else ""
+    )
+    return [
+        _complete(document, host, client)
+        for document in documents
+        if host or document["kind"] != "ConsoleLink"
+    ]
 
 
-def _of_route(api: Api, documents: list[Document]) -> str:
-    for one in documents:
-        if one["kind"] == "Route":
-            found = api.find(ROUTE.path(one["metadata"]["namespace"], one["metadata"]["name"])) or {}
-            return str((found.get("spec") or {}).get("host") or "")
+def _route_host(api: Api, documents: list[Document]) -> str:
+    for document in documents:
+        if document["kind"] == "Route":
+            route = (
+                api.find(ROUTE.path(document["metadata"]["namespace"], document["metadata"]["name"])) or {}
+            )
+            return str((route.get("spec") or {}).get("host") or "")
     return ""
 
 
-def _told(document: Document, host: str, client: str) -> Document:
+def _complete(document: Document, host: str, client: str) -> Document:
     match document["kind"]:
         case "Deployment" if host:
-            return _named(document, host)
+            return _with_host_argument(document, host)
         case "OAuthClient":
-            addresses = [f"https://{host}"] if host else []
-            return {**document, "secret": client, "redirectURIs": addresses}
+            redirect_uris = [f"https://{host}"] if host else []
+            return {**document, "secret": client, "redirectURIs": redirect_uris}
         case "ConsoleLink":
             return {**document, "spec": {**document["spec"], "href": f"https://{host}"}}
     return document
 
 
-def _named(deployment: Document, host: str) -> Document:
+def _with_host_argument(deployment: Document, host: str) -> Document:
     template: dict[str, Any] = deployment["spec"]["template"]
     containers = [
-        {**one, "args": [*filter(_is_fixed, one["args"]), f"--host={host}"]} if one["name"] == "page" else one
-        for one in template["spec"]["containers"]
+        {**container, "args": [*filter(_is_no_host_argument, container["args"]), f"--host={host}"]}
+        if container["name"] == "page"
+        else container
+        for container in template["spec"]["containers"]
     ]
     changed = {**template, "spec": {**template["spec"], "containers": containers}}
     return {**deployment, "spec": {**deployment["spec"], "template": changed}}
 
 
-def _is_fixed(word: str) -> bool:
+def _is_no_host_argument(word: str) -> bool:
     return not word.startswith("--host=")
 
 
-def _client(api: Api, namespace: str) -> str:
-    """Return the secret that the proxy and OpenShift's login share, made now if there is none."""
-    entry = login_of(namespace)
-    found = api.find(resources.SECRET.path(namespace, entry.name))
-    if found is None:
-        made = {name: secrets.token_urlsafe(_COOKIE_BYTES)[:_COOKIE_BYTES] for name in ("client", "cookie")}
-        data = {name: base64.b64encode(value.encode()).decode() for name, value in made.items()}
+def _client_secret(api: Api, namespace: str) -> str:
+    """Return the secret shared by the proxy and OpenShift's login, generated if there is none."""
+    entry = login_secret(namespace)
+    secret = api.find(resources.SECRET.path(namespace, entry.name))
+    if secret is None:
+        values = {
+            name: secrets.token_urlsafe(_SECRET_LENGTH)[:_SECRET_LENGTH] for name in ("client", "cookie")
+        }
+        data = {name: base64.b64encode(value.encode()).decode() for name, value in values.items()}
         metadata = {
             "name": entry.name,
             "labels": {"app.kubernetes.io/part-of": "mpijob", COMPONENT_LABEL: "page"},
         }
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
         try:
-            found = api.create(resources.SECRET.path(namespace), body)
+            secret = api.create(resources.SECRET.path(namespace), body)
         except ApiError as error:
-            if error.status != 409:  # another was quicker: its word counts
+            # 409: another replica was faster, and its secret is used.
+            if error.status != 409:
                 raise
-            found = api.get(resources.SECRET.path(namespace, entry.name))
-    return base64.b64decode(found["data"]["client"]).decode()
+            secret = api.get(resources.SECRET.path(namespace, entry.name))
+    return base64.b64decode(secret["data"]["client"]).decode()

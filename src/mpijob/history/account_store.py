@@ -1,7 +1,7 @@
-"""The accounts of jobs: kept in step with their records, asked by words and times, kept longer than the rest.
+"""Store the accounts of jobs: updated with their records, queried by column, kept longer than the rest.
 
-An account is made anew whenever a job's state or usage is written down, in the same transaction. The words by
-which accounts are chosen are columns; the account itself is one value.
+An account is rebuilt whenever a job's state or usage is stored, in the same transaction. The fields that
+queries filter by are columns; the account itself is one JSON value.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from mpijob.model.status.accounts import Account, AccountPage, AccountQuery, Tal
 
 _TALLY = "worker, attempt, first, last, cpu_seconds, byte_seconds, gpu_seconds, peak_bytes, samples"
 _COLUMNS = "namespace, uid, name, owner, phase, queue, cause, program, created, ended, labels, account"
-_EQUAL = re.compile(r"\s*([\w./-]+)\s*={1,2}\s*([\w.-]+)\s*")
-_AT_ONCE = 1000
+_EQUALITY = re.compile(r"\s*([\w./-]+)\s*={1,2}\s*([\w.-]+)\s*")
+_BATCH_SIZE = 1000
 
 
 class Connection(Protocol):
-    """A database connection, as far as it is needed here."""
+    """The part of a database connection that this module uses."""
 
     def execute(self, sql: str, values: Any = (), /) -> Any:
         """Run a statement."""
@@ -36,21 +36,21 @@ class Connection(Protocol):
 
 
 class Reader(Protocol):
-    """Who answers queries: an archive."""
+    """Runs queries; an `Archive` does."""
 
     def read(self, sql: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
 
 
-class _Held(msgspec.Struct):
-    """Of a plan only what the job holds."""
+class _StoredPlan(msgspec.Struct):
+    """The part of a stored plan that this module reads."""
 
     needs: Amounts = Amounts()
 
 
 # -- usage ------------------------------------------------------------------------------------------
-class AccountStore:
-    """What each worker used so far, in a database in which these columns identify a job."""
+class TallyStore:
+    """The usage of each worker, in a database where these columns identify a job."""
 
     def __init__(self, *columns: str) -> None:
         names = ", ".join(columns)
@@ -63,71 +63,74 @@ class AccountStore:
             " peak_bytes=excluded.peak_bytes, samples=excluded.samples"
         )
 
-    def count(self, db: Connection, key: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
+    def add_samples(self, db: Connection, key: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
         """Add samples to the tallies of a job; return those that are new."""
-        known = tallied(db.execute(self.select, key).fetchall())
-        new = [one for one in samples if _is_new(one, known)]
+        known = parse_tallies(db.execute(self.select, key).fetchall())
+        new = [sample for sample in samples if _is_unseen(sample, known)]
         changed = tally(new, known)
-        db.executemany(self._insert, [(*key, *msgspec.structs.astuple(one)) for one in changed.values()])
+        db.executemany(self._insert, [(*key, *msgspec.structs.astuple(tally)) for tally in changed.values()])
         return new
 
 
-OF_RECORD = AccountStore("namespace", "uid")
-OF_LOCAL_STORE = AccountStore("uid")  # one user's engine, which makes the uids itself
+ARCHIVE_TALLIES = TallyStore("namespace", "uid")
+# The local engine serves one user and generates the uids itself, so they are unique without a namespace.
+LOCAL_TALLIES = TallyStore("uid")
 
 
-def tallied(rows: Iterable[Any]) -> dict[Key, Tally]:
+def parse_tallies(rows: Iterable[Any]) -> dict[Key, Tally]:
     """Return selected tallies by attempt and worker."""
-    return {(one.attempt, one.worker): one for one in (Tally(*row) for row in rows)}
+    tallies = (Tally(*row) for row in rows)
+    return {(one.attempt, one.worker): one for one in tallies}
 
 
-def thinned(samples: list[Sample], most: int) -> list[Sample]:
-    """Return at most so many samples of each worker, evenly over time; 0 means all."""
-    if not most:
+def downsample(samples: list[Sample], limit: int) -> list[Sample]:
+    """Return at most `limit` samples of each worker, evenly over time; 0 means all."""
+    if not limit:
         return samples
-    seen: dict[Key, int] = {}
+    positions: dict[Key, int] = {}
     counts: dict[Key, int] = {}
-    for one in samples:
-        counts[one.attempt, one.worker] = counts.get((one.attempt, one.worker), 0) + 1
-    kept = []
-    for one in samples:
-        key = (one.attempt, one.worker)
-        place = seen.get(key, 0)
-        seen[key] = place + 1
-        if place % -(-counts[key] // most) == 0:
-            kept.append(one)
-    return kept
+    for sample in samples:
+        counts[sample.attempt, sample.worker] = counts.get((sample.attempt, sample.worker), 0) + 1
+    selected = []
+    for sample in samples:
+        key = (sample.attempt, sample.worker)
+        position = positions.get(key, 0)
+        positions[key] = position + 1
+        if position % -(-counts[key] // limit) == 0:
+            selected.append(sample)
+    return selected
 
 
-def _is_new(sample: Sample, known: dict[Key, Tally]) -> bool:
+def _is_unseen(sample: Sample, known: dict[Key, Tally]) -> bool:
     before = known.get((sample.attempt, sample.worker))
     return before is None or sample.time > before.last
 
 
 # -- accounts ---------------------------------------------------------------------------------------
-def settle(db: Connection, key: JobKey, now: float) -> None:
-    """Make a job's account anew from what is written down of it."""
+def update_account(db: Connection, key: JobKey, now: float) -> None:
+    """Rebuild a job's account from its stored state and usage."""
     row = db.execute("SELECT state, spec, plan FROM jobs WHERE namespace=? AND uid=?", key).fetchone()
     if row is not None:
         state, spec, plan = row
-        used = tallied(db.execute(OF_RECORD.select, key).fetchall())
-        put(db, made(codec.decode(state, JobState), spec, plan, used, now))
+        tallies = parse_tallies(db.execute(ARCHIVE_TALLIES.select, key).fetchall())
+        save_account(db, build_account(codec.decode(state, JobState), spec, plan, tallies, now))
 
 
-def made(
-    state: JobState, spec: bytes | None, plan: bytes | None, used: dict[Key, Tally], now: float
+def build_account(
+    state: JobState, spec: bytes | None, plan: bytes | None, tallies: dict[Key, Tally], now: float
 ) -> Account:
-    """Return the account of a job; what it held is told by its plan, else by its spec."""
-    from mpijob import admission  # as above
+    """Build the account of a job; its resource requests come from its plan, else from its spec."""
+    # Imported here because `mpijob list` opens the database and must not load these packages.
+    from mpijob import admission
     from mpijob.accounting import build
 
-    job = _spec_of(spec) if spec else None
-    needs = codec.decode(plan, _Held).needs if plan else admission.needs(job) if job else Amounts()
-    return build.account(state, job, needs, [*used.values()], now=now)
+    job = _decode_spec(spec) if spec else None
+    needs = codec.decode(plan, _StoredPlan).needs if plan else admission.needs(job) if job else Amounts()
+    return build.account(state, job, needs, [*tallies.values()], now=now)
 
 
-def _spec_of(spec: bytes) -> MPIJob | None:
-    """Return what was asked for; None where another version wrote it in words that this one does not know."""
+def _decode_spec(spec: bytes) -> MPIJob | None:
+    # A newer or older release may have stored fields that this one does not know.
     try:
         job = codec.decode(spec, MPIJob)
     except msgspec.MsgspecError:
@@ -135,8 +138,8 @@ def _spec_of(spec: bytes) -> MPIJob | None:
     return job
 
 
-def put(db: Connection, account: Account) -> None:
-    """Write an account down in the place of the one before."""
+def save_account(db: Connection, account: Account) -> None:
+    """Insert or update the account of a job."""
     ref = account.ref
     labels = msgspec.json.encode(account.labels).decode()
     db.execute(
@@ -148,25 +151,25 @@ def put(db: Connection, account: Account) -> None:
     )  # fmt: skip
 
 
-def fill(db: Connection) -> None:
-    """Make the accounts of all jobs that were written down before there were any."""
-    for namespace, uid, seen in db.execute(
+def backfill(db: Connection) -> None:
+    """Build the accounts of jobs that were stored before accounts existed."""
+    for namespace, uid, last_seen in db.execute(
         "SELECT namespace, uid, last_seen FROM jobs ORDER BY seq"
     ).fetchall():
         key = JobKey(namespace, uid)
         rows = db.execute(
             "SELECT time, worker, cores, memory, attempt FROM samples WHERE namespace=? AND uid=? ORDER BY time", key
         ).fetchall()  # fmt: skip
-        OF_RECORD.count(db, key, (Sample(*row) for row in rows))
-        settle(db, key, seen)
+        ARCHIVE_TALLIES.add_samples(db, key, (Sample(*row) for row in rows))
+        update_account(db, key, last_seen)
 
 
-# -- questions --------------------------------------------------------------------------------------
+# -- queries ----------------------------------------------------------------------------------------
 def page(archive: Reader, query: AccountQuery) -> AccountPage:
     """Return one page of accounts, newest first."""
     found: list[Account] = []
-    for one in find(archive, query):
-        found.append(one)
+    for account in find(archive, query):
+        found.append(account)
         if len(found) > query.limit:
             break
     return AccountPage(
@@ -175,28 +178,28 @@ def page(archive: Reader, query: AccountQuery) -> AccountPage:
 
 
 def find(archive: Reader, query: AccountQuery) -> Iterator[Account]:
-    """Yield the accounts that are wanted, newest first."""
-    after, size = query.after, min(_AT_ONCE, query.limit + 1)
+    """Yield the accounts that match a query, newest first."""
+    after, size = query.after, min(_BATCH_SIZE, query.limit + 1)
     while True:
-        where, values = _condition(query, after)
+        where, values = _where(query, after)
         rows = archive.read(
             f"SELECT account FROM accounts WHERE {where}"
             f" ORDER BY created DESC, uid DESC, namespace DESC LIMIT {size}",
             *values,
         )
         batch = [codec.decode(row[0], Account) for row in rows]
-        yield from (one for one in batch if selects(query.selector, one.labels))
+        yield from (account for account in batch if selects(query.selector, account.labels))
         if len(batch) < size:
             return
-        after, size = cursor(batch[-1]), _AT_ONCE
+        after, size = cursor(batch[-1]), _BATCH_SIZE
 
 
-def wanted(account: Account, query: AccountQuery) -> bool:
-    """Return whether a query asks for an account: the same choice as in the database, for those that are not in it."""
+def matches(account: Account, query: AccountQuery) -> bool:
+    """Return whether an account matches a query: the same filter as in SQL, for accounts outside the database."""
     ref = account.ref
     since, until = query.since, query.until
     ended = account.ended if not query.by_end else account.counted
-    begun = account.created if not query.by_end else account.counted
+    started = account.created if not query.by_end else account.counted
     return (
         (not query.namespace or ref.namespace == query.namespace)
         and (not (query.names or query.uids) or ref.name in query.names or ref.uid in query.uids)
@@ -206,32 +209,33 @@ def wanted(account: Account, query: AccountQuery) -> bool:
         and (not query.cause or account.cause == query.cause)
         and (not query.program or account.program == query.program)
         and (since is None or ended is None or ended >= since)
-        and (until is None or begun < until)
-        and (not query.after or cursor_key(account) < _key_of(query.after))
+        and (until is None or started < until)
+        and (not query.after or sort_key(account) < _parse_cursor(query.after))
         and selects(query.selector, account.labels)
     )
 
 
 def cursor(account: Account) -> str:
-    """Return what asks for the page behind this account."""
+    """Return the continue token for the page after this account."""
     return f"{account.created!r}:{account.ref.namespace}:{account.ref.uid}"
 
 
-def cursor_key(account: Account) -> tuple[float, str, str]:
-    """Return by what accounts are ordered."""
+def sort_key(account: Account) -> tuple[float, str, str]:
+    """Return the sort key of the list of accounts."""
     return account.created, account.ref.uid, account.ref.namespace
 
 
-def _key_of(text: str) -> tuple[float, str, str]:
+def _parse_cursor(text: str) -> tuple[float, str, str]:
     created, _, key = text.partition(":")
-    namespace, _, uid = key.rpartition(":")  # a cursor of an earlier release has no namespace
+    # Tokens of earlier releases have no namespace.
+    namespace, _, uid = key.rpartition(":")
     try:
         return float(created), uid, namespace
     except ValueError:
         raise no_place(text) from None
 
 
-def _condition(query: AccountQuery, after: str) -> tuple[str, list[Any]]:
+def _where(query: AccountQuery, after: str) -> tuple[str, list[Any]]:
     parts, values = ["1=1"], list[Any]()
     equals = (
         ("namespace", query.namespace),
@@ -239,15 +243,15 @@ def _condition(query: AccountQuery, after: str) -> tuple[str, list[Any]]:
         ("cause", query.cause),
         ("program", query.program),
     )
-    several = (("owner", query.owners), ("phase", query.phases))
+    multi_valued = (("owner", query.owners), ("phase", query.phases))
     if query.names or query.uids:
-        marks = [",".join("?" * len(words)) or "NULL" for words in (query.names, query.uids)]
+        marks = [",".join("?" * len(values_of)) or "NULL" for values_of in (query.names, query.uids)]
         parts.append(f"(name IN ({marks[0]}) OR uid IN ({marks[1]}))")
         values += [*query.names, *query.uids]
-    for column, words in (*((name, (word,) if word else ()) for name, word in equals), *several):
-        if words:
-            parts.append(f"{column} IN ({','.join('?' * len(words))})")
-            values += words
+    for column, values_of in (*((name, (value,) if value else ()) for name, value in equals), *multi_valued):
+        if values_of:
+            parts.append(f"{column} IN ({','.join('?' * len(values_of))})")
+            values += values_of
     if query.since is not None:
         parts.append("coalesce(ended, created)>=?" if query.by_end else "(ended IS NULL OR ended>=?)")
         values.append(query.since)
@@ -255,10 +259,11 @@ def _condition(query: AccountQuery, after: str) -> tuple[str, list[Any]]:
         parts.append("coalesce(ended, created)<?" if query.by_end else "created<?")
         values.append(query.until)
     for term in query.selector.split(",") if "(" not in query.selector else ():
-        if match := _EQUAL.fullmatch(term):  # the rest of a selector is judged row by row
+        # SQL narrows by `key=value` terms only; `find` checks the whole selector row by row.
+        if match := _EQUALITY.fullmatch(term):
             parts.append("labels LIKE ?")
             values.append(f'%"{match[1]}":"{match[2]}"%')
     if after:
         parts.append("(created, uid, namespace) < (?, ?, ?)")
-        values += _key_of(after)
+        values += _parse_cursor(after)
     return " AND ".join(parts), values

@@ -1,14 +1,14 @@
-"""An archive: the directory in which the record of jobs is written down, and the only door to its database.
+"""An archive: the directory that holds the job history, and the only code that opens its database.
 
-DIRECTORY/history.db              jobs, where they stood over time, events, facts, samples, the index of logs
-DIRECTORY/logs/NAMESPACE/UID/*    compressed chunks of lines (see `chunks`, `layout`)
+DIRECTORY/history.db              jobs, their states over time, events, facts, samples, the index of logs
+DIRECTORY/logs/NAMESPACE/UID/*    compressed chunks of log lines (see `chunks`, `layout`)
 DIRECTORY/recorder.lock           held by the recorder that writes here
 
-A job is identified by its namespace and uid (`JobKey`), in every table and in the names of files: what is recorded in
-one namespace never touches another.
+A job is identified by its namespace and uid (`JobKey`) in every table and in the names of files, so what is
+recorded in one namespace never touches another.
 
-Everything is closed to other users. Every change is one transaction; what a killed process leaves behind is
-found by the next (`log_writer` for open chunks, `retention` for files that nobody knows).
+Other users have no access. Every change is one transaction; what a killed process leaves behind is cleaned up
+by the next one (`log_writer` for open chunks, `retention` for files without a row).
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from mpijob import codec
 from mpijob.errors import Conflict
 from mpijob.history import account_store
 from mpijob.history.account_store import Connection
-from mpijob.history.records import Chunk, Fact, Form, Gap, LogSource, Moment
+from mpijob.history.records import Chunk, Fact, Gap, LogFormat, LogSource, Transition
 from mpijob.history.storage import layout, tiering
-from mpijob.history.storage.database import open_database, telling
+from mpijob.history.storage.database import open_database, storage_errors
 from mpijob.history.storage.schema import RECORD_TABLES, TABLES
 from mpijob.model import Event, JobKey, JobState, MPIJob, Phase, Role, Sample
 
 if TYPE_CHECKING:
-    from mpijob.history.storage.s3 import Objects
+    from mpijob.history.storage.s3 import ObjectStore
 
 _encode = msgspec.json.encode
-_VOICE = "namespace, uid, attempt, role, worker, rank, source, origin, form, family, tagged, id, ended"
-_CHUNK = "id, voice, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed"
+_SOURCE_COLUMNS = (
+    "namespace, uid, attempt, role, worker, rank, source, origin, form, family, tagged, id, ended"
+)
+_CHUNK_COLUMNS = "id, voice, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed"
 V = TypeVar("V")
 
 
-def decoded(kind: type[V], data: bytes) -> V:
-    """Return a stored value."""
+def decode(kind: type[V], data: bytes) -> V:
+    """Decode a stored value."""
     return codec.decode(data, kind)
 
 
@@ -50,14 +52,14 @@ class Archive:
     """An open archive; several threads may use it when it is `shared`."""
 
     def __init__(
-        self, directory: str, *, shared: bool = False, database: str = "", objects: Objects | None = None
+        self, directory: str, *, shared: bool = False, database: str = "", objects: ObjectStore | None = None
     ) -> None:
         self.directory = directory
         self.database = database
         self.objects = objects
         self._lock = threading.RLock()
-        self._depth = 0
-        with telling(directory):
+        self._nesting = 0
+        with storage_errors(directory):
             os.makedirs(directory, mode=0o700, exist_ok=True)
             os.makedirs(self.logs, mode=0o700, exist_ok=True)
             self._db: Any = open_database(
@@ -71,13 +73,13 @@ class Archive:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Hold the write lock; commit at the end, roll back on an error. One within another is part of it."""
-        with self._lock, telling(self.directory):
-            if self._depth:
+        """Hold the write lock; commit at the end, roll back on an error. A nested transaction joins the outer one."""
+        with self._lock, storage_errors(self.directory):
+            if self._nesting:
                 yield self._db
                 return
             self._db.execute("BEGIN IMMEDIATE")
-            self._depth = 1
+            self._nesting = 1
             try:
                 yield self._db
             except BaseException:
@@ -86,37 +88,37 @@ class Archive:
             else:
                 self._db.execute("COMMIT")
             finally:
-                self._depth = 0
+                self._nesting = 0
 
     def read(self, sql: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
-        with self._lock, telling(self.directory):
+        with self._lock, storage_errors(self.directory):
             rows: list[Any] = self._db.execute(sql, values).fetchall()
             return rows
 
     # -- files ------------------------------------------------------------------------------------
     @property
     def logs(self) -> str:
-        """Where the chunks are, by job."""
+        """The directory of chunks, by job."""
         return os.path.join(self.directory, "logs")
 
-    def folder(self, key: JobKey) -> str:
+    def job_directory(self, key: JobKey) -> str:
         """Return the directory of one job's chunks."""
-        return os.path.join(self.logs, layout.folder(key))
+        return os.path.join(self.logs, layout.job_directory(key))
 
-    def path(self, file: str) -> str:
-        """Return where one chunk is."""
-        return os.path.join(self.logs, layout.checked(file))
+    def chunk_path(self, file: str) -> str:
+        """Return the path of one chunk."""
+        return os.path.join(self.logs, layout.safe_name(file))
 
     def new_file(self, key: JobKey) -> str:
-        """Return a name for a chunk that no other has, in a directory that is there."""
+        """Return a unique name for a chunk, in a directory that exists."""
         file = layout.new_file(key)
-        with telling(self.directory):
-            layout.make_directory(os.path.dirname(self.path(file)))
+        with storage_errors(self.directory):
+            layout.make_directory(os.path.dirname(self.chunk_path(file)))
         return file
 
     # -- jobs -------------------------------------------------------------------------------------
-    def put(
+    def put_job(
         self,
         state: JobState,
         *,
@@ -125,11 +127,12 @@ class Archive:
         plan: bytes = b"",
         events: Iterable[Event] = (),
         facts: Iterable[Fact] = (),
-        once: frozenset[str] = frozenset(),
+        unique_reasons: frozenset[str] = frozenset(),
     ) -> None:
-        """Write down where a job stands and what was seen of it; what is known already stays as it is.
+        """Store the state of a job and what was observed with it; stored events and documents stay.
 
-        Of events with a reason of `once` an attempt has one: the first that was told, however it is told later.
+        For a reason in `unique_reasons`, each attempt has one event: the first that was stored, whatever its later
+        text.
         """
         ref, key = state.ref, state.ref.key
         with self.transaction() as db:
@@ -140,15 +143,15 @@ class Archive:
                 " last_seen=excluded.last_seen, state=excluded.state,"
                 " spec=coalesce(excluded.spec, jobs.spec), plan=coalesce(excluded.plan, jobs.plan)",
                 (*key, ref.name, state.phase.value, state.created,
-                 _ended(state), state.deleted, now, now, _encode(state), spec or None, plan or None),
+                 _end_time(state), state.deleted, now, now, _encode(state), spec or None, plan or None),
             )  # fmt: skip
-            _note_moment(db, state, now)
-            _add_events(db, key, events, once)
+            _add_transition(db, state, now)
+            _add_events(db, key, events, unique_reasons)
             self.add_facts(key, facts)
-            account_store.settle(db, key, now)
+            account_store.update_account(db, key, now)
 
     def put_attempt(self, state: JobState) -> None:
-        """Write down how an attempt ended that is not the last one."""
+        """Store the last state of an attempt that is not the job's last one."""
         with self.transaction() as db:
             db.execute(
                 "INSERT INTO attempts (namespace, uid, attempt, state) VALUES (?,?,?,?)"
@@ -157,17 +160,17 @@ class Archive:
             )
 
     def attempts(self, key: JobKey) -> list[JobState]:
-        """Return how each attempt but the last ended, as far as that was written down."""
+        """Return the stored last states of all attempts but the last."""
         rows = self.read("SELECT state FROM attempts WHERE namespace=? AND uid=? ORDER BY attempt", *key)
-        return [decoded(JobState, blob) for (blob,) in rows]
+        return [decode(JobState, encoded) for (encoded,) in rows]
 
     def add_events(self, key: JobKey, events: Iterable[Event]) -> None:
-        """Write down what happened."""
+        """Store events of a job."""
         with self.transaction() as db:
             _add_events(db, key, events, frozenset())
 
     def add_facts(self, key: JobKey, facts: Iterable[Fact]) -> None:
-        """Write down what was seen; what was seen of the same thing before gives way."""
+        """Store facts; a fact of the same kind and name replaces the earlier one."""
         with self.transaction() as db:
             db.executemany(
                 "INSERT INTO facts (namespace, uid, kind, name, fact) VALUES (?,?,?,?,?)"
@@ -176,26 +179,30 @@ class Archive:
             )
 
     def state(self, key: JobKey) -> JobState | None:
-        """Return where a job stood last."""
+        """Return the last stored state of a job."""
         rows = self.read("SELECT state FROM jobs WHERE namespace=? AND uid=?", *key)
-        return decoded(JobState, rows[0][0]) if rows else None
+        return decode(JobState, rows[0][0]) if rows else None
 
     def spec(self, key: JobKey) -> MPIJob | None:
-        """Return what was asked for, if that was written down."""
+        """Return the job as it was submitted, if that was stored."""
         rows = self.read("SELECT spec FROM jobs WHERE namespace=? AND uid=?", *key)
-        return decoded(MPIJob, rows[0][0]) if rows and rows[0][0] else None
+        return decode(MPIJob, rows[0][0]) if rows and rows[0][0] else None
 
-    def mark_deleted(self, key: JobKey, when: float, why: str = "") -> None:
-        """Write down that a job is gone; one whose end was not seen ended then, as far as anybody knows."""
+    def mark_deleted(self, key: JobKey, deleted_at: float, reason: str = "") -> None:
+        """Store that a job was deleted; if its end was not observed, it ended at that time."""
         state = self.state(key)
         if state is None or state.deleted is not None:
             return
-        self.put(gone(state, when, why), now=when, events=[farewell(when, state.attempt)])
+        self.put_job(
+            deleted_state(state, deleted_at, reason),
+            now=deleted_at,
+            events=[deleted_event(deleted_at, state.attempt)],
+        )
 
-    def add_samples(self, key: JobKey, samples: Iterable[Sample], *, most: int = 0) -> None:
-        """Write down usage; what was told before is not counted again.
+    def add_samples(self, key: JobKey, samples: Iterable[Sample], *, limit: int = 0) -> None:
+        """Store usage samples; those stored before are not counted again.
 
-        Of each worker at most so many samples are kept, evenly; what was used counts all of them.
+        At most `limit` samples of each worker are kept, evenly over time; the tallies count all of them.
         """
         with self.transaction() as db:
             db.executemany(
@@ -203,67 +210,70 @@ class Archive:
                 " network) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                 [(*key, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes,
                   s.io_wait, s.network)
-                 for s in account_store.thinned(account_store.OF_RECORD.count(db, key, samples), most)],
+                 for s in account_store.downsample(account_store.ARCHIVE_TALLIES.add_samples(db, key, samples), limit)],
             )  # fmt: skip
-            if seen := db.execute("SELECT last_seen FROM jobs WHERE namespace=? AND uid=?", key).fetchone():
-                account_store.settle(db, key, seen[0])
+            # The account counts up to the last observation of the job, not up to this call.
+            if last_seen := db.execute(
+                "SELECT last_seen FROM jobs WHERE namespace=? AND uid=?", key
+            ).fetchone():
+                account_store.update_account(db, key, last_seen[0])
 
-    def forget(self, key: JobKey, *, keep_account: bool = False) -> None:
-        """Erase everything of a job: its files, then its rows, so that what was begun can be finished."""
+    def delete_job(self, key: JobKey, *, keep_account: bool = False) -> None:
+        """Delete everything of a job: its files, then its rows, so that an interrupted deletion can be repeated."""
         files = [file for (file,) in self.read("SELECT file FROM chunks WHERE namespace=? AND uid=?", *key)]
-        with telling(self.directory):
+        with storage_errors(self.directory):
             for file in files:
                 tiering.remove(self, file)
-            self.remove_folders(key, files)
-        self.forget_rows(key, keep_account=keep_account)
+            self.remove_job_directories(key, files)
+        self.delete_rows(key, keep_account=keep_account)
 
-    def remove_folders(self, key: JobKey, files: list[str]) -> None:
-        """Remove the directories of a job whose files these were, with what a killed writer left in them."""
-        for folder in layout.folders_of(key, files):
+    def remove_job_directories(self, key: JobKey, files: list[str]) -> None:
+        """Remove the directories of a job that held these files, with what a killed writer left in them."""
+        for folder in layout.job_directories(key, files):
             layout.remove_directory(os.path.join(self.logs, folder), self.logs)
 
-    def forget_rows(self, key: JobKey, *, keep_account: bool = False) -> None:
-        """Erase the rows of a job, or all but its account."""
+    def delete_rows(self, key: JobKey, *, keep_account: bool = False) -> None:
+        """Delete the rows of a job, or all but its account."""
         with self.transaction() as db:
             for table in RECORD_TABLES if keep_account else TABLES:
                 db.execute(f"DELETE FROM {table} WHERE namespace=? AND uid=?", key)
 
-    # -- lines ------------------------------------------------------------------------------------
-    def voice(self, voice: LogSource) -> LogSource:
-        """Return a voice as the archive knows it, made known now if it was not."""
+    # -- log lines --------------------------------------------------------------------------------
+    def add_source(self, source: LogSource) -> LogSource:
+        """Return a log source with its id, registered now if it is new."""
         with self.transaction() as db:
             db.execute(
                 "INSERT INTO voices (namespace, uid, attempt, role, worker, rank, source, origin, form, family,"
                 " tagged) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
-                (*voice.key, voice.attempt, voice.role.value, voice.worker, voice.rank, voice.source,
-                 voice.origin, voice.form.value, voice.family, voice.tagged),
+                (*source.key, source.attempt, source.role.value, source.worker, source.rank, source.source,
+                 source.origin, source.format.value, source.family, source.tagged),
             )  # fmt: skip
             row = db.execute(
-                f"SELECT {_VOICE} FROM voices"
+                f"SELECT {_SOURCE_COLUMNS} FROM voices"
                 " WHERE namespace=? AND uid=? AND attempt=? AND source=? AND origin=?",
-                (*voice.key, voice.attempt, voice.source, voice.origin),
+                (*source.key, source.attempt, source.source, source.origin),
             ).fetchone()
-        return _voice(row)
+        return _parse_source(row)
 
-    def voices(self, key: JobKey) -> list[LogSource]:
-        """Return everybody who spoke in a job."""
+    def sources(self, key: JobKey) -> list[LogSource]:
+        """Return the log sources of a job."""
         rows = self.read(
-            f"SELECT {_VOICE} FROM voices WHERE namespace=? AND uid=? ORDER BY attempt, id", *key
+            f"SELECT {_SOURCE_COLUMNS} FROM voices WHERE namespace=? AND uid=? ORDER BY attempt, id", *key
         )
-        return [_voice(row) for row in rows]
+        return [_parse_source(row) for row in rows]
 
-    def end_voice(self, voice: LogSource) -> None:
-        """Write down that a voice will say no more."""
+    def end_source(self, source: LogSource) -> None:
+        """Store that a log source has ended."""
         with self.transaction() as db:
-            db.execute("UPDATE voices SET ended=1 WHERE id=?", (voice.id,))
+            db.execute("UPDATE voices SET ended=1 WHERE id=?", (source.id,))
 
-    def chunks(self, voice: int) -> list[Chunk]:
-        """Return the chunks of one voice in order."""
-        rows = self.read(f"SELECT {_CHUNK} FROM chunks WHERE voice=? ORDER BY id", voice)
-        return [_chunk(row) for row in rows]
+    def chunks(self, source_id: int) -> list[Chunk]:
+        """Return the chunks of one log source in order."""
+        rows = self.read(f"SELECT {_CHUNK_COLUMNS} FROM chunks WHERE voice=? ORDER BY id", source_id)
+        return [_parse_chunk(row) for row in rows]
 
     def put_chunk(self, key: JobKey, chunk: Chunk) -> Chunk:
-        """Write down a chunk: a new one when it has no number yet."""
+        """Store a chunk; insert it when it has no id yet."""
         values = (chunk.file, chunk.first_ns, chunk.last_ns, chunk.lines, chunk.raw_bytes, chunk.size,
                   chunk.ranks, chunk.sealed)  # fmt: skip
         with self.transaction() as db:
@@ -275,38 +285,43 @@ class Archive:
                 return chunk
             row = db.execute(
                 "INSERT INTO chunks (voice, namespace, uid, file, first_ns, last_ns, lines, raw_bytes, size, ranks,"
-                " sealed) VALUES (?,?,?,?,?,?,?,?,?,?,?)", (chunk.voice, *key, *values)
+                " sealed) VALUES (?,?,?,?,?,?,?,?,?,?,?)", (chunk.source_id, *key, *values)
             )  # fmt: skip
         return msgspec.structs.replace(chunk, id=int(row.lastrowid or 0))
 
     def add_gap(self, key: JobKey, gap: Gap) -> None:
-        """Write down what is missing; a gap that continues one for the same reason makes that one longer."""
+        """Store a gap; one that continues a gap with the same reason extends it."""
         with self.transaction() as db:
             db.execute("DELETE FROM gaps WHERE namespace=? AND uid=? AND voice=? AND first_ns=? AND reason=?",
-                       (*key, gap.voice, gap.first_ns, gap.reason))  # fmt: skip
+                       (*key, gap.source_id, gap.first_ns, gap.reason))  # fmt: skip
             last = db.execute(
                 "SELECT rowid, first_ns, last_ns FROM gaps WHERE namespace=? AND uid=? AND voice=? AND reason=?"
-                " ORDER BY first_ns DESC LIMIT 1", (*key, gap.voice, gap.reason)
+                " ORDER BY first_ns DESC LIMIT 1", (*key, gap.source_id, gap.reason)
             ).fetchone()  # fmt: skip
-            if last and gap.voice and last[1] <= gap.first_ns and not _between(db, gap, last[2]):
+            if (
+                last
+                and gap.source_id
+                and last[1] <= gap.first_ns
+                and not _has_lines_between(db, gap, last[2])
+            ):
                 gap = msgspec.structs.replace(gap, first_ns=last[1], last_ns=max(last[2], gap.last_ns))
                 db.execute("DELETE FROM gaps WHERE rowid=?", (last[0],))
             db.execute(
                 "INSERT INTO gaps (namespace, uid, voice, first_ns, last_ns, reason, gap) VALUES (?,?,?,?,?,?,?)",
-                (*key, gap.voice, gap.first_ns, gap.last_ns, gap.reason, _encode(gap)),
+                (*key, gap.source_id, gap.first_ns, gap.last_ns, gap.reason, _encode(gap)),
             )
 
     def gaps(self, key: JobKey) -> tuple[Gap, ...]:
-        """Return what is missing of a job, in order."""
+        """Return the gaps in a job's record, in order."""
         rows = self.read("SELECT gap FROM gaps WHERE namespace=? AND uid=? ORDER BY first_ns", *key)
-        return tuple(decoded(Gap, row[0]) for row in rows)
+        return tuple(decode(Gap, row[0]) for row in rows)
 
-    # -- one writer -------------------------------------------------------------------------------
+    # -- lock -------------------------------------------------------------------------------------
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Be the only recorder of this directory; raise Conflict when there is one already."""
+        """Hold the recorder's lock on this directory; raise Conflict when another process has it."""
         path = os.path.join(self.directory, "recorder.lock")
-        with telling(self.directory):
+        with storage_errors(self.directory):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -315,7 +330,7 @@ class Archive:
                 pid = os.pread(fd, 32, 0).decode().strip()
                 raise Conflict(
                     f"another recorder (process {pid or 'unknown'}) writes to {self.directory}",
-                    hint="one is enough; give this one a directory of its own with MPIJOB_HISTORY",
+                    hint="run one recorder per directory; set MPIJOB_HISTORY to use another directory for this one",
                 ) from None
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
@@ -324,36 +339,37 @@ class Archive:
             os.close(fd)
 
 
-def gone(state: JobState, when: float, why: str = "") -> JobState:
-    """Return the last state of a job that is no more."""
+def deleted_state(state: JobState, deleted_at: float, message: str = "") -> JobState:
+    """Return the last state of a deleted job."""
     if state.phase.final:
-        return msgspec.structs.replace(state, deleted=when)
+        return msgspec.structs.replace(state, deleted=deleted_at)
     return msgspec.structs.replace(
         state,
         phase=Phase.CANCELLED,
         reason="Deleted",
-        message=why or f"the job was deleted while it was {state.phase.value}",
+        message=message or f"the job was deleted while it was {state.phase.value}",
         waiting_for="",
-        released=state.finished,  # of one that was suspended
-        finished=when,
-        deleted=when,
+        # A suspended job stopped using its resources when it was suspended.
+        released=state.finished,
+        finished=deleted_at,
+        deleted=deleted_at,
     )
 
 
-def farewell(when: float, attempt: int) -> Event:
-    """Return the last thing that happens to a job."""
-    return Event(when, "Deleted", "deleted; what is kept is its record", attempt=attempt)
+def deleted_event(deleted_at: float, attempt: int) -> Event:
+    """Return the last event of a job."""
+    return Event(deleted_at, "Deleted", "job deleted; its history is kept", attempt=attempt)
 
 
-def _add_events(db: Connection, key: JobKey, events: Iterable[Event], once: frozenset[str]) -> None:
-    known = "SELECT event FROM events WHERE namespace=? AND uid=? AND reason=?"
-    told = {
+def _add_events(db: Connection, key: JobKey, events: Iterable[Event], unique_reasons: frozenset[str]) -> None:
+    query = "SELECT event FROM events WHERE namespace=? AND uid=? AND reason=?"
+    stored = {
         (event.reason, event.attempt)
-        for reason in once
-        for (blob,) in db.execute(known, (*key, reason))
-        for event in [decoded(Event, blob)]
+        for reason in unique_reasons
+        for (encoded,) in db.execute(query, (*key, reason))
+        for event in [decode(Event, encoded)]
     }
-    new = [event for event in events if (event.reason, event.attempt) not in told]
+    new = [event for event in events if (event.reason, event.attempt) not in stored]
     db.executemany(
         "INSERT INTO events (namespace, uid, time, reason, message, event) VALUES (?,?,?,?,?,?)"
         " ON CONFLICT DO NOTHING",
@@ -361,38 +377,40 @@ def _add_events(db: Connection, key: JobKey, events: Iterable[Event], once: froz
     )
 
 
-def _ended(state: JobState) -> float | None:
+def _end_time(state: JobState) -> float | None:
     return (state.finished if state.phase.final else None) or state.deleted
 
 
-def _note_moment(db: Connection, state: JobState, now: float) -> None:
-    """Write down where the job stands, if that is another place than before."""
-    moment = Moment(now, state.phase.value, state.reason, state.message, state.attempt, state.aggregate)
+def _add_transition(db: Connection, state: JobState, now: float) -> None:
+    """Store the state if it differs from the last one."""
+    transition = Transition(
+        now, state.phase.value, state.reason, state.message, state.attempt, state.aggregate
+    )
     row = db.execute(
         "SELECT moment FROM moments WHERE namespace=? AND uid=? ORDER BY time DESC LIMIT 1", state.ref.key
     ).fetchone()
-    if row is None or msgspec.structs.replace(decoded(Moment, row[0]), time=now) != moment:
-        values = (*state.ref.key, now, _encode(moment))
+    if row is None or msgspec.structs.replace(decode(Transition, row[0]), time=now) != transition:
+        values = (*state.ref.key, now, _encode(transition))
         db.execute("INSERT INTO moments (namespace, uid, time, moment) VALUES (?,?,?,?)", values)
 
 
-def _between(db: Connection, gap: Gap, after_ns: int) -> bool:
-    """Whether lines are there between an earlier gap of a voice and this one."""
+def _has_lines_between(db: Connection, gap: Gap, after_ns: int) -> bool:
+    """Return whether lines exist between an earlier gap of a log source and this one."""
     sql = "SELECT 1 FROM chunks WHERE voice=? AND lines>0 AND first_ns>=? AND last_ns<=? LIMIT 1"
-    return db.execute(sql, (gap.voice, after_ns, gap.first_ns)).fetchone() is not None
+    return db.execute(sql, (gap.source_id, after_ns, gap.first_ns)).fetchone() is not None
 
 
-def _voice(row: tuple[Any, ...]) -> LogSource:
-    namespace, uid, attempt, role, worker, rank, source, origin, form, family, tagged, number, ended = row
+def _parse_source(row: tuple[Any, ...]) -> LogSource:
+    namespace, uid, attempt, role, worker, rank, source, origin, form, family, tagged, source_id, ended = row
     return LogSource(
         key=JobKey(namespace, uid), attempt=attempt, role=Role(role), worker=worker, rank=rank, source=source,
-        origin=origin, form=Form(form), family=family, tagged=bool(tagged), id=number, ended=bool(ended),
+        origin=origin, format=LogFormat(form), family=family, tagged=bool(tagged), id=source_id, ended=bool(ended),
     )  # fmt: skip
 
 
-def _chunk(row: tuple[Any, ...]) -> Chunk:
-    number, voice, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed = row
+def _parse_chunk(row: tuple[Any, ...]) -> Chunk:
+    chunk_id, source_id, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed = row
     return Chunk(
-        id=number, voice=voice, file=file, first_ns=first_ns, last_ns=last_ns, lines=lines,
+        id=chunk_id, source_id=source_id, file=file, first_ns=first_ns, last_ns=last_ns, lines=lines,
         raw_bytes=raw_bytes, size=size, ranks=ranks, sealed=bool(sealed),
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Reading an archive: what an engine would answer, for jobs that are gone.
+"""Read an archive: return what an engine would return, for jobs that were deleted.
 
-Lines come as the same values, by the same query, through the same merge and filters as an engine's; a part
-that is missing is told where it is missing. Only chunks that can hold a wanted line are opened.
+Lines have the same types, queries, merge and filters as an engine's; a gap is reported where lines are
+missing. Only chunks that can hold a matching line are opened.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import msgspec
 
 from mpijob.history import account_store
-from mpijob.history.archive import Archive, decoded, gone
-from mpijob.history.log_writer import TORN, bounds, gap_of
-from mpijob.history.records import Chunk, Fact, Form, Gap, LogSource, Moment, Record, numbers
+from mpijob.history.archive import Archive, decode, deleted_state
+from mpijob.history.log_writer import DAMAGED, make_gap, time_bounds
+from mpijob.history.records import Chunk, Fact, Gap, LogFormat, LogSource, Record, Transition, parse_numbers
 from mpijob.history.retention import erase
 from mpijob.history.storage import chunks, tiering
-from mpijob.history.storage.s3 import Objects
+from mpijob.history.storage.s3 import ObjectStore
 from mpijob.model import (
     Event,
     JobKey,
@@ -41,86 +41,90 @@ from mpijob.model.status.accounts import Account, AccountQuery
 from mpijob.model.status.records import Mark
 from mpijob.observation.logs import cri, live_merge, pipeline, regex_literals
 
-_JOB = "namespace, uid, state, deleted, first_seen, last_seen"
-_LAST = 2**63 - 1  # no row has a larger number
-_Place = tuple[float, int]
+_JOB_COLUMNS = "namespace, uid, state, deleted, first_seen, last_seen"
+# The largest value of a 64-bit column: a larger one in a token would fail in the database.
+_MAX_SEQUENCE = 2**63 - 1
+_Position = tuple[float, int]
 
 
 class LineReader(Protocol):
-    """Turns the stored lines of one voice into lines of the job."""
+    """Parses the stored lines of one log source into lines of the job."""
 
     def read(self, raw: bytes) -> Iterator[LogLine]:
-        """Yield what one stored line holds."""
+        """Yield the lines that one stored line contains."""
 
-    def rest(self) -> Iterator[LogLine]:
-        """Yield what was begun and never ended."""
+    def flush(self) -> Iterator[LogLine]:
+        """Yield lines that were started and not finished."""
 
 
-Readers = Callable[[LogSource, JobState], LineReader]
+ReaderFactory = Callable[[LogSource, JobState], LineReader]
 
 
 class CriReader:
-    """Reads the lines of the local engine's files."""
+    """Parses the log files of the local engine."""
 
-    def __init__(self, voice: LogSource, state: JobState) -> None:
-        self._voice = voice
-        found = [rank.worker for rank in state.ranks if rank.rank == voice.rank]
-        self._worker = found[0] if voice.worker is None and found else voice.worker
+    def __init__(self, source: LogSource, state: JobState) -> None:
+        self._source = source
+        workers = [rank.worker for rank in state.ranks if rank.rank == source.rank]
+        self._worker = workers[0] if source.worker is None and workers else source.worker
 
     def read(self, raw: bytes) -> Iterator[LogLine]:
         """Yield the one line."""
-        line, voice = cri.parse(raw), self._voice
+        line, source = cri.parse(raw), self._source
         yield LogLine(
             line.time_ns,
             line.text,
-            voice.role,
+            source.role,
             line.stream,
             self._worker,
-            voice.rank,
-            voice.attempt,
+            source.rank,
+            source.attempt,
             line.partial,
             marks=() if line.newline or line.partial else (Mark.OPEN,),
         )
 
-    def rest(self) -> Iterator[LogLine]:
-        """Nothing is held back."""
+    def flush(self) -> Iterator[LogLine]:
+        """Yield nothing: no line is held back."""
         return iter(())
 
 
-def past(
-    directory: str, readers: Readers = CriReader, database: str = "", objects: Objects | None = None
+def open_archive(
+    directory: str,
+    reader_factory: ReaderFactory = CriReader,
+    database: str = "",
+    objects: ObjectStore | None = None,
 ) -> ArchiveReader | None:
-    """Return the past that a directory, or a database beside it, holds; None where there is none."""
+    """Open the archive in a directory, or in a database beside it; return None if there is none."""
     if not database and not os.path.exists(os.path.join(directory, "history.db")):
         return None
-    return ArchiveReader(Archive(directory, database=database, objects=objects), readers)
+    return ArchiveReader(Archive(directory, database=database, objects=objects), reader_factory)
 
 
 class ArchiveReader:
-    """What is remembered of jobs; by name, of the newest job that had it."""
+    """Reads recorded jobs; a name means the newest job with that name."""
 
-    def __init__(self, archive: Archive, readers: Readers = CriReader) -> None:
+    def __init__(self, archive: Archive, reader_factory: ReaderFactory = CriReader) -> None:
         self._archive = archive
-        self._readers = readers
+        self._reader_factory = reader_factory
 
     # -- jobs -------------------------------------------------------------------------------------
     def state(self, ref: JobRef) -> JobState | None:
-        """Return where a job stood last, with the time when it was deleted or last seen; None for an unknown one."""
-        row = self._row(ref)
-        return None if row is None else _as_gone(row)
+        """Return the last state of a job, with the time when it was deleted or last seen; None if it is unknown."""
+        row = self._find_row(ref)
+        return None if row is None else _last_state(row)
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
-        """Return a job as each of its attempts ended, the last one as it stood last."""
-        row = self._row(ref)
+        """Return the last state of each attempt."""
+        row = self._find_row(ref)
         if row is None:
             return ()
-        last = _as_gone(row)
-        earlier = (one for one in self._archive.attempts(_key(row)) if one.attempt < last.attempt)
-        return (*(msgspec.structs.replace(one, deleted=last.deleted) for one in earlier), last)
+        last = _last_state(row)
+        earlier = (state for state in self._archive.attempts(_key(row)) if state.attempt < last.attempt)
+        return (*(msgspec.structs.replace(state, deleted=last.deleted) for state in earlier), last)
 
     def record(self, ref: JobRef) -> Record | None:
-        """Return all that is remembered of a job but its lines and events."""
-        row = self._row(ref)
+        """Return everything recorded of a job except its lines and events."""
+        row = self._find_row(ref)
         if row is None:
             return None
         key, (_, deleted, first_seen, last_seen) = _key(row), row[2:]
@@ -131,212 +135,236 @@ class ArchiveReader:
             "SELECT fact FROM facts WHERE namespace=? AND uid=? ORDER BY kind, name", *key
         )
         return Record(
-            state=_as_gone(row),
+            state=_last_state(row),
             deleted=deleted,
             first_seen=first_seen,
             last_seen=last_seen,
-            moments=tuple(decoded(Moment, blob) for (blob,) in moments),
-            facts=tuple(decoded(Fact, blob) for (blob,) in facts),
+            moments=tuple(decode(Transition, encoded) for (encoded,) in moments),
+            facts=tuple(decode(Fact, encoded) for (encoded,) in facts),
             gaps=self._archive.gaps(key),
         )
 
     def spec(self, ref: JobRef) -> MPIJob | None:
-        """Return what was asked for, if that was written down."""
-        row = self._row(ref)
+        """Return the job as it was submitted, if that was stored."""
+        row = self._find_row(ref)
         return self._archive.spec(_key(row)) if row else None
 
     def list(self, scope: Scope) -> Page:
-        """Return one page of the jobs that were deleted, the last one deleted first."""
-        where, values = _condition(scope)
-        after = _place_of(scope.after) if scope.after else None
+        """Return one page of deleted jobs, the last deleted first."""
+        where, values = _where(scope)
+        after = _parse_token(scope.after) if scope.after else None
         rows: Sequence[Any]
-        if scope.owner or scope.queue or scope.selector or scope.kinds:  # only the states tell them
-            every = [row for row in self._deleted(where, values) if _chosen(_as_gone(row), scope)]
-            total, rows = len(every), [row for row in every if after is None or _place(row) < after]
+        # Owner, queue, labels and kind are in the encoded state, not in columns.
+        if scope.owner or scope.queue or scope.selector or scope.kinds:
+            matching = [row for row in self._deleted_rows(where, values) if _matches(_last_state(row), scope)]
+            total, rows = len(matching), [row for row in matching if after is None or _position(row) < after]
         else:
             total = self._archive.read(f"SELECT count(*) FROM jobs WHERE {where}", *values)[0][0]
-            rows = self._deleted(where, values, after, scope.limit + 1)
-        kept = rows[: scope.limit]
-        items = tuple(msgspec.structs.replace(_as_gone(row), ranks=()) for row in kept)
-        more = "{!r}:{}".format(*_place(kept[-1])) if kept and len(rows) > len(kept) else ""
-        return Page(items, more, total)
+            rows = self._deleted_rows(where, values, after, scope.limit + 1)
+        shown = rows[: scope.limit]
+        items = tuple(msgspec.structs.replace(_last_state(row), ranks=()) for row in shown)
+        next_token = "{!r}:{}".format(*_position(shown[-1])) if shown and len(rows) > len(shown) else ""
+        return Page(items, next_token, total)
 
-    def _deleted(
-        self, where: str, values: Sequence[Any], after: _Place | None = None, most: int | None = None
+    def facts(self, ref: JobRef, kind: str) -> tuple[Fact, ...]:
+        """Return the stored facts of one kind of a job."""
+        row = self._find_row(ref)
+        wanted = "SELECT fact FROM facts WHERE namespace=? AND uid=? AND kind=? ORDER BY name"
+        rows = self._archive.read(wanted, *_key(row), kind) if row else []
+        return tuple(decode(Fact, encoded) for (encoded,) in rows)
+
+    def _deleted_rows(
+        self, where: str, values: Sequence[Any], after: _Position | None = None, limit: int | None = None
     ) -> Sequence[Any]:
-        """Return the rows of deleted jobs in the order of the list, those behind a place alone."""
+        """Return the rows of deleted jobs in list order, after a position."""
         if after is not None:
             where, values = f"{where} AND (deleted, seq) < (?, ?)", [*values, *after]
-        end = "" if most is None else f" LIMIT {most}"
+        limit_clause = "" if limit is None else f" LIMIT {limit}"
         return self._archive.read(
-            f"SELECT {_JOB}, seq FROM jobs WHERE {where} ORDER BY deleted DESC, seq DESC{end}", *values
+            f"SELECT {_JOB_COLUMNS}, seq FROM jobs WHERE {where} ORDER BY deleted DESC, seq DESC{limit_clause}",
+            *values,
         )
 
     def events(self, ref: JobRef) -> tuple[Event, ...]:
-        """Return what happened to a job, in order."""
-        row = self._row(ref)
-        wanted = "SELECT event FROM events WHERE namespace=? AND uid=? ORDER BY time"
-        rows = self._archive.read(wanted, *_key(row)) if row else []
-        found = sorted(
-            (decoded(Event, blob) for (blob,) in rows), key=lambda event: (event.time, event.sequence)
+        """Return the events of a job, in order."""
+        row = self._find_row(ref)
+        query = "SELECT event FROM events WHERE namespace=? AND uid=? ORDER BY time"
+        rows = self._archive.read(query, *_key(row)) if row else []
+        ordered = sorted(
+            (decode(Event, encoded) for (encoded,) in rows), key=lambda event: (event.time, event.sequence)
         )
-        return tuple(msgspec.structs.replace(event, sequence=place) for place, event in enumerate(found, 1))
+        return tuple(
+            msgspec.structs.replace(event, sequence=sequence) for sequence, event in enumerate(ordered, 1)
+        )
 
-    def going(self) -> Iterator[JobState]:
-        """Yield the last known states of jobs that have not ended."""
-        for (blob,) in self._archive.read("SELECT state FROM jobs WHERE ended IS NULL AND deleted IS NULL"):
-            yield decoded(JobState, blob)
+    def unfinished_jobs(self) -> Iterator[JobState]:
+        """Yield the last states of jobs that have not ended."""
+        for (encoded,) in self._archive.read(
+            "SELECT state FROM jobs WHERE ended IS NULL AND deleted IS NULL"
+        ):
+            yield decode(JobState, encoded)
 
     def samples(self, ref: JobRef, since: float = 0.0) -> tuple[Sample, ...]:
-        """Return the usage that was measured."""
-        row = self._row(ref)
+        """Return the stored usage samples."""
+        row = self._find_row(ref)
         rows = self._archive.read(
             "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory, io_wait, network FROM samples"
             " WHERE namespace=? AND uid=? AND time>=? ORDER BY time, worker", *_key(row), since
         ) if row else []  # fmt: skip
-        return tuple(Sample(*one) for one in rows)
+        return tuple(Sample(*sample_row) for sample_row in rows)
 
     def accounts(self, query: AccountQuery) -> Iterator[Account]:
         """Yield the accounts of recorded jobs, newest first."""
         return account_store.find(self._archive, query)
 
-    def forget(self, ref: JobRef) -> int:
-        """Erase a job; by name, every job that had the name. Return how many there were."""
+    def delete_job(self, ref: JobRef) -> int:
+        """Delete a job, or every job with this name. Return how many were deleted."""
         where, values = (
             ("namespace=? AND uid=?", (ref.namespace, ref.uid))
             if ref.uid
             else ("namespace=? AND name=?", (ref.namespace, ref.name))
         )
-        found = self._archive.read(
+        keys = self._archive.read(
             f"SELECT namespace, uid FROM jobs WHERE {where} UNION SELECT namespace, uid FROM accounts WHERE {where}",
             *values, *values,
         )  # fmt: skip
-        erase(self._archive, (JobKey(*row) for row in found))
-        return len(found)
+        erase(self._archive, (JobKey(*row) for row in keys))
+        return len(keys)
 
-    def _row(self, ref: JobRef) -> tuple[Any, ...] | None:
+    def _find_row(self, ref: JobRef) -> tuple[Any, ...] | None:
         if ref.uid:
-            rows = self._archive.read(f"SELECT {_JOB} FROM jobs WHERE namespace=? AND uid=?", *ref.key)
+            rows = self._archive.read(
+                f"SELECT {_JOB_COLUMNS} FROM jobs WHERE namespace=? AND uid=?", *ref.key
+            )
         else:
             rows = self._archive.read(
-                f"SELECT {_JOB} FROM jobs WHERE namespace=? AND name=? ORDER BY created DESC, seq DESC LIMIT 1",
+                f"SELECT {_JOB_COLUMNS} FROM jobs WHERE namespace=? AND name=? ORDER BY created DESC, seq DESC LIMIT 1",
                 ref.namespace, ref.name,
             )  # fmt: skip
         return rows[0] if rows else None
 
-    # -- lines ------------------------------------------------------------------------------------
+    # -- log lines --------------------------------------------------------------------------------
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
-        """Yield the wanted lines in time order, with the gaps where they are; before them whole attempts that are gone.
+        """Yield the matching lines in time order, with gaps where they are; lost attempts come first.
 
-        These are told whichever lines are wanted: nobody knows whose they were.
+        A lost attempt is reported for every query: nobody knows whose lines it had.
         """
         state = self.state(ref)
         if state is None:
             return iter(())
         streams = [
-            self._lines(voice, state, query)
-            for voice in self._archive.voices(state.ref.key)
-            if _wanted(voice, query)
+            self._lines(source, state, query)
+            for source in self._archive.sources(state.ref.key)
+            if _may_match(source, query)
         ]
         lost = [
-            _told(gap)
+            _gap_line(gap)
             for gap in self._archive.gaps(state.ref.key)
-            if not gap.voice and query.attempt in (None, gap.attempt)
+            if not gap.source_id and query.attempt in (None, gap.attempt)
         ]
         return itertools.chain(lost, pipeline.select(live_merge.merged(streams), query))
 
-    def _lines(self, voice: LogSource, state: JobState, query: LogQuery) -> Iterator[LogLine]:
-        reader = self._readers(voice, state)
-        letters = _worth(voice, query)
-        for part in self._parts(voice, query):
+    def _lines(self, source: LogSource, state: JobState, query: LogQuery) -> Iterator[LogLine]:
+        reader = self._reader_factory(source, state)
+        literal = _required_literal(source, query)
+        for part in self._parts(source, query):
             if isinstance(part, Gap):
-                yield _told(part)
+                yield _gap_line(part)
                 continue
-            for raw in regex_literals.lines_with(part, letters) if letters else io.BytesIO(part):
+            for raw in regex_literals.lines_with(part, literal) if literal else io.BytesIO(part):
                 yield from reader.read(raw)
-        yield from reader.rest()
+        yield from reader.flush()
 
-    def raw(self, voice: LogSource, query: LogQuery | None = None) -> Iterator[bytes]:
-        """Yield the stored lines of one voice, each with its newline, as the engine gave them."""
-        for block in self.blocks(voice, query):
+    def raw(self, source: LogSource, query: LogQuery | None = None) -> Iterator[bytes]:
+        """Yield the stored lines of one log source, each with its newline, as the engine wrote them."""
+        for block in self.blocks(source, query):
             yield from io.BytesIO(block)
 
-    def blocks(self, voice: LogSource, query: LogQuery | None = None) -> Iterator[bytes]:
-        """Yield the same lines many at a time, each block ending with a line: for whoever sorts or searches in bulk."""
-        for part in self._parts(voice, query):
-            yield _as_line(voice, part) if isinstance(part, Gap) else part
+    def blocks(self, source: LogSource, query: LogQuery | None = None) -> Iterator[bytes]:
+        """Yield the same lines in blocks that end with a line, for sorting and searching in bulk."""
+        for part in self._parts(source, query):
+            yield _format_gap(source, part) if isinstance(part, Gap) else part
 
-    def _parts(self, voice: LogSource, query: LogQuery | None) -> Iterator[bytes | Gap]:
-        """Yield blocks of lines, and the gaps where they are."""
-        gaps = deque(gap for gap in self._archive.gaps(voice.key) if gap.voice == voice.id)
-        for chunk in self._archive.chunks(voice.id):
+    def _parts(self, source: LogSource, query: LogQuery | None) -> Iterator[bytes | Gap]:
+        """Yield blocks of lines, and the gaps between them."""
+        gaps = deque(gap for gap in self._archive.gaps(source.key) if gap.source_id == source.id)
+        for chunk in self._archive.chunks(source.id):
             while gaps and gaps[0].first_ns < chunk.first_ns:
                 yield gaps.popleft()
-            if query is None or _may_hold(voice, chunk, query):
-                for part in self._chunk(voice, chunk):
+            if query is None or _chunk_may_match(source, chunk, query):
+                for part in self._chunk_parts(source, chunk):
                     yield from _with_gaps(part, gaps) if gaps and isinstance(part, bytes) else (part,)
         yield from gaps
 
-    def _chunk(self, voice: LogSource, chunk: Chunk) -> Iterator[bytes | Gap]:
-        told = 0
+    def _chunk_parts(self, source: LogSource, chunk: Chunk) -> Iterator[bytes | Gap]:
+        yielded = 0
         try:
-            for block in chunks.read(tiering.local(self._archive, chunk.file), chunk.size):
+            for block in chunks.read(tiering.local_path(self._archive, chunk.file), chunk.size):
                 yield block
-                told += len(block)
+                yielded += len(block)
         except chunks.CorruptChunk:
-            if self._still(chunk):
-                yield gap_of(voice, chunk.first_ns, chunk.last_ns, TORN)
-            else:  # it was sealed, or made way, while we read: look at what is there now
-                yield from self._anew(voice, chunk, told)
+            if self._is_current(chunk):
+                yield make_gap(source, chunk.first_ns, chunk.last_ns, DAMAGED)
+            else:
+                # It was sealed or moved while it was read: the row names another file now.
+                yield from self._reread(source, chunk, yielded)
+                yield from self._reread(source, chunk, yielded)
 
-    def _still(self, chunk: Chunk) -> bool:
+    def _is_current(self, chunk: Chunk) -> bool:
         rows = self._archive.read("SELECT file FROM chunks WHERE id=?", chunk.id)
         return bool(rows) and rows[0][0] == chunk.file
 
-    def _anew(self, voice: LogSource, chunk: Chunk, told: int) -> Iterator[bytes | Gap]:
-        """Yield what a chunk that has another file now holds behind what was told of it."""
-        for one in self._archive.chunks(voice.id):
-            for part in self._chunk(voice, one) if one.id == chunk.id else ():
+    def _reread(self, source: LogSource, chunk: Chunk, yielded: int) -> Iterator[bytes | Gap]:
+        """Yield the content of a chunk's new file that follows what was yielded already."""
+        for current in self._archive.chunks(source.id):
+            for part in self._chunk_parts(source, current) if current.id == chunk.id else ():
                 if isinstance(part, Gap):
                     yield part
                     continue
-                if told < len(part):
-                    yield part[told:]
-                told = max(0, told - len(part))
+                if yielded < len(part):
+                    yield part[yielded:]
+                yielded = max(0, yielded - len(part))
 
 
-def _wanted(voice: LogSource, query: LogQuery) -> bool:
-    """Leave out voices that cannot hold a wanted line; a launcher's log on a cluster holds its ranks' lines."""
-    if query.attempt is not None and voice.attempt != query.attempt:
+def _may_match(source: LogSource, query: LogQuery) -> bool:
+    """Exclude sources that cannot hold a matching line; a launcher's log on a cluster holds its ranks' lines."""
+    if query.attempt is not None and source.attempt != query.attempt:
         return False
     roles = (
-        {voice.role, Role.RANK} if voice.form is Form.POD and voice.role is Role.LAUNCHER else {voice.role}
+        {source.role, Role.RANK}
+        if source.format is LogFormat.POD and source.role is Role.LAUNCHER
+        else {source.role}
     )
     if query.roles and not roles & set(query.roles):
         return False
-    return not query.ranks or (Role.RANK in roles and (voice.rank is None or voice.rank in query.ranks))
+    return not query.ranks or (Role.RANK in roles and (source.rank is None or source.rank in query.ranks))
 
 
-def _worth(voice: LogSource, query: LogQuery) -> bytes:
-    """Return what a line must hold to be worth a look; b"" where lines around it, or pieces of long ones, count too."""
-    alone = not (query.before or query.after or query.tidy or query.fold or query.level)
-    return regex_literals.needed(query.regex) if query.regex and alone and voice.form is Form.CRI else b""
+def _required_literal(source: LogSource, query: LogQuery) -> bytes:
+    """Return a literal that every matching line contains; b"" if context lines or parts of long lines count too."""
+    single_lines = not (query.before or query.after or query.tidy or query.fold or query.level)
+    return (
+        regex_literals.needed(query.regex)
+        if query.regex and single_lines and source.format is LogFormat.CRI
+        else b""
+    )
 
 
-def _may_hold(voice: LogSource, chunk: Chunk, query: LogQuery) -> bool:
-    """Leave out chunks that cannot hold a wanted line; of a launcher all are read, for it explains itself."""
-    if voice.form is Form.POD and voice.role is Role.LAUNCHER:
+def _chunk_may_match(source: LogSource, chunk: Chunk, query: LogQuery) -> bool:
+    """Exclude chunks that cannot hold a matching line."""
+    # A launcher's lines are split into ranks by what its log says earlier, so all of it is read.
+    if source.format is LogFormat.POD and source.role is Role.LAUNCHER:
         return True
     if query.since is not None and chunk.last_ns < query.since * 1e9:
         return False
     if query.until is not None and chunk.first_ns > query.until * 1e9:
         return False
-    return not query.ranks or not chunk.ranks or bool(numbers(chunk.ranks) & set(query.ranks))
+    return not query.ranks or not chunk.ranks or bool(parse_numbers(chunk.ranks) & set(query.ranks))
 
 
 def _with_gaps(block: bytes, gaps: deque[Gap]) -> Iterator[bytes | Gap]:
-    """Yield a block with the gaps that lie in it, each before the first line behind it."""
-    if gaps[0].first_ns >= bounds(block)[1]:
+    """Yield a block with the gaps inside it, each before the first line after it."""
+    if gaps[0].first_ns >= time_bounds(block)[1]:
         yield block
         return
     lines: list[bytes] = []
@@ -349,18 +377,18 @@ def _with_gaps(block: bytes, gaps: deque[Gap]) -> Iterator[bytes | Gap]:
     yield b"".join(lines)
 
 
-def _as_line(voice: LogSource, gap: Gap) -> bytes:
-    """Return a gap as a stored line of the voice that it is in."""
-    line = cri.format_line(gap.first_ns, "stderr", gap.sentence().encode(), False)
-    if voice.form is Form.CRI:
+def _format_gap(source: LogSource, gap: Gap) -> bytes:
+    """Return a gap as a stored line of its log source."""
+    line = cri.format_line(gap.first_ns, "stderr", gap.format_message().encode(), False)
+    if source.format is LogFormat.CRI:
         return line
-    stamp, _, _, text = line.split(b" ", 3)
-    return stamp + b" " + text
+    timestamp, _, _, text = line.split(b" ", 3)
+    return timestamp + b" " + text
 
 
-def _told(gap: Gap) -> LogLine:
+def _gap_line(gap: Gap) -> LogLine:
     role = gap.role or Role.LAUNCHER
-    text = gap.sentence().encode()
+    text = gap.format_message().encode()
     return LogLine(gap.first_ns, text, role, "stderr", gap.worker, gap.rank, gap.attempt, marks=(Mark.GAP,))
 
 
@@ -368,49 +396,50 @@ def _key(row: tuple[Any, ...]) -> JobKey:
     return JobKey(row[0], row[1])
 
 
-def _as_gone(row: tuple[Any, ...]) -> JobState:
-    """Return the last state; of a job that nobody saw deleted, when it was last seen."""
-    blob, deleted, _, last_seen = row[2:6]
-    state = decoded(JobState, blob)
+def _last_state(row: tuple[Any, ...]) -> JobState:
+    """Return the last state; for a job whose deletion was not observed, as of when it was last seen."""
+    encoded, deleted, _, last_seen = row[2:6]
+    state = decode(JobState, encoded)
     if deleted is not None:
         return state
-    why = f"the job was last seen {state.phase.value}; what became of it was not recorded"
-    return gone(state, last_seen, why)
+    message = f"last seen {state.phase.value}; its end was not recorded"
+    return deleted_state(state, last_seen, message)
 
 
-def _place(row: tuple[Any, ...]) -> _Place:
-    """Return where a row stands in the list of deleted jobs."""
+def _position(row: tuple[Any, ...]) -> _Position:
+    """Return a row's position in the list of deleted jobs."""
     return row[3], row[6]
 
 
-def _place_of(cursor: str) -> _Place:
+def _parse_token(cursor: str) -> _Position:
     deleted, _, seq = cursor.partition(":")
     try:
-        return float(deleted), min(max(int(seq), 0), _LAST)
+        return float(deleted), min(max(int(seq), 0), _MAX_SEQUENCE)
     except ValueError:
         raise no_place(cursor) from None
 
 
-def _condition(scope: Scope) -> tuple[str, list[Any]]:
+def _where(scope: Scope) -> tuple[str, list[Any]]:
     parts, values = ["deleted IS NOT NULL"], list[Any]()
     if scope.namespace:
         parts.append("namespace=?")
         values.append(scope.namespace)
-    for column, several in (("name", scope.names), ("phase", scope.phases)):
-        if several:
-            parts.append(f"{column} IN ({','.join('?' * len(several))})")
-            values += several
-    for bound, sign in ((scope.since, ">="), (scope.until, "<")):
+    for column, accepted in (("name", scope.names), ("phase", scope.phases)):
+        if accepted:
+            parts.append(f"{column} IN ({','.join('?' * len(accepted))})")
+            values += accepted
+    for bound, comparison in ((scope.since, ">="), (scope.until, "<")):
         if bound is not None:
-            parts.append(f"created{sign}?")
+            parts.append(f"created{comparison}?")
             values.append(bound)
-    if scope.text:  # a part of the name; in words that both databases know, and that tell letters apart
+    # A substring match that is case-sensitive in both databases, which LIKE is not.
+    if scope.text:
         parts.append("replace(name, ?, '') <> name")
         values.append(scope.text)
     return " AND ".join(parts), values
 
 
-def _chosen(state: JobState, scope: Scope) -> bool:
+def _matches(state: JobState, scope: Scope) -> bool:
     return (
         (not scope.owner or state.owner == scope.owner)
         and (not scope.queue or state.queue == scope.queue)

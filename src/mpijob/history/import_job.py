@@ -1,7 +1,8 @@
-"""Taking a whole job into an archive at once: the record and the log files of an engine that kept them itself.
+"""Import a whole job into an archive: the record and the log files of an engine that kept them itself.
 
-The files are written first and counted with the record in one transaction: a process killed before that
-leaves the archive as it was, and files that `retention` finds. Taking the same job in again replaces it.
+The files are written first and registered together with the record in one transaction: a process killed
+before that leaves the archive as it was, and files that `retention` removes. Importing a job again replaces
+it.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ import msgspec
 
 from mpijob.errors import BackendError
 from mpijob.history.archive import Archive
-from mpijob.history.log_writer import CHUNK_BYTES, bounds, gap_of
+from mpijob.history.log_writer import CHUNK_BYTES, make_gap, time_bounds
 from mpijob.history.records import Chunk, Fact, Gap, LogSource
 from mpijob.history.storage import chunks, disk_reserve
-from mpijob.history.storage.database import telling
+from mpijob.history.storage.database import storage_errors
 from mpijob.model import Event, JobKey, JobState, Sample
 
-_MOST_SAMPLES = 2000  # of each worker: more than any screen shows
+# Of each worker: more than any chart shows.
+_MAX_SAMPLES = 2000
 
 
 class JobImport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an engine knows of one job; `spec` and `plan` are encoded already.
+    """Everything an engine has of one job; `spec` and `plan` are already encoded.
 
-    `gaps` are what it has lost, `attempts` how the earlier ones ended.
+    `gaps` are lines it lost, `attempts` the last states of earlier attempts.
     """
 
     state: JobState
@@ -38,82 +40,91 @@ class JobImport(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[JobState, ...] = ()
 
 
-_PACKED = 4  # at least by so much are logs smaller when they are stored
+# Stored logs are at least this many times smaller than the originals.
+_MIN_COMPRESSION = 4
 
 
-def take_in(archive: Archive, whole: JobImport, logs: Iterable[tuple[LogSource, str]], now: float) -> None:
-    """Write a job down with its log files, given by who speaks in them; a file that fails becomes a gap."""
-    key = whole.state.ref.key
-    archive.forget(key)
-    stored = [(voice, _stored(archive, key, path)) for voice, path in logs]
+def import_job(
+    archive: Archive, job_import: JobImport, logs: Iterable[tuple[LogSource, str]], now: float
+) -> None:
+    """Store a job with its log files, each with its source; a file that cannot be stored becomes a gap."""
+    key = job_import.state.ref.key
+    archive.delete_job(key)
+    stored = [(source, _store_log(archive, key, path)) for source, path in logs]
     with archive.transaction():
-        archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events,
-                    facts=whole.facts)  # fmt: skip
-        for attempt in whole.attempts:
+        archive.put_job(
+            job_import.state,
+            now=now,
+            spec=job_import.spec,
+            plan=job_import.plan,
+            events=job_import.events,
+            facts=job_import.facts,
+        )
+        for attempt in job_import.attempts:
             archive.put_attempt(attempt)
-        archive.add_samples(key, whole.samples, most=_MOST_SAMPLES)
-        for gap in whole.gaps:
+        archive.add_samples(key, job_import.samples, limit=_MAX_SAMPLES)
+        for gap in job_import.gaps:
             archive.add_gap(key, gap)
-        for voice, found in stored:
-            _count(archive, archive.voice(voice), found)
+        for source, chunks_of_log in stored:
+            _register(archive, archive.add_source(source), chunks_of_log)
 
 
-class _Stored(NamedTuple):
-    """The chunks that a log file became, and why they are not all of it."""
+class _StoredLog(NamedTuple):
+    """The chunks that a log file became, and why they are incomplete."""
 
     chunks: list[Chunk]
-    trouble: str = ""
+    error: str = ""
 
 
-def _count(archive: Archive, voice: LogSource, found: _Stored) -> None:
-    ranks = "" if voice.rank is None else str(voice.rank)
-    for chunk in found.chunks:
-        archive.put_chunk(voice.key, msgspec.structs.replace(chunk, voice=voice.id, ranks=ranks))
-    if found.trouble:
-        at = found.chunks[-1].last_ns + 1 if found.chunks else 0
-        archive.add_gap(voice.key, gap_of(voice, at, at, found.trouble))
-    archive.end_voice(voice)
+def _register(archive: Archive, source: LogSource, stored: _StoredLog) -> None:
+    ranks = "" if source.rank is None else str(source.rank)
+    for chunk in stored.chunks:
+        archive.put_chunk(source.key, msgspec.structs.replace(chunk, source_id=source.id, ranks=ranks))
+    if stored.error:
+        at = stored.chunks[-1].last_ns + 1 if stored.chunks else 0
+        archive.add_gap(source.key, make_gap(source, at, at, stored.error))
+    archive.end_source(source)
 
 
-def _stored(archive: Archive, key: JobKey, path: str) -> _Stored:
+def _store_log(archive: Archive, key: JobKey, path: str) -> _StoredLog:
     written: list[Chunk] = []
     try:
-        for lines in _pieces(path):
-            if not disk_reserve.has_room(archive.directory, len(lines) // _PACKED):
-                raise BackendError("the disk is full")
-            written.append(_chunk(archive, key, lines))
-        return _Stored(written)
+        for lines in _blocks(path):
+            if not disk_reserve.has_space(archive.directory, len(lines) // _MIN_COMPRESSION):
+                raise BackendError("disk full")
+            written.append(_write_chunk(archive, key, lines))
+        return _StoredLog(written)
     except (BackendError, OSError) as error:
-        why = f"the log could not be stored when the job was deleted: {error}"
-        return _Stored(written, why.splitlines()[0])
+        reason = f"the log could not be stored when the job was deleted: {error}"
+        return _StoredLog(written, reason.splitlines()[0])
 
 
-def _chunk(archive: Archive, key: JobKey, lines: bytes) -> Chunk:
+def _write_chunk(archive: Archive, key: JobKey, lines: bytes) -> Chunk:
     file = archive.new_file(key)
-    pieces = (lines[at : at + chunks.FRAME_BYTES] for at in range(0, len(lines), chunks.FRAME_BYTES))
-    with telling(archive.directory):
-        size = chunks.write(archive.path(file), _whole_lines(pieces), quick=True, sync=False)
-    first_ns, last_ns = bounds(lines)
+    pieces = (lines[start : start + chunks.FRAME_BYTES] for start in range(0, len(lines), chunks.FRAME_BYTES))
+    with storage_errors(archive.directory):
+        size = chunks.write(archive.chunk_path(file), _whole_lines(pieces), quick=True, sync=False)
+    first_ns, last_ns = time_bounds(lines)
     return Chunk(
-        id=0, voice=0, file=file, first_ns=first_ns, last_ns=last_ns, lines=lines.count(b"\n"),
+        id=0, source_id=0, file=file, first_ns=first_ns, last_ns=last_ns, lines=lines.count(b"\n"),
         raw_bytes=len(lines), size=size, sealed=True,
     )  # fmt: skip
 
 
-def _pieces(path: str) -> Iterator[bytes]:
-    """Yield a file in pieces that end with a line; a last line without its newline gets one."""
+def _blocks(path: str) -> Iterator[bytes]:
+    """Yield a file in blocks that end with a line; a last line without a newline gets one."""
     with open(path, "rb") as file:
         yield from _whole_lines(iter(lambda: file.read(CHUNK_BYTES), b""))
 
 
 def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    rest = b""
+    incomplete = b""
     for piece in pieces:
         end = piece.rfind(b"\n") + 1
         if end:
-            yield rest + piece[:end]
-            rest = piece[end:]
+            yield incomplete + piece[:end]
+            incomplete = piece[end:]
         else:
-            rest += piece
-    if rest:
-        yield rest + b"\n"
+            incomplete += piece
+    if incomplete:
+        yield incomplete + b"\n"

@@ -1,4 +1,4 @@
-"""What was counted of the MPI calls of jobs that are gone: a fact for each rank of the last attempt."""
+"""MPI profiles of deleted jobs: a fact for each rank of the last attempt."""
 
 from __future__ import annotations
 
@@ -15,29 +15,27 @@ if TYPE_CHECKING:
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import JobRef
 
-KIND, LACKS = "mpi-profile", "mpi-profile-lack"
+PROFILE, MISSING_PROFILE = "mpi-profile", "mpi-profile-lack"
 
 
-def facts(profiles: Iterable[RankProfile], now: float) -> tuple[Fact, ...]:
-    """Return profiles as facts of a job; a later one of the same rank takes the place of an earlier."""
-    return tuple(Fact(KIND, _name(one), now, msgspec.to_builtins(one)) for one in profiles)
+def profile_facts(profiles: Iterable[RankProfile], now: float) -> tuple[Fact, ...]:
+    """Return profiles as facts of a job; a later one of the same rank replaces an earlier one."""
+    return tuple(Fact(PROFILE, _name(profile), now, msgspec.to_builtins(profile)) for profile in profiles)
 
 
-def read(past: ArchiveReader, ref: JobRef) -> RankProfiles:
-    """Return the profiles that were written down of a job."""
-    record = past.record(ref)
-    known = [one for one in (record.facts if record else ()) if one.kind in (KIND, LACKS)]
+def read_profiles(reader: ArchiveReader, ref: JobRef) -> RankProfiles:
+    """Return the stored profiles of a job."""
     return RankProfiles(
-        tuple(codec.convert(one.data, RankProfile) for one in known if one.kind == KIND),
-        tuple(str(one.data["message"]) for one in known if one.kind == LACKS),
+        tuple(codec.convert(fact.data, RankProfile) for fact in reader.facts(ref, PROFILE)),
+        tuple(str(fact.data["message"]) for fact in reader.facts(ref, MISSING_PROFILE)),
     )
 
 
-def lack(where: str, message: str, now: float) -> Fact:
-    """Return as a fact why a worker counts nothing."""
-    return Fact(LACKS, where, now, {"message": message})
+def missing_profile(worker: str, message: str, now: float) -> Fact:
+    """Return a fact that says why a worker has no profile."""
+    return Fact(MISSING_PROFILE, worker, now, {"message": message})
 
 
-def _name(one: RankProfile) -> str:
-    step = "" if one.step is None else f"step-{one.step}-"
-    return f"{step}{'spawned' if one.spawned else 'rank'}-{one.rank}.{one.again}"
+def _name(profile: RankProfile) -> str:
+    step = "" if profile.step is None else f"step-{profile.step}-"
+    return f"{step}{'spawned' if profile.spawned else 'rank'}-{profile.rank}.{profile.again}"

@@ -1,4 +1,4 @@
-"""What is remembered of a job, as values: its record, who spoke, what is missing and why."""
+"""The values of the job history: records, log sources, chunks and gaps."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from mpijob.model import JobKey, JobState, Role
 from mpijob.model.status import records
 
 
-class Form(StrEnum):
-    """How the stored lines of a voice are written."""
+class LogFormat(StrEnum):
+    """The format of the stored lines of a log source."""
 
-    CRI = "cri"  # the local engine's files: time, stream, tag, text
-    POD = "pod"  # a pod's log as the API server gives it: time, text
+    # Files of the local engine: time, stream, tag, text.
+    CRI = "cri"
+    # A pod's log as the API server returns it: time, text.
+    POD = "pod"
 
 
 class LogSource(msgspec.Struct, frozen=True, kw_only=True):
-    """One source of lines: a local log file, or one life of a pod's container.
+    """One source of lines: a local log file, or one run of a pod's container.
 
-    `source` is the file's or the pod's name; `origin` tells apart those that had the same name. `family`
-    and `tagged` say how a launcher's lines are taken apart into ranks.
+    `source` is the name of the file or pod; `origin` distinguishes several with that name. `family` and
+    `tagged` say how a launcher's lines are split into ranks.
     """
 
     key: JobKey
@@ -33,7 +35,7 @@ class LogSource(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
     source: str = ""
     origin: str = ""
-    form: Form = Form.CRI
+    format: LogFormat = LogFormat.CRI
     family: str = ""
     tagged: bool = False
     id: int = 0
@@ -41,20 +43,21 @@ class LogSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far a voice is stored: the time stamp of its last line, and how many of the last lines carry it."""
+    """How far a log source is stored: the time stamp of its last line, and how many of the last lines have it."""
 
     stamp: bytes = b""
     repeats: int = 0
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of one voice's lines in a file; `size` is how much of the file counts, `ranks` who speaks in it.
+    """A part of one source's lines in a file; `size` is how much of the file is valid, `ranks` whose lines it
+    has.
 
     `file` is its name below the directory of logs (`layout`).
     """
 
     id: int
-    voice: int
+    source_id: int
     file: str
     first_ns: int = 0
     last_ns: int = 0
@@ -66,24 +69,25 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gap(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What is missing from a record: between which moments (nanoseconds), of whom, and why."""
+    """Missing lines: their time range (nanoseconds), source and reason."""
 
     first_ns: int
     last_ns: int
     reason: str
-    voice: int = 0
+    # The wire name of earlier releases.
+    source_id: int = msgspec.field(default=0, name="voice")
     attempt: int = 1
     role: Role | None = None
     worker: int | None = None
     rank: int | None = None
 
-    def sentence(self) -> str:
-        """Return what a reader of the log is told at this place."""
+    def format_message(self) -> str:
+        """Return the line that a reader of the log sees at this place."""
         return f"mpijob: lines are missing here: {self.reason}"
 
 
-class Moment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a job stood from one moment on."""
+class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A state transition of a job."""
 
     time: float
     phase: str
@@ -94,7 +98,7 @@ class Moment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was seen of one thing around a job: a pod, a node, a document; `data` is told in its own words."""
+    """An observation about one object of a job: a pod, a node, a manifest; `data` has the object's own fields."""
 
     kind: str
     name: str
@@ -103,24 +107,24 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """All that is remembered of one job but its lines and events."""
+    """Everything recorded of one job except its lines and events."""
 
     state: JobState
     deleted: float | None = None
     first_seen: float = 0.0
     last_seen: float = 0.0
-    moments: tuple[Moment, ...] = ()
+    moments: tuple[Transition, ...] = ()
     facts: tuple[Fact, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
 
-def spans(numbers: Iterable[int]) -> str:
-    """Return numbers as `0-3,7`."""
+def format_numbers(numbers: Iterable[int]) -> str:
+    """Format numbers as `0-3,7`."""
     return records.spans(numbers, ",")
 
 
-def numbers(text: str) -> set[int]:
-    """Return the numbers that `spans` wrote."""
+def parse_numbers(text: str) -> set[int]:
+    """Parse the numbers that `format_numbers` wrote."""
     found: set[int] = set()
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")

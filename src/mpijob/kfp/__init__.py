@@ -1,7 +1,8 @@
-"""A step of a Kubeflow pipeline that is an MPI job: `run_job`, for pipelines of kfp v2.
+"""A Kubeflow pipeline step that runs an MPI job: `run_job`, for pipelines of kfp v2.
 
-The component is made here; what its container does is in `step`, which needs no kfp. The job travels as the text of
-a job file, so a pipeline is compiled where the job's files are and runs where they are not.
+This module creates the component; what its container does is in `step`, which does not need kfp. The job is
+passed as the text of a job file, so a pipeline is compiled where the job's files are and runs where they are
+not.
 
     from kfp import dsl
     from mpijob.kfp import job_text, run_job
@@ -30,22 +31,22 @@ IMAGE = "python:3.12"
 
 
 def job_text(job: MPIJob, directory: str | Path = ".") -> str:
-    """Return a job as a step takes it: a job file that holds the files which go along."""
+    """Return the text of a job file that contains the job's code files, for a step."""
     from mpijob.backends import code_upload
     from mpijob.formats.jobfile import jobfile_reader
     from mpijob.settings import load, own_places
 
-    whole = code_upload.resolve(job, Path(directory), own_places(load()))
-    return jobfile_reader.write(whole.replace(code=code_upload.inlined(whole.code)))
+    resolved = code_upload.resolve(job, Path(directory), own_places(load()))
+    return jobfile_reader.write(resolved.replace(code=code_upload.inlined(resolved.code)))
 
 
 def component(*, image: str = IMAGE, packages: Sequence[str] = PACKAGES) -> Any:
-    """Return the component for an image that has Python; `packages` are installed in it, none where it has mpijob."""
+    """Return the component for an image with Python; `packages` are installed in it (none if it has mpijob)."""
     try:
         from mpijob.kfp.components import make
     except ImportError as error:
         raise Unsupported(
-            "pipelines are made with kfp, and it is not installed", hint="pip install 'mpijob[pipelines]'"
+            "pipelines need kfp, which is not installed", hint="run: pip install 'mpijob[pipelines]'"
         ) from error
     return make(image, tuple(packages))
 

@@ -1,6 +1,6 @@
-"""The component itself. kfp copies the text of its function into the pipeline, so it holds nothing but a call.
+"""The component. kfp copies the source of its function into the pipeline, so it contains only a call.
 
-Its annotations are read by kfp when the function is defined: this module does without the `annotations` future.
+kfp reads the annotations when the function is defined, so this module does not use the `annotations` future.
 """
 
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from kfp import dsl
 
 
 def make(image: str, packages: tuple[str, ...]) -> Any:
-    """Return the component for an image, with the packages that it lacks."""
+    """Return the component for an image, installing the given packages."""
     return dsl.component(
         mpijob,
         base_image=image,
@@ -27,14 +27,15 @@ def mpijob(
     run: str = "",
     timeout_minutes: float = 0.0,
 ) -> NamedTuple("Outputs", name=str, namespace=str, phase=str):  # type: ignore[valid-type]  # kfp's own form
-    """Run an MPI job and wait for its end; a job that fails fails the step, with the first cause and its fixes.
+    """Run an MPI job and wait for its end; if it fails, the step fails with the first cause and its fixes.
 
-    `job` is a job file; `changes` set parts of it by path; `run` (dsl.PIPELINE_JOB_ID_PLACEHOLDER) makes its name
-    the run's own. `logs` is the merged output, `files` what the job left, `metrics` what its training told.
+    `job` is a job file; `changes` set parts of it by path; `run` (dsl.PIPELINE_JOB_ID_PLACEHOLDER) makes its
+    name unique to the run. `logs` is the merged output, `files` the job's artifacts, `metrics` its training
+    metrics.
     """
     from mpijob.kfp import step
 
-    done = step.run(job, changes, run, timeout_minutes * 60, logs.path, files.path)
-    for key, value in done.metrics.items():
+    result = step.run(job, changes, run, timeout_minutes * 60, logs.path, files.path)
+    for key, value in result.metrics.items():
         metrics.log_metric(key, value)
-    return (done.name, done.namespace, done.phase)
+    return (result.name, result.namespace, result.phase)

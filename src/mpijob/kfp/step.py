@@ -1,8 +1,8 @@
-"""What the container of a pipeline's step does: submit the job, pass its output on, wait, bring back what it left.
+"""What the container of a pipeline step does: submit the job, forward its output, wait, fetch its artifacts.
 
-A step that is tried again, or restarted, finds the job that it submitted before by its name and goes on waiting for
-it. A step that is told to end (the run was stopped) cancels the job. What goes wrong is told as everywhere else: the
-first cause, its evidence and what would mend it are the text of the error.
+A step that is retried or restarted finds the job it submitted before by its name and continues to wait for
+it. A step that is stopped (with its run) cancels the job. An error contains the first cause, its evidence and
+its fixes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from mpijob.model import JobState, MPIJob
 
 RUN_LABEL = "mpijob/pipeline-run"
-_LONGEST_RUN = 63
+_MAX_LABEL_LENGTH = 63
 
 
-class Done(NamedTuple):
-    """What the step tells the pipeline."""
+class StepResult(NamedTuple):
+    """The result of the step."""
 
     name: str
     namespace: str
@@ -40,7 +40,7 @@ class Done(NamedTuple):
 
 
 class Stopped(BaseException):
-    """The step was told to end; nothing that catches errors shall hold that up."""
+    """The step was told to stop; a BaseException, so that no error handler delays it."""
 
 
 def run(
@@ -50,110 +50,113 @@ def run(
     timeout: float,
     logs: str,
     files: str,
-    client: Client | None = None,
-) -> Done:
-    """Run the job of a job file to its end; raise JobFailed when it does not succeed."""
-    with client or Client() as place:
-        job = place.localized(wanted(text, changes, run))
-        handle = _handle(place, job, run)
-        _say(f"job {handle.ref.name} in namespace {handle.ref.namespace}: {handle.last.phase.value}")
-        with _stoppable(handle):
-            _pass_on(place, handle, Path(logs))
+    connection: Client | None = None,
+) -> StepResult:
+    """Run the job of a job file to its end; raise JobFailed if it does not succeed."""
+    with connection or Client() as client:
+        job = client.localized(job_of_run(text, changes, run))
+        handle = _find_or_submit(client, job, run)
+        _print(f"job {handle.ref.name} in namespace {handle.ref.namespace}: {handle.last.phase.value}")
+        with _cancel_on_stop(handle):
+            _forward_output(client, handle, Path(logs))
             state = handle.wait(timeout or None)
         if state.phase.value != "Succeeded":
-            raise JobFailed(why(handle, state), findings=state.findings)
-        _bring(place, handle, Path(files))
-        return Done(handle.name, handle.namespace, state.phase.value, dict(_metrics(place, handle, state)))
+            raise JobFailed(failure_text(handle, state), findings=state.findings)
+        _fetch_artifacts(client, handle, Path(files))
+        return StepResult(
+            handle.name, handle.namespace, state.phase.value, dict(_metrics(client, handle, state))
+        )
 
 
-def wanted(text: str, changes: Mapping[str, Any], run: str) -> MPIJob:
-    """Return the job of this run: with the changes, and a name of its own where the run is known."""
+def job_of_run(text: str, changes: Mapping[str, Any], run: str) -> MPIJob:
+    """Return the job of this run: with the changes, and a unique name if the run is known."""
     job = resubmit.apply(jobfile_reader.read(text), changes)
     if not run:
         return job
-    mark = hashlib.sha256(run.encode()).hexdigest()[:8]
-    return job.replace(name=f"{job.name}-{mark}", labels={**job.labels, RUN_LABEL: _label(run)})
+    digest = hashlib.sha256(run.encode()).hexdigest()[:8]
+    return job.replace(name=f"{job.name}-{digest}", labels={**job.labels, RUN_LABEL: _label(run)})
 
 
 def _label(run: str) -> str:
-    kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in run)
-    return kept[:_LONGEST_RUN].strip("-_.")
+    cleaned = "".join(char if char.isalnum() or char in "-_." else "-" for char in run)
+    return cleaned[:_MAX_LABEL_LENGTH].strip("-_.")
 
 
-def _handle(place: Client, job: MPIJob, run: str) -> Job:
-    """Return the job that this step submitted before it was tried again, or submit it now."""
+def _find_or_submit(client: Client, job: MPIJob, run: str) -> Job:
+    """Return the job that an earlier attempt of this step submitted, or submit it now."""
     if run:
         try:
-            known = place.get(job.name, namespace=job.namespace)
+            job_handle = client.get(job.name, namespace=job.namespace)
         except NotFound:
-            return place.submit(job)
-        if not known.last.phase.final or known.last.phase.value == "Succeeded":
-            return known
-    return place.submit(job)
+            return client.submit(job)
+        if not job_handle.last.phase.final or job_handle.last.phase.value == "Succeeded":
+            return job_handle
+    return client.submit(job)
 
 
 @contextmanager
-def _stoppable(handle: Job) -> Iterator[None]:
+def _cancel_on_stop(handle: Job) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise Stopped
 
-    before = signal.signal(signal.SIGTERM, stop)
+    old_handler = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except (Stopped, KeyboardInterrupt):
-        _say(f"the step was told to end: job {handle.name} is cancelled")
+        _print(f"the step was stopped: cancelling job {handle.name}")
         handle.cancel()
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, old_handler)
 
 
-def _pass_on(place: Client, handle: Job, target: Path) -> None:
-    """Say what the job says while it runs, and keep it as the step's artifact; secrets stay out of both."""
-    secrets = place.masked_values(handle.ref)
+def _forward_output(client: Client, handle: Job, target: Path) -> None:
+    """Print the job's output while it runs, and store it as the step's artifact, with secrets masked."""
+    secrets = client.masked_values(handle.ref)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("w", encoding="utf-8") as file:
         for line in handle.logs(follow=True, tidy=True):
-            said = f"[{line.source}] {masking.masked_text(visible(line.text), secrets)}"
-            file.write(said + "\n")
-            _say(said)
+            text = f"[{line.source}] {masking.masked_text(visible(line.text), secrets)}"
+            file.write(text + "\n")
+            _print(text)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
-def why(handle: Job, state: JobState) -> str:
-    """Return what went wrong in a few lines: the sentence, the evidence, the fixes."""
-    told = handle.diagnose()
-    lines = [f"job '{handle.name}' is {state.phase.value}: {told.summary}"]
-    for finding in told.findings:
-        lines += [f"cause: {finding.message} [{finding.code}]", *(f"    {one}" for one in finding.evidence)]
-    lines += [f"fix {one.number}: {one.text}" for one in told.fixes]
+def failure_text(handle: Job, state: JobState) -> str:
+    """Return the cause of a failure as text: the message, the evidence, the fixes."""
+    report = handle.diagnose()
+    lines = [f"job '{handle.name}' is {state.phase.value}: {report.summary}"]
+    for finding in report.findings:
+        lines += [f"cause: {finding.message} [{finding.code}]", *(f"    {item}" for item in finding.evidence)]
+    lines += [f"fix {item.number}: {item.text}" for item in report.fixes]
     return "\n".join(lines)
 
 
-def _bring(place: Client, handle: Job, target: Path) -> None:
-    """Fetch what the job left, where its engine keeps it."""
+def _fetch_artifacts(client: Client, handle: Job, target: Path) -> None:
+    """Fetch the job's artifacts, if its engine keeps them."""
     target.mkdir(parents=True, exist_ok=True)
     try:
-        fetched = place.fetch(handle.ref, target)
+        fetched = client.fetch(handle.ref, target)
     except Unsupported as error:
-        _say(f"no files are brought back: {error.message}")
+        _print(f"no artifacts fetched: {error.message}")
         return
-    _say(f"{len(fetched)} files of the job are in the step's output")
+    _print(f"fetched {len(fetched)} files of the job")
 
 
-def _metrics(place: Client, handle: Job, state: JobState) -> Iterator[tuple[str, float]]:
+def _metrics(client: Client, handle: Job, state: JobState) -> Iterator[tuple[str, float]]:
     yield "ranks", float(state.world)
     yield "attempts", float(state.attempt)
     if state.running is not None and state.finished is not None:
         yield "seconds", round(state.finished - state.running, 3)
     try:
-        curves = place.curves(handle.ref)
+        curves = client.curves(handle.ref)
     except MpiJobError:
-        return  # an engine that keeps no lines: the job succeeded all the same
+        # An engine that stores no log lines: the job succeeded anyway.
+        return
     for series in curves.series:
         if series.last is not None:
             yield series.name, series.last

@@ -1,6 +1,7 @@
-"""Every connection that leaves this process: one HTTP layer, and one policy about addresses.
+"""Outgoing connections: one HTTP layer, and one policy for the addresses that may be reached.
 
-`connection` is HTTP for all clients, also for those of the Kubernetes API server (`backends/kubernetes/client`) and
-of registries (`backends/registry`). `policy` says where a process may connect for somebody and how much it takes from
-there, `guard` connects to addresses that were checked, `http` asks services that speak JSON, `s3` object stores.
+`connection` is HTTP for all clients, also for the Kubernetes API (`backends/kubernetes/client`) and
+registries (`backends/registry`). `policy` defines where a process may connect on behalf of a user and how
+much it reads, `guard` connects to checked addresses, `http` sends requests to JSON services, `s3` to object
+stores.
 """

@@ -1,7 +1,8 @@
-"""botocore's HTTP session with connections of `guard`, bounded bodies and the system's certificate authorities.
+"""botocore's HTTP session with connections of `guard`, bounded bodies and the system's certificate
+authorities.
 
-botocore takes a whole HTTP response into memory, and urllib3 resolves names by itself. Both are replaced here:
-connections come from the guard, and bodies are read in pieces that are counted. Loaded by `s3` alone.
+botocore reads a whole HTTP response into memory, and urllib3 resolves names itself. Both are replaced here:
+connections come from the guard, and bodies are read in counted blocks. Imported by `s3` only.
 """
 
 from __future__ import annotations
@@ -32,51 +33,55 @@ from mpijob.model.spec import quantity
 from mpijob.outbound.guard import Guard
 from mpijob.outbound.policy import TooLarge
 
-_PIECE = 1 << 20
-_DOCUMENT_BYTES = 4 << 20  # a list of 1000 names of 1024 bytes each, URL-encoded
-_DOCUMENT_TAGS = 1 << 16  # each becomes an object of Python's; a list of 1000 names has 22,000
+_BLOCK_BYTES = 1 << 20
+# A list of 1000 names of 1024 bytes each, URL-encoded.
+_MAX_DOCUMENT_BYTES = 4 << 20
+# Each tag becomes a Python object; a list of 1000 names has 22,000 of them.
+_MAX_DOCUMENT_TAGS = 1 << 16
 _NO_BODY = (204, 304)
 
 
 class Redirected(BotoCoreError):  # type: ignore[misc]  # botocore has no types
-    """A redirect; botocore would look for another region of AWS, without end where the next answer is one again."""
+    """A redirect: botocore would follow it to another AWS region, endlessly if that redirects again."""
 
     fmt = "redirect {status}"
 
 
-class NoDocument(BotoCoreError):  # type: ignore[misc]  # botocore has no types
-    """An answer that no object store gives."""
+class InvalidDocument(BotoCoreError):  # type: ignore[misc]  # botocore has no types
+    """A response that is not an S3 document."""
 
-    fmt = "the answer is no document of S3"
+    fmt = "the response is not an S3 document"
 
 
 class GuardedSession(URLLib3Session):  # type: ignore[misc]  # botocore has no types
     """Sends requests as botocore does, over connections that the guard allows."""
 
-    def __init__(self, guard: Guard, *, verify: bool | str, **more: Any) -> None:
+    def __init__(self, guard: Guard, *, verify: bool | str, **options: Any) -> None:
         self._guard = guard
-        super().__init__(verify=verify, **more)
+        super().__init__(verify=verify, **options)
         self._pool_classes_by_scheme = {
-            "http": _pool(AWSHTTPConnectionPool, AWSHTTPConnection, guard),
-            "https": _pool(AWSHTTPSConnectionPool, AWSHTTPSConnection, guard),
+            "http": _guarded_pool(AWSHTTPConnectionPool, AWSHTTPConnection, guard),
+            "https": _guarded_pool(AWSHTTPSConnectionPool, AWSHTTPSConnection, guard),
         }
         self._manager.pool_classes_by_scheme = self._pool_classes_by_scheme
 
     def _get_ssl_context(self) -> Any:
-        """Trust the system's authorities beside botocore's own list, unless a file names others."""
+        """Trust the system's certificate authorities besides botocore's list, unless a file replaces both."""
         context = super()._get_ssl_context()
         if self._verify is True:
             context.load_default_certs()
         return context
 
     def send(self, request: Any) -> AWSResponse:
-        """Return the response; the body of a document is read, that of an object is left to the caller."""
+        """Return the response; documents are read, the body of an object is left to the caller."""
+        # botocore reads the body itself unless it is streamed.
         streaming, request.stream_output = request.stream_output, True
         try:
             response = super().send(request)
         except HTTPClientError as error:
             cause = error.kwargs.get("error")
-            if isinstance(cause, MpiJobError):  # a refusal by the policy is no failure to try again
+            # A refusal by the policy must not be retried.
+            if isinstance(cause, MpiJobError):
                 raise cause from None
             raise
         finally:
@@ -92,8 +97,8 @@ class GuardedSession(URLLib3Session):  # type: ignore[misc]  # botocore has no t
         return bounded
 
 
-def _pool(pool: Any, connection: Any, guard: Guard) -> Any:
-    class Connection(connection):  # type: ignore[misc]  # botocore has no types
+def _guarded_pool(pool_class: Any, connection_class: Any, guard: Guard) -> Any:
+    class Connection(connection_class):  # type: ignore[misc]  # botocore has no types
         def _new_conn(self) -> socket.socket:
             try:
                 return guard.connect(self._dns_host, self.port, self.timeout, self.socket_options or ())
@@ -104,43 +109,45 @@ def _pool(pool: Any, connection: Any, guard: Guard) -> Any:
             except OSError as error:
                 raise NewConnectionError(self, f"no connection to {self.host}: {error}") from error
 
-    return type("Pool", (pool,), {"ConnectionCls": Connection})
+    return type("Pool", (pool_class,), {"ConnectionCls": Connection})
 
 
 def _read_document(response: AWSResponse, request: Any) -> None:
     try:
-        content = response.content  # kept by the response
+        # Accessing `content` reads the body and stores it in the response.
+        content = response.content
     except Urllib3ReadTimeoutError as error:
         raise ReadTimeoutError(endpoint_url=request.url, error=error) from error
     except ProtocolError as error:
         raise ConnectionClosedError(endpoint_url=request.url, request=request, error=error) from error
     finally:
         response.raw.close()
-    if b"<!DOCTYPE" in content or content.count(b"<") > _DOCUMENT_TAGS:
-        raise NoDocument
+    # Entity expansion, and documents made to exhaust memory.
+    if b"<!DOCTYPE" in content or content.count(b"<") > _MAX_DOCUMENT_TAGS:
+        raise InvalidDocument
 
 
 class _Body:
-    """The body of a response, as far as botocore uses one: counted, bounded and complete."""
+    """The part of a response body's interface that botocore uses: counted, bounded and complete."""
 
     def __init__(self, response: AWSResponse, guard: Guard, method: str, is_object: bool) -> None:
         self._raw, self._guard, self._count = response.raw, guard, 0
-        self._most = guard.policy.download_bytes if is_object else _DOCUMENT_BYTES
+        self._limit = guard.policy.download_bytes if is_object else _MAX_DOCUMENT_BYTES
         has_body = method != "HEAD" and response.status_code not in _NO_BODY
         length = str(response.headers.get("content-length", ""))
         self._length = int(length) if has_body and length.isdecimal() else None
-        if self._length is not None and 0 < self._most < self._length:
+        if self._length is not None and 0 < self._limit < self._length:
             self.close()
             raise self._too_large()
 
     def read(self, size: int | None = None) -> bytes:
-        """Return the next piece of at most some bytes as soon as there is one, everything without a number."""
+        """Return the next available bytes, at most `size`; without a size, return everything."""
         if size is None:
             return b"".join(self.stream())
-        piece: bytes = self._raw.read1(min(size, _PIECE)) if size else b""
+        piece: bytes = self._raw.read1(min(size, _BLOCK_BYTES)) if size else b""
         self._guard.check()
         self._count += len(piece)
-        if 0 < self._most < self._count:
+        if 0 < self._limit < self._count:
             self.close()
             raise self._too_large()
         if size and not piece and self._length is not None and self._count < self._length:
@@ -148,14 +155,14 @@ class _Body:
         return piece
 
     def stream(self, *_: Any) -> Iterator[bytes]:
-        """Yield the pieces."""
-        while piece := self.read(_PIECE):
+        """Yield the blocks."""
+        while piece := self.read(_BLOCK_BYTES):
             yield piece
 
     def close(self) -> None:
-        """Close the connection, unless the body was read to its end."""
+        """Close the connection unless the body was read to its end."""
         self._raw.close()
 
     def _too_large(self) -> TooLarge:
-        size = quantity.as_bytes(self._most)
-        return TooLarge(f"the answer of the object store is larger than {size}, the most that is taken here")
+        size = quantity.as_bytes(self._limit)
+        return TooLarge(f"response of the object store larger than the limit of {size}")

@@ -1,9 +1,9 @@
-"""One HTTP connection for every client of ours: TLS, private authorities, proxies, timeouts, limits.
+"""One HTTP connection for all clients: TLS, private CAs, proxies, timeouts, limits.
 
-HTTP/1.1 is the standard library's `http.client`; what is added here is policy (docs/decisions/0051). A response
-that could be read in two ways is refused, heads and bodies have a limit, a cut is never taken for an end, and a
-request cannot smuggle a second header in. What may be repeated is decided by whoever asks. Nothing here needs the
-policy about addresses: `guard` hands its own `dial` in.
+HTTP/1.1 is the standard library's `http.client`; this module adds policy (docs/decisions/0051). An ambiguous
+response is rejected, headers and bodies are bounded, a truncated body is an error, and a value cannot inject
+a second header. Retries are decided by the callers. The policy for addresses is not applied here: `guard`
+passes its own `dial`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from mpijob.errors import Unsupported
 
-PIECE = 1 << 16
-_LONGEST_HEAD = 1 << 16
-_MOST_DIGITS = 18
-_CONTROLS = frozenset(map(chr, (*range(9), *range(10, 32), 127)))
+BLOCK_BYTES = 1 << 16
+_MAX_HEADER_BYTES = 1 << 16
+_MAX_LENGTH_DIGITS = 18
+_CONTROL_CHARACTERS = frozenset(map(chr, (*range(9), *range(10, 32), 127)))
 _BODILESS = (204, 304)
-_DEFECTS_OF_BODIES = (  # the parser of heads looks for parts of a body behind them
+# The header parser reports these because it looks for the parts of a multipart body after the headers.
+_BODY_DEFECTS = (
     NoBoundaryInMultipartDefect,
     StartBoundaryNotFoundDefect,
     MultipartInvariantViolationDefect,
 )
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
-# A peer that has vanished is noticed within 20 + 3 × 5 seconds, sent data that nobody confirms within 30.
+# A peer that has vanished is noticed within 20 + 3 × 5 seconds, unacknowledged data within 30.
 _KEEPALIVE = (
     ("SO_KEEPALIVE", "SOL_SOCKET", 1),
     ("TCP_KEEPIDLE", "IPPROTO_TCP", 20),
@@ -44,110 +45,118 @@ _KEEPALIVE = (
     ("TCP_KEEPCNT", "IPPROTO_TCP", 3),
     ("TCP_USER_TIMEOUT", "IPPROTO_TCP", 30_000),
 )
-Dial = Callable[[str, int, float], socket.socket]
+Dialer = Callable[[str, int, float], socket.socket]
 
 
 class ProtocolError(http.client.HTTPException):
-    """What came is no response in HTTP, or one that could be read in two ways."""
+    """The response is not HTTP, or is ambiguous."""
 
 
-class TooLong(ProtocolError):
-    """The body is longer than it may be."""
+class BodyTooLong(ProtocolError):
+    """The body exceeds its limit."""
 
 
 class InvalidRequest(ValueError):
-    """What is to be sent is no request in HTTP, or would be more than one; nothing of it was sent."""
+    """The request is not valid HTTP, or would be more than one request; nothing was sent."""
 
 
 class _Reader(io.BufferedReader):
-    """The bytes of a response: `http.client` takes a cut between two lines for the end of a head."""
+    """Reads a response; `http.client` itself takes a cut between two header lines for the end of the headers."""
 
     def __init__(self, raw: Any) -> None:
-        super().__init__(raw, PIECE)
+        super().__init__(raw, BLOCK_BYTES)
         self._lines_size = 0
 
     def readline(self, size: int | None = -1, /) -> bytes:
         line = super().readline(size)
-        whole = line.endswith(b"\n") or len(line) == size
-        if not whole and (line or self._lines_size):
+        complete = line.endswith(b"\n") or len(line) == size
+        if not complete and (line or self._lines_size):
             raise http.client.IncompleteRead(line)
         self._lines_size += len(line)
-        if self._lines_size > _LONGEST_HEAD:
-            raise ProtocolError("the response's head does not end")
+        if self._lines_size > _MAX_HEADER_BYTES:
+            raise ProtocolError(f"response headers larger than {_MAX_HEADER_BYTES} bytes")
         return line
 
     def read1(self, size: int = -1, /) -> bytes:
-        self._lines_size = 1  # a new line is no beginning of a response any more
+        # From here on the end of the connection may be the end of the body.
+        self._lines_size = 1
         return super().read1(size)
 
 
 class Response(http.client.HTTPResponse):
     """A response whose end is certain: by one length, by chunks, or by the end of the connection."""
 
-    def __init__(self, sock: socket.socket, *args: Any, **more: Any) -> None:
-        super().__init__(sock, *args, **more)
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
         self.fp = _Reader(self.fp.detach())
 
     def begin(self) -> None:
-        """Read the head; interim responses are passed over."""
+        """Read the headers; interim responses are skipped."""
         super().begin()
-        while 102 <= self.status < 200:  # `http.client` passes over 100 itself
-            self.headers = None  # type: ignore[assignment]  # so it begins anew
+        # `http.client` itself skips 100 only; without headers it starts again.
+        while 102 <= self.status < 200:
+            self.headers = None  # type: ignore[assignment]
             super().begin()
         self._check()
 
     def _check(self) -> None:
         headers = self.headers
         if self.status == 101:
-            raise ProtocolError("the server changes to another protocol, which nobody asked for")
-        torn = any(not isinstance(defect, _DEFECTS_OF_BODIES) for defect in headers.defects)
-        if torn or any("\n" in value or "\r" in value for value in headers.values()):
-            raise ProtocolError("the response's head has a line that is no header")
-        lengths = {one.strip(" \t") for one in headers.get_all("content-length", ())}
-        codings = headers.get_all("transfer-encoding", ())
-        if any(not (one.isascii() and one.isdecimal() and len(one) <= _MOST_DIGITS) for one in lengths):
-            raise ProtocolError("the response has no sensible length")
+            raise ProtocolError("unexpected protocol switch (101)")
+        malformed = any(not isinstance(defect, _BODY_DEFECTS) for defect in headers.defects)
+        if malformed or any("\n" in value or "\r" in value for value in headers.values()):
+            raise ProtocolError("invalid header line in the response")
+        lengths = {text.strip(" \t") for text in headers.get_all("content-length", ())}
+        encodings = headers.get_all("transfer-encoding", ())
+        if any(
+            not (text.isascii() and text.isdecimal() and len(text) <= _MAX_LENGTH_DIGITS) for text in lengths
+        ):
+            raise ProtocolError("invalid Content-Length")
         if len(lengths) > 1:
-            raise ProtocolError("the response has two lengths")
-        if [one.lower() for one in codings] not in ([], ["chunked"]):
-            raise ProtocolError("the response is packed in a way that nobody asked for")
+            raise ProtocolError("conflicting Content-Length headers")
+        if [text.lower() for text in encodings] not in ([], ["chunked"]):
+            raise ProtocolError("unsupported Transfer-Encoding")
         if self.status in _BODILESS:
             self.chunked = False
-        ends = ",".join(headers.get_all("connection", ())).lower()  # `http.client` reads the first one
-        if "close" in ends or (codings and lengths):  # of two lengths somebody between us may mean the other
+        # `http.client` reads only the first Connection header.
+        connection_tokens = ",".join(headers.get_all("connection", ())).lower()
+        # A proxy may have used the other of the two lengths: the connection must not be reused.
+        if "close" in connection_tokens or (encodings and lengths):
             self.will_close = True
 
-    def piece(self, size: int = PIECE) -> bytes:
-        """Return the next bytes of the body as soon as there are some, none at its end; raise where it is cut."""
+    def read_block(self, size: int = BLOCK_BYTES) -> bytes:
+        """Return the next available bytes of the body, b"" at its end; raise IncompleteRead if it is truncated."""
         try:
-            piece = self.read1(size)
+            block = self.read1(size)
         except http.client.IncompleteRead as error:
-            if isinstance(error.__context__, ValueError):  # how `http.client` tells of a bad length
-                raise ProtocolError("a chunk of the response has no sensible length") from error
+            # This is how `http.client` reports an invalid chunk size.
+            if isinstance(error.__context__, ValueError):
+                raise ProtocolError("invalid chunk size") from error
             raise
         if self.chunked and (self.chunk_left or 0) < 0:
-            raise ProtocolError("a chunk of the response has no sensible length")
-        if not piece and self.length:
+            raise ProtocolError("invalid chunk size")
+        if not block and self.length:
             raise http.client.IncompleteRead(b"", self.length)
-        if not self.chunked and (not piece or self.length == 0):
-            self.close()  # so that the connection may be used again
-        return piece
+        if not self.chunked and (not block or self.length == 0):
+            # Closing the response releases the connection for the next request.
+            self.close()
+        return block
 
-    def whole(self, most: int) -> bytes:
-        """Return the whole body; raise TooLong where it is longer than that."""
-        if (self.length or 0) > most:
-            raise TooLong(f"the response has more than {most} bytes")
-        pieces, size = [], 0
-        while piece := self.piece():
-            pieces.append(piece)
-            size += len(piece)
-            if size > most:
-                raise TooLong(f"the response has more than {most} bytes")
-        return b"".join(pieces)
+    def read_all(self, limit: int) -> bytes:
+        """Return the whole body; raise TooLong if it exceeds the limit."""
+        if (self.length or 0) > limit:
+            raise BodyTooLong(f"response larger than {limit} bytes")
+        blocks, size = [], 0
+        while block := self.read_block():
+            blocks.append(block)
+            size += len(block)
+            if size > limit:
+                raise BodyTooLong(f"response larger than {limit} bytes")
+        return b"".join(blocks)
 
 
 class Connection(http.client.HTTPConnection):
-    """One connection to the server of a URL, straight or through a proxy; with a TLS context it is encrypted."""
+    """One connection to the server of a URL, directly or through a proxy; encrypted if a TLS context is given."""
 
     response_class = Response
 
@@ -159,38 +168,42 @@ class Connection(http.client.HTTPConnection):
         tls: ssl.SSLContext | None = None,
         server_name: str = "",
         proxy: str = "",
-        dial: Dial | None = None,
+        dial: Dialer | None = None,
         watch: Callable[[socket.socket], None] | None = None,
     ) -> None:
-        to = urlsplit(url)
-        host, port = to.hostname or "", to.port or _PORTS[to.scheme]
-        via = _usable(proxy) if proxy else None
-        is_http_proxy = via is not None and via.scheme == "http"
-        at = (via.hostname or "", _port(via)) if via and is_http_proxy else (host, port)
-        super().__init__(*at, timeout=timeout)
-        self.authority = to.netloc.rpartition("@")[2]
+        target = urlsplit(url)
+        host, port = target.hostname or "", target.port or _PORTS[target.scheme]
+        proxy_url = _parse_proxy(proxy) if proxy else None
+        is_http_proxy = proxy_url is not None and proxy_url.scheme == "http"
+        address = (
+            (proxy_url.hostname or "", _port(proxy_url)) if proxy_url and is_http_proxy else (host, port)
+        )
+        super().__init__(*address, timeout=timeout)
+        self.authority = target.netloc.rpartition("@")[2]
         self._tls = tls
         self._server_name = server_name or host
-        self._absolute: dict[str, str] | None = None  # a proxy's headers for requests that are not tunnelled
-        if via and is_http_proxy and tls:
-            self.set_tunnel(host, port, _login(via))
-        elif via and is_http_proxy:
-            self._absolute = _login(via)
-        way = dial or direct
-        if via and not is_http_proxy:
-            way = _through_socks(via, watch)
-        # the seam of `http.client` below TLS and tunnels
-        self._create_connection = lambda address, timeout, source: way(address[0], address[1], timeout)
+        # Headers for the proxy, on requests that are not tunnelled.
+        self._proxy_headers: dict[str, str] | None = None
+        if proxy_url and is_http_proxy and tls:
+            self.set_tunnel(host, port, _proxy_auth(proxy_url))
+        elif proxy_url and is_http_proxy:
+            self._proxy_headers = _proxy_auth(proxy_url)
+        dialer = dial or connect_direct
+        if proxy_url and not is_http_proxy:
+            dialer = _socks_dialer(proxy_url, watch)
+        # The function that `http.client` calls below TLS and tunnels.
+        self._create_connection = lambda address, timeout, source: dialer(address[0], address[1], timeout)
 
     def connect(self) -> None:
-        """Connect, through the proxy and with TLS where there are."""
+        """Connect, through the proxy and with TLS if set."""
         try:
             super().connect()
             for name, level, value in _KEEPALIVE:
-                if hasattr(socket, name):  # not every system has each of them
+                # Not every operating system has all of them.
+                if hasattr(socket, name):
                     self.sock.setsockopt(getattr(socket, level), getattr(socket, name), value)
             if self._tls:
-                self.sock = self._tls.wrap_socket(self.sock, server_hostname=_known(self._server_name))
+                self.sock = self._tls.wrap_socket(self.sock, server_hostname=_encode_host(self._server_name))
         except BaseException:
             self.close()
             raise
@@ -198,19 +211,19 @@ class Connection(http.client.HTTPConnection):
     def send_request(
         self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None = None
     ) -> None:
-        """Send a request; one that the server has cut short is sent, too, if its response is there."""
+        """Send a request; if the server closes the connection early, its response is still read if it has arrived."""
         lines = [("Host", self.authority), *headers]
         if body is not None:
             lines.append(("Content-Length", str(len(body))))
-        in_one_line(f"{name}: {value}" for name, value in lines)
-        if self._absolute is not None:
+        check_headers(f"{name}: {value}" for name, value in lines)
+        if self._proxy_headers is not None:
             target = f"http://{self.authority}{target}"
-            lines += self._absolute.items()
-        packed = any(name.lower() == "accept-encoding" for name, _ in lines)
+            lines += self._proxy_headers.items()
+        has_encoding = any(name.lower() == "accept-encoding" for name, _ in lines)
         try:
-            self.putrequest(method, target, skip_host=True, skip_accept_encoding=packed)
+            self.putrequest(method, target, skip_host=True, skip_accept_encoding=has_encoding)
         except (http.client.InvalidURL, ValueError) as error:
-            raise InvalidRequest(f"{method} {target!a} is no request") from error
+            raise InvalidRequest(f"invalid request: {method} {target!a}") from error
         for name, value in lines:
             self.putheader(name, value.encode())
         try:
@@ -219,15 +232,15 @@ class Connection(http.client.HTTPConnection):
             if not body or self.sock is None or not has_data(self.sock):
                 raise
 
-    def response(self) -> Response:
-        """Return the beginning of the response."""
+    def read_response(self) -> Response:
+        """Read the status line and headers of the response."""
         response = self.getresponse()
         assert isinstance(response, Response)
         return response
 
 
 def has_data(sock: socket.socket, seconds: float = 0.0) -> bool:
-    """Return whether something arrives in this time; of an idle connection that can only be its end."""
+    """Return whether data arrives in this time; on an idle connection that can only be its end."""
     if isinstance(sock, ssl.SSLSocket) and sock.pending():
         return True
     poll = select.poll()
@@ -235,62 +248,63 @@ def has_data(sock: socket.socket, seconds: float = 0.0) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-def in_one_line(headers: Iterable[str]) -> None:
-    """Refuse a header that would be several, or that no server takes."""
-    if not all(_CONTROLS.isdisjoint(header) for header in headers):
-        raise InvalidRequest("a header would have more than one line")
+def check_headers(headers: Iterable[str]) -> None:
+    """Reject header values that contain line breaks or other control characters."""
+    if not all(_CONTROL_CHARACTERS.isdisjoint(header) for header in headers):
+        raise InvalidRequest("a header contains a line break or another control character")
 
 
-def tls_context(*, authority: str = "", insecure: bool = False) -> ssl.SSLContext:
-    """Return a context that trusts an authority (PEM), without one the system's."""
-    if not authority and not insecure:
-        context = ssl.create_default_context()
-    else:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def tls_context(*, ca: str = "", insecure: bool = False) -> ssl.SSLContext:
+    """Return a context that trusts a CA (PEM); without one, the system's."""
+    own_context = ca or insecure
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if own_context else ssl.create_default_context()
     if insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif authority:
-        context.load_verify_locations(cadata=authority)
+    elif ca:
+        context.load_verify_locations(cadata=ca)
     return context
 
 
-def direct(host: str, port: int, timeout: float) -> socket.socket:
-    """Connect to a host without anything between."""
-    return socket.create_connection((_known(host), port), timeout)  # type: ignore[arg-type]  # bytes do as well
+def connect_direct(host: str, port: int, timeout: float) -> socket.socket:
+    """Connect to a host without a proxy."""
+    return socket.create_connection((_encode_host(host), port), timeout)  # type: ignore[arg-type]  # bytes do as well
 
 
-def _known(name: str) -> str | bytes:
-    """Return a name as the library takes it at once: for a text it would load the code for foreign letters."""
+def _encode_host(name: str) -> str | bytes:
+    """Return a host name for the socket functions."""
+    # As bytes: for a str Python imports the codec for international names, which costs start-up time.
     return name.encode() if name.isascii() else name
 
 
 # -- proxies -----------------------------------------------------------------------------------------
 def proxy_for(url: str, environ: Mapping[str, str]) -> str:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY mean for this server, or ""."""
+    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY define for a URL, or ""."""
     server = urlsplit(url)
     name = f"{server.scheme}_proxy"
     proxy = environ.get(name.upper()) or environ.get(name) or ""
     exceptions = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    if not proxy or _spared(server.hostname or "", server.port or _PORTS[server.scheme], exceptions):
+    if not proxy or _bypasses_proxy(server.hostname or "", server.port or _PORTS[server.scheme], exceptions):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _spared(host: str, port: int, exceptions: str) -> bool:
+def _bypasses_proxy(host: str, port: int, exceptions: str) -> bool:
     if host == "localhost" or host == "::1" or host.startswith("127."):
         return True
-    return any(_covers(entry.strip().lower(), host, port) for entry in exceptions.split(",") if entry.strip())
+    return any(
+        _entry_matches(entry.strip().lower(), host, port) for entry in exceptions.split(",") if entry.strip()
+    )
 
 
-def _covers(entry: str, host: str, port: int) -> bool:
+def _entry_matches(entry: str, host: str, port: int) -> bool:
     if entry == "*":
         return True
     if "/" in entry:
         return _in_network(entry, host)
-    name, colon, wanted = entry.rpartition(":")
-    if colon and wanted.isdigit() and (":" not in name or name.endswith("]")):
-        if int(wanted) != port:
+    name, colon, entry_port = entry.rpartition(":")
+    if colon and entry_port.isdigit() and (":" not in name or name.endswith("]")):
+        if int(entry_port) != port:
             return False
         entry = name
     entry = entry.strip("[]").removeprefix("*")
@@ -306,18 +320,18 @@ def _in_network(entry: str, host: str) -> bool:
         return False
 
 
-def shown(proxy: str) -> str:
-    """Return the proxy's address without user and password."""
+def redact_proxy(proxy: str) -> str:
+    """Return a proxy's URL without user and password."""
     parts = urlsplit(proxy)
     return f"{parts.scheme}://{parts.hostname}:{_port(parts)}"
 
 
-def _usable(proxy: str) -> SplitResult:
+def _parse_proxy(proxy: str) -> SplitResult:
     parts = urlsplit(proxy)
     if parts.scheme not in ("http", "socks5", "socks5h") or not parts.hostname or not _port(parts):
         raise Unsupported(
-            f"the proxy {shown(proxy)} cannot be used",
-            hint="proxies are http://HOST:PORT or socks5://HOST:PORT",
+            f"unsupported proxy {redact_proxy(proxy)}",
+            hint="use http://HOST:PORT or socks5://HOST:PORT",
         )
     return parts
 
@@ -329,21 +343,21 @@ def _port(parts: SplitResult) -> int:
         return 0
 
 
-def _login(proxy: SplitResult) -> dict[str, str]:
+def _proxy_auth(proxy: SplitResult) -> dict[str, str]:
     if not proxy.username:
         return {}
     login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
     return {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
 
 
-def _through_socks(proxy: SplitResult, watch: Callable[[socket.socket], None] | None) -> Dial:
-    """Return what connects through a SOCKS5 proxy, which resolves the name."""
+def _socks_dialer(proxy: SplitResult, watch: Callable[[socket.socket], None] | None) -> Dialer:
+    """Return a dialer for a SOCKS5 proxy, which resolves the host name."""
     try:
         import socks
     except ImportError as error:
         raise Unsupported(
-            f"the proxy {shown(proxy.geturl())} needs the package PySocks, which is not installed",
-            hint="pip install 'mpijob[socks]'",
+            f"the proxy {redact_proxy(proxy.geturl())} needs PySocks, which is not installed",
+            hint="run: pip install 'mpijob[socks]'",
         ) from error
 
     def dial(host: str, port: int, timeout: float) -> socket.socket:

@@ -1,8 +1,8 @@
-"""Connections under a policy: resolve a name once, check every address, connect to an address that was checked.
+"""Connections under a policy: resolve a name once, check all addresses, connect to a checked one.
 
-So DNS rebinding changes nothing. A forbidden host and an unknown host get the same error, without an address: the
-error does not reveal what exists inside. When an operation exceeds its time limit, its sockets are shut down,
-whatever they wait for: a TLS handshake, headers, or a body without end.
+So DNS rebinding has no effect. A forbidden host and an unknown host cause the same error, without an address:
+it does not reveal which hosts exist inside. When an operation exceeds its time limit, its sockets are shut
+down, whether they wait for a TLS handshake, headers, or a body without end.
 """
 
 from __future__ import annotations
@@ -15,67 +15,70 @@ from types import TracebackType
 from typing import Any, Self
 
 from mpijob.errors import BackendError, NotAllowed
-from mpijob.outbound.policy import ANYWHERE, Policy, parted
+from mpijob.outbound.policy import UNRESTRICTED, Policy, split_host_port
 
-Found = tuple[int, int, int, str, Any]  # as `socket.getaddrinfo` has it
+# As returned by `socket.getaddrinfo`.
+AddressInfo = tuple[int, int, int, str, Any]
 Options = Sequence[tuple[int, int, int | bytes]]
 
 
-def resolved(host: str, port: int) -> list[Found]:
-    """Return the addresses of a host, those of IPv4 first; raise OSError where it is not known."""
+def resolve(host: str, port: int) -> list[AddressInfo]:
+    """Return the addresses of a host, IPv4 first; raise OSError if it cannot be resolved."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:  # of a name that cannot be one
-        raise socket.gaierror(socket.EAI_NONAME, "this cannot be a name") from error
-    return sorted(found, key=lambda one: one[0] == socket.AF_INET6)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # The name cannot be encoded.
+    except UnicodeError as error:
+        raise socket.gaierror(socket.EAI_NONAME, "invalid host name") from error
+    return sorted(infos, key=lambda info: info[0] == socket.AF_INET6)
 
 
-def refused(policy: Policy, host: str, port: int, found: Iterable[Found]) -> str:
-    """Return the first address that the policy forbids, "" where it allows all of them."""
-    found = tuple(found)
-    for one in found:
-        if not policy.permits(host, port, str(one[4][0])):
-            return str(one[4][0])
-    return _own(policy, host, port, [str(one[4][0]) for one in found])
+def forbidden_address(policy: Policy, host: str, port: int, infos: Iterable[AddressInfo]) -> str:
+    """Return the first address that the policy forbids, "" if it allows all of them."""
+    infos = tuple(infos)
+    for info in infos:
+        if not policy.permits(host, port, str(info[4][0])):
+            return str(info[4][0])
+    return _internal_address(policy, host, port, [str(info[4][0]) for info in infos])
 
 
-def _own(policy: Policy, host: str, port: int, addresses: Sequence[str]) -> str:
-    """Return the address that is a server of our own, unless the administrator has named the host."""
-    if not policy.own or policy.names(host, port):
+def _internal_address(policy: Policy, host: str, port: int, addresses: Sequence[str]) -> str:
+    """Return the address if it is one of our own servers, unless the administrator has allowed the host."""
+    if not policy.internal or policy.allows_name(host, port):
         return ""
-    asked = {host.rstrip(".").lower(), *addresses}
-    for entry in policy.own:
-        name, wanted = parted(entry)
-        if wanted not in (0, port):
+    target = {host.rstrip(".").lower(), *addresses}
+    for entry in policy.internal:
+        name, entry_port = split_host_port(entry)
+        if entry_port not in (0, port):
             continue
-        own = {name.rstrip(".")}
+        internal = {name.rstrip(".")}
         with suppress(OSError):
-            own |= {str(one[4][0]) for one in resolved(name, port)}
-        if own & asked:
+            internal |= {str(info[4][0]) for info in resolve(name, port)}
+        if internal & target:
             return addresses[0]
     return ""
 
 
 class Forbidden(NotAllowed):
-    """The policy forbids a connection; `why` is for whoever wrote the policy, and not for others to read."""
+    """The policy forbids a connection; `reason` is for the administrator, not for the user."""
 
-    def __init__(self, host: str, why: str) -> None:
+    def __init__(self, host: str, reason: str) -> None:
         super().__init__(
-            f"{host} may not be reached from this server",
-            hint="use a public address, or ask the administrator to name it under [outbound] allow in the settings",
+            f"connections to {host} are not allowed from this server",
+            hint="use a public address, or ask the administrator to add it to [outbound] allow in the settings",
         )
-        self.why = why
+        self.reason = reason
 
 
 class Guard:
     """The connections of one operation under a policy."""
 
-    def __init__(self, policy: Policy = ANYWHERE) -> None:
+    def __init__(self, policy: Policy = UNRESTRICTED) -> None:
         self.policy = policy
         self.expired = False
         self._limited = False
         self._timer: threading.Timer | None = None
-        self._watched: list[socket.socket] = []  # duplicates: wrapping in TLS detaches the original
+        # Duplicates, because wrapping a socket in TLS detaches the original.
+        self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -87,27 +90,27 @@ class Guard:
         self.close()
 
     def connect(self, host: str, port: int, timeout: float | None, options: Options = ()) -> socket.socket:
-        """Return a connection to a host; raise NotAllowed where the policy forbids one of its addresses."""
+        """Return a connection to a host; raise NotAllowed if the policy forbids one of its addresses."""
         self.check()
         self._start()
         try:
-            found = resolved(host, port)
+            infos = resolve(host, port)
         except OSError as error:
             if self.policy.restricted:
-                raise Forbidden(host, f"{host} is not known: {error}") from error
+                raise Forbidden(host, f"cannot resolve {host}: {error}") from error
             raise
-        if address := refused(self.policy, host, port, found):
-            raise Forbidden(host, f"{host} is at {address}, which is no public address")
-        sock = _connected(found, timeout, options)
+        if address := forbidden_address(self.policy, host, port, infos):
+            raise Forbidden(host, f"{host} resolves to {address}, which is not allowed")
+        sock = _connect_first(infos, timeout, options)
         self.watch(sock)
         return sock
 
     def watch(self, sock: socket.socket) -> None:
-        """Shut this connection down, too, when the operation has taken too long."""
+        """Also shut this connection down when the time limit is exceeded."""
         self._start()
         if self._timer is not None:
             with self._lock:
-                self._watched.append(sock.dup())
+                self._sockets.append(sock.dup())
         if self.expired:
             sock.close()
             self.check()
@@ -117,7 +120,7 @@ class Guard:
             self.limit(self.policy.seconds)
 
     def limit(self, seconds: float) -> None:
-        """Set the time limit of the operation, from now on; 0 is none."""
+        """Set the time limit of the operation, from now on; 0 means none."""
         self._cancel()
         self._limited = True
         if seconds > 0:
@@ -126,17 +129,17 @@ class Guard:
             self._timer.start()
 
     def check(self) -> None:
-        """Raise BackendError when the operation has taken too long."""
+        """Raise BackendError if the time limit was exceeded."""
         if self.expired:
-            raise BackendError("the server took longer to answer than it may", hint="try again later")
+            raise BackendError("the server exceeded the time limit of the request", hint="try again later")
 
     def close(self) -> None:
-        """Stop the clock; the sockets themselves belong to the caller."""
+        """Stop the timer; the sockets belong to the caller."""
         self._cancel()
         with self._lock:
-            for sock in self._watched:
+            for sock in self._sockets:
                 sock.close()
-            self._watched.clear()
+            self._sockets.clear()
 
     def _cancel(self) -> None:
         if self._timer is not None:
@@ -146,15 +149,15 @@ class Guard:
     def _expire(self) -> None:
         self.expired = True
         with self._lock:
-            for sock in self._watched:
+            for sock in self._sockets:
                 with suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
 
-def _connected(found: Sequence[Found], timeout: float | None, options: Options) -> socket.socket:
-    """Connect to the first address that answers, without another lookup of the name."""
-    failure: OSError = OSError("it has no address")
-    for family, kind, protocol, _, address in found:
+def _connect_first(infos: Sequence[AddressInfo], timeout: float | None, options: Options) -> socket.socket:
+    """Connect to the first address that accepts, without resolving the name again."""
+    last_error: OSError = OSError("the host has no address")
+    for family, kind, protocol, _, address in infos:
         sock = socket.socket(family, kind, protocol)
         try:
             for option in options:
@@ -163,6 +166,6 @@ def _connected(found: Sequence[Found], timeout: float | None, options: Options) 
             sock.connect(address)
             return sock
         except OSError as error:
-            failure = error
+            last_error = error
             sock.close()
-    raise failure
+    raise last_error

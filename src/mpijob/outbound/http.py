@@ -1,9 +1,9 @@
-"""One HTTP request to a service: no redirect is followed, so a token goes only to the server that it is for.
+"""One HTTP request to a service. Redirects are not followed, so a token goes only to its server.
 
-`download` has no token to lose, and follows redirects that stay within TLS.
+`download` sends no token and follows redirects to HTTPS URLs.
 
-Body and time are bounded. Error messages name host and status, never bytes of the body. Proxies of the environment
-are used, unless the policy is restricted: a proxy would resolve the name again, out of our sight.
+Body and time are bounded. Error messages contain host and status, never bytes of the body. Proxies of the
+environment are used unless the policy is restricted: a proxy would resolve the name again, unchecked.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from mpijob.errors import Unsupported
-from mpijob.outbound.connection import Connection, InvalidRequest, TooLong, proxy_for, tls_context
+from mpijob.outbound.connection import BodyTooLong, Connection, InvalidRequest, proxy_for, tls_context
 from mpijob.outbound.guard import Guard
-from mpijob.outbound.policy import ANYWHERE, Policy
+from mpijob.outbound.policy import UNRESTRICTED, Policy
 
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 
 
 class Response(NamedTuple):
-    """What a server has answered; `location` is where a redirect points to, without its query."""
+    """A server's response; `location` is the target of a redirect, without its query."""
 
     status: int
     body: bytes
@@ -33,11 +33,11 @@ class Response(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it is what was asked for."""
+        """Whether the status is a success."""
         return 200 <= self.status < 300
 
     def __str__(self) -> str:
-        redirect = f" (a redirect to {self.location}, which is not followed)" if self.location else ""
+        redirect = f" (redirect to {self.location} not followed)" if self.location else ""
         return f"answered {self.status}{redirect}"
 
 
@@ -48,59 +48,59 @@ def request(
     headers: Mapping[str, str] | None = None,
     *,
     seconds: float,
-    most_bytes: int,
-    policy: Policy = ANYWHERE,
+    max_bytes: int,
+    policy: Policy = UNRESTRICTED,
 ) -> Response:
-    """Return the answer of a server; raise OSError where there is none, or a larger one, or none in time.
+    """Return the response of a server; raise OSError if there is none, if it is too large, or on a timeout.
 
-    With `most_bytes=0` the body is not read.
+    With `max_bytes=0` the body is not read.
     """
-    answer, target = _asked(method, url, body, headers or {}, seconds, most_bytes, policy)
-    return answer._replace(location=_shown(target))
+    response, target = _send(method, url, body, headers or {}, seconds, max_bytes, policy)
+    return response._replace(location=_redact_url(target))
 
 
-def download(url: str, *, seconds: float, most_bytes: int) -> Response:
-    """Return what an address gives, wherever it leads within TLS; raise OSError where it gives nothing in time."""
-    for _ in range(_MOST_REDIRECTS + 1):
-        answer, target = _asked("GET", url, None, {}, seconds, most_bytes, ANYWHERE)
+def download(url: str, *, seconds: float, max_bytes: int) -> Response:
+    """Return the content of a URL, following redirects to HTTPS; raise OSError on failure or timeout."""
+    for _ in range(_MAX_REDIRECTS + 1):
+        response, target = _send("GET", url, None, {}, seconds, max_bytes, UNRESTRICTED)
         if not target:
-            return answer
+            return response
         if not target.startswith("https://"):
-            raise OSError(f"it leads to {_shown(target)}, which is not encrypted")
+            raise OSError(f"redirect to {_redact_url(target)} refused: not HTTPS")
         url = target
-    raise OSError("it leads from one address to the next and to no end")
+    raise OSError(f"more than {_MAX_REDIRECTS} redirects")
 
 
-def _asked(
+def _send(
     method: str,
     url: str,
     body: bytes | None,
     headers: Mapping[str, str],
     seconds: float,
-    most_bytes: int,
+    max_bytes: int,
     policy: Policy,
 ) -> tuple[Response, str]:
-    """Return the answer, and where it redirects to."""
+    """Return the response, and the target of a redirect."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("only addresses of http and https can be asked")
+        raise ValueError("only http and https URLs are supported")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     with Guard(msgspec.structs.replace(policy, seconds=seconds)) as guard:
         connection = _connection(url, guard, seconds)
         try:
             connection.send_request(method, target, headers.items(), body)
-            got = connection.response()
-            content = got.whole(most_bytes) if most_bytes else b""
-            return Response(got.status, content), _target(url, got)
+            response = connection.read_response()
+            content = response.read_all(max_bytes) if max_bytes else b""
+            return Response(response.status, content), _redirect_target(url, response)
         except InvalidRequest as error:
-            raise OSError("its address, or a header for it, has letters that HTTP does not allow") from error
-        except TooLong as error:
-            raise OSError(f"it answers with more than {most_bytes} bytes") from error
+            raise OSError("invalid character in the URL or in a header") from error
+        except BodyTooLong as error:
+            raise OSError(f"response larger than {max_bytes} bytes") from error
         except (http.client.HTTPException, OSError) as error:
             if guard.expired:
-                raise TimeoutError(f"it has not answered within {seconds:g} s") from error
+                raise TimeoutError(f"no response within {seconds:g} s") from error
             if isinstance(error, http.client.HTTPException):
-                raise OSError(f"its answer is no HTTP, or broke off ({type(error).__name__})") from error
+                raise OSError(f"invalid or truncated HTTP response ({type(error).__name__})") from error
             raise
         finally:
             connection.close()
@@ -115,21 +115,21 @@ def _connection(url: str, guard: Guard, seconds: float) -> Connection:
         raise OSError(f"{error.message} ({error.hint})") from error
 
 
-def _target(url: str, got: http.client.HTTPResponse) -> str:
-    to = (300 <= got.status < 400 and got.getheader("location")) or ""
+def _redirect_target(url: str, response: http.client.HTTPResponse) -> str:
+    location = (300 <= response.status < 400 and response.getheader("location")) or ""
     try:
-        return urljoin(url, to) if to else ""
+        return urljoin(url, location) if location else ""
     except ValueError:
-        return to
+        return location
 
 
-def _shown(target: str) -> str:
-    """Return an address without its user and its query, which may be secret."""
+def _redact_url(target: str) -> str:
+    """Return a URL without user and query, which may be secret."""
     if not target:
         return ""
     try:
         parts = urlsplit(target)
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
-        return "something that is no address"
+        return "an invalid URL"
     return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"[:200]

@@ -1,8 +1,8 @@
-"""Where a process may connect on behalf of somebody, and how much it takes from there: a value that is handed down.
+"""Where a process may connect on behalf of a user, and how much it reads from there.
 
-A user's own process may go anywhere. A server that acts for others goes to public addresses and to what its
-administrator has named; never to itself, to link-local addresses (a cloud's metadata service), to the API server or
-to the services of its own settings, unless they are named.
+A user's own process may connect anywhere. A server that acts for others may reach public addresses and those
+its administrator allows; never itself, link-local addresses (the metadata service of a cloud), the API server
+or the services of its own settings, unless they are allowed explicitly.
 """
 
 from __future__ import annotations
@@ -22,81 +22,83 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
-# metadata services outside of 169.254.0.0/16: Azure's wire server, Alibaba's, and those of AWS and Google over IPv6
+# Metadata services outside 169.254.0.0/16: Azure's wire server, Alibaba's, and AWS's and Google's over IPv6.
 _METADATA = tuple(
     map(ipaddress.ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254"))
 )
 
 
 class TooLarge(NotAllowed):
-    """An answer is larger than this process takes."""
+    """A response exceeds the size limit of this process."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy; the default is that of a user's own process. A bound of 0 is none."""
+    """One policy; the default is for a user's own process. A limit of 0 means none."""
 
     restricted: bool = False
     allow: tuple[str, ...] = ()
-    """Networks, addresses and names, also with a port behind them."""
-    own: tuple[str, ...] = ()
-    """Servers that others do not reach through this process though they may be public: HOST, or HOST:PORT."""
+    """Networks, addresses and host names, each optionally with a port."""
+    internal: tuple[str, ...] = ()
+    """Servers that other users must not reach through this process even if they are public: HOST, or HOST:PORT."""
     seconds: float = 0.0
-    """For one operation, however many requests it takes."""
+    """Time limit of one operation, however many requests it sends."""
     download_seconds: float = 0.0
     download_bytes: int = 0
     listed_objects: int = 0
 
     def permits(self, host: str, port: int, address: str) -> bool:
-        """Return whether a connection to a host at one of its addresses is allowed, `own` aside."""
+        """Return whether a connection to one address of a host is allowed, apart from `internal`."""
         if not self.restricted:
             return True
-        ip = unwrapped(address)
-        if any(ip in network and wanted in (0, port) for network, wanted in self._networks()):
+        ip = unwrap_address(address)
+        if any(ip in network and allowed_port in (0, port) for network, allowed_port in self._networks()):
             return True
-        if _never(ip):
+        if _is_special(ip):
             return False
-        return self.names(host, port) or is_public(address)
+        return self.allows_name(host, port) or is_public(address)
 
-    def names(self, host: str, port: int) -> bool:
-        """Return whether the administrator has named a host; `*.example.org` names all below example.org."""
+    def allows_name(self, host: str, port: int) -> bool:
+        """Return whether the administrator has allowed a host; `*.example.org` matches all names below
+        example.org.
+        """
         host = host.rstrip(".").lower()
         for entry in self.allow:
-            name, wanted = parted(entry.lower())
-            below = name.startswith("*.") and host.endswith(name[1:])
-            if (host == name or below) and wanted in (0, port):
+            name, allowed_port = split_host_port(entry.lower())
+            is_subdomain = name.startswith("*.") and host.endswith(name[1:])
+            if (host == name or is_subdomain) and allowed_port in (0, port):
                 return True
         return False
 
     def _networks(self) -> Iterable[tuple[Network, int]]:
         for entry in self.allow:
-            name, port = parted(entry)
-            if (found := _network(name)) is not None:
-                yield found, port
+            name, port = split_host_port(entry)
+            if (network := _network(name)) is not None:
+                yield network, port
 
 
-ANYWHERE = Policy()
+UNRESTRICTED = Policy()
 PUBLIC = Policy(restricted=True)
 
 
-def strict() -> Policy:
-    """Return the policy of a server that acts for others and whose administrator has set nothing."""
-    return for_others(OutboundSetting(), ())
+def default_server_policy() -> Policy:
+    """Return the policy of a server for several users with default settings."""
+    return server_policy(OutboundSetting(), ())
 
 
-def for_others(setting: OutboundSetting, own: Iterable[str]) -> Policy:
-    """Return the policy of a server that acts for others; `own` are addresses of servers that are not for them."""
+def server_policy(setting: OutboundSetting, internal: Iterable[str]) -> Policy:
+    """Return the policy of a server for several users; `internal` are URLs of internal servers."""
     for entry in setting.allow:
         _check(entry)
     try:
         download_bytes = int(quantity.parse(setting.download_bytes))
     except ValueError as error:
         raise InvalidJob(
-            f"settings: outbound.download_bytes: {error}", hint='write an amount such as "10Gi"'
+            f"settings: outbound.download_bytes: {error}", hint='write a size such as "10Gi"'
         ) from error
     return Policy(
         restricted=True,
         allow=setting.allow,
-        own=tuple(dict.fromkeys(found for one in own if (found := _place(one)))),
+        internal=tuple(dict.fromkeys(server for url in internal if (server := _host_port(url)))),
         seconds=setting.seconds,
         download_seconds=setting.download_seconds,
         download_bytes=download_bytes,
@@ -105,25 +107,25 @@ def for_others(setting: OutboundSetting, own: Iterable[str]) -> Policy:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is one of the open internet, whatever it is wrapped in."""
-    ip = unwrapped(address)
-    return ip.is_global and not ip.is_multicast and not ip.is_reserved and not _never(ip)
+    """Return whether an address is on the public internet, whatever it is embedded in."""
+    ip = unwrap_address(address)
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved and not _is_special(ip)
 
 
-def unwrapped(address: str) -> Address:
-    """Return the address that a packet reaches: IPv4 inside of IPv6 is taken out."""
+def unwrap_address(address: str) -> Address:
+    """Return the address that a packet reaches: an IPv4 address embedded in IPv6 is extracted."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        embedded = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
         if ip in _NAT64:
-            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        if inner is not None:
-            return inner
+            embedded = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if embedded is not None:
+            return embedded
     return ip
 
 
-def _never(ip: Address) -> bool:
-    """Return whether no name opens an address, only its network: this machine, its link, metadata services."""
+def _is_special(ip: Address) -> bool:
+    """Return whether an address can be allowed by its network only: this machine, its link, metadata services."""
     special = ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast or ip.is_reserved
     return special or ip in _METADATA or ip in _LOCAL_NAT64
 
@@ -135,8 +137,8 @@ def _network(entry: str) -> Network | None:
         return None
 
 
-def parted(entry: str) -> tuple[str, int]:
-    """Return name and port of an entry, 0 for any port."""
+def split_host_port(entry: str) -> tuple[str, int]:
+    """Return host and port of an entry, 0 for any port."""
     host, colon, port = entry.rpartition(":")
     if colon and port.isdecimal() and (":" not in host or host.endswith("]")):
         return host.strip("[]"), int(port)
@@ -144,18 +146,18 @@ def parted(entry: str) -> tuple[str, int]:
 
 
 def _check(entry: str) -> None:
-    name, port = parted(entry)
-    plain = name.removeprefix("*.")
-    is_name = plain and not any(letter in plain for letter in "/*@: ")
+    name, port = split_host_port(entry)
+    host = name.removeprefix("*.")
+    is_name = host and not any(char in host for char in "/*@: ")
     if port > 65535 or not (_network(name) or is_name):
         raise InvalidJob(
-            f"settings: outbound.allow: {entry!r} is no network, address or name",
+            f"settings: outbound.allow: {entry!r} is not a network, an address or a host name",
             hint='write "10.1.0.0/16", "minio.data.svc", "minio.data.svc:9000" or "*.example.org"',
         )
 
 
-def _place(url: str) -> str:
-    """Return `HOST:PORT` of a URL, a host as it is; "" where there is none."""
+def _host_port(url: str) -> str:
+    """Return `HOST:PORT` of a URL, a host as it is; "" if there is none."""
     if "://" not in url:
         return url.strip().lower()
     parts = urlsplit(url)

@@ -1,7 +1,7 @@
-"""A client of an object store (S3) on boto3, whose connections are made under a policy.
+"""An S3 client based on boto3 whose connections follow the outbound policy.
 
-boto3 is the optional extra `s3` and loaded with the first client. It signs, retries, parses, finds credentials and
-knows proxies; this module decides where it connects (`botocore_session`) and translates its errors.
+boto3 is the optional extra `s3`, imported with the first client. It signs, retries, parses, finds credentials
+and uses proxies; this module decides where it connects (`botocore_session`) and translates its errors.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from mpijob.outbound.guard import Guard
 from mpijob.settings import AddressingStyle, ObjectsSetting
 
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
-_ATTEMPTS = 3
-# the only words of an error's body that are shown: whatever else a server answers stays out of messages
-_CODES = {
-    "AccessDenied": "access is denied",
+_MAX_ATTEMPTS = 3
+# The only values of an error response that are shown: other text of the server stays out of messages.
+_KNOWN_CODES = {
+    "AccessDenied": "access denied",
     "ExpiredToken": "the session token has expired",
-    "InvalidAccessKeyId": "the access key is not known",
-    "InvalidToken": "the session token is not valid",
+    "InvalidAccessKeyId": "unknown access key",
+    "InvalidToken": "invalid session token",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
-    "SignatureDoesNotMatch": "the secret key does not fit the access key",
-    "SlowDown": "it asks for fewer requests",
+    "SignatureDoesNotMatch": "the secret key does not match the access key",
+    "SlowDown": "rate limit exceeded",
 }
-_session_lock = threading.Lock()  # boto3 sessions are not thread-safe
+# boto3 sessions are not thread-safe.
+_session_lock = threading.Lock()
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """Everything that is needed to reach one bucket; it holds secrets and is never part of a plan or a log.
+    """Everything needed to use one bucket; it holds secrets and is never part of a plan or a log.
 
-    Without keys, boto3's default credential chain supplies them: variables, profiles, web identity, a machine's role.
+    Without keys, boto3's default credential chain is used: variables, profiles, web identity, instance role.
     """
 
     endpoint: str
@@ -60,15 +61,18 @@ class Connection(msgspec.Struct, frozen=True):
         return urlsplit(self.endpoint).netloc
 
 
-def from_setting(setting: ObjectsSetting, name: str, section: str, kind: type[MpiJobError]) -> Connection:
-    """Return the connection of a setting, whose keys are read from their files now; raise `kind` where they are not."""
+def from_setting(
+    setting: ObjectsSetting, name: str, section: str, error_type: type[MpiJobError]
+) -> Connection:
+    """Return the connection of a setting; key files are read now, and `error_type` is raised if that fails."""
     secret_key, session_token = (
-        _content(path, name, section, kind) for path in (setting.secret_key_file, setting.session_token_file)
+        _read_key(path, name, section, error_type)
+        for path in (setting.secret_key_file, setting.session_token_file)
     )
     if bool(setting.access_key) != bool(secret_key):
-        raise kind(
-            f"{name} has an access key or a secret key, and needs both or none",
-            hint=f"look at access_key and secret_key_file under [{section}]",
+        raise error_type(
+            f"{name} has only one of access key and secret key",
+            hint=f"set both access_key and secret_key_file under [{section}], or neither",
         )
     return Connection(
         setting.endpoint,
@@ -83,36 +87,36 @@ def from_setting(setting: ObjectsSetting, name: str, section: str, kind: type[Mp
     )
 
 
-def _content(path: str, name: str, section: str, kind: type[MpiJobError]) -> str:
+def _read_key(path: str, name: str, section: str, error_type: type[MpiJobError]) -> str:
     if not path:
         return ""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise kind(
-            f"{name}: its key {path} cannot be read: {error}",
-            hint=f"look at secret_key_file under [{section}]",
+        raise error_type(
+            f"{name}: cannot read the key file {path}: {error}",
+            hint=f"check secret_key_file under [{section}]",
         ) from error
 
 
-def check(endpoint: str, bucket: str, hint: str) -> None:
-    """Raise InvalidJob where this cannot be an object store, Unsupported where boto3 is not installed."""
+def check_setting(endpoint: str, bucket: str, hint: str) -> None:
+    """Raise InvalidJob if endpoint or bucket are invalid, Unsupported if boto3 is not installed."""
     try:
         parts = urlsplit(endpoint)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         valid = False
     if not valid or not bucket or "@" in parts.netloc:
-        raise InvalidJob(f"{endpoint!r} with bucket {bucket!r} is no object store", hint=hint)
+        raise InvalidJob(f"{endpoint!r} with bucket {bucket!r} is not a valid object store", hint=hint)
     if find_spec("boto3") is None:
         raise Unsupported(
-            "object storage needs boto3, which is not installed here", hint="run: pip install 'mpijob[s3]'"
+            "object storage needs boto3, which is not installed", hint="run: pip install 'mpijob[s3]'"
         )
 
 
 class Client:
-    """boto3's client of one store (`api`), and the connections that it uses."""
+    """boto3's client of one store (`api`) with its connections."""
 
     def __init__(self, store: Connection, guard: Guard) -> None:
         from botocore.utils import get_environ_proxies
@@ -121,10 +125,10 @@ class Client:
 
         restricted = guard.policy.restricted
         if restricted and not (store.access_key and store.secret_key):
-            # the default chain would sign a visitor's request with the server's own credentials
+            # The default chain would sign a user's request with the credentials of this server.
             raise InvalidJob(
-                "the data connection holds no keys",
-                hint="it needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+                "the data connection has no access keys",
+                hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in its secret",
             )
         with _session_lock:
             ca_bundle = store.ca_file or _session()[0].get_config_variable("ca_bundle")
@@ -135,7 +139,7 @@ class Client:
             proxies={} if restricted else get_environ_proxies(store.endpoint),
             timeout=(_CONNECT_SECONDS, _READ_SECONDS),
         )
-        # botocore's own hook for answering a request elsewhere: everything this client sends passes the guard
+        # botocore's hook for sending a request: everything this client sends passes the guard.
         self.api.meta.events.register("before-send.s3", lambda request, **_: self._http.send(request))
 
     def close(self) -> None:
@@ -150,8 +154,8 @@ def _boto3_client(store: Connection) -> Any:
     config = Config(
         signature_version="s3v4",
         s3={"addressing_style": store.addressing_style},
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-        # many stores other than AWS refuse the trailing checksums that boto3 sends by default
+        retries={"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS},
+        # Many stores other than AWS reject the trailing checksums that boto3 sends by default.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         user_agent_extra="mpijob",
@@ -168,26 +172,27 @@ def _boto3_client(store: Connection) -> Any:
         )
     except (BotoCoreError, ValueError) as error:
         raise InvalidJob(
-            f"boto3 takes no such settings for {store.endpoint!r}: {type(error).__name__}",
-            hint="look at endpoint and region, and at AWS_PROFILE where it is set",
+            f"boto3 rejects the settings of {store.endpoint!r}: {type(error).__name__}",
+            hint="check endpoint and region, and AWS_PROFILE if it is set",
         ) from error
 
 
 @functools.cache
 def _session() -> tuple[Any, Any]:
-    """Return botocore's and boto3's session: one for the process, for it reads a megabyte of descriptions."""
+    """Return botocore's and boto3's session."""
+    # One per process: creating a session reads a megabyte of service descriptions.
     import boto3.session
     import botocore.session
 
-    core = botocore.session.get_session()
-    return core, boto3.session.Session(botocore_session=core)
+    botocore_session = botocore.session.get_session()
+    return botocore_session, boto3.session.Session(botocore_session=botocore_session)
 
 
 @contextmanager
-def errors_of(
-    store: Connection, guard: Guard, doing: str, hint: str, kind: type[BackendError] = BackendError
+def translate_errors(
+    store: Connection, guard: Guard, operation: str, hint: str, error_type: type[BackendError] = BackendError
 ) -> Iterator[None]:
-    """Translate what boto3 raises; a missing object is NotFound."""
+    """Translate boto3's exceptions; a missing object becomes NotFound."""
     from botocore.exceptions import (
         BotoCoreError,
         ClientError,
@@ -204,41 +209,42 @@ def errors_of(
     try:
         yield
     except ClientError as error:
-        raise _refusal(store, doing, hint, kind, error) from error
+        raise _service_error(store, operation, hint, error_type, error) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
-        raise kind(
-            f"no keys for the object store {store.host} were found, by its settings or in this environment",
+        raise error_type(
+            f"no access keys for the object store {store.host}, neither in its settings nor in the environment",
             hint=hint,
         ) from error
     except ParamValidationError as error:
-        raise kind(
-            f"'{store.bucket}' or an object in it has a name that S3 does not take", hint=hint
+        raise error_type(
+            f"invalid name of bucket '{store.bucket}' or of an object in it", hint=hint
         ) from error
     except Redirected as error:
         status = error.kwargs["status"]
-        raise kind(
-            f"the object store {store.host} answered {status} to {doing}: a redirect, which is not followed",
-            hint="look at endpoint and region",
+        raise error_type(
+            f"object store {store.host} returned {status} for {operation}: a redirect, which is not followed",
+            hint="check endpoint and region",
         ) from error
     except (ConnectionError, HTTPClientError, IncompleteReadError) as error:
-        why = "" if guard.policy.restricted else f": {type(error).__name__}"
-        raise kind(
-            f"the object store {store.host} did not answer to {doing}{why}", hint=hint, passing=True
+        reason = "" if guard.policy.restricted else f": {type(error).__name__}"
+        raise error_type(
+            f"object store {store.host}: no response to {operation}{reason}", hint=hint, passing=True
         ) from error
-    except (BotoCoreError, ValueError, RecursionError) as error:  # the latter two of values in XML
-        raise kind(
-            f"the object store {store.host} answered to {doing} with something that is not S3", hint=hint
+    # The last two are raised for invalid values and for deep nesting in XML.
+    except (BotoCoreError, ValueError, RecursionError) as error:
+        raise error_type(
+            f"object store {store.host} returned an invalid S3 response to {operation}", hint=hint
         ) from error
 
 
-def _refusal(
-    store: Connection, doing: str, hint: str, kind: type[BackendError], error: Any
+def _service_error(
+    store: Connection, operation: str, hint: str, error_type: type[BackendError], error: Any
 ) -> BackendError | NotFound:
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code == "NoSuchKey":
-        return NotFound(f"the object store {store.host} holds no such object")
+        return NotFound(f"no such object in the object store {store.host}")
     if code == "NoSuchBucket":
-        return kind(f"there is no bucket '{store.bucket}' at {store.host}", hint=hint)
-    why = f": {_CODES[code]}" if code in _CODES else ""
-    return kind(f"the object store {store.host} answered {status} to {doing}{why}", hint=hint)
+        return error_type(f"no bucket '{store.bucket}' at {store.host}", hint=hint)
+    reason = f": {_KNOWN_CODES[code]}" if code in _KNOWN_CODES else ""
+    return error_type(f"object store {store.host} returned {status} for {operation}{reason}", hint=hint)

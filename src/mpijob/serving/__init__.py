@@ -1,6 +1,6 @@
-"""One small base for everything of ours that listens: the page, the webhook, the fit broker, health and metrics.
+"""The common base of all our servers: web UI, admission webhook, capacity broker, health and metrics.
 
-`connections` limits connections and request times, `concurrency` the requests served at once, `server` runs an
-application in a thread, `service` is the application of a small one. The web framework
-(starlette, uvicorn) is used here and in `api`, and nowhere else.
+`connections` limits connections and request times, `concurrency` the requests served at once, `server` runs
+an application in a thread, `service` is the application of a small service. starlette and uvicorn are used
+only here and in `api`.
 """

@@ -1,7 +1,7 @@
-"""Turns to be served: so many at once, of one address fewer, and everybody else's requests wait in line.
+"""Fair concurrency limit: a number of requests at once, fewer per client address, the rest queued.
 
-Whoever floods a service takes the turns of nobody else: an address has at most some of the turns, and where several
-wait, addresses take theirs one after the other, however many requests each has in line.
+A client that floods a service blocks only itself: an address has at most a part of the slots, and waiting
+addresses are served round-robin, however many requests each has queued.
 """
 
 from __future__ import annotations
@@ -12,77 +12,80 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class TooMany(Exception):
-    """An address has more requests in line than are kept."""
+class QueueFull(Exception):
+    """A client address has too many queued requests."""
 
 
 class ConcurrencyLimit:
-    """Hands out turns to addresses, in an order that none of them can buy."""
+    """Assigns request slots to client addresses, round-robin."""
 
-    def __init__(self, at_once: int, of_one: int, waiting_of_one: int) -> None:
-        self._free, self._of_one, self._waiting_of_one = at_once, of_one, waiting_of_one
-        self._held: dict[str, int] = {}
-        self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+    def __init__(self, max_active: int, max_per_address: int, max_queued_per_address: int) -> None:
+        self._free = max_active
+        self._max_per_address = max_per_address
+        self._max_queued_per_address = max_queued_per_address
+        self._active: dict[str, int] = {}
+        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @asynccontextmanager
-    async def of(self, address: str) -> AsyncIterator[None]:
-        """Wait for a turn of an address, and hold it; raise TooMany where its line is too long."""
-        await self._take(address)
+    async def slot(self, address: str) -> AsyncIterator[None]:
+        """Wait for a slot for an address and hold it; raise QueueFull if the address has too many queued requests."""
+        await self._acquire(address)
         try:
             yield
         finally:
-            self._give_back(address)
+            self._release(address)
 
-    async def _take(self, address: str) -> None:
-        if self._free and not self._lines and self._held.get(address, 0) < self._of_one:
-            self._hold(address)
+    async def _acquire(self, address: str) -> None:
+        if self._free and not self._queues and self._active.get(address, 0) < self._max_per_address:
+            self._assign(address)
             return
-        line = self._lines.setdefault(address, deque())
-        if len(line) >= self._waiting_of_one:
-            raise TooMany
-        turn = asyncio.get_running_loop().create_future()
-        line.append(turn)
-        self._next()
+        queue = self._queues.setdefault(address, deque())
+        if len(queue) >= self._max_queued_per_address:
+            raise QueueFull
+        slot = asyncio.get_running_loop().create_future()
+        queue.append(slot)
+        self._dispatch()
         try:
-            await turn
+            await slot
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._give_back(address)  # it came at the very moment at which nobody wanted it any more
+            if slot.done() and not slot.cancelled():
+                # The slot was assigned at the moment of cancellation.
+                self._release(address)
             else:
-                self._leave(address, turn)
+                self._dequeue(address, slot)
             raise
 
-    def _hold(self, address: str) -> None:
+    def _assign(self, address: str) -> None:
         self._free -= 1
-        self._held[address] = self._held.get(address, 0) + 1
+        self._active[address] = self._active.get(address, 0) + 1
 
-    def _give_back(self, address: str) -> None:
+    def _release(self, address: str) -> None:
         self._free += 1
-        self._held[address] -= 1
-        if not self._held[address]:
-            del self._held[address]
-        self._next()
+        self._active[address] -= 1
+        if not self._active[address]:
+            del self._active[address]
+        self._dispatch()
 
-    def _leave(self, address: str, turn: asyncio.Future[None]) -> None:
-        line = self._lines.get(address)
-        if line is not None and turn in line:
-            line.remove(turn)
-            if not line:
-                del self._lines[address]
+    def _dequeue(self, address: str, slot: asyncio.Future[None]) -> None:
+        queue = self._queues.get(address)
+        if queue is not None and slot in queue:
+            queue.remove(slot)
+            if not queue:
+                del self._queues[address]
 
-    def _next(self) -> None:
-        """Give free turns to those in line, one address after the other."""
-        for address in [*self._lines]:
+    def _dispatch(self) -> None:
+        """Assign free slots to queued requests, round-robin over addresses."""
+        for address in [*self._queues]:
             if not self._free:
                 return
-            if self._held.get(address, 0) >= self._of_one:
+            if self._active.get(address, 0) >= self._max_per_address:
                 continue
-            line = self._lines[address]
-            turn = line.popleft()
-            if line:
-                self._lines.move_to_end(address)
+            queue = self._queues[address]
+            slot = queue.popleft()
+            if queue:
+                self._queues.move_to_end(address)
             else:
-                del self._lines[address]
-            if not turn.done():
-                self._hold(address)
-                turn.set_result(None)
+                del self._queues[address]
+            if not slot.done():
+                self._assign(address)
+                slot.set_result(None)

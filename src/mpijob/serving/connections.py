@@ -1,8 +1,9 @@
-"""Connections to a server: how long one may be without a request, and how many an address may have.
+"""Connections to a server: how long one may be idle, and how many a client address may have.
 
-A connection waits before its first request, between two, and while the rest of a body comes that nobody reads. Each
-wait ends after `HEAD_SECONDS`, whatever was sent meanwhile. Of those that wait only so many are kept: the one
-that has waited longest makes way. So whoever opens connections without asking anything takes nobody else's place.
+A connection is idle before its first request, between requests, and while the unread rest of a body arrives.
+Each idle period ends after `HEAD_SECONDS`, whatever was sent meanwhile. The number of idle connections is
+limited: the one that has been idle longest is closed. So a client that opens connections without sending
+requests does not block others.
 """
 
 from __future__ import annotations
@@ -17,88 +18,93 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-CLIENT_NAME = "client_name"  # in a request's state: the name in a client's certificate, where it was verified
+# Key in a request's state: the common name of a verified client certificate.
+CLIENT_NAME = "client_name"
 _log = logging.getLogger(__name__)
-HEAD_SECONDS = 20.0  # for a request's first line and headers, from the last answer on
-WAITING = 512  # connections without a request
-_REFUSED_AT_ONCE = 64  # then others have their turn
-_WARN_SECONDS = 60.0
+# Time limit for the first line and headers of a request, counted from the previous response.
+HEAD_SECONDS = 20.0
+# Idle connections that are kept.
+MAX_IDLE_CONNECTIONS = 512
+# Connections refused in one go before other work gets its turn.
+_MAX_REFUSED_AT_ONCE = 64
+_WARNING_INTERVAL_SECONDS = 60.0
 
 
-class Waiting:
-    """The connections without a request, the one that waits longest first."""
+class IdleConnections:
+    """The idle connections, the longest idle first."""
 
-    def __init__(self, most: int = WAITING) -> None:
-        self._most = most
-        self._lines: dict[TimedProtocol, None] = {}
+    def __init__(self, limit: int = MAX_IDLE_CONNECTIONS) -> None:
+        self._limit = limit
+        self._connections: dict[TimedProtocol, None] = {}
 
-    def add(self, line: TimedProtocol) -> None:
-        """Let a connection wait; the one that has waited longest is ended where there are too many."""
-        self._lines.pop(line, None)
-        self._lines[line] = None
-        while len(self._lines) > self._most:
-            oldest = next(iter(self._lines))
-            del self._lines[oldest]
-            oldest.hang_up()
+    def add(self, connection: TimedProtocol) -> None:
+        """Add an idle connection; close the one that has been idle longest if there are too many."""
+        self._connections.pop(connection, None)
+        self._connections[connection] = None
+        while len(self._connections) > self._limit:
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.close_if_idle()
 
-    def discard(self, line: TimedProtocol) -> None:
-        """Let a connection wait no more."""
-        self._lines.pop(line, None)
+    def discard(self, connection: TimedProtocol) -> None:
+        """Remove a connection that is no longer idle."""
+        self._connections.pop(connection, None)
 
 
 class TimedProtocol(H11Protocol):
-    """Reads requests, and hangs up on who does not finish one in time, the first and each that follows."""
+    """Reads requests, and closes connections that do not finish a request in time."""
 
-    waiting: Waiting
+    idle: IdleConnections
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait for a request; what its certificate says of a client is known to every one."""
+        """Start the idle timer; the name of a client certificate is available to every request."""
         super().connection_made(transport)
         if certificate := transport.get_extra_info("peercert"):
             self.app_state = {**self.app_state, CLIENT_NAME: _common_name(certificate)}
-        self._wait()
+        self._start_idle()
 
     def data_received(self, data: bytes) -> None:
-        """Wait no more once a request is there."""
+        """Stop the idle timer once a request has started."""
         super().data_received(data)
         if self._busy:
-            self._stop_waiting()
+            self._stop_idle()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless it has come already."""
+        """Start the idle timer unless the next request has started already."""
         super().on_response_complete()
         if not self._busy and not self.transport.is_closing():
-            self._wait()
+            self._start_idle()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """Leave the connection to another protocol."""
-        self._stop_waiting()
+        """Hand the connection over to the WebSocket protocol."""
+        self._stop_idle()
         super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        self._stop_waiting()
+        """Stop the idle timer."""
+        self._stop_idle()
         super().connection_lost(exc)
 
-    def hang_up(self) -> None:
-        """End the connection at once, unless a request is being answered."""
+    def close_if_idle(self) -> None:
+        """Close the connection at once unless a request is being answered."""
         if not self._busy:
-            self._stop_waiting()
+            self._stop_idle()
             self.transport.abort()
 
     @property
     def _busy(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        # None before the first request.
+        cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
-    def _wait(self) -> None:
-        self._stop_waiting()
-        self.waiting.add(self)
-        self._timer = self.loop.call_later(HEAD_SECONDS, self.hang_up)
+    def _start_idle(self) -> None:
+        self._stop_idle()
+        self.idle.add(self)
+        self._timer = self.loop.call_later(HEAD_SECONDS, self.close_if_idle)
 
-    def _stop_waiting(self) -> None:
-        self.waiting.discard(self)
+    def _stop_idle(self) -> None:
+        self.idle.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -109,74 +115,72 @@ def _common_name(certificate: dict[str, Any]) -> str:
     return next((str(value) for key, value in pairs if key == "commonName"), "")
 
 
-def bound_handshakes(loop: asyncio.AbstractEventLoop, *, encrypted: bool) -> None:
-    """Let TLS handshakes of servers of this loop take no longer than a request's headers.
-
-    uvicorn hands no such limit on; asyncio's own is a minute for whoever opens a connection and says nothing.
-    """
+def limit_handshakes(loop: asyncio.AbstractEventLoop, *, encrypted: bool) -> None:
+    """Limit TLS handshakes of this loop's servers to the time of a request's headers."""
     if encrypted:
+        # uvicorn has no such setting, and asyncio's default is a minute.
         bounded = partial(loop.create_server, ssl_handshake_timeout=HEAD_SECONDS)
         loop.create_server = bounded  # type: ignore[method-assign]  # as said
 
 
-def protocol() -> type[TimedProtocol]:
-    """Return the protocol of one server."""
-    return type("ServerProtocol", (TimedProtocol,), {"waiting": Waiting()})
+def new_protocol_class() -> type[TimedProtocol]:
+    """Return the protocol class of one server, with its own set of idle connections."""
+    return type("ServerProtocol", (TimedProtocol,), {"idle": IdleConnections()})
 
 
 class Listener(socket.socket):
-    """A listening socket on which one address has only so many connections; counted before TLS begins.
+    """A listening socket that limits connections per client address, before TLS begins.
 
-    `counted` says of an address whether it counts: a proxy speaks for many people.
+    `is_limited` returns whether an address is limited: a trusted proxy connects for many users.
     """
 
-    def __init__(self, fileno: int, most: int, counted: Callable[[str], bool]) -> None:
+    def __init__(self, fileno: int, limit: int, is_limited: Callable[[str], bool]) -> None:
         super().__init__(fileno=fileno)
-        self._most, self._counted = most, counted
-        self._held: dict[str, int] = {}
+        self._limit, self._is_limited = limit, is_limited
+        self._open: dict[str, int] = {}
         self._warned: dict[str, float] = {}
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection of somebody who has not too many."""
-        for _ in range(_REFUSED_AT_ONCE):
-            line, address = super().accept()
+        """Return the next connection from an address below its limit."""
+        for _ in range(_MAX_REFUSED_AT_ONCE):
+            connection, address = super().accept()
             peer = address[0] if isinstance(address, tuple) else ""
-            if not self._most or not self._counted(peer):
-                return line, address
-            if self._held.get(peer, 0) < self._most:
-                self._held[peer] = self._held.get(peer, 0) + 1
-                return _Counted(line, partial(self._release, peer)), address
-            line.close()
+            if not self._limit or not self._is_limited(peer):
+                return connection, address
+            if self._open.get(peer, 0) < self._limit:
+                self._open[peer] = self._open.get(peer, 0) + 1
+                return _CountedSocket(connection, partial(self._release, peer)), address
+            connection.close()
             self._warn(peer)
         raise BlockingIOError
 
     def _release(self, peer: str) -> None:
-        self._held[peer] -= 1
-        if not self._held[peer]:
-            del self._held[peer]
+        self._open[peer] -= 1
+        if not self._open[peer]:
+            del self._open[peer]
             self._warned.pop(peer, None)
 
     def _warn(self, peer: str) -> None:
         now = time.monotonic()
-        if now - self._warned.get(peer, -_WARN_SECONDS) >= _WARN_SECONDS:
+        if now - self._warned.get(peer, -_WARNING_INTERVAL_SECONDS) >= _WARNING_INTERVAL_SECONDS:
             self._warned[peer] = now
             _log.warning(
-                "%s has %d connections open, more are refused: a proxy belongs into trusted_proxies,"
-                " the number is connections_per_address",
+                "%s has %d open connections, more are refused: add a proxy to trusted_proxies,"
+                " or raise connections_per_address",
                 peer,
-                self._most,
+                self._limit,
             )
 
 
-class _Counted(socket.socket):
-    """An accepted connection that says when it is closed."""
+class _CountedSocket(socket.socket):
+    """An accepted connection that reports when it is closed."""
 
-    def __init__(self, line: socket.socket, release: Callable[[], None]) -> None:
-        super().__init__(line.family, line.type, line.proto, fileno=line.detach())
+    def __init__(self, connection: socket.socket, release: Callable[[], None]) -> None:
+        super().__init__(connection.family, connection.type, connection.proto, fileno=connection.detach())
         self._release: Callable[[], None] | None = release
 
     def close(self) -> None:
-        """Close the connection, and let its place go to another."""
+        """Close the connection and release its place."""
         super().close()
         release, self._release = self._release, None
         if release is not None:

@@ -1,4 +1,4 @@
-"""An ASGI application served from a thread of its own, beside what else a process does."""
+"""Serve an ASGI application from its own thread."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from mpijob.serving import connections
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-_END_SECONDS = 5.0
+_STOP_TIMEOUT_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-def listening(address: str, port: int, *, what: str) -> socket.socket:
-    """Return a socket that listens; raise BackendError where it cannot."""
+def listen(address: str, port: int, *, name: str) -> socket.socket:
+    """Return a listening socket; raise BackendError if the port is not available."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         return socket.create_server((address, port), family=family, backlog=256)
     except OSError as error:
         raise BackendError(
-            f"{what} cannot listen on {address}:{port}: {error.strerror or error}", hint="choose another port"
+            f"{name} cannot listen on {address}:{port}: {error.strerror or error}", hint="choose another port"
         ) from error
 
 
 def tls_context(certificate: str = "", key: str = "", *, client_ca: str = "") -> ssl.SSLContext:
-    """Return how TLS is spoken; with `client_ca`, clients may show a certificate of that authority."""
+    """Return a server's TLS context; with `client_ca`, clients may present a certificate of that CA."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if certificate:
@@ -44,8 +44,10 @@ def tls_context(certificate: str = "", key: str = "", *, client_ca: str = "") ->
     return context
 
 
-def config(app: ASGIApp, protocol: type[connections.TimedProtocol], **more: Any) -> uvicorn.Config:
-    """Return how requests are read: bounded in size, number and time, and no header is believed about who asks."""
+def server_config(
+    app: ASGIApp, protocol: type[connections.TimedProtocol], **overrides: Any
+) -> uvicorn.Config:
+    """Return the uvicorn configuration: bounded in size, number and time; proxy headers are not trusted."""
     options: dict[str, Any] = {
         "http": protocol,
         "ws": "none",
@@ -56,11 +58,11 @@ def config(app: ASGIApp, protocol: type[connections.TimedProtocol], **more: Any)
         "timeout_graceful_shutdown": 1,
         "h11_max_incomplete_event_size": 32 << 10,
     }
-    return uvicorn.Config(app, **options | more)
+    return uvicorn.Config(app, **options | overrides)
 
 
 class Server:
-    """One service; it answers while it is open."""
+    """One server; it runs while its context is open."""
 
     def __init__(
         self,
@@ -68,13 +70,14 @@ class Server:
         sock: socket.socket,
         *,
         tls: ssl.SSLContext | None = None,
-        most: int = 512,
-        of_one: int = 128,
+        max_connections: int = 512,
+        max_per_address: int = 128,
     ) -> None:
-        """Serve on a listening socket: at most so many connections, and of one address so many."""
+        """Serve on a listening socket, with limits on connections in total and per client address."""
         self.port = int(sock.getsockname()[1])
-        self._listener = connections.Listener(sock.detach(), of_one, lambda peer: True)
-        settings = config(app, connections.protocol(), limit_concurrency=most, lifespan="off")
+        self._listener = connections.Listener(sock.detach(), max_per_address, lambda peer: True)
+        protocol = connections.new_protocol_class()
+        settings = server_config(app, protocol, limit_concurrency=max_connections, lifespan="off")
         settings.load()
         settings.ssl = tls
         self._server = uvicorn.Server(settings)
@@ -91,17 +94,18 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
-        self._thread.join(_END_SECONDS)
+        self._thread.join(_STOP_TIMEOUT_SECONDS)
 
     def _run(self, encrypted: bool) -> None:
         try:
             asyncio.run(self._serve(encrypted))
-        except Exception:  # the outermost place of this thread
-            _log.exception("the server has ended")
+        # The outermost handler of this thread.
+        except Exception:
+            _log.exception("the server stopped unexpectedly")
         finally:
             self._ended.set()
 
     async def _serve(self, encrypted: bool) -> None:
         loop = asyncio.get_running_loop()
-        connections.bound_handshakes(loop, encrypted=encrypted)
+        connections.limit_handshakes(loop, encrypted=encrypted)
         await self._server.serve(sockets=[self._listener])

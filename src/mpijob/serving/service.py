@@ -1,6 +1,6 @@
-"""The application of a small service: a few paths, probes for a kubelet, numbers for Prometheus.
+"""The application of a small service: a few paths, health probes, Prometheus metrics.
 
-A service sees a `Request` and gives an `Reply`; the web framework stays in here.
+A handler takes a `Request` and returns a `Reply`; the web framework is used in this module only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from starlette.requests import Request as WebRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mpijob.serving import server
 from mpijob.serving.connections import CLIENT_NAME
 
 if TYPE_CHECKING:
@@ -30,59 +31,59 @@ TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
 
 class Reply(NamedTuple):
-    """What is answered."""
+    """A response."""
 
     status: int
     body: bytes | str
-    kind: str = TEXT
+    content_type: str = TEXT
     headers: Mapping[str, str] = {}
 
 
 class Request:
-    """What is asked."""
+    """A request."""
 
     def __init__(self, request: WebRequest) -> None:
         self._request = request
 
     @property
     def path(self) -> str:
-        """The path that is asked for."""
+        """The requested path."""
         return self._request.url.path
 
     @property
     def peer(self) -> str:
-        """The address that asks."""
+        """The client's address."""
         return self._request.client.host if self._request.client else ""
 
     @property
     def client_name(self) -> str | None:
-        """The name in the client's certificate; None where it has shown none that was verified."""
+        """The common name of the client's certificate; None without a verified certificate."""
         return getattr(self._request.state, CLIENT_NAME, None)
 
     @property
     def token(self) -> str:
-        """The bearer token, "" for none."""
+        """The bearer token, or ""."""
         scheme, _, token = self._request.headers.get("authorization", "").partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
 
-    async def body(self, most: int, seconds: float = BODY_SECONDS) -> bytes:
-        """Return the body; refuse one that is too large, or does not come."""
-        told = self._request.headers.get("content-length", "")
-        if told.isdecimal() and int(told) > most:
+    async def body(self, max_bytes: int, seconds: float = BODY_SECONDS) -> bytes:
+        """Return the body; respond 413 if it is too large, 408 if it does not arrive in time."""
+        declared = self._request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > max_bytes:
             raise HTTPException(413)
-        pieces, size = [], 0
+        blocks, size = [], 0
         try:
             async with asyncio.timeout(seconds):
-                async for piece in self._request.stream():
-                    size += len(piece)
-                    if size > most:
+                async for block in self._request.stream():
+                    size += len(block)
+                    if size > max_bytes:
                         raise HTTPException(413)
-                    pieces.append(piece)
+                    blocks.append(block)
         except TimeoutError as error:
             raise HTTPException(408) from error
         except ClientDisconnect as error:
             raise HTTPException(400) from error
-        return b"".join(pieces)
+        return b"".join(blocks)
 
 
 Handler = Callable[[Request], Awaitable[Reply]]
@@ -91,74 +92,91 @@ Application = Starlette
 
 def application(
     *,
-    posts: Mapping[str, Handler] | None = None,
-    gets: Mapping[str, Handler] | None = None,
+    post_handlers: Mapping[str, Handler] | None = None,
+    get_handlers: Mapping[str, Handler] | None = None,
     alive: Callable[[], bool],
     ready: Callable[[], bool],
 ) -> Application:
-    """Return an application of these paths, with /healthz and /readyz."""
+    """Return an application with these paths, /healthz and /readyz."""
     probes = {"/healthz": _probe(alive), "/readyz": _probe(ready)}
-    routes = [_route(path, one, "POST") for path, one in (posts or {}).items()]
-    routes += [_route(path, one, "GET") for path, one in {**probes, **(gets or {})}.items()]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
+    routes = [_route(path, handler, "POST") for path, handler in (post_handlers or {}).items()]
+    routes += [_route(path, handler, "GET") for path, handler in {**probes, **(get_handlers or {})}.items()]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _error_response})
 
 
-async def _refused(_: WebRequest, error: Exception) -> Response:
-    """Answer what no service of ours has answered, so that a program can read it."""
+async def _error_response(_: WebRequest, error: Exception) -> Response:
+    """Respond to an error that no handler answered, so that a program can parse it."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     body = {"code": _CODES.get(status, "USAGE"), "message": HTTPStatus(status).phrase}
     return Response(json.dumps(body), status, {"content-type": JSON, "connection": "close"})
 
 
 def _route(path: str, handler: Handler, method: str) -> Route:
-    async def answered(request: WebRequest) -> Response:
-        told = await handler(Request(request))
-        return Response(told.body, told.status, {"content-type": told.kind, **told.headers})
+    async def respond(request: WebRequest) -> Response:
+        reply = await handler(Request(request))
+        return Response(reply.body, reply.status, {"content-type": reply.content_type, **reply.headers})
 
-    return Route(path, answered, methods=[method])
-
-
-def _probe(well: Callable[[], bool]) -> Handler:
-    async def answer(_: Request) -> Reply:
-        return Reply(200, "ok\n") if well() else Reply(503, "not ok\n")
-
-    return answer
+    return Route(path, respond, methods=[method])
 
 
-# -- numbers ---------------------------------------------------------------------------------------
-class Number(NamedTuple):
-    """One number that a service tells of itself: what it means, and whether it only grows."""
+def _probe(is_healthy: Callable[[], bool]) -> Handler:
+    async def respond(_: Request) -> Reply:
+        return Reply(200, "ok\n") if is_healthy() else Reply(503, "not ok\n")
 
-    text: str
+    return respond
+
+
+# -- metrics ---------------------------------------------------------------------------------------
+class Metric(NamedTuple):
+    """One metric of a service: its help text, and whether it is a counter."""
+
+    help: str
     value: Callable[[], float]
     counter: bool = False
 
 
-def metrics(registry: CollectorRegistry, allowed: Callable[[str], bool] | None = None) -> Handler:
-    """Return what Prometheus is answered; `allowed` says of a token, in a thread, whether it may read it."""
+def metrics_handler(registry: CollectorRegistry, allowed: Callable[[str], bool] | None = None) -> Handler:
+    """Return the handler of /metrics; `allowed` returns, in a thread, whether a token may read it."""
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-    async def answer(request: Request) -> Reply:
+    async def respond(request: Request) -> Reply:
         if allowed is not None and not await run_in_threadpool(allowed, request.token):
             return Reply(
-                401, "a token that may read /metrics is needed\n", TEXT, {"www-authenticate": "Bearer"}
+                401, "a token that may read /metrics is required\n", TEXT, {"www-authenticate": "Bearer"}
             )
         return Reply(200, await run_in_threadpool(generate_latest, registry), CONTENT_TYPE_LATEST)
 
-    return answer
+    return respond
 
 
-def registry_of(numbers: Mapping[str, Number]) -> CollectorRegistry:
-    """Return numbers as Prometheus reads them: exact, with their meaning and their type."""
+def build_registry(metrics_by_name: Mapping[str, Metric]) -> CollectorRegistry:
+    """Return a registry with these metrics, their help texts and types."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     class Collector:
         def collect(self) -> Iterator[Any]:
-            for name, one in numbers.items():
-                family = CounterMetricFamily if one.counter else GaugeMetricFamily
-                yield family(name.removesuffix("_total"), one.text, value=one.value())
+            for name, metric in metrics_by_name.items():
+                family = CounterMetricFamily if metric.counter else GaugeMetricFamily
+                yield family(name.removesuffix("_total"), metric.help, value=metric.value())
 
-    made = CollectorRegistry(auto_describe=False)
-    made.register(Collector())
-    return made
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector())
+    return registry
+
+
+class HealthServer(server.Server):
+    """Serves /healthz, /readyz and /metrics on a port; `alive` and `ready` are called for each request."""
+
+    def __init__(
+        self,
+        port: int,
+        *,
+        alive: Callable[[], bool],
+        ready: Callable[[], bool],
+        metrics: Mapping[str, Metric],
+    ) -> None:
+        handlers = {"/metrics": metrics_handler(build_registry(metrics))}
+        app = application(get_handlers=handlers, alive=alive, ready=ready)
+        sock = server.listen("", port, name="the health server of this service")
+        super().__init__(app, sock, max_connections=64, max_per_address=16)

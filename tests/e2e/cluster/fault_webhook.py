@@ -153,13 +153,13 @@ def expired(moment: Moment) -> None:
     place = moment.place
     with asked(moment) as made, served(made):
         time.sleep(moment.chance.uniform(0.0, 1.5))  # the fault's own moment between two looks at its keys
-        old = certificates.renewed((places.HOST_IP,), now=datetime.now(UTC) - timedelta(days=60))
+        old = certificates.renew((places.HOST_IP,), now=datetime.now(UTC) - timedelta(days=60))
         path = resources.SECRET.path(place.namespace, f"{made.name}-keys")
         tls_secret._write(place.api, path, old, place.api.get(path))
         eventually(lambda: _published(place, old.bundle, made.name), "the old bundle is trusted")
         assert made.create(place, "meanwhile") < LONGEST_SECONDS
         eventually(made.is_answered, "a new certificate is trusted", 30)
-        keys = tls_secret.read(place.api.get(path))
+        keys = tls_secret.parse_keys(place.api.get(path))
         assert keys is not None
         assert certificates.expiry(keys) > datetime.now(UTC)
         _created(place, {"meanwhile"})
@@ -168,7 +168,7 @@ def expired(moment: Moment) -> None:
 def _published(place: Place, bundle: bytes, name: str) -> bool:
     """Whether the API server was told, and the webhook did not do so at the same moment."""
     try:
-        tls_secret.publish(place.api, bundle, name=name)
+        tls_secret.publish_bundle(place.api, bundle, name=name)
     except ApiError as error:
         if error.status != 409:
             raise

@@ -79,7 +79,7 @@ class Pod:
         self._place = place
         self._name = f"page-{os.urandom(3).hex()}"
         self.host = f"{self._name}.{place.namespace}.svc"
-        keys = certificates.renewed([self.host])
+        keys = certificates.renew([self.host])
         self.trust: ssl.SSLContext | None = ssl.create_default_context(cadata=keys.bundle.decode())
         self.trust.check_hostname = False  # kubectl carries it from another address
         self.documents = self._documents(service_image, keys)

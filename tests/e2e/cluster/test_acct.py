@@ -25,7 +25,7 @@ from mpijob.client.observe.stages import stages
 from mpijob.errors import NotFound
 from mpijob.history import retention
 from mpijob.history.archive import Archive
-from mpijob.history.retention import Policy
+from mpijob.history.retention import RetentionSettings
 from mpijob.settings import history_directory
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -114,7 +114,7 @@ def test_a_job_gone_with_its_namespace_is_fully_explained_a_week_later(kubeconfi
             assert process.wait(PATIENCE) == 0
         ended = live["state"][2]
         archive = Archive(history_directory(settings, KubernetesBackend(settings).name))
-        retention.tidy(archive, Policy.of(settings), ended + 7 * DAY - 60)
+        retention.apply_retention(archive, RetentionSettings.from_settings(settings), ended + 7 * DAY - 60)
         with Client(KubernetesBackend(settings), settings=settings) as client:
             assert answers(client, "lost") == live
             assert (live["state"][0], live["why"][:1]) == (Phase.FAILED, ["RANK_EXIT"])
@@ -129,10 +129,10 @@ def test_a_job_gone_with_its_namespace_is_fully_explained_a_week_later(kubeconfi
             for words in (("why", "lost"), ("describe", "lost"), ("acct",), ("trace", "lost")):
                 done = other.mpijob(*words)
                 assert done.returncode == 0, done.stderr
-            retention.tidy(archive, Policy.of(settings), ended + 8 * DAY)
+            retention.apply_retention(archive, RetentionSettings.from_settings(settings), ended + 8 * DAY)
             assert any(b"kept for 7 days" in line.text for line in client.logs("lost"))
             assert [finding.code for finding in client.why("lost")] == live["why"]
-            retention.tidy(archive, Policy.of(settings), ended + 31 * DAY)
+            retention.apply_retention(archive, RetentionSettings.from_settings(settings), ended + 31 * DAY)
             with pytest.raises(NotFound):
                 client.state("lost")
             assert [one.ref.name for one in client.accounts(selector="team=cv").items] == ["lost"]

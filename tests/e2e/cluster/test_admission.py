@@ -93,7 +93,7 @@ def test_limits_of_the_namespace_hold_for_kubectl_and_for_us_in_the_same_words(
 ) -> None:
     with webhook.limits(place, maxWorkers=3, maxDurationSeconds=600, allowedImages=["testbed.local"]):
         text = refusal(alice, by_hand("many", workers=4))
-        sentence = f"4 workers are asked for, and namespace '{place.namespace}' allows 1 to 3"
+        sentence = f"4 workers requested, but namespace '{place.namespace}' allows 1 to 3"
         assert sentence in text
         with pytest.raises(QuotaExceeded) as ours:
             alice.client.submit(a_job("many", workers=4))
@@ -118,7 +118,7 @@ def test_limits_of_the_namespace_hold_for_kubectl_and_for_us_in_the_same_words(
 def test_old_jobs_are_left_in_peace_then_warned_of_then_refused_and_ours_never(
     webhook: Governed, place: Place, alice: Place
 ) -> None:
-    words, job = "MPIJobs that mpijob did not make", by_hand("old")
+    words, job = "MPIJobs not created by mpijob", by_hand("old")
 
     def told() -> str:
         """Create an old job with kubectl, which is taken, and remove it again; return what the server said to it."""
@@ -130,11 +130,11 @@ def test_old_jobs_are_left_in_peace_then_warned_of_then_refused_and_ours_never(
     with webhook.limits(place, oldJobs={"stage": "Announce", "until": "2027-05-31"}):
         assert words not in told()
     with webhook.limits(place, oldJobs={"stage": "Warn", "until": "2027-05-31"}):
-        warned = f"Warning: {words} are refused in namespace '{place.namespace}' after 2027-05-31"
+        warned = f"Warning: {words} will be refused in namespace '{place.namespace}' after 2027-05-31"
         eventually(lambda: warned in told(), "a warning at the create")
     with webhook.limits(place, oldJobs={"stage": "Refuse"}):
         text = refusal(alice, job)
-        assert f"{words} are no longer taken in namespace '{place.namespace}'" in text
+        assert f"{words} are no longer accepted in namespace '{place.namespace}'" in text
         assert "mpijob convert FILE" in text
         ours = alice.client.submit(a_job("ours-of-the-operator", mpi=Family.MPICH, image=image("mpich")))
         assert place.find(resources.MPIJOB, ours.ref.name) is not None
@@ -277,7 +277,7 @@ def test_a_job_stays_what_it_is_and_whose_it_is(place: Place, alice: Place) -> N
 
     status, text = patched({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 9}}}})
     assert status != 0
-    assert "cannot be changed: a job is what it was when it was created" in text
+    assert "is immutable: a job cannot be changed after its creation" in text
     status, text = patched({"metadata": {"labels": {well_known.OWNER_LABEL: "bob"}}})
     assert status != 0
     assert "cannot be added, changed or removed" in text
@@ -318,7 +318,7 @@ def test_known_traps_are_warned_of(place: Place, alice: Place) -> None:
 
 
 def test_pods_get_nothing_of_the_host(alice: Place) -> None:
-    assert "which jobs do not get here" in refusal(alice, by_hand("host", hostNetwork=True))
+    assert "which is not allowed for jobs here" in refusal(alice, by_hand("host", hostNetwork=True))
 
 
 # -- two users ---------------------------------------------------------------------------------------

@@ -102,12 +102,12 @@ def test_a_slow_webhook_costs_an_open_namespace_three_seconds_and_no_job(
 @pytest.mark.req("E-webhook", "C-ha")
 def test_an_expired_certificate_is_renewed_by_itself(webhook: Governed, place: Place, opened: Place) -> None:
     names = (f"{webhook.name}.{webhook.namespace}.svc",)
-    old = certificates.renewed(names, now=datetime.now(UTC) - timedelta(days=60))
+    old = certificates.renew(names, now=datetime.now(UTC) - timedelta(days=60))
     path = resources.SECRET.path(webhook.namespace, f"{webhook.name}-keys")
     before = webhook.api.get(path)["data"]["tls.crt"]
     found = webhook.api.get(path)
     tls_secret._write(webhook.api, path, old, found)
-    tls_secret.publish(webhook.api, b"", name=webhook.name)
+    tls_secret.publish_bundle(webhook.api, b"", name=webhook.name)
     assert timed(opened, "expired")[0] == 0  # nothing waits for it
     eventually(lambda: webhook.api.get(path)["data"]["tls.crt"] != before, "new keys are made")
     eventually(lambda: timed(place, "renewed")[0] == 0, "and trusted")

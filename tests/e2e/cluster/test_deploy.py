@@ -63,7 +63,7 @@ def test_the_operator_reads_our_folders_as_kustomize_does(folder: str) -> None:
     def key(one: dict[str, Any]) -> str:
         return f"{one['kind']}/{one['metadata']['name']}"
 
-    ours = sorted(manifests.folder(DEPLOY / folder), key=key)
+    ours = sorted(manifests.read_kustomization(DEPLOY / folder), key=key)
     assert ours == sorted(built(folder), key=key)
 
 

@@ -64,7 +64,7 @@ def test_the_doctor_finds_the_engines_and_their_versions(api: Api) -> None:
 def test_the_doctor_tells_the_whole_story(kubeconfig_of: Callable[[str], Path]) -> None:
     settings = Settings(engine=CLUSTER, kubeconfig=str(kubeconfig_of("alice")), namespace="team-a")
     said = [one.message for one in doctor.report(settings)]
-    assert any("answers at https://" in one for one in said)
+    assert any("responds at https://" in one for one in said)
     assert any(one.startswith("you may create jobs in namespace 'team-a'") for one in said)
     assert any("ECDSA P-521" in one for one in said)
     other = doctor.report(

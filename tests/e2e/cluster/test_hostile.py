@@ -142,7 +142,7 @@ def account(kubeconfig: Path, webhook: Governed, team_b: Place) -> Iterator[Path
 @contextmanager
 def controller(place: Place, account: Path, webhook: Governed) -> Iterator[Service]:
     """Run a controller of a namespace with the shipped rights; it may act as whom the operator would name now."""
-    apply(place.kubeconfig, *owners.documents(owners.of_jobs(place.api), webhook.namespace))
+    apply(place.kubeconfig, *owners.rbac_documents(owners.jobs_to_recreate(place.api), webhook.namespace))
     words = ("controller", f"--lease-namespace={place.namespace}")
     lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lease"}
@@ -586,7 +586,7 @@ def test_what_the_user_may_not_read_is_not_given_to_pods_in_any_form(team_a: Pla
         "may not read ConfigMap 'their-map'": {
             "volumes": [{"name": "c", "configMap": {"name": "their-map"}}]
         },
-        "may not act as service account 'default'": {"automountServiceAccountToken": True},
+        "may not use service account 'default'": {"automountServiceAccountToken": True},
     }
     for words, pod in forms.items():
         assert words in refusal(creator, by_hand("given", **pod)), words
@@ -627,7 +627,7 @@ def scraped(port: int, token: str) -> int:
 def test_the_recorders_metrics_are_read_by_whom_the_cluster_lets_read_them(
     team_a: Place, tmp_path: Path
 ) -> None:
-    keys = certificates.renewed(("127.0.0.1",))
+    keys = certificates.renew(("127.0.0.1",))
     (tmp_path / "tls.crt").write_bytes(keys.certificate)
     (tmp_path / "tls.key").write_bytes(keys.key)
     with socket.create_server(("127.0.0.1", 0)) as free:

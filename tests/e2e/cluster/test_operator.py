@@ -50,7 +50,7 @@ def test_engines_that_are_there_are_adopted_and_left_alone(place: Place) -> None
         for name in ("jobset", "trainer", "kueue"):
             found = becomes(place, name, "Adopted")
             assert found["version"].startswith("v")
-            assert "somebody else" in found["keptBy"]
+            assert "another manager" in found["keptBy"]
         words = ("wait", "mpijobplatform/default", "--for=condition=Ready", "--timeout=60s")
         place.kubectl(*words)
         with data_science_cluster(place, trainer="Managed"):
@@ -260,7 +260,7 @@ def test_an_engine_is_installed_upgraded_and_removed_around_a_running_job(
                 assert (place.uids("steady"), job.state().phase) == (pods, Phase.RUNNING)
                 job.cancel(grace_period=0)
                 eventually(lambda: not deployment(place, MPI), "the engine goes with its last job", PATIENCE)
-                assert "definitions stay" in becomes(place, MPI, "Absent")["message"]
+                assert "CRDs stay" in becomes(place, MPI, "Absent")["message"]
             job.delete()  # while nobody acts: with the last job the definition goes, too
             killed_in_the_middle(place)
             with operator(place):

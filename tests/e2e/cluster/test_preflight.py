@@ -128,7 +128,7 @@ def test_a_quota_is_read_as_the_server_counts_it(api: Api, namespace: str) -> No
     (document,) = mpijob.write(a_job(namespace), Shape(family=Family.MPICH))
     refused = (api, kinds.MPIJOB, document, "exceeded quota", namespace)
     eventually(lambda: _is_refused(*refused), "the quota is heeded")
-    assert caught.value.hint == "delete jobs that are finished, or ask for a larger quota"
+    assert caught.value.hint == "delete finished jobs, or ask for a larger quota"
 
 
 @pytest.mark.req("FR-027", "FR-INT-002")
@@ -241,7 +241,7 @@ def test_machines_are_counted_as_the_scheduler_counts_them(api: Api, namespace: 
     with pytest.raises(QuotaExceeded, match=r"has .* in all|largest machine"):
         told(api, a_job(namespace, workers=90, resources=SMALL.replace(cpu="900")))
     nowhere = Placement(node_selector={"nowhere": "true"})
-    with pytest.raises(QuotaExceeded, match=r"none of the .* machines takes this job's pods"):
+    with pytest.raises(QuotaExceeded, match=r"none of the .* nodes accepts this job's pods"):
         told(api, a_job(namespace, placement=nowhere))
     facts = preflight.gather(api, a_job(namespace), discovery.served(api), Settings()).facts
     held = api.get(kinds.POD.path(), fieldSelector="status.phase=Running")["items"]
@@ -262,7 +262,7 @@ def test_claims_are_found(api: Api, namespace: str) -> None:
         "storageClassName": "none",
     }
     put(api, claim, namespace, "data", spec=spec)
-    with pytest.raises(InvalidJob, match="only one machine can mount it"):
+    with pytest.raises(InvalidJob, match="only one node can mount it"):
         told(api, a_job(namespace, volumes=(data,)))
 
 

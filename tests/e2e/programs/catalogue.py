@@ -143,6 +143,7 @@ _DISTRIBUTION = (
 
 # -- PyPI's ----------------------------------------------------------------------------------------------
 _VENV = f"{BROUGHT}/venv/bin/python"
+_HOROVOD = f"{BROUGHT.parent}/horovod/bin/python"
 _DEMO = f"{BROUGHT}/mpi4py/demo"
 _QUICK = "test_(cco_buf|p2p_buf|rma|comm|win|cart|graph|group)"
 _UNITTEST = r"Ran \d+ tests|skipped=\d+|^FAILED.*"
@@ -185,6 +186,22 @@ _PYPI = (
             ("IMB-RMA", "Unidir_get"),
             ("IMB-NBC", "Ibcast"),
         )
+    ),
+    Program(
+        "mpi4jax",
+        MPICH5,
+        f"{_VENV} mpi4jax_sum.py",
+        r"rank \d+ of \d+ sum \S+ gradient \S+",
+        ALL,
+        environ=_THREADS | {"JAX_PLATFORMS": "cpu"},
+    ),
+    Program(
+        "Horovod, PyTorch",
+        MPICH5,
+        f"{_HOROVOD} horovod_step.py",
+        r"rank \d+ of \d+ loss \S+ weights \S+",
+        ALL,
+        environ=_THREADS,
     ),
     Program("dask-mpi", MPICH5, f"{_VENV} dask_sum.py", r"dask sum \d+", ((3, 1),)),
     Program(

@@ -98,18 +98,23 @@ def plain(program: Program, place: Path, ranks: int) -> Run:
     return _run(argv, place, _environ(program) | program.mpi.variables)
 
 
-def ours(program: Program, place: Path, home: Path, layout: tuple[int, int]) -> Run:
-    """Run a program by mpijob."""
+def ours(program: Program, place: Path, home: Path, layout: tuple[int, int], *more: str) -> Run:
+    """Run a program by mpijob, with more options where there are any."""
     workers, slots = layout
     options = [f"--workers={workers}", f"--slots={slots}", "--cpu=250m", "--raw", "--no-prefix", "--code=."]
     options += [program.mpi.option] if program.mpi.option else []
     options += [f"--env={name}={value}" for name, value in program.environ.items()]
-    argv = [sys.executable, "-m", "mpijob", "run", "try", *options, "--", *_words(program)]
+    argv = [sys.executable, "-m", "mpijob", "run", "try", *options, *more, "--", *_words(program)]
     config = home / "config"
     config.mkdir(parents=True, mode=0o700)
     (config / "settings.toml").write_text(SETTINGS)
-    variables = {"MPIJOB_HOME": str(home / "home"), "MPIJOB_SETTINGS": str(config / "settings.toml")}
-    return _run(argv, place, _environ(program) | variables)
+    return _run(argv, place, _environ(program) | environ_of(home))
+
+
+def environ_of(home: Path) -> dict[str, str]:
+    """Return the environment that leads mpijob to a home that `ours` has used."""
+    own = {"MPIJOB_HOME": str(home / "home"), "MPIJOB_SETTINGS": str(home / "config" / "settings.toml")}
+    return {**os.environ, **own}
 
 
 def _words(program: Program) -> list[str]:

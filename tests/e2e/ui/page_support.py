@@ -32,7 +32,9 @@ def create(page: Page) -> None:
 def choose(page: Page, label: str, option: str) -> None:
     """Choose one option of a menu; its button shows what is chosen."""
     page.get_by_role("button", name=re.compile(f"^{re.escape(label)}: ")).click()
-    page.get_by_role("option", name=re.compile(f"^{re.escape(option)}( |$)")).click()  # it may have a description
+    page.get_by_role(
+        "option", name=re.compile(f"^{re.escape(option)}( |$)")
+    ).click()  # it may have a description
 
 
 def options(page: Page, label: str) -> Locator:

@@ -21,7 +21,7 @@ from mpijob import admission
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.backends.registry import image_exists
-from mpijob.backends.registry.image_exists import ImageLookup, askable
+from mpijob.backends.registry.image_exists import ImageLookup, reference_to_check
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity
 from mpijob.model import MPIJob
 from mpijob.model.platform.cluster import Asked, ImageAnswer
@@ -129,12 +129,12 @@ def test_a_registry_that_does_not_answer_costs_two_seconds_once_and_stops_nothin
         began = time.monotonic()
         said = one(told(of("team/mpi:1"), asker), "IMAGE_NOT_CHECKED")
         assert (
-            image_exists.ANSWER_SECONDS * 0.9 < time.monotonic() - began < image_exists.ANSWER_SECONDS + 1.5
+            image_exists.TIMEOUT_SECONDS * 0.9 < time.monotonic() - began < image_exists.TIMEOUT_SECONDS + 1.5
         )
         assert said.severity is Severity.NOTICE
         deadline = time.monotonic() + 5
         while (
-            asker._recall(f"{HOST}/team/mpi:1|{NAMESPACE}") is None
+            asker._cached(f"{HOST}/team/mpi:1|{NAMESPACE}") is None
         ):  # it is noted when its thread has ended
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -153,7 +153,7 @@ def test_what_was_asked_lately_is_not_asked_again_also_by_another_process(
     assert about_image(told(of("team/mpi:1"), first)) == []
     deaf = settings("http://127.0.0.1:1", home=str(tmp_path))  # nobody is there: whoever asks gets no answer
     assert about_image(told(of("team/mpi:1"), ImageLookup(deaf, lambda: now))) == []
-    now += image_exists.KEPT_SECONDS[Asked.THERE] + 1
+    now += image_exists.CACHE_SECONDS[Asked.THERE] + 1
     assert about_image(told(of("team/mpi:1"), ImageLookup(deaf, lambda: now))) == ["IMAGE_NOT_CHECKED"]
 
 
@@ -190,21 +190,26 @@ def test_a_file_of_answers_that_is_broken_or_cannot_be_written_changes_nothing(
     ],
 )
 def test_registries_that_only_a_cluster_knows_are_not_asked(image: str) -> None:
-    assert askable(image, Settings()) is None
-    assert ImageLookup(Settings()).begin(a_job(image=image), lambda _: None)() is None
+    assert reference_to_check(image, Settings()) is None
+    assert ImageLookup(Settings()).start(a_job(image=image), lambda _: None)() is None
 
 
 def test_a_registry_may_be_left_alone_by_setting(tmp_path: Path) -> None:
-    assert askable("quay.example.org/a:1", Settings()) is not None
-    assert askable("quay.example.org/a:1", load({"MPIJOB_IMAGE_CHECK": "off", "HOME": str(tmp_path)})) is None
-    assert askable("quay.example.org/a:1", Settings(registries={"quay.example.org": "off"})) is None
+    assert reference_to_check("quay.example.org/a:1", Settings()) is not None
+    assert (
+        reference_to_check("quay.example.org/a:1", load({"MPIJOB_IMAGE_CHECK": "off", "HOME": str(tmp_path)}))
+        is None
+    )
+    assert (
+        reference_to_check("quay.example.org/a:1", Settings(registries={"quay.example.org": "off"})) is None
+    )
     with pytest.raises(InvalidJob, match="MPIJOB_IMAGE_CHECK is 'of', and one of warn, refuse, off"):
         load({"MPIJOB_IMAGE_CHECK": "of", "HOME": str(tmp_path)})
 
 
 def test_the_registry_is_asked_beside_the_cluster_and_not_after_it() -> None:
     class Slow(ImageLookup):
-        def begin(self, job: MPIJob, secrets: image_exists.Secrets) -> image_exists.Waiting:
+        def begin(self, job: MPIJob, secrets: image_exists.GetSecret) -> image_exists.WaitForResult:
             began.append(threading.get_ident())
             return lambda: ImageAnswer(image=job.image, asked=Asked.THERE)
 

@@ -125,7 +125,7 @@ def test_logins_are_found_as_docker_and_podman_keep_them(tmp_path: Path) -> None
     }
 
     def found(host: str, path: str = "x") -> str:
-        login = credentials.of_config(config, host, path)
+        login = credentials.login_from_config(config, host, path)
         return f"{login.user}{login.token}" if login else ""
 
     assert found("registry.example.com") == "jane"
@@ -133,7 +133,7 @@ def test_logins_are_found_as_docker_and_podman_keep_them(tmp_path: Path) -> None
     assert found("docker.io") == "hub"
     assert found("token.example.com") == "t"
     assert [found("broken.example.com"), found("other.example.com")] == ["", ""]
-    assert "secret" not in repr(credentials.of_config(config, "registry.example.com"))
+    assert "secret" not in repr(credentials.login_from_config(config, "registry.example.com"))
 
 
 def test_a_credential_helper_is_asked_as_docker_asks_it(
@@ -145,11 +145,11 @@ def test_a_credential_helper_is_asked_as_docker_asks_it(
     helper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     config = {"credHelpers": {"registry.example.com": "mine", "other.example.com": "mine"}}
-    login = credentials.of_config(config, "registry.example.com")
+    login = credentials.login_from_config(config, "registry.example.com")
     assert login == credentials.Login("jane", "secret")
-    assert credentials.of_config(config, "other.example.com") is None
-    assert credentials.of_config({"credsStore": "../../bin/sh"}, "registry.example.com") is None
-    assert credentials.of_config(config, "registry.example.com", helpers=False) is None
+    assert credentials.login_from_config(config, "other.example.com") is None
+    assert credentials.login_from_config({"credsStore": "../../bin/sh"}, "registry.example.com") is None
+    assert credentials.login_from_config(config, "registry.example.com", helpers=False) is None
 
 
 # -- a registry that means harm ----------------------------------------------------------------------------

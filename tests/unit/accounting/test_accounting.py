@@ -18,9 +18,9 @@ from mpijob.accounting.aggregate import tally
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.errors import Finding, InvalidJob
 from mpijob.history import account_store, retention
-from mpijob.history.archive import Archive, gone
+from mpijob.history.archive import Archive, deleted_state
 from mpijob.history.archive_reader import ArchiveReader
-from mpijob.history.import_job import JobImport, take_in
+from mpijob.history.import_job import JobImport, import_job
 from mpijob.history.storage import schema
 from mpijob.model import Amounts, JobRef, RankState, Sample
 from mpijob.model.status.accounts import GIB, Account, AccountQuery
@@ -70,11 +70,11 @@ def test_an_account_says_what_was_held_what_was_used_and_for_how_long() -> None:
 
 def test_nobody_pays_for_the_time_that_a_job_was_suspended() -> None:
     resting = a_state(phase=Phase.SUSPENDED, created=0.0, started=0.0, finished=HOUR)
-    deleted = gone(resting, 9 * HOUR)
+    deleted = deleted_state(resting, 9 * HOUR)
     found = build.account(deleted, a_spec(), Amounts(2), now=10 * HOUR)
     assert (found.ended, found.held_seconds, found.core_hours) == (9 * HOUR, HOUR, 2.0)
     assert consumption.consumed(deleted, a_spec()).seconds == HOUR
-    running = gone(a_state(created=0.0, started=0.0), HOUR)
+    running = deleted_state(a_state(created=0.0, started=0.0), HOUR)
     assert build.account(running, a_spec(), Amounts(2), now=10 * HOUR).held_seconds == HOUR
 
 
@@ -140,7 +140,7 @@ def _ran(archive: Archive, name: str, created: float, **fields: Any) -> None:
         "owner": "jane",
     }
     state = a_state(name, uid=f"u-{name}", created=created, **known | fields)
-    archive.put(state, now=created + 61, spec=msgspec.json.encode(a_spec(name=name)))
+    archive.put_job(state, now=created + 61, spec=msgspec.json.encode(a_spec(name=name)))
 
 
 def _names(archive: Archive, **query: Any) -> list[str]:
@@ -177,7 +177,7 @@ def test_the_same_choice_is_made_in_and_outside_of_the_database(archive: Archive
         AccountQuery(names=("a",), phases=("Succeeded",)), AccountQuery(after=account_store.cursor(everything[0])),
     ):  # fmt: skip
         assert [*ArchiveReader(archive).accounts(query)] == [
-            one for one in everything if account_store.wanted(one, query)
+            one for one in everything if account_store.matches(one, query)
         ], query
 
 
@@ -211,7 +211,7 @@ def test_a_record_of_the_first_format_gets_its_accounts(tmp_path: Path) -> None:
     path = tmp_path / "history" / "history.db"
     path.parent.mkdir()
     with sqlite3.connect(path) as db:
-        for statement in schema._STEPS[0].split(";\n"):
+        for statement in schema._MIGRATIONS[0].split(";\n"):
             db.execute(statement)
         state = a_state(phase=Phase.SUCCEEDED, created=1.0, started=2.0, finished=62.0, owner="jane")
         db.execute(
@@ -229,15 +229,15 @@ def test_a_record_of_the_first_format_gets_its_accounts(tmp_path: Path) -> None:
 @pytest.mark.security
 def test_what_is_to_be_forgotten_has_no_account_either(archive: Archive) -> None:
     _ran(archive, "a", 1000.0)
-    retention.tidy(archive, retention.Policy(), 1000.0 + 31 * DAY)
+    retention.apply_retention(archive, retention.RetentionSettings(), 1000.0 + 31 * DAY)
     assert _names(archive) == ["a"]
-    assert ArchiveReader(archive).forget(JobRef("team", "a")) == 1
+    assert ArchiveReader(archive).delete_job(JobRef("team", "a")) == 1
     assert _names(archive) == []
 
 
 def test_a_spec_of_another_version_keeps_no_record_from_being_written(archive: Archive) -> None:
     state = a_state(phase=Phase.SUCCEEDED, created=1.0, started=2.0, finished=62.0)
-    archive.put(state, now=70.0, spec=b'{"name": "bert", "a_field_of_tomorrow": 1}')
+    archive.put_job(state, now=70.0, spec=b'{"name": "bert", "a_field_of_tomorrow": 1}')
     (found,) = ArchiveReader(archive).accounts(AccountQuery())
     assert (found.held_seconds, found.core_hours, found.program) == (60.0, 0.0, "")
 
@@ -245,8 +245,8 @@ def test_a_spec_of_another_version_keeps_no_record_from_being_written(archive: A
 def test_a_job_taken_in_whole_has_its_account(archive: Archive) -> None:
     state = a_state(phase=Phase.SUCCEEDED, created=1.0, started=2.0, finished=62.0)
     whole = JobImport(state=state, spec=msgspec.json.encode(a_spec()), samples=(Sample(12.0, 0, 0.5, 1024),))
-    take_in(archive, whole, (), 70.0)
-    take_in(archive, whole, (), 70.0)
+    import_job(archive, whole, (), 70.0)
+    import_job(archive, whole, (), 70.0)
     (found,) = ArchiveReader(archive).accounts(AccountQuery())
     assert found.core_hours_used * HOUR == pytest.approx(0.5)
 
@@ -257,7 +257,7 @@ def test_a_long_job_keeps_few_samples_and_all_that_it_used(archive: Archive) -> 
     samples = tuple(
         Sample(float(second), worker, 1.0, 1024) for second in range(1, 10_001) for worker in (0, 1)
     )
-    take_in(archive, JobImport(state=state, samples=samples), (), 10_000.0)
+    import_job(archive, JobImport(state=state, samples=samples), (), 10_000.0)
     assert len(ArchiveReader(archive).samples(JobRef("team", "bert"))) == 2 * 2000
     (found,) = ArchiveReader(archive).accounts(AccountQuery())
     assert found.core_hours_used * HOUR == pytest.approx(20_000.0)
@@ -283,7 +283,7 @@ def test_a_report_adds_up_by_any_words_and_in_all() -> None:
     assert [(row.key, row.jobs) for row in by_namespace.rows] == [(("team",), 2), (("other",), 1)]
     keys = [row.key for row in reports.report(found, ("label:team", "month"), RATES).rows]
     assert sorted(keys) == [("", "1970-02"), ("cv", "1970-01"), ("nlp", "1970-01")]
-    with pytest.raises(InvalidJob, match="'usr' is nothing to group by"):
+    with pytest.raises(InvalidJob, match="cannot group by 'usr'"):
         reports.report(found, ("usr",), RATES)
 
 
@@ -293,13 +293,13 @@ def test_a_budget_tells_where_the_month_leads() -> None:
     limits = {"team": BudgetSetting(10.0), "rich": BudgetSetting(1000.0)}
     rich, team = costs.budgets([an_account(), an_account("old", ended=-5 * DAY)], limits, RATES, ten_days)
     assert (team.spent, team.share, team.forecast) == pytest.approx((4.0, 0.4, 12.4))
-    assert "40% of its budget of 10.00 EUR" in team.alert
+    assert "40% of this month's budget of 10.00 EUR" in team.alert
     assert "the month ends at 12.40 EUR" in team.alert
     assert (rich.spent, rich.alert) == (0.0, "")
     (late,) = costs.budgets(
         [an_account("x", core_hours=11.0)], {"team": BudgetSetting(10.0)}, RATES, ten_days
     )
-    assert late.alert.endswith("nothing is left")
+    assert late.alert.endswith("the budget is exhausted")
 
 
 @pytest.mark.req("PMV-009", "UC2-AF1")

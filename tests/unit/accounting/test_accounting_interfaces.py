@@ -87,9 +87,9 @@ def test_a_cell_that_a_spreadsheet_would_run_is_text(cli: Cli) -> None:
 
 @pytest.mark.req("PMV-009")
 def test_a_plan_tells_what_earlier_runs_of_the_program_took(cli: Cli) -> None:
-    assert "it will take" not in cli.ok("plan", "new", "--workers", "2", "--", "something", "else")
+    assert "expected duration" not in cli.ok("plan", "new", "--workers", "2", "--", "something", "else")
     told = cli.ok("plan", "new", "--workers", "2", "--", "echo", "hi")
-    assert "it will take about" in told
+    assert "expected duration: about" in told
     assert "from one run of this program with 2 ranks" in told
     assert "EUR" in told
 

@@ -9,7 +9,7 @@ from tests.unit.accounting.test_accounting import an_account
 from tests.unit.cli_support import Cli
 
 from mpijob import MPIJob, Phase
-from mpijob.accounting.right_sizing import counsel, scaling
+from mpijob.accounting.right_sizing import recommend, scaling
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.model import Resources
 from mpijob.model.spec import quantity
@@ -26,7 +26,7 @@ def a_run(name: str = "r", **known: Any) -> Any:
 
 
 def advised(*runs: Any, job: MPIJob = JOB) -> dict[str, str]:
-    return {one.field: one.value for one in counsel(job, "p", runs).advice}
+    return {one.field: one.value for one in recommend(job, "p", runs).advice}
 
 
 @pytest.mark.req("PMV-008")
@@ -36,8 +36,8 @@ def test_what_was_used_speaks_for_what_to_ask() -> None:
     assert advised(a_run(peak_bytes=int(15.5 * GIB))) == {"resources.memory": "19840Mi"}
     assert advised(a_run(core_hours_used=4.0)) == {"resources.cpu": "1300m"}
     assert advised(a_run(gpu_hours_used=1.6)) == {"resources.gpu": "1"}
-    (one,) = counsel(JOB, "p", [a_run(peak_bytes=4 * GIB)]).advice
-    assert "no worker of 1 run used more than 4 GiB of the 16 GiB requested" in one.reason
+    (one,) = recommend(JOB, "p", [a_run(peak_bytes=4 * GIB)]).advice
+    assert "no worker of 1 run used more than 4 GiB of the requested 16 GiB" in one.reason
     late = JOB.replace(deadline_seconds=3700.0)
     assert advised(a_run(), job=late) == {"deadline_seconds": "5400"}
 
@@ -46,7 +46,7 @@ def test_after_a_run_that_lacked_memory_the_advice_is_that_of_its_fix_and_names_
     killed = a_run(
         phase=Phase.FAILED, cause="MEMORY_LIMIT", peak_bytes=15 * GIB, worker_memory_bytes=16 * GIB
     )
-    (one,) = counsel(JOB, "p", [killed]).advice
+    (one,) = recommend(JOB, "p", [killed]).advice
     assert one.value == quantity.doubled(16 * GIB) == "32Gi"
     assert one.reason == "a previous run exceeded its memory limit of 16 GiB"
     fixed = JOB.replace(resources=JOB.resources.replace(memory="32Gi"))

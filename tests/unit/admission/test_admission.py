@@ -58,7 +58,7 @@ def test_a_user_without_the_right_is_told_so() -> None:
 
 
 def test_a_name_that_is_taken_is_a_conflict_that_names_a_free_one() -> None:
-    with pytest.raises(Conflict, match="'bert' exists already") as caught:
+    with pytest.raises(Conflict, match="'bert' already exists") as caught:
         admission.admit(a_job(), JANE, a_place(taken_names=frozenset({"bert", "bert-2"})))
     assert "bert-3" in caught.value.hint
     assert "delete" in caught.value.hint
@@ -171,8 +171,8 @@ def test_what_is_not_free_is_refused_where_nothing_queues() -> None:
 def test_cores_beyond_one_machine_are_shared_where_that_is_allowed() -> None:
     (notice,) = admission.admit(a_job(workers=16), JANE, a_place(cores=4, oversubscribe=True))
     assert notice.code == "SHARED_CORES"
-    assert notice.message == "16 CPU cores requested, 4 available: 16 ranks share cores and run slower"
-    assert "has 4 in all" in refused(a_job(workers=16), a_place(cores=4)).message
+    assert notice.message == "16 CPU cores requested, but local has 4: 16 ranks share them"
+    assert "has 4 in total" in refused(a_job(workers=16), a_place(cores=4)).message
 
 
 def test_ranks_that_have_a_core_each_are_not_told_to_share_them_with_the_launcher() -> None:
@@ -221,7 +221,7 @@ rooms = st.builds(
 @settings(max_examples=examples(150), deadline=None)
 @given(shapes, rooms)
 def test_the_largest_shape_fits_and_one_worker_more_does_not(job: MPIJob, room: Amounts) -> None:
-    count = admission.largest_shape(job, room)
+    count = admission.max_workers(job, room)
     launcher_fits = admission.needs(job.replace(workers=0)).fits(room)
     assert not launcher_fits or admission.needs(job.replace(workers=count)).fits(room)
     assert not admission.needs(job.replace(workers=count + 1)).fits(room)

@@ -124,7 +124,7 @@ def test_a_plain_user_learns_trainers_version_from_its_schema(schema: bytes, ver
     trainer = found.find(Product.TRAINER)
     assert trainer is not None
     assert trainer.version == version
-    assert "deployments of all namespaces could not be read" in " ".join(
+    assert "cannot read deployments of all namespaces" in " ".join(
         one.message for one in said(found, "NOT_READ")
     )
 
@@ -134,7 +134,7 @@ def test_an_api_that_is_announced_and_does_not_answer_is_down(cluster: Cluster) 
     found = versions.matrix(cluster, SERVED | {"metrics.k8s.io/v1beta1"})
     assert found.metrics is Answering.DOWN
     assert found.visibility is Answering.ABSENT
-    assert "is announced and does not answer" in " ".join(one.message for one in said(found, "DOCTOR_API"))
+    assert "is registered but does not respond" in " ".join(one.message for one in said(found, "DOCTOR_API"))
 
 
 def test_a_webhook_without_endpoints_is_an_error(cluster: Cluster) -> None:
@@ -172,7 +172,10 @@ def test_the_old_operators_mpijob_is_named_as_a_clash(cluster: Cluster) -> None:
 def test_a_deployment_that_is_not_ready_is_an_error(cluster: Cluster) -> None:
     cluster.deploy("mpi-operator", "example/mpi-operator:v0.8.2", ready=0)
     messages = [one.message for one in said(versions.matrix(cluster, SERVED), "DOCTOR_ENGINE")]
-    assert "MPI Operator is installed (engines/mpi-operator) and not ready: its jobs do not move" in messages
+    assert (
+        "MPI Operator is installed (engines/mpi-operator), but not ready: its jobs do not progress"
+        in messages
+    )
 
 
 @pytest.mark.parametrize(("args", "seconds"), [((), "20 s"), (("--kube-api-qps=10",), "10 s")])
@@ -181,7 +184,7 @@ def test_a_slow_operator_is_warned_of_with_what_it_costs(
 ) -> None:
     cluster.deploy("mpi-operator", "example/mpi-operator:v0.8.2", *args)
     (slow,) = said(versions.matrix(cluster, SERVED), "DOCTOR_QPS")
-    assert f"take about {seconds} to be created" in slow.message
+    assert f"takes about {seconds}" in slow.message
     assert "--kube-api-qps=50" in slow.hint
 
 
@@ -213,7 +216,7 @@ def test_pairs_of_kueue_and_trainer_that_do_not_fit_are_errors(kueue: str, train
     [
         ({"trainer": "none", "operator": "none"}, "no job can run here", Severity.ERROR),
         ({"operator": "none"}, "MPICH or Intel MPI cannot run", Severity.WARNING),
-        ({"trainer": "none"}, "every job goes to the MPI Operator", Severity.WARNING),
+        ({"trainer": "none"}, "all jobs use the MPI Operator", Severity.WARNING),
         ({"jobset": "none"}, "JobSet is not installed", Severity.ERROR),
     ],
 )
@@ -227,8 +230,8 @@ def test_a_missing_engine_is_told_with_what_it_costs(
 
 def test_versions_are_compared_with_those_that_are_tested() -> None:
     told = {one.message for one in said(a_place(kubernetes="1.26.3", trainer="2.3.0"), "DOCTOR_VERSION")}
-    assert "Kubeflow Trainer 2.3.0 is newer than 2.2, with which mpijob is tested" in told
-    assert "Kubernetes 1.26.3 is older than 1.27, which the engines need" in told
+    assert "Kubeflow Trainer 2.3.0 is newer than 2.2, which mpijob is tested with" in told
+    assert "Kubernetes 1.26.3 is older than 1.27, which the engines require" in told
     fine = installation.examine(a_place(kubernetes="1.34.4", kueue="0.19.2"))
     assert all(one.severity is Severity.NOTICE for one in fine)
 
@@ -240,12 +243,12 @@ def test_the_key_types_in_use_are_told() -> None:
 
 def test_rights_are_told_for_each_engine() -> None:
     lacking = {"trainer": ("create trainjobs.trainer.kubeflow.org",), "mpi-operator": ()}
-    found = list(installation.permitted("team-cv", lacking, ("create pods/exec",)))
+    found = list(installation.permission_findings("team-cv", lacking, ("create pods/exec",)))
     assert [one.severity for one in found] == [Severity.WARNING, Severity.NOTICE, Severity.NOTICE]
-    nothing = list(installation.permitted("team-cv", {"trainer": ("create trainjobs",)}, ()))
+    nothing = list(installation.permission_findings("team-cv", {"trainer": ("create trainjobs",)}, ()))
     assert [one.severity for one in nothing] == [Severity.ERROR]
 
 
 def test_every_clash_and_every_product_has_words() -> None:
-    assert all(one.happens and one.remedy for one in installation.CLASHES)
+    assert all(one.effect and one.remedy for one in installation.VERSION_CONFLICTS)
     assert set(installation.TESTED) <= set(Product)

@@ -35,7 +35,7 @@ from mpijob.model.platform.governance import Enforcement, NamespaceLimits
 # -- limits ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
 def test_an_ordinary_job_passes_without_a_word(kind: str) -> None:
-    verdict = judgement.judge(asked_about(a_job(), kind), Around())
+    verdict = judgement.review(asked_about(a_job(), kind), Around())
     assert (verdict.refusals, verdict.warnings) == ((), ())
 
 
@@ -43,9 +43,9 @@ def test_an_ordinary_job_passes_without_a_word(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
 def test_more_workers_than_the_namespace_allows_are_refused(kind: str) -> None:
     said = refused(a_job(workers=9), limited(max_workers=8), kind)
-    assert said == ["9 workers are asked for, and namespace 'cv' allows 1 to 8"]
+    assert said == ["9 workers requested, but namespace 'cv' allows 1 to 8"]
     assert refused(a_job(workers=101), Around(), kind) == [
-        "101 workers are asked for, and namespace 'cv' allows 1 to 100"
+        "101 workers requested, but namespace 'cv' allows 1 to 100"
     ]
 
 
@@ -59,7 +59,7 @@ def test_more_gpus_than_the_namespace_has_are_refused_in_the_words_of_the_requir
 def test_a_quota_is_told_as_it_is_before_submitting() -> None:
     quota = Quota("cv", cores=256.0, used=Amounts(cores=10.0), request_url="https://quota.example.org")
     around = Around(quota=quota)
-    verdict = judgement.judge(asked_about(a_job(workers=16, resources=Resources(cpu="32"))), around)
+    verdict = judgement.review(asked_about(a_job(workers=16, resources=Resources(cpu="32"))), around)
     assert verdict.refusals[0].message.startswith(
         "Job requires 512.1 CPU cores, but project quota is 256 cores."
     )
@@ -73,7 +73,7 @@ def test_an_amount_in_an_unusual_form_gets_nobody_past_the_quota(amount: str) ->
     container = document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     container["resources"] = {"requests": {"cpu": amount}, "limits": {"cpu": amount}}
     asked = request_reader.read(a_review(document), *runtime)
-    verdict = judgement.judge(asked, Around(quota=Quota("cv", cores=256.0)))
+    verdict = judgement.review(asked, Around(quota=Quota("cv", cores=256.0)))
     assert "but project quota is 256 cores." in " ".join(one.message for one in verdict.refusals)
 
 
@@ -90,7 +90,7 @@ def test_a_longer_run_than_the_namespace_allows_is_refused_and_no_deadline_becom
     kind: str,
 ) -> None:
     assert refused(a_job(deadline_seconds=7200.0), limited(max_duration_seconds=3600.0), kind) == [
-        "the job may run 7200 s, and namespace 'cv' allows 3600 s"
+        "the job may run 7200 s, but namespace 'cv' allows 3600 s"
     ]
     *_, document = documents(a_job(), kind)
     changed = applied(document, request_reader.patches(a_review(document), deadline_seconds=3600.0))
@@ -103,9 +103,9 @@ def test_images_classes_and_queues_that_are_not_allowed_are_named() -> None:
         allowed_images=("registry.example.org/cv", "x/*"), priority_classes=("low",), queue="main"
     )
     assert refused(a_job(image="x/y:1"), limits) == []
-    assert "image 'evil:1' is not among those" in refused(a_job(image="evil:1"), limits)[0]
+    assert "image 'evil:1' is not allowed" in refused(a_job(image="evil:1"), limits)[0]
     assert "priority class 'top'" in refused(a_job(priority="top"), limits, "MPIJob")[0]
-    assert "queue 'other' is named" in refused(a_job(queue="other"), limits)[0]
+    assert "queue 'other' is set" in refused(a_job(queue="other"), limits)[0]
 
 
 @pytest.mark.security
@@ -117,9 +117,9 @@ def test_a_name_that_only_begins_like_an_allowed_image_is_none() -> None:
 
 def test_limits_that_only_warn_do_not_refuse() -> None:
     around = limited(max_workers=2, enforcement=Enforcement.WARN)
-    verdict = judgement.judge(asked_about(a_job(workers=4)), around)
+    verdict = judgement.review(asked_about(a_job(workers=4)), around)
     assert verdict.refusals == ()
-    assert verdict.warnings[0].message.startswith("4 workers are asked for")
+    assert verdict.warnings[0].message.startswith("4 workers requested")
 
 
 def _secured(**security: Any) -> dict[str, Any]:
@@ -131,9 +131,9 @@ def _secured(**security: Any) -> dict[str, Any]:
 @pytest.mark.req("E-webhook")
 def test_secrets_that_the_user_may_not_read_are_refused_even_where_limits_only_warn() -> None:
     around = Around(unreadable_secrets=("db",), limits=NamespaceLimits(enforcement=Enforcement.WARN))
-    (finding,) = judgement.judge(asked_about(a_job()), around).refusals
+    (finding,) = judgement.review(asked_about(a_job()), around).refusals
     assert finding.message == (
-        "User 'jane@example.org' may not read Secret 'db', and the job would give it to its pods"
+        "User 'jane@example.org' may not read Secret 'db', which the job's pods would use"
     )
     assert finding.code == "NOT_ALLOWED"
 
@@ -166,7 +166,7 @@ def test_what_a_job_lays_over_its_runtime_is_judged_like_the_runtime() -> None:
     document["spec"]["runtimePatches"] = [{"manager": "me", "trainingRuntimeSpec": over}]
     said = [
         one.message
-        for one in judgement.judge(request_reader.read(a_review(document), runtime), Around()).refusals
+        for one in judgement.review(request_reader.read(a_review(document), runtime), Around()).refusals
     ]
     assert "mpijob.dev/uid=victim" in said[0]
     assert "the host's network" in said[1]
@@ -177,8 +177,8 @@ def test_more_secrets_than_can_be_looked_at_in_time_are_refused() -> None:
     (document,) = documents(a_job(), "MPIJob")
     volumes = [{"name": f"s{index}", "secret": {"secretName": f"s{index}"}} for index in range(33)]
     document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"] = volumes
-    (finding,) = judgement.judge(request_reader.read(a_review(document)), Around()).refusals
-    assert finding.message == "33 Secrets are given to pods, and 32 is the most that is looked at"
+    (finding,) = judgement.review(request_reader.read(a_review(document)), Around()).refusals
+    assert finding.message == "pods use 33 Secrets; at most 32 are checked"
 
 
 @pytest.mark.security
@@ -199,7 +199,7 @@ def test_a_uid_is_taken_only_by_whom_it_was_issued_for_however_early_they_come(
     kind: str, uid: str, refused: bool
 ) -> None:
     for document in documents(a_job(), kind, uid):
-        said = judgement.judge(request_reader.read(a_review(document)), Around()).refusals
+        said = judgement.review(request_reader.read(a_review(document)), Around()).refusals
         assert bool([one for one in said if "was not issued for" in one.message]) == refused
 
 
@@ -207,7 +207,7 @@ def test_a_uid_is_taken_only_by_whom_it_was_issued_for_however_early_they_come(
 def test_a_job_that_says_it_is_somebody_elses_is_refused() -> None:
     *_, document = documents(a_job())
     document["metadata"]["annotations"][well_known.OWNER_LABEL] = "bob"
-    (finding,) = judgement.judge(request_reader.read(a_review(document, raw=True)), Around()).refusals
+    (finding,) = judgement.review(request_reader.read(a_review(document, raw=True)), Around()).refusals
     assert (finding.code, finding.field) == ("NOT_ALLOWED", "metadata.annotations")
 
 
@@ -228,7 +228,7 @@ def test_who_a_job_is_does_not_change(kind: str, key: str, change: str) -> None:
             after["metadata"]["labels"][key] = "other"
         asked = request_reader.read(a_review(after, operation="UPDATE", oldObject=before))
         assert asked.reidentified == (f"metadata.labels[{key}]",)
-        assert judgement.judge(asked, Around()).refusals[0].code == "NOT_ALLOWED"
+        assert judgement.review(asked, Around()).refusals[0].code == "NOT_ALLOWED"
 
 
 @pytest.mark.security
@@ -251,7 +251,7 @@ def test_an_annotation_that_contradicts_its_job_is_refused() -> None:
     document["metadata"]["annotations"][well_known.REST_ANNOTATION] = (
         '{"namespace":"team-b","retry":{"limit":1}}'
     )
-    (finding,) = judgement.judge(request_reader.read(a_review(document), runtime), Around()).refusals
+    (finding,) = judgement.review(request_reader.read(a_review(document), runtime), Around()).refusals
     assert finding.message == "the annotation mpijob.dev/rest contradicts the TrainJob: namespace"
 
 
@@ -260,7 +260,7 @@ def test_pods_that_carry_another_jobs_uid_are_refused() -> None:
     (document,) = documents(a_job(), "MPIJob")
     worker = document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
     worker["metadata"]["labels"][well_known.UID_LABEL] = "victim"
-    (finding,) = judgement.judge(request_reader.read(a_review(document)), Around()).refusals
+    (finding,) = judgement.review(request_reader.read(a_review(document)), Around()).refusals
     assert "mpijob.dev/uid=victim" in finding.message
 
 
@@ -277,7 +277,7 @@ def test_pods_that_carry_another_jobs_uid_are_refused() -> None:
 def test_what_belongs_to_the_host_is_not_given(change: dict[str, Any], words: str) -> None:
     (document,) = documents(a_job(), "MPIJob")
     document["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"] |= change
-    said = judgement.judge(request_reader.read(a_review(document)), Around()).refusals
+    said = judgement.review(request_reader.read(a_review(document)), Around()).refusals
     assert [one for one in said if words in one.message]
 
 
@@ -286,7 +286,7 @@ def test_what_belongs_to_the_host_is_not_given(change: dict[str, Any], words: st
 def test_a_job_cannot_be_changed_but_put_to_rest(kind: str) -> None:
     *_, before = documents(a_job(), kind)
     *_, after = documents(a_job(workers=7), kind)
-    said = judgement.judge(
+    said = judgement.review(
         request_reader.read(a_review(after, operation="UPDATE", oldObject=before)), Around()
     ).refusals
     assert said[0].code == "CONFLICT"
@@ -294,7 +294,7 @@ def test_a_job_cannot_be_changed_but_put_to_rest(kind: str) -> None:
     resting = msgspec.json.decode(msgspec.json.encode(before))
     resting["spec"]["suspend" if kind == "TrainJob" else "x"] = True
     quiet = request_reader.read(a_review(resting, operation="UPDATE", oldObject=before))
-    assert judgement.judge(quiet, Around()).refusals == ()
+    assert judgement.review(quiet, Around()).refusals == ()
 
 
 @pytest.mark.security
@@ -305,7 +305,7 @@ def test_a_job_is_not_given_to_somebody_else() -> None:
     after["metadata"]["annotations"] = {well_known.OWNER_LABEL: "jane@example.org"}
     asked = request_reader.read(a_review(after, operation="UPDATE", oldObject=before))
     assert asked.reidentified == (f"metadata.annotations[{well_known.OWNER_LABEL}]",)
-    assert judgement.judge(asked, Around()).refusals[0].code == "NOT_ALLOWED"
+    assert judgement.review(asked, Around()).refusals[0].code == "NOT_ALLOWED"
 
 
 def test_known_traps_are_warned_of_and_refused_where_the_namespace_is_strict() -> None:
@@ -313,7 +313,7 @@ def test_known_traps_are_warned_of_and_refused_where_the_namespace_is_strict() -
     document["metadata"]["labels"] = {well_known.UID_LABEL: UID}
     document["spec"]["runPolicy"]["schedulingPolicy"] = {"minAvailable": 5}
     asked = request_reader.read(a_review(document))
-    loose, strict = judgement.judge(asked, Around()), judgement.judge(asked, Around(), strict=True)
+    loose, strict = judgement.review(asked, Around()), judgement.review(asked, Around(), strict=True)
     assert ({one.code for one in loose.warnings}, loose.refusals) == (
         {"RUNTIME_GANG"},
         (),
@@ -324,10 +324,10 @@ def test_known_traps_are_warned_of_and_refused_where_the_namespace_is_strict() -
 def test_a_document_that_cannot_be_read_is_left_to_its_engine_where_nothing_limits_it() -> None:
     odd = {"kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1", "metadata": {"name": "odd"}, "spec": {}}
     asked = request_reader.read(a_review(odd))
-    assert judgement.judge(asked, Around()).refusals == ()
-    (finding,) = judgement.judge(asked, limited(max_workers=1)).refusals
+    assert judgement.review(asked, Around()).refusals == ()
+    (finding,) = judgement.review(asked, limited(max_workers=1)).refusals
     assert finding.message == (
-        "MPIJob 'odd' cannot be held against the limits of namespace 'cv': the MPIJob has no Launcher"
+        "MPIJob 'odd' cannot be checked against the limits of namespace 'cv': the MPIJob has no Launcher"
     )
 
 
@@ -340,7 +340,7 @@ def test_a_job_that_borrows_somebody_elses_runtime_is_judged_by_it() -> None:
     *_, document = documents(a_job(name="mine"), uid="mine")
     asked = request_reader.read(a_review(document), runtime)
     assert asked.secrets == ("theirs",)
-    said = [one.message for one in judgement.judge(asked, Around()).refusals]
+    said = [one.message for one in judgement.review(asked, Around()).refusals]
     assert [one for one in said if "mpijob.dev/uid=theirs" in one and "is not the uid of this" in one]
 
 
@@ -356,7 +356,7 @@ def test_who_lets_another_users_job_rest_is_not_asked_for_its_secrets() -> None:
     after["spec"]["runPolicy"]["suspend"] = True
     asked = request_reader.read(a_review(after, operation="UPDATE", oldObject=before))
     assert (asked.secrets, asked.pods) == ((), ())
-    assert judgement.judge(asked, Around()).refusals == ()
+    assert judgement.review(asked, Around()).refusals == ()
 
 
 def test_jobs_of_other_kinds_are_not_counted_as_mpi() -> None:
@@ -364,14 +364,14 @@ def test_jobs_of_other_kinds_are_not_counted_as_mpi() -> None:
     del runtime["spec"]["mlPolicy"]["mpi"]
     asked = request_reader.read(a_review(document), runtime)
     assert asked.job is None
-    assert judgement.judge(asked, limited(max_workers=1)).refusals == ()
+    assert judgement.review(asked, limited(max_workers=1)).refusals == ()
 
 
 # -- how it is told ----------------------------------------------------------------------------------
 def test_a_refusal_is_answered_with_the_sentence_and_read_back_as_the_same_error() -> None:
     *runtime, document = documents(a_job(workers=9))
     known = Knowing(limited(max_workers=8), *runtime)
-    response = admission_review.answer("/judge", a_review(document), known)["response"]
+    response = admission_review.respond("/judge", a_review(document), known)["response"]
     assert (response["uid"], response["allowed"], known.let_in) == ("r1", False, [])
     status = response["status"]
     said = f'admission webhook "judge.mpijob.dev" denied the request: {status["message"]}'
@@ -379,7 +379,7 @@ def test_a_refusal_is_answered_with_the_sentence_and_read_back_as_the_same_error
         ApiError(said, status=status["code"], details=status["details"]), doing="create"
     )
     assert isinstance(error, QuotaExceeded)
-    assert error.message == "9 workers are asked for, and namespace 'cv' allows 1 to 8"
+    assert error.message == "9 workers requested, but namespace 'cv' allows 1 to 8"
     assert error.hint == "use at most 8 workers"
 
 
@@ -402,7 +402,7 @@ def test_what_others_refuse_stays_theirs_and_a_rule_of_ours_is_told_plainly(
 def test_a_conflict_is_told_as_one() -> None:
     *_, before = documents(a_job())
     *_, after = documents(a_job(workers=7))
-    response = admission_review.answer(
+    response = admission_review.respond(
         "/judge", a_review(after, operation="UPDATE", oldObject=before), Knowing()
     )["response"]
     causes = response["status"]["details"]
@@ -417,18 +417,18 @@ def test_what_we_cannot_judge_is_refused_except_where_an_administrator_opens_the
             raise ValueError("broken")
 
     *runtime, document = documents(a_job())
-    loose = admission_review.answer("/open", a_review(document), Broken(None, *runtime))["response"]
+    loose = admission_review.respond("/open", a_review(document), Broken(None, *runtime))["response"]
     assert loose["allowed"]
-    assert "could not judge" in loose["warnings"][0]
+    assert "could not evaluate" in loose["warnings"][0]
     for path in ("/judge", "/strict"):
-        response = admission_review.answer(path, a_review(document), Broken(None, *runtime))["response"]
+        response = admission_review.respond(path, a_review(document), Broken(None, *runtime))["response"]
         assert (response["allowed"], response["status"]["code"]) == (False, 500)
 
 
 def test_a_dry_run_is_judged_and_not_counted() -> None:
     *runtime, document = documents(a_job())
     known = Knowing(None, *runtime)
-    assert admission_review.answer("/judge", a_review(document, dryRun=True), known)["response"]["allowed"]
+    assert admission_review.respond("/judge", a_review(document, dryRun=True), known)["response"]["allowed"]
     assert known.let_in == []
-    admission_review.answer("/judge", a_review(document), known)
+    admission_review.respond("/judge", a_review(document), known)
     assert known.let_in == ["bert"]

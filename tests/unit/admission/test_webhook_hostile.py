@@ -26,9 +26,9 @@ Change = Callable[[Document], object]
 def answered(document: Document, around: Around, *runtime: Document, **more: Any) -> list[str]:
     """Return what is refused of a request in a namespace that is not strict."""
     known = Knowing(around, *runtime)
-    response = admission_review.answer("/judge", a_review(document, **more), known)["response"]
+    response = admission_review.respond("/judge", a_review(document, **more), known)["response"]
     if response["allowed"]:
-        assert "could not judge" not in str(response.get("warnings"))
+        assert "could not evaluate" not in str(response.get("warnings"))
         return []
     return [one["message"].partition("\n")[0] for one in response["status"]["details"]["causes"]]
 
@@ -87,7 +87,7 @@ def test_what_a_job_says_of_itself_in_our_annotation_gets_it_past_no_limit(kind:
     *runtime, document = documents(job, kind)
     document["metadata"]["annotations"] = {well_known.REST_ANNOTATION: rest}
     around = limited(max_workers=4, max_gpus=8, max_duration_seconds=60.0, allowed_images=("good/",))
-    response = admission_review.answer("/judge", a_review(document), Knowing(around, *runtime))["response"]
+    response = admission_review.respond("/judge", a_review(document), Knowing(around, *runtime))["response"]
     causes = [one["field"] for one in response["status"]["details"]["causes"]]
     assert causes[-4:] == ["image", "workers", "resources.gpu", "deadline_seconds"]
 
@@ -125,7 +125,7 @@ def test_the_gpus_that_a_job_gives_to_every_node_of_a_shared_runtime_are_counted
     assert answered(document, limited(max_gpus=256), runtime) == []
     del trainer["numNodes"]
     runtime["spec"]["mlPolicy"]["numNodes"] = 9
-    assert "9 workers are asked for" in answered(document, limited(max_workers=4), runtime)[0]
+    assert "9 workers requested" in answered(document, limited(max_workers=4), runtime)[0]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_cannot_be_counted_is_refused_where_something_limits(
     document = an_mpijob(workers=2)
     change(pod(document))
     (told,) = answered(document, limited(**limits))
-    assert told.startswith("MPIJob 'bert' cannot be held against the limits of namespace 'cv': ")
+    assert told.startswith("MPIJob 'bert' cannot be checked against the limits of namespace 'cv': ")
     assert answered(document, Around()) == []
 
 
@@ -154,13 +154,13 @@ def test_what_is_laid_over_a_runtime_is_judged_by_whichever_name_trainer_has_for
     over = over_pods(field, volumes=[{"name": "h", "hostPath": {"path": "/"}}])
     runtime, document = on_a_shared_runtime(**over)
     told = answered(document, Around(), runtime)
-    assert any("asks for the host's directory /, which jobs do not get here" in one for one in told)
+    assert any("requests the host's directory /, which is not allowed for jobs here" in one for one in told)
     assert any("mpijob.dev/uid=victim" in one for one in told) == (field != "podSpecOverrides")
 
 
 def test_an_image_is_judged_wherever_it_is_named() -> None:
     around, evil = limited(allowed_images=("good/",)), {"numNodes": 2, "image": "evil/miner:1"}
-    sentence = "image 'evil/miner:1' is not among those that namespace 'cv' allows"
+    sentence = "image 'evil/miner:1' is not allowed in namespace 'cv'"
     runtime, document = on_a_shared_runtime(trainer=evil)
     assert answered(document, around, runtime) == [sentence]
     del runtime["spec"]["mlPolicy"]["mpi"]  # nor is it run by a runtime that is none of MPI
@@ -173,7 +173,7 @@ def test_an_image_is_judged_wherever_it_is_named() -> None:
 
 
 def test_a_priority_class_is_judged_wherever_it_is_named() -> None:
-    around, sentence = limited(priority_classes=("low",)), "priority class '{}' is not among those that"
+    around, sentence = limited(priority_classes=("low",)), "priority class '{}' is not allowed in"
     document = an_mpijob()
     document["metadata"]["labels"] = {well_known.PRIORITY_LABEL: "first"}
     document["spec"]["runPolicy"]["schedulingPolicy"] = {"priorityClass": "second"}
@@ -297,7 +297,7 @@ def test_a_way_out_that_the_namespace_does_not_allow_is_refused(kind: str) -> No
     *runtime, document = documents(job, kind)
     around = limited(allowed_egress=("internet:443", "10.1.0.0/16"))
     told = answered(document, around, *runtime)
-    assert [one.partition(" want to reach ")[2].partition(",")[0] for one in told] == [
+    assert [one.partition(" need access to ")[2].partition(",")[0] for one in told] == [
         "10.0.0.0/8",
         "namespace/kube-system",
     ]
@@ -308,9 +308,7 @@ def test_a_way_out_that_the_namespace_does_not_allow_is_refused(kind: str) -> No
 def test_more_accounts_than_can_be_asked_about_in_time_are_refused() -> None:
     patches = [over_pods(OVER[2], serviceAccountName=f"a{number}")[OVER[2]][0] for number in range(9)]
     _, document = on_a_shared_runtime(podSpecOverrides=patches)
-    assert answered(document, Around()) == [
-        "pods act as 9 service accounts, and 8 is the most that is looked at"
-    ]
+    assert answered(document, Around()) == ["pods use 9 service accounts; at most 8 are checked"]
 
 
 # -- what is changed later ---------------------------------------------------------------------------
@@ -348,11 +346,11 @@ def a_queued(kind: str) -> list[Document]:
     [
         (
             lambda one: one["metadata"]["labels"].update({well_known.QUEUE_LABEL: "vip"}),
-            "queue 'vip' is named",
+            "queue 'vip' is set",
         ),
-        (lambda one: one["metadata"]["labels"].pop(well_known.QUEUE_LABEL), "no queue is named"),
+        (lambda one: one["metadata"]["labels"].pop(well_known.QUEUE_LABEL), "no queue is set"),
         (lambda one: one["metadata"]["labels"].update({well_known.PRIORITY_LABEL: "top"}), "class 'top'"),
-        (lambda one: policy(one).pop("activeDeadlineSeconds"), "may run as long as it likes"),
+        (lambda one: policy(one).pop("activeDeadlineSeconds"), "has no deadline"),
         (lambda one: policy(one).update(activeDeadlineSeconds=999), "the job may run 999 s"),
     ],
 )
@@ -369,7 +367,7 @@ def test_a_runtime_is_held_to_the_limits_when_it_is_changed_and_the_jobs_of_it_a
         for name in ("node", "launcher"):
             trainjob.pod_templates(one)[name]["spec"]["containers"][0]["image"] = "evil:1"
 
-    assert any("image 'evil:1' is not among" in one for one in updated(runtime, evil))
+    assert any("image 'evil:1' is not allowed" in one for one in updated(runtime, evil))
     evil(runtime)
     assert updated(document, lambda one: one["metadata"].update(finalizers=["x"]), runtime) == []
 
@@ -405,6 +403,6 @@ def test_a_job_leaves_its_queue_only_to_rest_and_starts_in_none(kind: str) -> No
     assert updated(document, leave, *runtime) == []
     leave(document)
     (told,) = updated(document, lambda one: policy(one).update(suspend=False), *runtime)
-    assert told == "no queue is named, and jobs of namespace 'cv' go to 'main'"
+    assert told == "no queue is set, but jobs of namespace 'cv' must use 'main'"
     back = {well_known.QUEUE_LABEL: "main"}
     assert updated(document, lambda one: one["metadata"]["labels"].update(back), *runtime) == []

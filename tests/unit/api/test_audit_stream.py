@@ -28,7 +28,7 @@ from mpijob.client.multiuser.sessions import SessionStore
 from mpijob.history.audit import audit_anchor, verify_chain
 from mpijob.history.audit.audit_anchor import Anchors
 from mpijob.history.audit.audit_log import AuditLog
-from mpijob.history.audit.chain import Head, tip
+from mpijob.history.audit.chain import Head, read_head
 from mpijob.model.status.audit import COMPLETE, AuditEvent, User, stamp
 from mpijob.settings import Settings
 
@@ -127,7 +127,7 @@ def test_a_server_writes_each_line_and_its_anchors_to_its_standard_output(
     assert (first["kind"], first["head"].partition(":")[0]) == ("AuditAnchor", "1")
     assert (line["auditID"], line["annotations"]["mpijob.dev/hash"]) == ("a2", head.hash)
     assert last["head"] == str(head)
-    anchor = verify_chain.anchor_of(last["head"])
+    anchor = verify_chain.parse_anchor(last["head"])
     assert verify_chain.verify(str(tmp_path), anchor).sound
 
 
@@ -137,13 +137,13 @@ def test_a_chain_that_was_written_anew_does_not_have_the_anchor(tmp_path: Path) 
     for number in (1, 2, 3):
         trail.add(an_event(number))
     anchors = Anchors(str(tmp_path / "one"), told.append)
-    anchors.tell()
-    anchors.tell()
+    anchors.write_anchor()
+    anchors.write_anchor()
     assert len(told) == 1, "nothing was added since"
     other = AuditLog(str(tmp_path / "two"), keep_days=90)
     for number in (1, 3, 4):
         other.add(an_event(number))
-    anchor = verify_chain.anchor_of(json.loads(told[0])["head"])
+    anchor = verify_chain.parse_anchor(json.loads(told[0])["head"])
     assert verify_chain.verify(str(tmp_path / "two")).sound
     assert not verify_chain.verify(str(tmp_path / "two"), anchor).sound
 
@@ -152,14 +152,14 @@ def test_the_systems_log_is_told_once_a_day_how_far_the_chain_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[tuple[str, Head]] = []
-    monkeypatch.setattr(audit_anchor, "tell_system", lambda directory, head: told.append((directory, head)))
+    monkeypatch.setattr(audit_anchor, "write_syslog", lambda directory, head: told.append((directory, head)))
     trail, day = AuditLog(str(tmp_path), keep_days=90), 86_400
     trail.add(an_event(0))
     last = trail.add(an_event(1))
     trail.add(an_event(day))
     trail.add(an_event(day + 1))
     assert told == [(str(tmp_path), last)]
-    assert tip(str(tmp_path))[0].sequence == 4
+    assert read_head(str(tmp_path))[0].sequence == 4
 
 
 # -- where it is kept -------------------------------------------------------------------------------

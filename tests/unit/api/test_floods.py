@@ -140,7 +140,7 @@ def test_half_requests_by_the_thousand_keep_nobody_else_waiting(page: Page, kind
         assert slowest(ask) < SOON
         flood.drip()
         assert slowest(ask) < SOON
-        assert flood.open_ones() <= connections.WAITING
+        assert flood.open_ones() <= connections.MAX_IDLE_CONNECTIONS
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_one_address_has_only_so_many_connections_and_each_that_ends_makes_room(
         assert len(theirs) == 4
         for line in (*ours, *theirs):
             line.close()
-        assert listener._held == {}
+        assert listener._open == {}
 
 
 @pytest.mark.parametrize(("most", "counts"), [(3, False), (0, True)])
@@ -287,7 +287,7 @@ SERVER = (
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
     """The port of a server with TLS on which whoever is silent is hung up on soon, and how to trust it."""
-    keys = certificates.renewed(["127.0.0.1"])
+    keys = certificates.renew(["127.0.0.1"])
     files = {"crt": keys.certificate, "key": keys.key, "ca": keys.bundle}
     for name, text in files.items():
         (tmp_path / name).write_bytes(text)

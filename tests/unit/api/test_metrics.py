@@ -114,6 +114,9 @@ class Crowd:
     def curves(self, ref: JobRef) -> None:
         return None
 
+    def profile(self, ref: JobRef) -> None:
+        return None
+
     def health(self) -> dict[str, tuple[str, float]]:
         return {}
 
@@ -176,13 +179,13 @@ def test_an_engine_that_stops_answering_is_told_once_beside_what_was_last_seen()
 def test_a_record_is_told_with_the_recorders_health(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path), shared=True)
     now = time.time()
-    archive.put(a_state("run", uid="r", created=now), now=now, spec=b"")
+    archive.put_job(a_state("run", uid="r", created=now), now=now, spec=b"")
     archive.add_samples(a_key("r"), [Sample(now, 0, 0.75, 4096, 1, 0.5, 2048)])
     ended = a_state("bad", uid="b", created=now - 60, phase=Phase.FAILED, started=now - 50, finished=now,
                     findings=(Finding("OOM_KILLED", "x"),))  # fmt: skip
     import msgspec
 
-    archive.put(ended, now=now, spec=msgspec.json.encode(a_spec()))
+    archive.put_job(ended, now=now, spec=msgspec.json.encode(a_spec()))
     exporter = prometheus_exporter.exporter(OfRecord(archive, ArchiveReader(archive)), Settings())
     with (
         prometheus_exporter.serve(exporter, prometheus_exporter.ScrapeAccess("127.0.0.1", 0)) as server,

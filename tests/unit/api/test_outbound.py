@@ -22,7 +22,7 @@ from tests.unit.visitor_support import (
 
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.errors import BackendError, InvalidJob, MpiJobError
-from mpijob.outbound.policy import Policy, TooLarge, for_others
+from mpijob.outbound.policy import Policy, TooLarge, server_policy
 from mpijob.settings import OutboundSetting
 
 pytestmark = pytest.mark.security
@@ -44,7 +44,7 @@ def failure(backend: KubernetesBackend, tmp_path: Path | None = None) -> MpiJobE
 
 
 def allowing(*entries: str, **more: Any) -> Policy:
-    return for_others(OutboundSetting(allow=entries, **more), [])
+    return server_policy(OutboundSetting(allow=entries, **more), [])
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
@@ -164,7 +164,7 @@ def test_the_api_server_and_our_own_services_are_not_reached_though_they_are_pub
         ],
     )
     own = ["api.example.org", "https://loki.example.org"]
-    policy = for_others(OutboundSetting(), own)
+    policy = server_policy(OutboundSetting(), own)
     for host in (
         "api.example.org:6443",
         "mine.example.org:10250",
@@ -175,7 +175,7 @@ def test_the_api_server_and_our_own_services_are_not_reached_though_they_are_pub
     assert connections == []
     for host in ("s3.example.org:443", "yours.example.org:9000"):  # another port of a shared address
         assert failure(seen_by(cluster(f"http://{host}"), policy)).code == "BACKEND_ERROR", host
-    named = for_others(OutboundSetting(allow=("yours.example.org",)), own)
+    named = server_policy(OutboundSetting(allow=("yours.example.org",)), own)
     assert failure(seen_by(cluster("http://yours.example.org:443"), named)).code == "BACKEND_ERROR"
 
 

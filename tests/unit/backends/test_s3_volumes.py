@@ -74,6 +74,6 @@ def test_a_connection_shows_no_key_and_says_what_it_lacks() -> None:
     assert "k3y" not in repr(Connection("https://s3", "b", "a", "k3y"))
     with pytest.raises(InvalidJob, match="lacks AWS_S3_BUCKET, AWS_SECRET_ACCESS_KEY"):
         from_variables({"AWS_S3_ENDPOINT": "https://s3", "AWS_ACCESS_KEY_ID": "a"})
-    with pytest.raises(InvalidJob, match="cannot be read"):
+    with pytest.raises(InvalidJob, match="cannot read the key file"):
         named("lake", {"lake": ObjectsSetting("https://s3", "b", secret_key_file="/nowhere")}, {})
     assert parted("lake/a/b") == ("lake", "a/b")

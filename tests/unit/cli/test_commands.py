@@ -144,7 +144,8 @@ def test_events_are_told_in_order(cli: Cli) -> None:
 
 def test_top_shows_what_workers_use(cli: Cli) -> None:
     lines = cli.ok("top", "one").splitlines()
-    assert lines[0].split() == ["JOB", "WORKER", "CPU", "MEMORY", "GPUS", "NETWORK", "IO-WAIT", "MEASURED"]
+    named = ["JOB", "WORKER", "CPU", "MEMORY", "GPUS", "NETWORK", "IO-WAIT", "MPI-TIME", "MEASURED"]
+    assert lines[0].split() == named
     assert lines[1].split()[:5] == ["one", "0", "0.90", "512", "MiB"]
     assert cli.json("top", "one")["one"][0]["worker"] == 0
     assert "no job is running" in cli("top").stderr

@@ -249,7 +249,7 @@ def test_verify_ends_with_one_when_somebody_changed_a_line(tmp_path: Path) -> No
     (file,) = (tmp_path / "history" / "local" / "audit").glob("*.jsonl")
     file.write_bytes(file.read_bytes().replace(b'"me"', b'"bob"', 1))
     result = cli("audit", "verify")
-    assert (result.exit_code, "entry 1 was changed" in result.stdout) == (1, True)
+    assert (result.exit_code, "entry 1 was modified" in result.stdout) == (1, True)
     assert cli("audit", "verify", "--anchor", "nonsense").exit_code == 2
 
 

@@ -44,7 +44,7 @@ from mpijob.client.audit.verbs import Kind
 from mpijob.client.history.fallback import remembering
 from mpijob.errors import NotFound
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import ArchiveReader, past
+from mpijob.history.archive_reader import ArchiveReader, open_archive
 from mpijob.model import Identity, JobKey, JobRef, Model, Phase
 from mpijob.model.spec.schedule import Schedule
 from mpijob.model.status.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, AuditQuery, ObjectRef, Verb
@@ -66,11 +66,11 @@ CLOCKS_OWN = {"root", "ring", "time_kept"}  # of the process that keeps the time
 def remembered(directory: Path) -> ArchiveReader:
     """Return a record with one job that is gone: what it said, and what it was."""
     archive = Archive(str(directory))
-    archive.put(a_state(phase=Phase.SUCCEEDED, finished=3.0), now=3.0, spec=encoded(a_spec()))
+    archive.put_job(a_state(phase=Phase.SUCCEEDED, finished=3.0), now=3.0, spec=encoded(a_spec()))
     said(archive, 3).end()
     archive.mark_deleted(JobKey("team", "u1"), 5.0)
     archive.close()
-    found = past(str(directory))
+    found = open_archive(str(directory))
     assert found is not None
     return found
 
@@ -238,7 +238,7 @@ class Able(Audited, SupportsArtifactStore, SupportsModelRegistry):
     record = ""
 
     def past(self) -> ArchiveReader | None:  # type: ignore[override]  # the simulated engine has none
-        return past(self.record) if self.record else None
+        return open_archive(self.record) if self.record else None
 
     def register(self, ref: JobRef, model: Model) -> Registered:
         return Registered(model.name, "1", "s3://models/bert", "1", "2", "3")

@@ -30,8 +30,8 @@ def old(kind: str = "MPIJob", uid: str = "", **more: Any) -> Incoming:
 
 def said(asked: Incoming, stage: RetirementStage, **limits: Any) -> Verdict:
     plan = Retirement(stage=stage, until="2027-05-31")
-    found = judgement.judge(asked, limited(old_jobs=plan, **limits))
-    words = "MPIJobs that mpijob did not make"
+    found = judgement.review(asked, limited(old_jobs=plan, **limits))
+    words = "MPIJobs not created by mpijob"
     return Verdict(
         tuple(one for one in found.refusals if words in one.message),
         tuple(one for one in found.warnings if words in one.message),
@@ -42,10 +42,12 @@ def said(asked: Incoming, stage: RetirementStage, **limits: Any) -> Verdict:
 def test_an_old_job_is_left_in_peace_then_warned_of_then_refused() -> None:
     assert said(old(), RetirementStage.ANNOUNCE) == Verdict()
     (warned,) = said(old(), RetirementStage.WARN).warnings
-    assert warned.message == "MPIJobs that mpijob did not make are refused in namespace 'cv' after 2027-05-31"
+    assert (
+        warned.message == "MPIJobs not created by mpijob will be refused in namespace 'cv' after 2027-05-31"
+    )
     assert "mpijob convert FILE" in warned.hint
     (refused,) = said(old(), RetirementStage.REFUSE).refusals
-    assert refused.message == "MPIJobs that mpijob did not make are no longer taken in namespace 'cv'"
+    assert refused.message == "MPIJobs not created by mpijob are no longer accepted in namespace 'cv'"
     assert "mpijob convert FILE" in refused.hint
 
 
@@ -77,19 +79,19 @@ def test_kubectl_is_told_the_stage() -> None:
         def around(self, asked: Incoming) -> Any:
             return self._around
 
-        def admitted(self, asked: Incoming) -> None:
+        def count_admitted(self, asked: Incoming) -> None:
             return None
 
     (document,) = documents(a_job(workers=2), "MPIJob", "")
     document["metadata"].pop("labels", None)
-    warned = admission_review.answer("/judge", a_review(document), Knowing(RetirementStage.WARN))["response"]
+    warned = admission_review.respond("/judge", a_review(document), Knowing(RetirementStage.WARN))["response"]
     assert warned["allowed"]
-    assert any("are refused in namespace 'cv' soon" in one for one in warned["warnings"])
-    refused = admission_review.answer("/judge", a_review(document), Knowing(RetirementStage.REFUSE))[
+    assert any("will be refused in namespace 'cv' soon" in one for one in warned["warnings"])
+    refused = admission_review.respond("/judge", a_review(document), Knowing(RetirementStage.REFUSE))[
         "response"
     ]
     assert (refused["allowed"], refused["status"]["code"]) == (False, 403)
-    assert "no longer taken" in refused["status"]["message"]
+    assert "no longer accepted" in refused["status"]["message"]
 
 
 class Api:
@@ -116,12 +118,12 @@ def test_a_fleets_report_tells_the_stage_of_each_namespace() -> None:
     settings = Settings(engine="kubernetes")
     plan = {"oldJobs": {"stage": "Announce", "until": "2027-05-31"}}
     api = Api({"nlp": {"oldJobs": {"stage": "Refuse"}}, "hpc": {"maxWorkers": 4}}, plan)
-    announced = "MPIJobs that mpijob did not make are to be refused in"
+    announced = "MPIJobs not created by mpijob will be refused in"
     assert cluster_migration.retiring(settings, as_seen_by=api) == {
         "cv": f"{announced} namespace 'cv' after 2027-05-31"
     }
     assert cluster_migration.retiring(settings, everywhere=True, as_seen_by=api) == {
-        "nlp": "MPIJobs that mpijob did not make are no longer taken in namespace 'nlp'",
+        "nlp": "MPIJobs not created by mpijob are no longer accepted in namespace 'nlp'",
         "hpc": f"{announced} namespace 'hpc' after 2027-05-31",
         "*": f"{announced} every other namespace after 2027-05-31",
     }

@@ -171,7 +171,7 @@ def test_after_is_a_flag_as_sbatch_has_it() -> None:
     cli.ok("run", "train", "--workers", "2", "--after", "prepare", "--", "true")
     refused = cli("create", "next", "--workers", "2", "--after", "nobody", "--", "true")
     assert refused.exit_code == 5
-    assert "there is no such job" in refused.stderr
+    assert "which does not exist" in refused.stderr
 
 
 def test_a_job_that_was_cancelled_or_deleted_ends_what_waits_for_it() -> None:

@@ -34,7 +34,7 @@ def a_job(api: Store, name: str, owner: str, *groups: str, namespace: str = "tea
 def granted(api: Store) -> dict[str, list[str]]:
     """Return what may be impersonated, by kind and, for service accounts, by namespace."""
     found: dict[str, list[str]] = {}
-    for one in owners.documents(owners.of_jobs(api), SYSTEM):
+    for one in owners.rbac_documents(owners.jobs_to_recreate(api), SYSTEM):
         for rule in one.get("rules") or ():
             assert rule["verbs"] == ["impersonate"]
             home = one["metadata"].get("namespace")
@@ -84,7 +84,9 @@ def test_an_owner_that_the_uid_was_not_issued_for_is_not_named() -> None:
 def test_the_roles_are_given_to_the_controller_alone() -> None:
     api = Store()
     a_job(api, "x", "alice", retry={"limit": 1})
-    bindings = [one for one in owners.documents(owners.of_jobs(api), SYSTEM) if "subjects" in one]
+    bindings = [
+        one for one in owners.rbac_documents(owners.jobs_to_recreate(api), SYSTEM) if "subjects" in one
+    ]
     subject = {"kind": "ServiceAccount", "name": "mpijob-controller", "namespace": SYSTEM}
     assert [one["subjects"] for one in bindings] == [[subject]] * len(bindings)
 
@@ -94,7 +96,7 @@ def test_the_accounts_of_engines_are_those_of_their_deployments() -> None:
         pod = {"serviceAccountName": account} if account else {}
         return {"metadata": {"name": name, "namespace": namespace}, "spec": {"template": {"spec": pod}}}
 
-    found = trust.of_deployments(
+    found = trust.accounts_of(
         [
             deployment("kueue-controller-manager", "elsewhere", "kueue"),
             deployment("somebody-elses", "elsewhere", "mighty"),

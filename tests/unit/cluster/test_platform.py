@@ -17,7 +17,7 @@ from mpijob.cluster import crds, manifests
 from mpijob.cluster.apply import COMPONENT_LABEL, CRD
 from mpijob.cluster.engines import version_of
 from mpijob.cluster.reconcile import PlatformReconciler
-from mpijob.cluster.status import refused, status
+from mpijob.cluster.status import invalid_status, status
 from mpijob.errors import NotFound
 from mpijob.model.platform.governance import (
     Component,
@@ -135,7 +135,7 @@ def a_platform(source: Path, **fields: Any) -> Platform:
 
 
 def keep(server: Server, platform: Platform, folder: Path) -> dict[str, Component]:
-    return {one.name: one for one in PlatformReconciler(server, "sys", folder).keep(platform)}
+    return {one.name: one for one in PlatformReconciler(server, "sys", folder).reconcile(platform)}
 
 
 @pytest.mark.req("FR-001")
@@ -160,7 +160,7 @@ def test_an_engine_of_somebody_else_is_adopted_and_never_touched(tmp_path: Path)
     server.objects[CRD.path("", MPI_CRD)] = theirs
     for state in (Management.MANAGED, Management.REMOVED):
         told = keep(server, a_platform(tmp_path, management_state=state), tmp_path)["mpi-operator"]
-        assert (told.state, told.kept_by) == ("Adopted", "somebody else (helm)")
+        assert (told.state, told.kept_by) == ("Adopted", "another manager (helm)")
     assert server.objects[CRD.path("", MPI_CRD)] == theirs
 
 
@@ -183,18 +183,18 @@ def test_removal_waits_for_running_jobs_and_definitions_for_the_last_object(tmp_
     before = server.made
     told = keep(server, removed, tmp_path)["mpi-operator"]
     assert told.state == "Removing"
-    assert "1 unfinished jobs have ended: cv/bert" in told.message
+    assert "1 unfinished jobs to end: cv/bert" in told.message
     assert server.made == before
     a_job(server, ended=True)
     for _ in range(3):
         told = keep(server, removed, tmp_path)["mpi-operator"]
-    assert "definitions stay" in told.message
+    assert "CRDs stay" in told.message
     assert CRD.path("", MPI_CRD) in server.made
     assert not any("deployments" in path for path in server.made)
     del server.objects[job]
     told = keep(server, removed, tmp_path)["mpi-operator"]
     assert told.state == "Removing"  # told as it is, and looked at again soon
-    assert told.message == "1 objects are going"
+    assert told.message == "deleting 1 objects"
     for _ in range(3):
         told = keep(server, removed, tmp_path)["mpi-operator"]
     assert (told.state, told.message) == ("Absent", "")
@@ -313,7 +313,7 @@ def test_what_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     assert {one.type for one in after.conditions} >= {"MpiOperatorReady", "CrdsReady", "TrainerReady"}
     again = status(after, told.values(), 4)
     assert again.conditions[0].last_transition_time == after.conditions[0].last_transition_time
-    assert refused(after, "no such word", 5).conditions[0].reason == "Invalid"
+    assert invalid_status(after, "no such word", 5).conditions[0].reason == "Invalid"
 
 
 def test_sources_are_files_directories_and_addresses(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_sources_are_files_directories_and_addresses(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"mpi-operator-v3.yaml or mpi-operator.yaml"):
         manifests.manifests(str(tmp_path), "mpi-operator", "v3")
     assert (
-        manifests._address("https://m.example.org/k", "trainer", "v2")
+        manifests._manifest_url("https://m.example.org/k", "trainer", "v2")
         == "https://m.example.org/k/trainer-v2.yaml"
     )
 
@@ -338,7 +338,7 @@ def test_sources_are_files_directories_and_addresses(tmp_path: Path) -> None:
     ],
 )
 def test_images_come_from_the_mirror(image: str, wanted: str) -> None:
-    assert manifests.mirrored(image, "m.org/x/") == wanted
+    assert manifests.mirror_name(image, "m.org/x/") == wanted
 
 
 def test_a_version_is_the_images_tag() -> None:
@@ -355,4 +355,4 @@ def test_a_version_is_the_images_tag() -> None:
 @pytest.mark.thorough
 def test_our_definitions_are_what_the_folder_holds() -> None:
     folder = Path(__file__).resolve().parents[3] / "deploy" / "base" / "crds"
-    assert manifests.folder(folder) == [*crds.documents()]
+    assert manifests.read_kustomization(folder) == [*crds.documents()]

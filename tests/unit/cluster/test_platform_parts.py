@@ -63,7 +63,7 @@ def a_server(*versions: str) -> Server:
 def keep(server: Server, component: str, **fields: Any) -> Component:
     platform: Platform = a_platform(Path("/nowhere"), **fields)
     return next(
-        one for one in PlatformReconciler(server, "sys", DEPLOY).keep(platform) if one.name == component
+        one for one in PlatformReconciler(server, "sys", DEPLOY).reconcile(platform) if one.name == component
     )
 
 
@@ -77,7 +77,7 @@ def test_runtimes_that_ship_are_kept_and_one_of_somebody_else_is_left_alone() ->
         "kind": "ClusterTrainingRuntime",
     }
     told = keep(server, "runtimes", registry="mirror.example.org")
-    assert (told.state, told.message) == ("Ready", "made by somebody else, and left alone: mpijob-horovod")
+    assert (told.state, told.message) == ("Ready", "created by others, left unchanged: mpijob-horovod")
     made = server.objects[RUNTIME]
     assert made["metadata"]["labels"][COMPONENT_LABEL] == "runtimes"
     parts = made["spec"]["template"]["spec"]["replicatedJobs"]
@@ -92,7 +92,7 @@ def test_runtimes_that_ship_are_kept_and_one_of_somebody_else_is_left_alone() ->
 
 def test_without_trainer_there_are_no_runtimes_and_nothing_is_wrong() -> None:
     told = keep(a_server(), "runtimes")
-    assert (told.state, told.message) == ("Absent", "the cluster does not serve Trainer's API")
+    assert (told.state, told.message) == ("Absent", "the cluster does not serve the API of Kubeflow Trainer")
 
 
 @pytest.mark.thorough
@@ -133,16 +133,16 @@ def test_a_service_for_users_gets_a_certificate_that_goes_with_it() -> None:
     def look(services: Services) -> Component:
         wanted = msgspec.structs.replace(platform, services=services, image="registry.example.org/m:1")
         return next(
-            one for one in PlatformReconciler(server, "sys", DEPLOY).keep(wanted) if one.name == "broker"
+            one for one in PlatformReconciler(server, "sys", DEPLOY).reconcile(wanted) if one.name == "broker"
         )
 
     assert look(broker).state == "Ready"
-    keys = tls_secret.read(server.objects[KEYS])
+    keys = tls_secret.parse_keys(server.objects[KEYS])
     assert keys is not None
     template = server.objects[BROKER]["spec"]["template"]
     mark = template["metadata"]["annotations"][ANNOTATION]
     assert look(broker).state == "Ready"
-    assert tls_secret.read(server.objects[KEYS]) == keys  # the second look makes nothing new
+    assert tls_secret.parse_keys(server.objects[KEYS]) == keys  # the second look makes nothing new
     del server.objects[KEYS]
     look(broker)
     assert server.objects[BROKER]["spec"]["template"]["metadata"]["annotations"][ANNOTATION] != mark
@@ -165,13 +165,15 @@ def test_a_certificate_of_somebody_else_is_used_as_it_is() -> None:
         broker=OptionalService(management_state=Management.MANAGED),
     )  # fmt: skip
     wanted = msgspec.structs.replace(a_platform(Path("/nowhere")), services=broker, image="m:1")
-    PlatformReconciler(server, "sys", DEPLOY).keep(wanted)
+    PlatformReconciler(server, "sys", DEPLOY).reconcile(wanted)
     assert server.objects[KEYS] == theirs
     assert "annotations" not in server.objects[BROKER]["spec"]["template"]["metadata"]
 
 
 def test_a_folder_with_files_becomes_a_config_map() -> None:
-    (found,) = (one for one in manifests.folder(DEPLOY / "monitoring") if one["kind"] == "ConfigMap")
+    (found,) = (
+        one for one in manifests.read_kustomization(DEPLOY / "monitoring") if one["kind"] == "ConfigMap"
+    )
     assert found["metadata"] == {"name": "mpijob-dashboards", "labels": {"grafana_dashboard": "1"}}
 
 
@@ -189,7 +191,9 @@ def with_page(server: Server, state: Management = Management.MANAGED, host: str 
     none = OptionalService()
     services = Services(controller=none, admission=none, page=Page(management_state=state, host=host))
     wanted = msgspec.structs.replace(a_platform(Path("/nowhere")), services=services, image="m:1")
-    return next(one for one in PlatformReconciler(server, "sys", DEPLOY).keep(wanted) if one.name == "page")
+    return next(
+        one for one in PlatformReconciler(server, "sys", DEPLOY).reconcile(wanted) if one.name == "page"
+    )
 
 
 @pytest.mark.req("FR-001", "FR-INT-005")
@@ -198,7 +202,7 @@ def test_the_page_is_opened_under_the_name_that_the_platform_says() -> None:
     assert with_page(server, host="jobs.example.org").state == "Ready"
     (container,) = server.objects[PAGE]["spec"]["template"]["spec"]["containers"]
     assert [word for word in container["args"] if "host" in word] == ["--host=jobs.example.org"]
-    assert tls_secret.read(server.objects[KEYS.replace("broker", "page")]) is not None
+    assert tls_secret.parse_keys(server.objects[KEYS.replace("broker", "page")]) is not None
     assert LOGIN not in server.objects
 
 
@@ -233,7 +237,7 @@ def test_on_openshift_the_page_stands_behind_the_clusters_login_under_its_routes
 
 def test_each_change_of_what_is_watched_wakes_the_operator(server: FakeApi, api: Api) -> None:
     woken: queue.SimpleQueue[None] = queue.SimpleQueue()
-    with operator.watching(api, MAPS, lambda: woken.put(None)):
+    with operator.wake_on_change(api, MAPS, lambda: woken.put(None)):
         server.maps.wait_for_watches()
         assert woken.empty()
         server.maps.put("default")
@@ -249,7 +253,7 @@ def test_the_operator_watches_the_platform_until_it_is_ended(
 ) -> None:
     ended = threading.Event()
     monkeypatch.setattr(operator, "until_ended", lambda: ended)
-    monkeypatch.setattr(operator, "_define", lambda api: None)
+    monkeypatch.setattr(operator, "_apply_crds", lambda api: None)
     monkeypatch.setattr(kubeconfig, "load", server.access)
     process = threading.Thread(target=operator.serve, args=("default", tmp_path))
     process.start()

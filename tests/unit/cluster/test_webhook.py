@@ -36,11 +36,11 @@ NAMES = ("mpijob-webhook.mpijob-system.svc",)
 
 def test_keys_are_good_for_a_while_then_renewed_under_the_same_authority() -> None:
     now = datetime.now(UTC)
-    first = certificates.renewed(NAMES, now=now)
+    first = certificates.renew(NAMES, now=now)
     assert not certificates.needs_renewal(first, NAMES, now)
     later = now + timedelta(days=21)
     assert certificates.needs_renewal(first, NAMES, later)
-    second = certificates.renewed(NAMES, first, now=later)
+    second = certificates.renew(NAMES, first, now=later)
     assert second.bundle == first.bundle
     assert second.certificate != first.certificate
     assert certificates.expiry(second) > later + timedelta(days=29)
@@ -48,20 +48,20 @@ def test_keys_are_good_for_a_while_then_renewed_under_the_same_authority() -> No
 
 def test_a_new_authority_stands_beside_the_old_one_until_that_expires() -> None:
     now = datetime.now(UTC)
-    first = certificates.renewed(NAMES, now=now)
-    second = certificates.renewed(NAMES, first, now=now + timedelta(days=600))
+    first = certificates.renew(NAMES, now=now)
+    second = certificates.renew(NAMES, first, now=now + timedelta(days=600))
     assert second.bundle.count(b"BEGIN CERTIFICATE") == 2
     assert second.bundle.endswith(first.bundle)
-    third = certificates.renewed(NAMES, second, now=now + timedelta(days=1200))
+    third = certificates.renew(NAMES, second, now=now + timedelta(days=1200))
     assert third.bundle.count(b"BEGIN CERTIFICATE") == 2
     assert first.bundle not in third.bundle
 
 
 def test_other_names_and_broken_keys_are_reasons_to_renew() -> None:
-    keys = certificates.renewed(NAMES)
+    keys = certificates.renew(NAMES)
     assert certificates.needs_renewal(keys, ("10.0.0.1",))
     assert certificates.needs_renewal(keys._replace(certificate=b"x"), NAMES)
-    assert certificates.renewed(NAMES, keys._replace(bundle=b"x"))
+    assert certificates.renew(NAMES, keys._replace(bundle=b"x"))
 
 
 def test_keys_are_kept_in_a_secret_that_all_share_and_the_bundle_is_published() -> None:
@@ -69,13 +69,13 @@ def test_keys_are_kept_in_a_secret_that_all_share_and_the_bundle_is_published() 
     for document in configuration.configurations():
         kind = configuration.MUTATING if document["kind"].startswith("Mut") else configuration.VALIDATING
         store.create(kind.path(), document)
-    first = tls_secret.ensure(store, "mpijob-system", NAMES)
-    assert tls_secret.ensure(store, "mpijob-system", NAMES) == first
-    tls_secret.publish(store, first.bundle)
+    first = tls_secret.ensure_keys(store, "mpijob-system", NAMES)
+    assert tls_secret.ensure_keys(store, "mpijob-system", NAMES) == first
+    tls_secret.publish_bundle(store, first.bundle)
     for kind in (configuration.MUTATING, configuration.VALIDATING):
         for one in store.objects[kind.path("", configuration.NAME)]["webhooks"]:
             assert base64.b64decode(one["clientConfig"]["caBundle"]) == first.bundle
-    later = tls_secret.ensure(store, "mpijob-system", NAMES, datetime.now(UTC) + timedelta(days=40))
+    later = tls_secret.ensure_keys(store, "mpijob-system", NAMES, datetime.now(UTC) + timedelta(days=40))
     assert later.certificate != first.certificate
     secret = store.objects[resources.SECRET.path("mpijob-system", "mpijob-webhook-keys")]
     assert base64.b64decode(secret["data"]["tls.crt"]) == later.certificate
@@ -85,7 +85,7 @@ def test_keys_are_kept_in_a_secret_that_all_share_and_the_bundle_is_published() 
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server(Options(host="127.0.0.1", port=0))
-    made.use(certificates.renewed(("127.0.0.1",)))
+    made.use_keys(certificates.renew(("127.0.0.1",)))
     with made:
         yield made
 
@@ -133,10 +133,10 @@ def test_nonsense_is_answered_and_harms_nobody(server: Server, path: str, body: 
 
 @pytest.mark.thorough
 def test_new_keys_are_served_without_a_restart(server: Server) -> None:
-    first = certificates.renewed(("127.0.0.1",))
-    second = certificates.renewed(("127.0.0.1",))
+    first = certificates.renew(("127.0.0.1",))
+    second = certificates.renew(("127.0.0.1",))
     for keys, other in ((first, second), (second, first)):
-        server.use(keys)
+        server.use_keys(keys)
         assert ask(server, "/healthz", bundle=keys.bundle)[0] == 200
         with pytest.raises(ssl.SSLCertVerificationError):
             ask(server, "/healthz", bundle=other.bundle)
@@ -191,13 +191,13 @@ def test_every_rule_is_bound_and_spares_the_system() -> None:
 
 @pytest.mark.security
 def test_trust_is_in_exact_accounts_that_hold_an_engines_own_right_and_never_in_a_namespace() -> None:
-    told = trust.expression()
+    told = trust.trust_expression()
     assert "system:serviceaccounts" not in told
     assert "groups" not in told
     for one in trust.ENGINES:
         assert f"'{one.user}': ['{one.group}', '{one.plural}']" in told
     assert ".subresource('status').check('update').allowed()" in told
-    assert trust.expression(()) == f"request.userInfo.username in {list(trust.CONTROL_PLANE)}"
+    assert trust.trust_expression(()) == f"request.userInfo.username in {list(trust.CONTROL_PLANE)}"
 
 
 class Unreadable:
@@ -221,8 +221,8 @@ class Unreadable:
 @pytest.mark.parametrize(("status", "governed"), [(500, False), (503, False), (403, True), (404, True)])
 def test_limits_that_cannot_be_read_for_a_moment_are_waited_for(status: int, governed: bool) -> None:
     with WebhookCache(Unreadable(status)) as known:  # type: ignore[arg-type]  # a stand-in
-        assert known.settled(10.0)
-        assert known.governed() is governed
+        assert known.wait_synced(10.0)
+        assert known.limits_known() is governed
 
 
 @pytest.mark.security

@@ -31,7 +31,7 @@ from mpijob.cluster.webhook import certificates
 from mpijob.cluster.webhook.server import Options, Server
 
 made = Server(Options(host="127.0.0.1", port=0))
-made.use(certificates.renewed(("127.0.0.1",)))
+made.use_keys(certificates.renew(("127.0.0.1",)))
 with made:
     made.known = Knowing()
     print(made.port, flush=True)
@@ -173,7 +173,7 @@ def test_where_the_api_server_shows_a_certificate_nobody_else_is_answered(tmp_pa
     ours, stranger = identity(tmp_path, "ours", "api-server"), identity(tmp_path, "other", "api-server")
     for name, status in (("api-server", 503), ("", 503), ("somebody-else", 403)):
         made = Server(Options(host="127.0.0.1", port=0, client_ca=str(ours), client_name=name))
-        made.use(certificates.renewed(("127.0.0.1",)))
+        made.use_keys(certificates.renew(("127.0.0.1",)))
         with made:
             assert shown(made.port, ours) == status, "503: it is heard, and nothing is known yet"
             assert shown(made.port, None) == 403

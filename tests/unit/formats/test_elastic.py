@@ -265,13 +265,13 @@ def judged(job: MPIJob, workers: int, image: str = "", **limits: Any) -> list[st
         worker["template"]["spec"]["containers"][0]["image"] = image
     asked = request_reader.read(a_review(now, operation="UPDATE", oldObject=old))
     around = Around(limits=NamespaceLimits(**limits))
-    return [one.message for one in judgement.judge(asked, around).refusals]
+    return [one.message for one in judgement.review(asked, around).refusals]
 
 
 def test_a_cluster_lets_an_elastic_job_be_scaled_within_its_bounds_and_the_limits() -> None:
     assert judged(an_elastic(), 4) == []
     (over,) = judged(an_elastic(), 4, max_workers=3)
-    assert "4 workers are asked for, and namespace" in over
+    assert "4 workers requested, but namespace" in over
     for refused in (
         judged(an_elastic(), 5),
         judged(on_cluster(workers=3), 4),

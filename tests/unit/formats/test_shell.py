@@ -245,6 +245,8 @@ def test_a_real_mpirun_is_counted_and_then_runs_the_command(pod: Pod, tmp_path: 
     done = pod.launch(*line, f"{pod.home}/rank.sh", *program, MPIJOB_WORLD="2", MPIJOB_USED="1")
     assert done.returncode == 0, done.stderr
     census, rest = re.split("mpijob-world ranks=2 gap=0 tag=.*\n", done.stdout)
-    assert sorted(line.split()[1] for line in census.splitlines()) == ["rank=0", "rank=1"]
+    ready, *census_lines = census.splitlines()
+    assert ready.split()[1:] == ["workers=1"], census
+    assert sorted(line.split()[1] for line in census_lines) == ["rank=0", "rank=1"]
     ended = ["mpijob-exit rank=0 code=0", "mpijob-exit rank=1 code=0"]
     assert sorted(rest.splitlines()) == [*ended, "rank 0: a $(b) 'c", "rank 1: a $(b) 'c"]

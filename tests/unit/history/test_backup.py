@@ -26,11 +26,11 @@ archive = pytest.fixture(shared_archive)
 
 @pytest.mark.req("C-history")
 def test_a_backup_put_back_elsewhere_answers_the_same(archive: Archive, tmp_path: Path) -> None:
-    archive.put(a_state(phase=Phase.SUCCEEDED, finished=2.0, owner="jane"), now=3.0)
+    archive.put_job(a_state(phase=Phase.SUCCEEDED, finished=2.0, owner="jane"), now=3.0)
     archive.add_samples(a_key(), [Sample(1.0, 0, 1.0, 1024)])
-    capture = Capture(archive, archive.voice(a_voice()))
+    capture = Capture(archive, archive.add_source(a_voice()))
     for number in range(1000):
-        capture.take(line(number))
+        capture.write(line(number))
     capture.end()
     assert backup.backup(archive, str(tmp_path / "all.tar")) == 1
     assert (tmp_path / "all.tar").stat().st_mode & 0o777 == 0o600
@@ -48,14 +48,14 @@ def test_a_backup_put_back_elsewhere_answers_the_same(archive: Archive, tmp_path
 @pytest.mark.thorough
 @pytest.mark.req("C-history")
 def test_a_backup_taken_while_lines_come_holds_a_beginning_of_them(archive: Archive, tmp_path: Path) -> None:
-    archive.put(a_state(), now=1.0)
-    capture = Capture(archive, archive.voice(a_voice()))
+    archive.put_job(a_state(), now=1.0)
+    capture = Capture(archive, archive.add_source(a_voice()))
     stop = threading.Event()
 
     def write() -> None:
         number = 0
         while not stop.is_set():
-            capture.take(line(number))
+            capture.write(line(number))
             number += 1
             if number % 200 == 0:
                 capture.flush()
@@ -90,14 +90,14 @@ def test_what_is_no_backup_is_refused_and_leaves_nothing(archive: Archive, tmp_p
         with pytest.raises((InvalidJob, BackendError)):
             backup.restore(str(tmp_path / "bad.tar"), str(tmp_path / "new"))
     (tmp_path / "text.tar").write_text("this is no archive")
-    with pytest.raises(InvalidJob, match="no backup"):
+    with pytest.raises(InvalidJob, match="not a backup"):
         backup.restore(str(tmp_path / "text.tar"), str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "evil").exists()
     backup.backup(archive, str(tmp_path / "good.tar"))
     with pytest.raises(Conflict, match="exists already"):
         backup.backup(archive, str(tmp_path / "good.tar"))
-    with pytest.raises(Conflict, match="a record in"):
+    with pytest.raises(Conflict, match="already contains a job history"):
         backup.restore(str(tmp_path / "good.tar"), archive.directory)
 
 
@@ -105,7 +105,7 @@ def test_only_records_of_jobs_that_are_gone_are_erased_of_a_person(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, deleted in (("gone", 20.0), ("there", None)):
-        archive.put(
+        archive.put_job(
             a_state(name, name, Phase.SUCCEEDED, owner="bob", finished=10.0, deleted=deleted), now=30.0
         )
     monkeypatch.setattr(maintenance, "directory", lambda backend, settings: archive.directory)

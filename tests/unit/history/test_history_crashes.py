@@ -15,9 +15,9 @@ from mpijob.history import log_writer as capturing
 from mpijob.history import retention
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
-from mpijob.history.import_job import JobImport, take_in
+from mpijob.history.import_job import JobImport, import_job
 from mpijob.history.log_writer import Capture
-from mpijob.history.retention import Policy
+from mpijob.history.retention import RetentionSettings
 from mpijob.history.storage import chunks
 from mpijob.model import JobRef, Phase, Role
 
@@ -84,9 +84,9 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _record(archive: Archive) -> None:
     """Do what a recorder does: go on where the record ends, until the engine has no more."""
-    capture = Capture(archive, archive.voice(a_voice()))
+    capture = Capture(archive, archive.add_source(a_voice()))
     for one in after(capture.position(), LINES):
-        capture.take(one)
+        capture.write(one)
     capture.end()
 
 
@@ -100,7 +100,7 @@ def test_a_recorder_killed_at_any_step_loses_nothing_and_stores_nothing_twice(
     monkeypatch.setattr(chunks, "LARGE_BYTES", large_bytes)
     for fatal in range(1, STEPS):
         archive = Archive(str(tmp_path / str(fatal)))
-        archive.put(a_state(), now=1.0)
+        archive.put_job(a_state(), now=1.0)
         archive.close()
         opened: list[Archive] = []
 
@@ -113,10 +113,10 @@ def test_a_recorder_killed_at_any_step_loses_nothing_and_stores_nothing_twice(
         _record(after_it)
         assert recorded(after_it, "u1") == b"".join(LINES), f"killed at step {fatal}"
         assert after_it.gaps(a_key()) == ()
-        retention.tidy(after_it, Policy(), os.stat(after_it.logs).st_mtime + 4000)
-        (voice,) = after_it.voices(a_key())
+        retention.apply_retention(after_it, RetentionSettings(), os.stat(after_it.logs).st_mtime + 4000)
+        (voice,) = after_it.sources(a_key())
         known = sorted(os.path.basename(chunk.file) for chunk in after_it.chunks(voice.id))
-        assert sorted(os.listdir(after_it.folder(a_key()))) == known, f"killed at step {fatal}"
+        assert sorted(os.listdir(after_it.job_directory(a_key()))) == known, f"killed at step {fatal}"
         after_it.close()
         if not killed:
             assert fatal > 20
@@ -131,7 +131,7 @@ def test_a_recorder_killed_again_and_again_comes_to_the_end(
     _small(monkeypatch)
     directory = str(tmp_path / "history")
     archive = Archive(directory)
-    archive.put(a_state(), now=1.0)
+    archive.put_job(a_state(), now=1.0)
     archive.close()
     opened: list[Archive] = []
 
@@ -162,7 +162,7 @@ def test_a_job_whose_taking_in_is_killed_at_any_step_is_there_wholly_or_not_at_a
             return opened[0]
 
         def work(opened: list[Archive] = opened) -> None:
-            take_in(opened[0], whole, [(voice, str(log))], 3.0)
+            import_job(opened[0], whole, [(voice, str(log))], 3.0)
 
         killed = _killed_at(fatal, work, watched)
         archive = Archive(str(tmp_path / str(fatal)))
@@ -170,7 +170,7 @@ def test_a_job_whose_taking_in_is_killed_at_any_step_is_there_wholly_or_not_at_a
         there = past.state(JobRef("team", "bert")) is not None
         seen.add(there)
         assert len(texts(past)) == (len(LINES) if there else 0)
-        take_in(archive, whole, [(voice, str(log))], 3.0)
+        import_job(archive, whole, [(voice, str(log))], 3.0)
         assert len(texts(past)) == len(LINES)
         archive.close()
         if not killed:
@@ -184,7 +184,7 @@ def test_an_erasure_killed_at_any_step_can_be_finished(tmp_path: Path) -> None:
     for fatal in range(1, STEPS):
         directory = str(tmp_path / str(fatal))
         archive = Archive(directory)
-        archive.put(a_state(), now=1.0)
+        archive.put_job(a_state(), now=1.0)
         _record(archive)
         archive.close()
         opened: list[Archive] = []
@@ -194,11 +194,11 @@ def test_an_erasure_killed_at_any_step_can_be_finished(tmp_path: Path) -> None:
             return opened[0]
 
         def work(opened: list[Archive] = opened) -> None:
-            ArchiveReader(opened[0]).forget(JobRef("team", "bert"))
+            ArchiveReader(opened[0]).delete_job(JobRef("team", "bert"))
 
         killed = _killed_at(fatal, work, watched)
         after_it = Archive(directory)
-        ArchiveReader(after_it).forget(JobRef("team", "bert"))
+        ArchiveReader(after_it).delete_job(JobRef("team", "bert"))
         assert after_it.read("SELECT count(*) FROM jobs") == [(0,)]
         assert os.listdir(after_it.logs) == []
         if not killed:

@@ -31,9 +31,9 @@ from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
 from mpijob.history.records import LogSource
-from mpijob.history.retention import Policy, RetentionPolicy
+from mpijob.history.retention import RetentionDays, RetentionSettings
 from mpijob.history.storage import layout, schema, tiering
-from mpijob.history.storage.s3 import Objects
+from mpijob.history.storage.s3 import ObjectStore
 from mpijob.model import JobRef, Phase, Scope
 from mpijob.model.status.accounts import AccountQuery
 
@@ -76,21 +76,21 @@ def test_a_record_that_was_brought_forward_has_the_tables_of_a_new_one(older: Ol
 
 def test_a_voice_of_an_older_record_goes_on_where_it_was(older: Older) -> None:
     archive = older.archive
-    (voice,) = archive.voices(GOING.key)
+    (voice,) = archive.sources(GOING.key)
     capture = Capture(archive, voice)
     assert capture.position().repeats == 1
     for number in range(LINES, LINES + 5):
-        capture.take(line(number))
+        capture.write(line(number))
     capture.flush()
     assert [chunk.file for chunk in archive.chunks(voice.id)] == older.files[GOING.uid]  # the open one grew
     capture.end()
     assert texts(archive, GOING)[1:] == [f"line {number}" for number in range(LINES + 5)]
     other = Capture(archive, LogSource(key=GOING.key, source="pod-1", origin="pod.1"))
-    other.take(line(100))
+    other.write(line(100))
     other.end()
-    (chunk,) = archive.chunks(other.voice.id)
-    assert os.path.dirname(chunk.file) == layout.folder(GOING.key)
-    archive.put(state_of(CLAIMED, Phase.RUNNING), now=99.0)
+    (chunk,) = archive.chunks(other.source.id)
+    assert os.path.dirname(chunk.file) == layout.job_directory(GOING.key)
+    archive.put_job(state_of(CLAIMED, Phase.RUNNING), now=99.0)
     assert ArchiveReader(archive).state(CLAIMED) is not None
 
 
@@ -100,13 +100,13 @@ def test_a_job_of_another_namespace_with_the_uid_of_an_older_record_reaches_noth
     older: Older,
 ) -> None:
     archive = older.archive
-    assert ArchiveReader(archive).forget(CLAIMED) == 0
-    archive.put(state_of(CLAIMED, Phase.SUCCEEDED), now=99.0)
+    assert ArchiveReader(archive).delete_job(CLAIMED) == 0
+    archive.put_job(state_of(CLAIMED, Phase.SUCCEEDED), now=99.0)
     capture = Capture(archive, LogSource(key=CLAIMED.key, source="pod-0", origin="pod.0"))
-    capture.take(line(0, "mine"))
+    capture.write(line(0, "mine"))
     capture.end()
     assert texts(archive, CLAIMED) == ["mine"]
-    assert ArchiveReader(archive).forget(CLAIMED) == 1
+    assert ArchiveReader(archive).delete_job(CLAIMED) == 1
     check_all_is_found(archive)
 
 
@@ -115,7 +115,7 @@ def test_forgetting_removes_the_older_files_of_that_job_alone(older: Older, ref:
     leftover = Path(older.archive.logs) / FOLDERS[ref.uid] / "of-a-killed-writer.log"
     leftover.write_bytes(b"x")
     before = older.on_disk()
-    assert ArchiveReader(older.archive).forget(ref) == 1
+    assert ArchiveReader(older.archive).delete_job(ref) == 1
     own = {*older.files[ref.uid], str(leftover.relative_to(older.archive.logs))}
     assert older.on_disk() == before - own
     assert not leftover.parent.exists()
@@ -126,48 +126,48 @@ def test_forgetting_removes_the_older_files_of_that_job_alone(older: Older, ref:
 def test_forgetting_leaves_what_a_namespace_of_that_name_has_in_the_older_directory(older: Older) -> None:
     """A directory of the older layout may have the name of a namespace."""
     archive, namesake = older.archive, JobRef(DONE.uid, "x", "y")
-    archive.put(state_of(namesake, Phase.RUNNING), now=99.0)
+    archive.put_job(state_of(namesake, Phase.RUNNING), now=99.0)
     capture = Capture(archive, LogSource(key=namesake.key, source="pod-0", origin="pod.0"))
-    capture.take(line(0, "mine"))
+    capture.write(line(0, "mine"))
     capture.flush()
-    assert ArchiveReader(archive).forget(DONE) == 1
-    capture.take(line(1, "too"))
+    assert ArchiveReader(archive).delete_job(DONE) == 1
+    capture.write(line(1, "too"))
     capture.end()
     assert texts(archive, namesake) == ["mine", "too"]
 
 
 def test_days_and_accounts_are_kept_of_older_records_too(older: Older) -> None:
-    retention.tidy(
+    retention.apply_retention(
         older.archive,
-        Policy({"team-a": RetentionPolicy(1, 30, 400), "*": RetentionPolicy(100, 100, 400)}),
+        RetentionSettings({"team-a": RetentionDays(1, 30, 400), "*": RetentionDays(100, 100, 400)}),
         60.0 + 2 * DAY,
     )
     assert texts(older.archive, DONE)[1:] == ["mpijob: lines are missing here: logs are kept for 1 days"]
     assert not (Path(older.archive.logs) / "u1").exists()
     assert len(texts(older.archive, ODD)) == LINES + 1
-    assert ArchiveReader(older.archive).forget(PAID) == 1
+    assert ArchiveReader(older.archive).delete_job(PAID) == 1
     assert PAID not in [one.ref for one in ArchiveReader(older.archive).accounts(AccountQuery())]
 
 
 def test_files_that_nobody_knows_are_found_in_both_layouts(older: Older) -> None:
     archive, logs = older.archive, Path(older.archive.logs)
     other = Capture(archive, LogSource(key=GOING.key, source="pod-1", origin="pod.1"))
-    other.take(line(100))
+    other.write(line(100))
     other.end()
     known = older.on_disk() - {*older.files[NOBODYS]}
     strays = [
         logs / "u1" / "s.log",
-        logs / layout.folder(GOING.key) / "s.log",
+        logs / layout.job_directory(GOING.key) / "s.log",
         logs / "team-b" / "u9" / "s.log",
     ]
     for stray in strays:
         stray.parent.mkdir(exist_ok=True)
         stray.write_bytes(b"x")
     now = strays[-1].stat().st_mtime
-    keep = Policy({"*": RetentionPolicy(10**6, 10**6, 10**6)})
-    retention.tidy(archive, keep, now + 10)
+    keep = RetentionSettings({"*": RetentionDays(10**6, 10**6, 10**6)})
+    retention.apply_retention(archive, keep, now + 10)
     assert all(stray.exists() for stray in strays)
-    retention.tidy(archive, keep, now + 4000)
+    retention.apply_retention(archive, keep, now + 4000)
     assert older.on_disk() == known
     assert not (logs / NOBODYS).exists()
     assert not (logs / "team-b" / "u9").exists()
@@ -195,12 +195,12 @@ def test_objects_that_were_stored_by_uid_are_read_and_removed_by_their_names(old
         for file in older.files[uid]:  # as the release before moved them
             bucket.put(file, (Path(archive.logs) / file).read_bytes())
         shutil.rmtree(Path(archive.logs) / FOLDERS[uid])
-    archive.objects = cast(Objects, bucket)
+    archive.objects = cast(ObjectStore, bucket)
     check_all_is_found(archive)
-    assert tiering.move(archive) == 1  # the sealed chunk of the job that goes on, by its older name
+    assert tiering.move_sealed(archive) == 1  # the sealed chunk of the job that goes on, by its older name
     assert bucket.held.keys() == {*older.files[DONE.uid], *older.files[ODD.uid], older.files[GOING.uid][0]}
     check_all_is_found(archive)
-    assert ArchiveReader(archive).forget(DONE) == 1
+    assert ArchiveReader(archive).delete_job(DONE) == 1
     assert bucket.held.keys() == {*older.files[ODD.uid], older.files[GOING.uid][0]}
     assert not [
         name
@@ -231,7 +231,7 @@ def test_a_backup_of_the_format_before_is_put_back_and_found(tmp_path: Path) -> 
 
 def test_a_backup_of_files_in_both_layouts_is_put_back_and_found(older: Older, tmp_path: Path) -> None:
     capture = Capture(older.archive, LogSource(key=GOING.key, source="pod-1", origin="pod.1"))
-    capture.take(line(100))
+    capture.write(line(100))
     capture.end()
     before = texts(older.archive, GOING)
     assert backup.backup(older.archive, str(tmp_path / "all.tar")) == 3
@@ -261,9 +261,12 @@ def test_a_step_that_fails_leaves_the_record_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "h")
-    steps = (*schema._STEPS[:3], schema._STEPS[3].replace("DROP TABLE owners;", "DROP TABLE not_there;"))
+    steps = (
+        *schema._MIGRATIONS[:3],
+        schema._MIGRATIONS[3].replace("DROP TABLE owners;", "DROP TABLE not_there;"),
+    )
     with monkeypatch.context() as broken:
-        broken.setattr(schema, "_STEPS", steps)
+        broken.setattr(schema, "_MIGRATIONS", steps)
         with pytest.raises(BackendError):
             Archive(str(tmp_path / "h"))
     with sqlite3.connect(tmp_path / "h" / "history.db") as db:

@@ -31,9 +31,9 @@ from mpijob.errors import BackendError
 from mpijob.history import log_writer as capturing
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
-from mpijob.history.import_job import JobImport, take_in
+from mpijob.history.import_job import JobImport, import_job
 from mpijob.history.log_writer import Capture
-from mpijob.history.records import Gap, numbers, spans
+from mpijob.history.records import Gap, format_numbers, parse_numbers
 from mpijob.history.storage import chunks
 from mpijob.model import JobRef, LogQuery, Phase, Role
 from mpijob.observation.logs import cri
@@ -46,27 +46,27 @@ archive = pytest.fixture(archived)
 def test_lines_come_back_byte_for_byte(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capturing, "BUFFER_BYTES", 500)
     monkeypatch.setattr(capturing, "CHUNK_BYTES", 3000)
-    archive.put(a_state(), now=1.0)
+    archive.put_job(a_state(), now=1.0)
     capture = said(archive, 200)
     capture.end()
     assert recorded(archive, "u1") == b"".join(line(number) for number in range(200))
-    stored = archive.chunks(capture.voice.id)
+    stored = archive.chunks(capture.source.id)
     assert len(stored) > 2
     assert sum(chunk.lines for chunk in stored) == 200
     assert all(chunk.sealed for chunk in stored)
-    assert sorted(os.listdir(archive.folder(a_key()))) == sorted(
+    assert sorted(os.listdir(archive.job_directory(a_key()))) == sorted(
         os.path.basename(chunk.file) for chunk in stored
     )
 
 
 def test_every_filter_of_a_query_works_on_the_record(archive: Archive) -> None:
-    archive.put(a_state(), now=1.0)
+    archive.put_job(a_state(), now=1.0)
     for rank in range(3):
         capture = Capture(
-            archive, archive.voice(a_voice(role=Role.RANK, worker=None, rank=rank, source=f"r{rank}"))
+            archive, archive.add_source(a_voice(role=Role.RANK, worker=None, rank=rank, source=f"r{rank}"))
         )
-        capture.take(line(rank, f"rank {rank} begins"))
-        capture.take(line(10 + rank, f"rank {rank} ends"))
+        capture.write(line(rank, f"rank {rank} begins"))
+        capture.write(line(10 + rank, f"rank {rank} ends"))
         capture.end()
     found = ArchiveReader(archive)
     begins, ends = [[f"rank {rank} {word}" for rank in range(3)] for word in ("begins", "ends")]
@@ -81,20 +81,20 @@ def test_every_filter_of_a_query_works_on_the_record(archive: Archive) -> None:
 
 
 def test_only_chunks_that_can_hold_a_wanted_line_are_opened(archive: Archive) -> None:
-    archive.put(a_state(), now=1.0)
+    archive.put_job(a_state(), now=1.0)
     old, new = said(archive, 1, source="old"), said(archive, 1, source="new")
     old.end()
-    new.take(line(1000))
+    new.write(line(1000))
     new.end()
-    (chunk,) = archive.chunks(old.voice.id)
-    os.unlink(archive.path(chunk.file))
+    (chunk,) = archive.chunks(old.source.id)
+    os.unlink(archive.chunk_path(chunk.file))
     assert texts(ArchiveReader(archive), since=(START_NS + 500 * STEP_NS) / 1e9) == ["line 1000"]
 
 
 @pytest.mark.thorough
 @given(st.sets(st.integers(0, 300)))
 def test_numbers_are_written_as_spans_and_read_again(found: set[int]) -> None:
-    assert numbers(spans(found)) == found
+    assert parse_numbers(format_numbers(found)) == found
 
 
 @pytest.mark.thorough
@@ -109,21 +109,21 @@ def test_a_writer_stopped_anywhere_goes_on_without_loss_or_repetition(
 ) -> None:
     """Whatever was flushed counts; the rest is asked of the engine again, also among lines of the same moment."""
     archive = Archive(str(tmp_path_factory.mktemp("history")))
-    archive.put(a_state(), now=1.0)
+    archive.put_job(a_state(), now=1.0)
     total = sum(flushes)
     lines = [line(number // (same + 1), f"text {number}") for number in range(total)]
-    capture = Capture(archive, archive.voice(a_voice()))
+    capture = Capture(archive, archive.add_source(a_voice()))
     at = 0
     for count in flushes:
         for one in lines[at : at + count]:
             if at >= stop:
                 break
-            capture.take(one)
+            capture.write(one)
             at += 1
         capture.flush()
-    again = Capture(archive, archive.voice(a_voice()))
+    again = Capture(archive, archive.add_source(a_voice()))
     for one in after(again.position(), lines):
-        again.take(one)
+        again.write(one)
     again.end()
     assert recorded(archive, "u1") == b"".join(lines)
     archive.close()
@@ -133,15 +133,15 @@ def test_a_writer_stopped_anywhere_goes_on_without_loss_or_repetition(
 def test_lines_are_stored_once_where_their_full_chunk_could_not_be_sealed(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive.put(a_state(), now=1.0)
-    capture = Capture(archive, archive.voice(a_voice()))
-    capture.take(line(0))
+    archive.put_job(a_state(), now=1.0)
+    capture = Capture(archive, archive.add_source(a_voice()))
+    capture.write(line(0))
     with monkeypatch.context() as patch:
         patch.setattr(capturing, "CHUNK_BYTES", 1)
-        patch.setattr(chunks, "count", _no_room)
+        patch.setattr(chunks, "count_frames", _no_room)
         with pytest.raises(BackendError, match="No space left"):
             capture.flush()
-    capture.take(line(1))
+    capture.write(line(1))
     capture.end()
     assert recorded(archive, "u1") == line(0) + line(1)
 
@@ -151,43 +151,43 @@ def _no_room(*_: object) -> int:
 
 
 def test_what_was_written_and_never_counted_is_cut_off(archive: Archive) -> None:
-    archive.put(a_state(), now=1.0)
+    archive.put_job(a_state(), now=1.0)
     capture = said(archive, 5)
     capture.flush()
-    (chunk,) = archive.chunks(capture.voice.id)
-    with open(archive.path(chunk.file), "ab") as file:
+    (chunk,) = archive.chunks(capture.source.id)
+    with open(archive.chunk_path(chunk.file), "ab") as file:
         file.write(chunks.frame(line(99))[:-3])
-    again = Capture(archive, capture.voice)
-    again.take(line(5))
+    again = Capture(archive, capture.source)
+    again.write(line(5))
     again.end()
     assert recorded(archive, "u1") == b"".join(line(number) for number in range(6))
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip"])
 def test_a_torn_open_chunk_is_cut_back_to_what_can_be_believed(archive: Archive, damage: str) -> None:
-    archive.put(a_state(), now=1.0)
-    capture = Capture(archive, archive.voice(a_voice()))
+    archive.put_job(a_state(), now=1.0)
+    capture = Capture(archive, archive.add_source(a_voice()))
     for number in range(10):
-        capture.take(line(number))
+        capture.write(line(number))
         capture.flush()
-    (chunk,) = archive.chunks(capture.voice.id)
-    _damage(archive.path(chunk.file), damage)
-    again = Capture(archive, capture.voice)
-    assert again.torn is not None
+    (chunk,) = archive.chunks(capture.source.id)
+    _damage(archive.chunk_path(chunk.file), damage)
+    again = Capture(archive, capture.source)
+    assert again.damaged_range is not None
     lines = [line(number) for number in range(12)]
     for one in after(again.position(), lines):
-        again.take(one)
+        again.write(one)
     again.end()
     assert recorded(archive, "u1") == b"".join(lines)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
 def test_a_damaged_chunk_is_told_where_it_is_missing(archive: Archive, damage: str) -> None:
-    archive.put(a_state(), now=1.0)
+    archive.put_job(a_state(), now=1.0)
     capture = said(archive, 10)
     capture.end()
-    (chunk,) = archive.chunks(capture.voice.id)
-    _damage(archive.path(chunk.file), damage)
+    (chunk,) = archive.chunks(capture.source.id)
+    _damage(archive.chunk_path(chunk.file), damage)
     (told,) = texts(ArchiveReader(archive))
     assert told == "mpijob: lines are missing here: a part of the stored log was damaged"
 
@@ -214,8 +214,8 @@ def test_no_file_whatever_it_holds_is_read_beyond_what_it_proves(
     path = f"/dev/shm/mpijob-frames-{os.getpid()}"
     try:
         Path(path).write_bytes(data)
-        assert chunks.intact(path, len(good)).size == len(good)
-        assert chunks.intact(path, len(data)).size <= len(data)
+        assert chunks.intact_extent(path, len(good)).size == len(good)
+        assert chunks.intact_extent(path, len(data)).size <= len(data)
     finally:
         os.unlink(path)
 
@@ -250,7 +250,7 @@ def test_frames_give_back_every_byte_with_stamps_or_without(
 def test_a_frame_of_stamps_that_do_not_fit_is_torn(tmp_path: Path, parts: tuple[int, int]) -> None:
     stamps, rest = zlib.compress(b"2" * 62), zlib.compress(b"a\nb\n" * 100)
     payload = chunks._PARTS.pack(*parts) + stamps + rest
-    head = chunks._HEAD.pack(chunks._APART, len(payload), 80, zlib.crc32(payload))
+    head = chunks._HEAD.pack(chunks._COLUMNS, len(payload), 80, zlib.crc32(payload))
     (tmp_path / "f").write_bytes(head + payload)
     with pytest.raises(chunks.CorruptChunk):
         [*chunks.read(str(tmp_path / "f"), len(head) + len(payload))]
@@ -261,24 +261,24 @@ def test_a_job_taken_in_twice_is_there_once(archive: Archive, tmp_path: Path) ->
     log.write_bytes(b"".join(line(number) for number in range(50)) + line(50)[:-1])
     whole = JobImport(state=a_state(phase=Phase.SUCCEEDED, finished=2.0, deleted=3.0), spec=encoded(a_spec()))
     for _ in range(2):
-        take_in(archive, whole, [(a_voice(role=Role.RANK, rank=0, source="rank-0.log"), str(log))], 3.0)
+        import_job(archive, whole, [(a_voice(role=Role.RANK, rank=0, source="rank-0.log"), str(log))], 3.0)
     assert texts(ArchiveReader(archive)) == [f"line {number}" for number in range(51)]
-    (voice,) = archive.voices(a_key())
-    assert sorted(os.listdir(archive.folder(a_key()))) == sorted(
+    (voice,) = archive.sources(a_key())
+    assert sorted(os.listdir(archive.job_directory(a_key()))) == sorted(
         os.path.basename(chunk.file) for chunk in archive.chunks(voice.id)
     )
 
 
 def test_a_log_that_cannot_be_stored_is_a_gap_of_a_record_that_is(archive: Archive, tmp_path: Path) -> None:
     whole = JobImport(state=a_state(phase=Phase.SUCCEEDED, finished=2.0, deleted=3.0))
-    take_in(archive, whole, [(a_voice(), str(tmp_path / "not there"))], 3.0)
+    import_job(archive, whole, [(a_voice(), str(tmp_path / "not there"))], 3.0)
     (told,) = texts(ArchiveReader(archive))
     assert "could not be stored" in told
 
 
 def test_attempts_whose_lines_were_lost_before_are_told_whichever_lines_are_wanted(archive: Archive) -> None:
     lost = tuple(Gap(first_ns=at, last_ns=at, reason="removed", attempt=at) for at in (1, 2))
-    take_in(archive, JobImport(state=a_state(phase=Phase.SUCCEEDED, deleted=3.0), gaps=lost), (), 3.0)
+    import_job(archive, JobImport(state=a_state(phase=Phase.SUCCEEDED, deleted=3.0), gaps=lost), (), 3.0)
     for wanted in (LogQuery(), LogQuery(ranks=(0,)), LogQuery(tail=1), LogQuery(regex="x")):
         assert [one.attempt for one in ArchiveReader(archive).logs(JobRef("team", "bert"), wanted)] == [1, 2]
     assert [

@@ -57,10 +57,10 @@ def test_lines_with_letters_are_those_that_hold_them(lines: list[bytes], letters
 
 def test_a_search_in_the_record_finds_the_same_lines(tmp_path: object) -> None:
     archive = Archive(str(tmp_path))
-    archive.put(a_state(), now=1.0)
-    capture = Capture(archive, archive.voice(a_voice()))
+    archive.put_job(a_state(), now=1.0)
+    capture = Capture(archive, archive.add_source(a_voice()))
     for number in range(2000):
-        capture.take(line(number))
+        capture.write(line(number))
     capture.end()
     past = ArchiveReader(archive)
     assert texts(past, regex="line 77$") == ["line 77"]

@@ -13,14 +13,14 @@ from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.client.multiuser.sessions import cluster_guests
 from mpijob.errors import InvalidJob, NotAllowed
-from mpijob.outbound.policy import Policy, for_others
+from mpijob.outbound.policy import Policy, server_policy
 from mpijob.settings import OutboundSetting, Settings
 
 pytestmark = pytest.mark.security
 
 
 def allowing(*entries: str, **more: Any) -> Policy:
-    return for_others(OutboundSetting(allow=entries, **more), [])
+    return server_policy(OutboundSetting(allow=entries, **more), [])
 
 
 def test_the_pages_server_opens_the_cluster_for_its_visitors_with_a_restricted_policy(
@@ -33,7 +33,7 @@ def test_the_pages_server_opens_the_cluster_for_its_visitors_with_a_restricted_p
     assert isinstance(backend, KubernetesBackend)
     policy = backend._outbound
     assert (policy.restricted, policy.allow, policy.download_bytes) == (True, setting.allow, 1 << 30)
-    assert policy.own == ("192.0.2.1", "prometheus.example.org:443")
+    assert policy.internal == ("192.0.2.1", "prometheus.example.org:443")
     assert SERVER.startswith("https://192.0.2.1")
 
 
@@ -45,7 +45,7 @@ def test_the_pages_server_asks_no_registry_that_a_visitors_image_names(
     backend = cluster_guests(Settings(home="/nowhere"))._open("token")
     assert isinstance(backend, KubernetesBackend)
     with listening() as service:
-        answer = backend._arrivals._asker.begin(
+        answer = backend._arrivals._asker.start(
             a_job(image=f"127.0.0.1:{service.port}/x:1"), lambda _: None
         )()
         assert service.connections == 0

@@ -19,7 +19,7 @@ from mpijob.backends.kubernetes.logs import http_service, loki_client
 from mpijob.backends.kubernetes.logs.http_service import HttpService
 from mpijob.backends.kubernetes.logs.loki_client import Span
 from mpijob.backends.kubernetes.metrics import prometheus_query
-from mpijob.backends.registry.http import Lines
+from mpijob.backends.registry.http import RegistryHttp
 from mpijob.backends.s3_volumes import Bucket, Connection
 from mpijob.client.integrations import mlflow, otlp, webhooks
 from mpijob.errors import BackendError, MpiJobError
@@ -61,7 +61,7 @@ def _callback(url: str, token_file: str) -> object:
 
 
 def _image_registry(url: str, token_file: str) -> object:
-    with Lines().ask("GET", f"{url}/v2/", {"Authorization": f"Bearer {TOKEN}"}) as reply:
+    with RegistryHttp().request("GET", f"{url}/v2/", {"Authorization": f"Bearer {TOKEN}"}) as reply:
         return reply.status
 
 
@@ -120,7 +120,7 @@ def test_a_redirect_is_an_error_that_names_where_it_points_without_its_query(tmp
     with listening(tell(b"", "302 Found", headers)) as first:
         with pytest.raises(OSError, match="302") as caught:
             HttpService(first.url, str(tmp_path / "token")).get("/labels", {})
-        assert "https://elsewhere.example.org:8443/path," in str(caught.value)
+        assert "https://elsewhere.example.org:8443/path not followed" in str(caught.value)
         with pytest.raises(BackendError) as refused:
             model_registry.Registry(first.url, TOKEN).register(
                 model_registry.RegistryEntry("m", "v", "file:///")
@@ -152,5 +152,5 @@ def test_a_body_without_end_is_not_read_to_its_end(
 
 def test_only_http_is_asked() -> None:
     for url in ("file:///etc/passwd", "ftp://example.org/x", "data:,x", "http://"):
-        with pytest.raises(ValueError, match="only addresses"):
-            http.request("GET", url, seconds=1, most_bytes=1)
+        with pytest.raises(ValueError, match="only http"):
+            http.request("GET", url, seconds=1, max_bytes=1)

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from bench import record, speedup
+from bench import efficiency, record, speedup
+from bench.efficiency import Rates
 from bench.line import Line, at_least, at_most
+from bench.places import Options
 from bench.record import Entry, Run
 from bench.soak.__main__ import line_of
 from bench.speedup import Times
@@ -141,30 +143,43 @@ def test_the_cores_say_how_many_workers_are_tried(cores: int, counts: tuple[int,
     assert speedup.counts(cores) == counts
 
 
-def test_speeds_are_judged_by_what_is_asked_and_what_was_too_large_is_said() -> None:
-    ours = {1: 8.0, 2: 4.1, 4: 2.2, 8: 1.25}
-    seconds = {count: Times(taken, taken, 8.0 / count) for count, taken in ours.items()}
-    by_row = {line.rows[0]: line for line in speedup.against_one(seconds, 8)}
-    assert {row: line.holds for row, line in by_row.items()} == {
-        "SC-002": True, "NFR-001": True, "SC-013": False, "E-eff": None
-    }  # fmt: skip
-    assert by_row["SC-013"].ratio == pytest.approx(0.8)
-    assert by_row["SC-013"].note.endswith(
-        "; 1 is what the same programs reach here without talking to each other"
+def test_speeds_are_judged_by_what_is_asked_beside_what_the_machine_gives_and_their_spread() -> None:
+    rates = Rates(
+        one=(100.0, 99.0, 101.0), many=(695.0, 700.0, 690.0), apart=(760.0, 760.0), bare=(700.0, 690.0)
     )
-    assert by_row["E-eff"].missing == "it wants 16 cores, and this machine has 8"
+    efficient, compared = efficiency.lines(8, rates)
+    assert (efficient.rows, efficient.holds, efficient.must_holds) == (("SC-013",), False, True)
+    assert efficient.ratio == pytest.approx(0.86875)
+    assert efficient.note == (
+        "3 runs, 690 to 700 rows/s of 8 workers, 3 runs, 99 to 101 rows/s of one; 0.95 is what the same programs "
+        "reach here without talking to each other"
+    )
+    assert (compared.rows, compared.must_holds) == (("C-baremetal",), True)
+    shares = {line.rows[0]: (line.ratio, line.holds) for line in efficiency.lines(4, rates)}
+    assert {row: holds for row, (_, holds) in shares.items()} == {"SC-002": True, "NFR-001": True} | {
+        "C-baremetal": True
+    }
+    assert shares["SC-002"][0] == pytest.approx(100 / 695)
+    assert shares["NFR-001"][0] == pytest.approx(6.95)
+
+
+def test_what_a_machine_has_too_few_cores_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "cores", lambda: 2)
+    found = [*efficiency.measure(8, Options())]
+    assert [(line.rows, line.missing) for line in found] == [
+        (("SC-013",), "it wants 8 cores, and this machine has 2")
+    ]
 
 
 def test_the_comparison_with_bare_mpiexec_names_its_conditions() -> None:
-    lines = [
-        *speedup.against_bare({1: Times(1.0, 0.9, 0.9), 64: Times(1.0, 0.7, 0.7)}, "mpich 5, two cores", 16)
-    ]
+    lines = [*speedup.against_bare({1: Times(1.0, 0.9), 64: Times(1.0, 0.7)}, "mpich 5, two cores", 16)]
     assert [(line.rows, line.must_holds) for line in lines] == [
-        (("D-overhead", "C-baremetal"), True), (("AC8-eff",), False)
-    ]  # fmt: skip
+        (("C-baremetal",), True),
+        (("C-baremetal",), False),
+    ]
     assert all("mpich 5, two cores" in line.note for line in lines)
-    (_, last) = speedup.against_bare({1: Times(1.0, 0.9, 0.9)}, "", 2)
-    assert (last.rows, last.missing) == (("AC8-eff",), "it wants 16 cores, and this machine has 2")
+    (_, last) = speedup.against_bare({1: Times(1.0, 0.9)}, "", 2)
+    assert (last.rows, last.missing) == (("C-baremetal",), "it wants 16 cores, and this machine has 2")
 
 
 def test_only_a_whole_day_shows_how_a_service_grows_in_a_day() -> None:
@@ -201,7 +216,7 @@ def rows_in_source() -> Iterator[str]:
 @pytest.mark.thorough
 def test_every_row_that_a_measurement_names_is_in_the_list() -> None:
     known = requirements.load().keys()
-    named = {*rows_in_source(), *(wish.row for wish in speedup.WISHES)}
+    named = {*rows_in_source(), *(wish.row for wish in efficiency.WISHES)}
     assert named
     assert named <= known
     recorded = {

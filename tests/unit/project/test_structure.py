@@ -33,7 +33,7 @@ OUTERMOST = {  # where whatever comes may end, and why
     "mpijob.backends.local.worker.process_tree:in_child": "a forked child's: printed, then it ends",
     "mpijob.cli.root:_status": "the user gets a sentence",
     "mpijob.client.threads:_work": "a thread's: raised where the stream is read",
-    "mpijob.cluster.operator:_carefully": "logged, the next look may fare better",
+    "mpijob.cluster.operator:_guarded": "logged, the next reconciliation may succeed",
 }
 TESTS = [*Path(__file__).parents[3].glob("test*/**/*.py")]
 pytestmark = pytest.mark.xdist_group("structure")  # all of it is measured once

@@ -23,12 +23,12 @@ def test_manifests_that_are_not_what_was_looked_at_are_not_installed(tmp_path: P
     (tmp_path / "trainer.yaml").write_bytes(MANIFEST)
     assert len(manifests.manifests(str(tmp_path), "trainer", "", DIGEST)) == 1
     (tmp_path / "trainer.yaml").write_bytes(MANIFEST + b"---\napiVersion: v1\nkind: Secret\n")
-    with pytest.raises(NotAllowed, match="is to be installed"):
+    with pytest.raises(NotAllowed, match="digest mismatch"):
         manifests.manifests(str(tmp_path), "trainer", "", DIGEST)
 
 
 def test_what_comes_from_an_address_needs_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "_fetched", lambda address: MANIFEST)
+    monkeypatch.setattr(manifests, "_download", lambda address: MANIFEST)
     with pytest.raises(NotAllowed, match="without a digest"):
         manifests.manifests("https://mirror.example.org", "trainer", "v2")
     assert len(manifests.manifests("https://mirror.example.org", "trainer", "v2", DIGEST)) == 1

@@ -31,7 +31,7 @@ async def rights(ask: RequestContext) -> Rights:
     """Return what the user may do in a namespace, and in words what not."""
     namespace = ask.query.namespace or ask.client.namespace
     facts, me = await _facts(ask, namespace), await ask.client.whoami()
-    why = {verb: decision.forbidden(verb, me, namespace) for verb in _VERBS if verb not in facts.may}
+    why = {verb: decision.missing_permission(verb, me, namespace) for verb in _VERBS if verb not in facts.may}
     return Rights(namespace=namespace, may=tuple(verb for verb in _VERBS if verb in facts.may), why=why)
 
 

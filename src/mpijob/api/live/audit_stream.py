@@ -30,17 +30,17 @@ def write(line: bytes) -> None:
 def copied(directory: str) -> Iterator[None]:
     """Write what is added to the audit to the standard output as well, with anchors: now, each hour and at the end."""
     end, anchors = audit_log.copy_to(write), Anchors(directory, write)
-    anchors.tell()
+    anchors.write_anchor()
     hourly = asyncio.create_task(_hourly(anchors))
     try:
         yield
     finally:
         hourly.cancel()
-        anchors.tell()
+        anchors.write_anchor()
         end()
 
 
 async def _hourly(anchors: Anchors) -> None:
     while True:
         await asyncio.sleep(ANCHOR_SECONDS)
-        await asyncio.to_thread(anchors.tell)
+        await asyncio.to_thread(anchors.write_anchor)

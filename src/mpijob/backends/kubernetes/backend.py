@@ -110,9 +110,12 @@ class KubernetesBackend(
 
     @property
     def _outbound(self) -> Policy:
-        from mpijob.outbound.policy import ANYWHERE, strict  # a list does without: start-up is a feature
+        from mpijob.outbound.policy import (  # a list does without: start-up is a feature
+            UNRESTRICTED,
+            default_server_policy,
+        )
 
-        return self._given_outbound or (ANYWHERE if self._visitor is None else strict())
+        return self._given_outbound or (UNRESTRICTED if self._visitor is None else default_server_policy())
 
     @cached_property
     def _reader(self) -> JobReader:
@@ -358,7 +361,7 @@ class KubernetesBackend(
         with telling(f"read what the ranks of {ref.name} have counted"):
             found = mpi_profile.read(self._api, self._reader.voices(look.found), look.state, slots)
         past = self.past()
-        return found if found.ranks or past is None else mpi_profiles.read(past, look.state.ref)
+        return found if found.ranks or past is None else mpi_profiles.read_profiles(past, look.state.ref)
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are there; none where a recorder writes all of them down."""

@@ -313,9 +313,9 @@ class LocalBackend(
 
     def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that were deleted."""
-        from mpijob.history.archive_reader import past
+        from mpijob.history.archive_reader import open_archive
 
-        return past(history_directory(self._settings, LOCAL))
+        return open_archive(history_directory(self._settings, LOCAL))
 
     def _row(self, ref: JobRef) -> Row:
         row = self._store.find(ref)

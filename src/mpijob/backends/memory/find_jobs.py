@@ -170,5 +170,5 @@ def accounts(engine: Engine, query: AccountQuery) -> tuple[Account, ...]:
         )
         for record in engine.records.values()
     ]
-    wanted = [one for one in made if account_store.wanted(one, query)]
-    return tuple(sorted(wanted, key=account_store.cursor_key, reverse=True)[: query.limit + 1])
+    wanted = [one for one in made if account_store.matches(one, query)]
+    return tuple(sorted(wanted, key=account_store.sort_key, reverse=True)[: query.limit + 1])

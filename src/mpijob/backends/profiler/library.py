@@ -7,11 +7,12 @@ there a C compiler makes it, for this machine only.
 from __future__ import annotations
 
 import functools
-import os
 import platform
 import shutil
 import subprocess
+import tempfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from mpijob.errors import Unsupported
@@ -19,22 +20,14 @@ from mpijob.errors import Unsupported
 FOLDER = Path(__file__).parent
 MACHINES = ("x86_64", "aarch64")
 SOURCES = ("mpi_profile.c", "mpi_calls.h", "mpi_counted_calls.h")
-# -nostdlib: no C library is named in it, so that it fits any; no stack protector and no fortified functions, because
-# not every C library has what they call
-FLAGS = (
-    *(
-        "-std=gnu11",
-        "-O2",
-        "-fPIC",
-        "-shared",
-        "-nostdlib",
-        "-fvisibility=hidden",
-        "-ftls-model=initial-exec",
-    ),
-    *("-fno-stack-protector", "-U_FORTIFY_SOURCE", "-Wl,-z,lazy", "-Wl,-s"),
+# no stack protector and no fortified functions: not every C library has what they call
+_COMPILE = (
+    *("-std=gnu11", "-O2", "-fPIC", "-c", "-fvisibility=hidden", "-ftls-model=initial-exec"),
+    *("-fno-stack-protector", "-fno-sanitize=undefined", "-U_FORTIFY_SOURCE"),
 )
+_LINK = ("-shared", "-nostdlib", "-Wl,-z,lazy", "-Wl,-s")  # no C library is named in it, so that it fits any
 _COMPILERS = ("cc", "gcc", "clang")
-_SECONDS = 120.0
+_SECONDS = 600.0  # five on an idle machine
 HINT = "install mpijob from its wheel, which brings the shim, or install a C compiler (gcc)"
 
 
@@ -60,7 +53,7 @@ def provide(home: Path) -> Path:
     if path is None:
         raise Unsupported(f"MPI calls cannot be counted on this machine ({platform.machine()})", hint=HINT)
     if not path.exists():
-        compile_into(path, _compiler())
+        compile_into(path, (_compiler(),))
     return path
 
 
@@ -72,23 +65,34 @@ def every(home: Path) -> dict[str, bytes]:
     return found
 
 
-def compile_into(path: Path, compiler: str) -> None:
+def build_own() -> Path:
+    """Compile the shim for this machine to where a wheel has it; raise Unsupported without a compiler."""
+    machine, compiler = platform.machine(), _compiler()
+    if machine not in MACHINES or not compiler:
+        raise Unsupported(f"there is no C compiler, or no shim for {machine}", hint=HINT)
+    compile_into(prebuilt(machine), (compiler,))
+    return prebuilt(machine)
+
+
+def compile_into(path: Path, compiler: Sequence[str]) -> None:
     """Compile the shim; whoever looks meanwhile sees none, or all of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    argv = [*compiler.split(), *FLAGS, "-o", str(unfinished), str(FOLDER / SOURCES[0])]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        code, unfinished = Path(folder) / "shim.o", Path(folder) / path.name
+        _run([*compiler, *_COMPILE, "-o", str(code), str(FOLDER / SOURCES[0])])
+        _run([*compiler, *_LINK, "-o", str(unfinished), str(code)])
+        unfinished.chmod(0o755)
+        unfinished.replace(path)
+
+
+def _run(argv: Sequence[str]) -> None:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_SECONDS, check=False)
-        if done.returncode:
-            why = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
-            raise Unsupported(
-                f"{compiler} could not compile the shim that counts MPI calls: {why}", hint=HINT
-            )
-        unfinished.replace(path)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unsupported(f"{compiler} could not be run: {error}", hint=HINT) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+        raise Unsupported(f"{argv[0]} could not compile the shim: {error}", hint=HINT) from error
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
+        raise Unsupported(f"{argv[0]} could not compile the shim that counts MPI calls: {why}", hint=HINT)
 
 
 def _compiler() -> str:

@@ -3,6 +3,7 @@
  * TIMED(name, kind, arity): nothing but the time; SPECIAL(name, kind): written by hand there.
  * `self` is the function's number, `who` the peer, `time` what the call took. */
 SPECIAL(Init, SETUP)
+SPECIAL(Initialized, SETUP)
 SPECIAL(Init_thread, SETUP)
 SPECIAL(Session_init, SETUP)
 SPECIAL(Finalize, SETUP)

@@ -12,7 +12,9 @@
  * layout is read by observation/metrics/mpi_profile_file.py: change both, and VERSION. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <elf.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -171,7 +173,103 @@ static void *resolve(const char *name, void *caller) {
   return library ? dlsym(library, name) : 0;
 }
 
-static int missing(void) { return 15; } /* an error code: the library has no such function */
+static int missing(void) { return family == OPENMPI ? 16 : 15; } /* MPI_ERR_OTHER: the library has no such function */
+
+/* -- functions that the library does not have ------------------------------------------------------------------------
+ * mpi4py names functions of MPI 4 weakly, and does without those whose address is 0. With us before the library all of
+ * them are there. So the addresses of those that the library lacks are taken out of an object again, as soon as it makes
+ * its first call. */
+#ifdef __x86_64__
+enum { SLOT_DATA = R_X86_64_GLOB_DAT, SLOT_CALL = R_X86_64_JUMP_SLOT, SLOT_WORD = R_X86_64_64 };
+#else
+enum { SLOT_DATA = R_AARCH64_GLOB_DAT, SLOT_CALL = R_AARCH64_JUMP_SLOT, SLOT_WORD = R_AARCH64_ABS64 };
+#endif
+struct object {
+  uintptr_t base, relro, relro_end;
+  const ElfW(Sym) * symbols;
+  const char *strings;
+  const ElfW(Rela) * slots[2];
+  size_t sizes[2];
+};
+static uintptr_t restored[64]; /* where the objects are that were seen to */
+
+static uintptr_t within(uintptr_t base, uintptr_t address) { /* not every C library has added the base */
+  return address < base ? base + address : address;
+}
+
+static int read_object(struct dl_phdr_info *info, size_t size, void *wanted) {
+  struct object *object = wanted;
+  (void)size;
+  if (info->dlpi_addr != object->base)
+    return 0;
+  for (int at = 0; at < info->dlpi_phnum; at++) {
+    const ElfW(Phdr) *part = &info->dlpi_phdr[at];
+    if (part->p_type == PT_GNU_RELRO) {
+      object->relro = object->base + part->p_vaddr;
+      object->relro_end = object->relro + part->p_memsz;
+    }
+    if (part->p_type != PT_DYNAMIC)
+      continue;
+    for (const ElfW(Dyn) *entry = (void *)(object->base + part->p_vaddr); entry->d_tag != DT_NULL; entry++) {
+      uintptr_t address = within(object->base, entry->d_un.d_ptr);
+      switch (entry->d_tag) {
+        case DT_SYMTAB: object->symbols = (void *)address; break;
+        case DT_STRTAB: object->strings = (void *)address; break;
+        case DT_RELA: object->slots[0] = (void *)address; break;
+        case DT_RELASZ: object->sizes[0] = entry->d_un.d_val; break;
+        case DT_JMPREL: object->slots[1] = (void *)address; break;
+        case DT_PLTRELSZ: object->sizes[1] = entry->d_un.d_val; break;
+        default: break;
+      }
+    }
+  }
+  return 1;
+}
+
+static int starts_with(const char *text, const char *beginning) {
+  while (*beginning)
+    if (*text++ != *beginning++)
+      return 0;
+  return 1;
+}
+
+static void empty_slot(const struct object *object, uintptr_t *slot) {
+  uintptr_t page = (uintptr_t)slot & ~(uintptr_t)4095;
+  if ((uintptr_t)slot < object->relro || (uintptr_t)slot >= object->relro_end) {
+    *slot = 0;
+  } else if (!mprotect((void *)page, 4096, PROT_READ | PROT_WRITE)) {
+    *slot = 0;
+    mprotect((void *)page, 4096, PROT_READ);
+  }
+}
+
+static void restore(void *caller) {
+  Dl_info about;
+  struct object object = {0};
+  if (!library || !dladdr(caller, &about))
+    return;
+  object.base = (uintptr_t)about.dli_fbase;
+  for (int at = 0; at < 64; at++) {
+    if (restored[at] == object.base)
+      return;
+    if (!restored[at]) {
+      restored[at] = object.base;
+      break;
+    }
+  }
+  if (!dl_iterate_phdr(read_object, &object) || !object.symbols || !object.strings)
+    return;
+  for (int part = 0; part < 2; part++)
+    for (size_t at = 0; object.slots[part] && at < object.sizes[part] / sizeof(ElfW(Rela)); at++) {
+      const ElfW(Rela) *slot = &object.slots[part][at];
+      const ElfW(Sym) *symbol = &object.symbols[ELF64_R_SYM(slot->r_info)];
+      const char *name = object.strings + symbol->st_name;
+      int kind = (int)ELF64_R_TYPE(slot->r_info);
+      if ((kind == SLOT_DATA || kind == SLOT_CALL || kind == SLOT_WORD) && ELF64_ST_BIND(symbol->st_info) == STB_WEAK
+          && starts_with(name, "MPI_") && is_ours(*(void **)(object.base + slot->r_offset)) && !dlsym(library, name))
+        empty_slot(&object, (uintptr_t *)(object.base + slot->r_offset));
+    }
+}
 
 #define ASK(name, ...)                                                      \
   static int (*ask_##name)(__VA_ARGS__);                                    \
@@ -678,6 +776,7 @@ APART static void *real_function(int number, void *caller) {
     *at++ = *from++;
   *at = 0;
   void *found = resolve(name, caller);
+  restore(caller);
   return reals[number] = found ? found : (void *)missing;
 }
 
@@ -847,6 +946,14 @@ static void stop(void) { /* MPI_Finalize is about to be called */
   if (!real)                          \
     real = (int(*) params)real_function(F_##name, __builtin_return_address(0))
 
+/* Usually the first call of all, before MPI_Init, or where another library has called that. */
+EXPORTED int MPI_Initialized(int *flag) {
+  REAL(Initialized, (int *));
+  restore(__builtin_return_address(0));
+  return real(flag);
+}
+int PMPI_Initialized(int *) BOTH(Initialized);
+
 EXPORTED int MPI_Init(int *argc, char ***argv) {
   REAL(Init, (int *, char ***));
   before_start();
@@ -902,6 +1009,7 @@ EXPORTED int MPI_Abort(H comm, int code) {
   REAL(Abort, (H, int));
   if (!NOT_COUNTED())
     file->aborted = 1, file->last = ticks();
+  inside = (char *)__builtin_frame_address(0); /* what the library calls on its way out is its own */
   return real(comm, code);
 }
 int PMPI_Abort(H, int) BOTH(Abort);

@@ -1,1 +1,1 @@
-"""Container images read from a registry or a file: no container engine is needed, and nothing is unpacked."""
+"""Read container images from a registry or a file, without a container engine and without unpacking to disk."""

@@ -1,4 +1,4 @@
-"""A registry as the OCI distribution specification has it: manifests and blobs, with the logins that it asks for."""
+"""A client of the OCI distribution API: manifests and blobs, with the authentication that a registry requires."""
 
 from __future__ import annotations
 
@@ -10,158 +10,171 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from mpijob.backends.registry.credentials import Login
-from mpijob.backends.registry.http import Lines, Reply, Unanswered
+from mpijob.backends.registry.http import NoResponse, RegistryHttp, Reply
 from mpijob.backends.registry.manifest import MANIFESTS, Blob
 from mpijob.errors import BackendError, InvalidImage, NotAllowed, NotFound
 from mpijob.model.spec.image import Reference
 
-_LARGEST_DOCUMENT = 4 << 20  # as registries have it themselves
-_PIECE = 1 << 18
+# The size limit that registries themselves use.
+_MAX_DOCUMENT_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 18
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Registry:
-    """One image at its registry; a login is looked up when the registry asks for one."""
+    """One image in its registry; credentials are looked up when the registry asks for them."""
 
     def __init__(
-        self, reference: Reference, lines: Lines, login: Callable[[], Login | None], *, at: str = ""
+        self,
+        reference: Reference,
+        client: RegistryHttp,
+        get_login: Callable[[], Login | None],
+        *,
+        mirror: str = "",
     ) -> None:
         self.reference = reference
-        self._lines = lines
-        self._login = login
+        self._client = client
+        self._get_login = get_login
         self._authorization = ""
-        self._root = f"{at.rstrip('/')}/v2/{reference.path}" if at else ""
+        self._root = f"{mirror.rstrip('/')}/v2/{reference.path}" if mirror else ""
 
     @property
     def name(self) -> str:
-        """The image's whole name."""
+        """The image's full name."""
         return str(self.reference)
 
     def exists(self) -> bool:
-        """Return whether the registry has the image; a HEAD counts in no rate limit."""
-        with self._ask(
+        """Return whether the registry has the image; a HEAD request does not count for rate limits."""
+        with self._request(
             "HEAD", f"manifests/{self.reference.version}", {"Accept": ", ".join(MANIFESTS)}
         ) as reply:
             if reply.status == 404:
                 return False
-            self._expect(reply)
+            self._check_status(reply)
             return True
 
     def document(self, version: str = "") -> tuple[bytes, str]:
-        """Return a manifest or an index, and its type."""
+        """Return a manifest or an index, and its media type."""
         path = f"manifests/{version or self.reference.version}"
-        reply = self._ask("GET", path, {"Accept": ", ".join(MANIFESTS)})
+        reply = self._request("GET", path, {"Accept": ", ".join(MANIFESTS)})
         kind = reply.header("content-type").partition(";")[0].strip()
-        data = reply.whole(_LARGEST_DOCUMENT)
-        self._expect(reply, data)
+        data = reply.read_all(_MAX_DOCUMENT_BYTES)
+        self._check_status(reply, data)
         return data, kind
 
-    def pieces(self, blob: Blob) -> Iterator[bytes]:
+    def read_blob(self, blob: Blob) -> Iterator[bytes]:
         """Yield the bytes of a blob."""
-        with self._ask("GET", f"blobs/{blob.digest}", {}) as reply:
-            self._expect(reply)
-            while piece := reply.read(_PIECE):
-                yield piece
+        with self._request("GET", f"blobs/{blob.digest}", {}) as reply:
+            self._check_status(reply)
+            while block := reply.read(_BLOCK_BYTES):
+                yield block
 
     def close(self) -> None:
-        """Nothing stays open between questions."""
+        """Do nothing: no connection stays open between requests."""
 
-    def _ask(self, method: str, path: str, headers: Mapping[str, str]) -> Reply:
+    def _request(self, method: str, path: str, headers: Mapping[str, str]) -> Reply:
         if not self._root:
             server = self.reference.server
-            self._root = f"{self._lines.scheme(server)}://{server}/v2/{self.reference.path}"
+            self._root = f"{self._client.scheme(server)}://{server}/v2/{self.reference.path}"
         url = f"{self._root}/{path}"
-        reply = self._lines.ask(method, url, self._with_login(headers))
-        if reply.status == 401:  # the first time, and when a token has expired meanwhile
+        reply = self._client.request(method, url, self._with_authorization(headers))
+        # Without a token yet, or with one that has expired.
+        if reply.status == 401:
             reply.close()
             self._authorization = self._authorize(reply.header("www-authenticate"))
             if not self._authorization:
-                raise self._refused(self._login())
-            reply = self._lines.ask(method, url, self._with_login(headers))
+                raise self._access_denied(self._get_login())
+            reply = self._client.request(method, url, self._with_authorization(headers))
         return reply
 
-    def _with_login(self, headers: Mapping[str, str]) -> dict[str, str]:
+    def _with_authorization(self, headers: Mapping[str, str]) -> dict[str, str]:
         return {**headers, **({"Authorization": self._authorization} if self._authorization else {})}
 
     def _authorize(self, challenge: str) -> str:
-        """Return the header that the registry asks for, "" where we have no login that would make it."""
-        login = self._login()
-        scheme, _, rest = challenge.partition(" ")
+        """Return the Authorization header for a challenge, "" without suitable credentials."""
+        login = self._get_login()
+        scheme, _, parameter_text = challenge.partition(" ")
         if scheme.lower() == "basic":
             return login.basic if login and login.user else ""
         if scheme.lower() != "bearer":
             return ""
-        told = dict(_CHALLENGE.findall(rest))
-        realm = told.get("realm", "")
+        parameters = dict(_CHALLENGE.findall(parameter_text))
+        realm = parameters.get("realm", "")
         if urlsplit(realm).scheme not in ("http", "https"):
-            raise InvalidImage(f"the registry {self.reference.server} names no address for its logins")
+            raise InvalidImage(
+                f"registry {self.reference.server}: the authentication challenge has no valid realm"
+            )
         if self._root.startswith("https") and not realm.startswith("https"):
-            raise InvalidImage(f"the registry {self.reference.server} wants its logins sent in the open")
-        asked = {"scope": told.get("scope") or f"repository:{self.reference.path}:pull"}
-        asked |= {"service": told["service"]} if told.get("service") else {}
-        return self._token(realm, asked, login)
+            raise InvalidImage(
+                f"registry {self.reference.server} requests credentials over plain HTTP; refused"
+            )
+        query = {"scope": parameters.get("scope") or f"repository:{self.reference.path}:pull"}
+        query |= {"service": parameters["service"]} if parameters.get("service") else {}
+        return self._request_token(realm, query, login)
 
-    def _token(self, realm: str, asked: Mapping[str, str], login: Login | None) -> str:
+    def _request_token(self, realm: str, query: Mapping[str, str], login: Login | None) -> str:
         if login and login.token:
             form = {
                 "grant_type": "refresh_token",
                 "refresh_token": login.token,
                 "client_id": "mpijob",
-                **asked,
+                **query,
             }
             headers = {"Content-Type": "application/x-www-form-urlencoded"}
-            reply = self._lines.ask("POST", realm, headers, urlencode(form).encode())
+            reply = self._client.request("POST", realm, headers, urlencode(form).encode())
         else:
             headers = {"Authorization": login.basic} if login else {}
-            joined = "&" if "?" in realm else "?"
-            reply = self._lines.ask("GET", f"{realm}{joined}{urlencode(asked, quote_via=quote)}", headers)
-        data = reply.whole(_LARGEST_DOCUMENT)
+            separator = "&" if "?" in realm else "?"
+            reply = self._client.request(
+                "GET", f"{realm}{separator}{urlencode(query, quote_via=quote)}", headers
+            )
+        data = reply.read_all(_MAX_DOCUMENT_BYTES)
         if reply.status != 200:
-            raise self._refused(login)
-        told = _decoded(data)
-        token = told.get("token") or told.get("access_token")
+            raise self._access_denied(login)
+        response = _decode(data)
+        token = response.get("token") or response.get("access_token")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
-            raise InvalidImage(f"the registry {self.reference.server} hands out no token that can be used")
+            raise InvalidImage(f"registry {self.reference.server} returned an invalid token")
         return f"Bearer {token}"
 
-    def _refused(self, login: Login | None) -> NotAllowed:
+    def _access_denied(self, login: Login | None) -> NotAllowed:
         server = self.reference.server
         if login is None:
             return NotAllowed(
-                f"the registry {server} wants a login to show {self.reference.path}",
-                hint=f"log in with `podman login {server}` or `docker login {server}`, or name a file with --auth-file",
+                f"registry {server}: login required for {self.reference.path}",
+                hint=f"log in with `podman login {server}` or `docker login {server}`, or set a file with --auth-file",
             )
         return NotAllowed(
-            f"the registry {server} does not take the login for {self.reference.path}",
-            hint="is the password or token still valid, and may it read this image?",
+            f"registry {server}: access to {self.reference.path} denied with this login",
+            hint="check that the password or token is valid and may read this image",
         )
 
-    def _expect(self, reply: Reply, body: bytes = b"") -> None:
-        """Raise for every answer but a good one."""
+    def _check_status(self, reply: Reply, body: bytes = b"") -> None:
+        """Raise an error for every status but 200."""
         if reply.status == 200:
             return
         server = self.reference.server
         if reply.status in (401, 403):
-            raise self._refused(self._login())
+            raise self._access_denied(self._get_login())
         if reply.status == 404:
             raise NotFound(
-                f"the registry {server} has no image {self.reference.path}:{self.reference.version}".replace(
+                f"registry {server} has no image {self.reference.path}:{self.reference.version}".replace(
                     ":sha", "@sha"
                 ),
-                hint="check the name and the tag; what was pushed last is listed by the registry's own page",
+                hint="check name and tag",
             )
         if reply.status == 429:
-            raise Unanswered(
-                f"the registry {server} has answered too often and wants to be left alone for a while",
-                why="too many questions were asked of it", hint="wait, or log in: many registries then allow more",
+            raise NoResponse(
+                f"registry {server}: rate limit exceeded (429)",
+                reason="rate limit exceeded (429)", hint="wait, or log in: many registries then allow more requests",
             )  # fmt: skip
-        said = _said(body)
+        detail = _error_message(body)
         raise BackendError(
-            f"the registry {server} answered {reply.status}{f': {said}' if said else ''}", passing=True
+            f"registry {server} returned {reply.status}{f': {detail}' if detail else ''}", passing=True
         )
 
 
-def _decoded(data: bytes) -> dict[str, Any]:
+def _decode(data: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -169,7 +182,7 @@ def _decoded(data: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _said(body: bytes) -> str:
-    errors = _decoded(body).get("errors")
+def _error_message(body: bytes) -> str:
+    errors = _decode(body).get("errors")
     first = errors[0] if isinstance(errors, list) and errors else {}
     return str(first.get("message", ""))[:200] if isinstance(first, dict) else ""

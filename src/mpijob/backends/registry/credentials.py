@@ -1,4 +1,4 @@
-"""Who we are at a registry: the files that docker and podman keep, and pull secrets of the same form."""
+"""Registry credentials: the files of docker and podman, and pull secrets of the same format."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mpijob.errors import InvalidJob
 
 _HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "docker.io", "registry-1.docker.io")
 _HELPER_SECONDS = 10.0
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class Login(msgspec.Struct, frozen=True):
-    """A user and password, or a token that stands for both; it shows nothing of itself."""
+    """User and password, or a token instead of both; its repr hides them."""
 
     user: str = ""
     password: str = ""
@@ -31,16 +31,16 @@ class Login(msgspec.Struct, frozen=True):
 
     @property
     def basic(self) -> str:
-        """The value of an Authorization header."""
+        """The value of a Basic Authorization header."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
-def files(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Yield where logins are kept, the first that names a registry counts."""
-    if named := environ.get("REGISTRY_AUTH_FILE"):
-        yield Path(named)
-    if named := environ.get("DOCKER_CONFIG"):
-        yield Path(named) / "config.json"
+def credential_files(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the credential files in order of precedence."""
+    if configured := environ.get("REGISTRY_AUTH_FILE"):
+        yield Path(configured)
+    if configured := environ.get("DOCKER_CONFIG"):
+        yield Path(configured) / "config.json"
     if runtime := environ.get("XDG_RUNTIME_DIR"):
         yield Path(runtime) / "containers" / "auth.json"
     home = Path(environ.get("HOME") or "~").expanduser()
@@ -48,60 +48,60 @@ def files(environ: Mapping[str, str]) -> Iterator[Path]:
     yield home / ".docker" / "config.json"
 
 
-def find(
+def find_login(
     host: str, path: str, environ: Mapping[str, str], *, auth_file: str = "", helpers: bool = True
 ) -> Login | None:
-    """Return this user's login at a registry; a file that was named must be readable, others may be absent."""
+    """Return this user's login for a registry; `auth_file` must be readable, default files may be missing."""
     if auth_file:
-        return of_config(_read(Path(auth_file), must=True), host, path, helpers=helpers)
-    for file in files(environ):
-        found = of_config(_read(file), host, path, helpers=helpers)
-        if found is not None:
-            return found
+        return login_from_config(_read(Path(auth_file), required=True), host, path, helpers=helpers)
+    for file in credential_files(environ):
+        login = login_from_config(_read(file), host, path, helpers=helpers)
+        if login is not None:
+            return login
     return None
 
 
-def _read(path: Path, *, must: bool = False) -> Any:
+def _read(path: Path, *, required: bool = False) -> Any:
     try:
         with path.open("rb") as file:
-            return msgspec.json.decode(file.read(_LARGEST))
+            return msgspec.json.decode(file.read(_MAX_BYTES))
     except (OSError, msgspec.DecodeError) as error:
-        if must:
+        if required:
             raise InvalidJob(
-                f"{path} cannot be read as a file of logins: {error}",
-                hint='it is JSON as docker keeps it: {"auths": {"registry.example.com": {"auth": "…"}}}',
+                f"{path} is not a readable credentials file: {error}",
+                hint='expected docker\'s JSON format: {"auths": {"registry.example.com": {"auth": "…"}}}',
             ) from error
         return {}
 
 
-def of_secret(secret: Mapping[str, Any], host: str, path: str) -> Login | None:
-    """Return the login that a pull secret of a cluster holds for a registry."""
+def login_from_secret(secret: Mapping[str, Any], host: str, path: str) -> Login | None:
+    """Return the login for a registry from a pull secret."""
     data = secret.get("data") or {}
-    for key, whole in ((".dockerconfigjson", True), (".dockercfg", False)):
+    for key, is_config in ((".dockerconfigjson", True), (".dockercfg", False)):
         try:
             content = msgspec.json.decode(base64.b64decode(data.get(key) or ""))
         except (binascii.Error, ValueError, msgspec.DecodeError):
             continue
-        found = of_config(content if whole else {"auths": content}, host, path, helpers=False)
-        if found is not None:
-            return found
+        login = login_from_config(content if is_config else {"auths": content}, host, path, helpers=False)
+        if login is not None:
+            return login
     return None
 
 
-def of_config(config: Any, host: str, path: str = "", *, helpers: bool = True) -> Login | None:
-    """Return the login for an image in the content of a config.json; the longest name that fits counts."""
+def login_from_config(config: Any, host: str, path: str = "", *, helpers: bool = True) -> Login | None:
+    """Return the login for an image from the content of a config.json; the longest matching key wins."""
     if not isinstance(config, dict):
         return None
     auths = config.get("auths")
-    for key in _keys(host, path):
+    for key in _config_keys(host, path):
         entry = auths.get(key) if isinstance(auths, dict) else None
-        if isinstance(entry, dict) and (found := _login(entry)):
-            return found
-    helper = _helper(config, host)
-    return _from_helper(helper, host) if helper and helpers else None
+        if isinstance(entry, dict) and (login := _parse_entry(entry)):
+            return login
+    helper = _helper_name(config, host)
+    return _run_helper(helper, host) if helper and helpers else None
 
 
-def _keys(host: str, path: str) -> Iterator[str]:
+def _config_keys(host: str, path: str) -> Iterator[str]:
     if host in _HUB_KEYS:
         yield from _HUB_KEYS
         return
@@ -111,7 +111,7 @@ def _keys(host: str, path: str) -> Iterator[str]:
     yield from (host, f"https://{host}", f"http://{host}", f"https://{host}/v1/", f"https://{host}/v2/")
 
 
-def _login(entry: Mapping[str, Any]) -> Login | None:
+def _parse_entry(entry: Mapping[str, Any]) -> Login | None:
     token = entry.get("identitytoken")
     user, password = entry.get("username") or "", entry.get("password") or ""
     if entry.get("auth"):
@@ -125,29 +125,31 @@ def _login(entry: Mapping[str, Any]) -> Login | None:
     return Login(str(user), password) if user else None
 
 
-def _helper(config: Mapping[str, Any], host: str) -> str:
-    own = config.get("credHelpers")
-    named = (own.get(host) if isinstance(own, dict) else None) or config.get("credsStore") or ""
-    return named if isinstance(named, str) and named.replace("-", "").replace("_", "").isalnum() else ""
+def _helper_name(config: Mapping[str, Any], host: str) -> str:
+    helpers = config.get("credHelpers")
+    name = (helpers.get(host) if isinstance(helpers, dict) else None) or config.get("credsStore") or ""
+    return name if isinstance(name, str) and name.replace("-", "").replace("_", "").isalnum() else ""
 
 
-def _from_helper(helper: str, host: str) -> Login | None:
-    """Ask a credential helper as docker does; one that is not there or knows nothing is passed over."""
-    asked = _HUB_KEYS[0] if host in _HUB_KEYS else host
+def _run_helper(helper: str, host: str) -> Login | None:
+    """Run a credential helper as docker does; one that is missing or has no login is skipped."""
+    server = _HUB_KEYS[0] if host in _HUB_KEYS else host
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [f"docker-credential-{helper}", "get"],
-            input=asked.encode(),
+            input=server.encode(),
             capture_output=True,
             check=False,
             timeout=_HELPER_SECONDS,
             env=dict(os.environ),
         )
-        told = msgspec.json.decode(done.stdout) if done.returncode == 0 else {}
+        response = msgspec.json.decode(result.stdout) if result.returncode == 0 else {}
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError):
         return None
     user, secret = (
-        (str(told.get(key) or "") for key in ("Username", "Secret")) if isinstance(told, dict) else ("", "")
+        (str(response.get(key) or "") for key in ("Username", "Secret"))
+        if isinstance(response, dict)
+        else ("", "")
     )
     if user == "<token>":
         return Login(token=secret)

@@ -1,4 +1,4 @@
-"""Images in files: an OCI layout as a folder or as one archive, and what `docker save` writes."""
+"""Images in files: an OCI layout as a directory or archive, and archives of `docker save`."""
 
 from __future__ import annotations
 
@@ -10,67 +10,69 @@ from pathlib import Path
 from typing import IO
 
 from mpijob.backends.registry import manifest
-from mpijob.backends.registry.layers import Header, clean
-from mpijob.backends.registry.manifest import Blob, Picture
+from mpijob.backends.registry.layers import Header, clean_path
+from mpijob.backends.registry.manifest import Blob, PlatformImage
 from mpijob.errors import InvalidImage, NotFound
 from mpijob.model.spec.image import DIGEST
 
-_PIECE = 1 << 18
-_LARGEST_DOCUMENT = 4 << 20
-_MOST_MEMBERS = 10_000
+_BLOCK_BYTES = 1 << 18
+_MAX_DOCUMENT_BYTES = 4 << 20
+_MAX_MEMBERS = 10_000
 
 
 class Layout:
-    """An OCI layout: `index.json` and blobs by their digests."""
+    """An OCI layout: `index.json` and blobs by digest."""
 
-    def __init__(self, name: str, files: Folder | Archive) -> None:
+    def __init__(self, name: str, files: Directory | Archive) -> None:
         self.name = name
         self._files = files
 
     def document(self, version: str = "") -> tuple[bytes, str]:
-        """Return the index, or the document of a digest."""
+        """Return the index, or the document with a digest."""
         path = _blob_path(version) if version else "index.json"
-        return self._files.whole(path, _LARGEST_DOCUMENT), ""
+        return self._files.read_all(path, _MAX_DOCUMENT_BYTES), ""
 
-    def pieces(self, blob: Blob) -> Iterator[bytes]:
+    def read_blob(self, blob: Blob) -> Iterator[bytes]:
         """Yield the bytes of a blob."""
-        return self._files.pieces(_blob_path(blob.digest))
+        return self._files.read_blocks(_blob_path(blob.digest))
 
     def close(self) -> None:
         """Close the archive."""
         self._files.close()
 
 
-class Saved:
-    """What `docker save` wrote before it wrote OCI layouts: a list of layers by their names in the archive."""
+class DockerArchive:
+    """An archive of `docker save` from before it wrote OCI layouts: a list of layers by file name."""
 
     def __init__(self, name: str, files: Archive) -> None:
         self.name = name
         self._files = files
 
-    def picture(self, platform: str) -> Picture:
-        """Return the first image of the archive; its layers have no digests but those of their content."""
-        told = manifest.decoded(
-            b'{"list":' + self._files.whole("manifest.json", _LARGEST_DOCUMENT) + b"}", "manifest.json"
+    def read_image(self, platform: str) -> PlatformImage:
+        """Return the first image of the archive; its layers have digests of their uncompressed content only."""
+        entries = manifest.decode_object(
+            b'{"list":' + self._files.read_all("manifest.json", _MAX_DOCUMENT_BYTES) + b"}", "manifest.json"
         )["list"]
-        first = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
+        first = entries[0] if isinstance(entries, list) and entries and isinstance(entries[0], dict) else {}
         layers = first.get("Layers")
-        if not isinstance(layers, list) or not all(isinstance(one, str) for one in layers):
-            raise InvalidImage(f"{self.name}: its manifest.json names no layers")
-        config = self._files.whole(str(first.get("Config") or ""), _LARGEST_DOCUMENT)
-        return manifest.of_config(config, tuple(Blob("", None, one) for one in layers), platform, self.name)
+        if not isinstance(layers, list) or not all(isinstance(layer, str) for layer in layers):
+            raise InvalidImage(f"{self.name}: manifest.json lists no layers")
+        config = self._files.read_all(str(first.get("Config") or ""), _MAX_DOCUMENT_BYTES)
+        return manifest.image_from_config(
+            config, tuple(Blob("", None, layer) for layer in layers), platform, self.name
+        )
 
-    def pieces(self, blob: Blob) -> Iterator[bytes]:
+    def read_blob(self, blob: Blob) -> Iterator[bytes]:
         """Yield the bytes of a layer."""
-        return self._files.pieces(blob.kind)
+        return self._files.read_blocks(blob.kind)
 
     def close(self) -> None:
         """Close the archive."""
         self._files.close()
 
 
-class Folder:
-    """Files of a folder; only plain ones are opened, so that nobody waits at a pipe."""
+class Directory:
+    """Files of a directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -78,33 +80,34 @@ class Folder:
     def __contains__(self, path: str) -> bool:
         return (self._root / path).is_file()
 
-    def pieces(self, path: str) -> Iterator[bytes]:
+    def read_blocks(self, path: str) -> Iterator[bytes]:
         """Yield the bytes of a file."""
         with self._open(path) as file:
-            while piece := file.read(_PIECE):
-                yield piece
+            while block := file.read(_BLOCK_BYTES):
+                yield block
 
-    def whole(self, path: str, most: int) -> bytes:
-        """Return a short file."""
+    def read_all(self, path: str, limit: int) -> bytes:
+        """Return a small file."""
         with self._open(path) as file:
-            return _short(file.read(most + 1), path, most)
+            return _check_size(file.read(limit + 1), path, limit)
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing: no file stays open."""
 
     def _open(self, path: str) -> IO[bytes]:
+        # Non-blocking, because opening a named pipe would wait forever.
         try:
-            fd = os.open(self._root / clean(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = os.open(self._root / clean_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise InvalidImage(f"{self._root}: {path} cannot be read: {error.strerror}") from error
+            raise InvalidImage(f"{self._root}: cannot read {path}: {error.strerror}") from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise InvalidImage(f"{self._root}: {path} is not a plain file")
+            raise InvalidImage(f"{self._root}: {path} is not a regular file")
         return os.fdopen(fd, "rb")
 
 
 class Archive:
-    """Files of an archive, read where they lie in it."""
+    """Files of an archive, read in place."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -112,69 +115,70 @@ class Archive:
         try:
             self._tar = tarfile.open(path, "r:", tarinfo=Header)  # noqa: SIM115 it is read until `close`
             for member in self._tar:
-                self._members[clean(member.name)] = member
-                if len(self._members) > _MOST_MEMBERS:
+                self._members[clean_path(member.name)] = member
+                if len(self._members) > _MAX_MEMBERS:
                     raise InvalidImage(
-                        f"{path} holds more than {_MOST_MEMBERS} files: it is no archive of an image"
+                        f"{path} is not an image archive: it has more than {_MAX_MEMBERS} files"
                     )
         except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidImage(
-                f"{path} is no archive of an image: {error}",
-                hint="make one with `podman save --format oci-archive`, `docker save` or `skopeo copy`; "
-                "unpack it first if it is packed (gunzip)",
+                f"{path} is not an image archive: {error}",
+                hint="create one with `podman save --format oci-archive`, `docker save` or `skopeo copy`; "
+                "decompress it first if it is compressed (gunzip)",
             ) from error
 
     def __contains__(self, path: str) -> bool:
         return path in self._members
 
-    def pieces(self, path: str) -> Iterator[bytes]:
+    def read_blocks(self, path: str) -> Iterator[bytes]:
         """Yield the bytes of a file."""
         with self._open(path) as file:
-            while piece := file.read(_PIECE):
-                yield piece
+            while block := file.read(_BLOCK_BYTES):
+                yield block
 
-    def whole(self, path: str, most: int) -> bytes:
-        """Return a short file."""
+    def read_all(self, path: str, limit: int) -> bytes:
+        """Return a small file."""
         with self._open(path) as file:
-            return _short(file.read(most + 1), path, most)
+            return _check_size(file.read(limit + 1), path, limit)
 
     def close(self) -> None:
         """Close the archive."""
         self._tar.close()
 
     def _open(self, path: str) -> IO[bytes]:
-        member = self._members.get(clean(path))
+        member = self._members.get(clean_path(path))
         try:
-            file = (
-                self._tar.extractfile(member) if member is not None else None
-            )  # links are followed inside only
+            # `extractfile` follows links inside the archive only.
+            file = self._tar.extractfile(member) if member is not None else None
         except (KeyError, tarfile.TarError, RecursionError):
             file = None
         if file is None:
-            raise InvalidImage(f"{self._path} does not hold {path}, which its own list names")
+            raise InvalidImage(f"{self._path} does not contain {path}, which its manifest lists")
         return file
 
 
-def open_path(path: Path) -> Layout | Saved:
-    """Return the image that a path holds."""
+def open_path(path: Path) -> Layout | DockerArchive:
+    """Open the image in an archive or a directory."""
     if path.is_dir():
-        folder = Folder(path)
-        if "index.json" not in folder:
+        directory = Directory(path)
+        if "index.json" not in directory:
             raise NotFound(
-                f"{path} is no OCI layout: it has no index.json", hint="name the folder that holds index.json"
+                f"{path} is not an OCI layout: it has no index.json",
+                hint="pass the directory that contains index.json",
             )
-        return Layout(str(path), folder)
+        return Layout(str(path), directory)
     if not path.is_file():
         raise NotFound(
-            f"{path} does not exist or is not a plain file", hint="name an archive, a folder, or an image"
+            f"{path} does not exist or is not a regular file",
+            hint="pass an archive, a directory, or an image name",
         )
     archive = Archive(path)
     if "index.json" in archive:
         return Layout(str(path), archive)
     if "manifest.json" in archive:
-        return Saved(str(path), archive)
+        return DockerArchive(str(path), archive)
     archive.close()
-    raise InvalidImage(f"{path} holds neither index.json nor manifest.json: it is no archive of an image")
+    raise InvalidImage(f"{path} is not an image archive: it contains neither index.json nor manifest.json")
 
 
 def _blob_path(digest: str) -> str:
@@ -183,7 +187,7 @@ def _blob_path(digest: str) -> str:
     return f"blobs/{digest.replace(':', '/')}"
 
 
-def _short(data: bytes, path: str, most: int) -> bytes:
-    if len(data) > most:
-        raise InvalidImage(f"{path} has more than {most} bytes where a short document is due")
+def _check_size(data: bytes, path: str, limit: int) -> bytes:
+    if len(data) > limit:
+        raise InvalidImage(f"{path} is larger than {limit} bytes")
     return data

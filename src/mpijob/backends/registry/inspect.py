@@ -1,4 +1,4 @@
-"""An image from its name or its file to a value: opened, its layers walked through, described."""
+"""Inspect an image by its name or file: open it, read its layers, describe its content."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 
 from mpijob.backends.registry import credentials, image_archive, manifest
 from mpijob.backends.registry.client import Registry
-from mpijob.backends.registry.http import Lines
-from mpijob.backends.registry.layers import Stack
+from mpijob.backends.registry.http import RegistryHttp
+from mpijob.backends.registry.layers import ImageContent
 from mpijob.backends.registry.manifest import BlobSource
 from mpijob.formats.images import filesystem
 from mpijob.model.spec.image import Image, Origin, Reference
 
 
 class ImageLocation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a registry is reached: which platform is meant, whose login, whom to trust."""
+    """How to reach a registry: platform, credentials, certificate authority."""
 
     platform: str = ""
     auth_file: str = ""
@@ -28,42 +28,47 @@ class ImageLocation(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 20.0
 
 
-def read(target: str, way: ImageLocation, environ: Mapping[str, str] | None = None) -> Image:
-    """Return what is in an image: the path of an archive or of a folder, or a name at a registry."""
+def inspect_image(target: str, location: ImageLocation, environ: Mapping[str, str] | None = None) -> Image:
+    """Return the description of an image: the path of an archive or directory, or a name in a registry."""
     environ = os.environ if environ is None else environ
-    platform = way.platform or manifest.here()
+    platform = location.platform or manifest.local_platform()
     if _is_path(target):
         target = os.path.expanduser(target)
         with closing(image_archive.open_path(Path(target))) as source:
-            if isinstance(source, image_archive.Saved):
-                return _walked(source, source.picture(platform))
-            return _walked(source, manifest.choose(source, platform))
-    registry = at_registry(Reference.parse(target), way, environ)
-    return _walked(registry, manifest.choose(registry, platform))
+            if isinstance(source, image_archive.DockerArchive):
+                return _describe(source, source.read_image(platform))
+            return _describe(source, manifest.select_image(source, platform))
+    registry = open_registry(Reference.parse(target), location, environ)
+    return _describe(registry, manifest.select_image(registry, platform))
 
 
-def at_registry(reference: Reference, way: ImageLocation, environ: Mapping[str, str]) -> Registry:
+def open_registry(reference: Reference, location: ImageLocation, environ: Mapping[str, str]) -> Registry:
     """Return an image at its registry, with this user's login."""
-    lines = Lines(seconds=way.seconds, plain=way.plain_http, ca_file=way.ca_file)
+    http = RegistryHttp(seconds=location.seconds, plain_http=location.plain_http, ca_file=location.ca_file)
     host, path = reference.host, reference.path
-    return Registry(reference, lines, lambda: credentials.find(host, path, environ, auth_file=way.auth_file))
+    return Registry(
+        reference, http, lambda: credentials.find_login(host, path, environ, auth_file=location.auth_file)
+    )
 
 
 def _is_path(target: str) -> bool:
-    """Whether a file is meant: what looks like one, and what is there under a name that no registry has."""
-    looks = target.startswith(("/", "./", "../", "~")) or target.endswith((".tar", ".oci"))
-    return looks or target == "." or (os.path.exists(target) and ":" not in target)
+    """Return whether a path is meant."""
+    # A name without a tag may also be an existing file.
+    looks_like_path = target.startswith(("/", "./", "../", "~")) or target.endswith((".tar", ".oci"))
+    return looks_like_path or target == "." or (os.path.exists(target) and ":" not in target)
 
 
-def _walked(source: BlobSource | image_archive.Saved, picture: manifest.Picture) -> Image:
-    stack = Stack()
-    for blob, content in zip(picture.layers, picture.contents, strict=True):
-        stack.add(blob, source.pieces(blob), content)
+def _describe(
+    source: BlobSource | image_archive.DockerArchive, manifest_image: manifest.PlatformImage
+) -> Image:
+    layers = ImageContent()
+    for blob, content in zip(manifest_image.layers, manifest_image.contents, strict=True):
+        layers.add(blob, source.read_blob(blob), content)
     origin = Origin(
         name=source.name,
-        digest=picture.digest,
-        platform=picture.platform,
-        layers=len(picture.layers),
-        bytes=stack.bytes,
+        digest=manifest_image.digest,
+        platform=manifest_image.platform,
+        layers=len(manifest_image.layers),
+        bytes=layers.bytes,
     )
-    return filesystem.describe(origin, picture.config, stack.entries)
+    return filesystem.describe(origin, manifest_image.config, layers.entries)

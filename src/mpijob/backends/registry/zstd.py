@@ -1,7 +1,7 @@
-"""Layers packed with zstd, unpacked as zlib does it: so much in, at most so much out, the rest kept for later.
+"""Decompress zstd layers with the interface of zlib: bounded input and output, the rest kept for later.
 
-Python has zstd from 3.14 on; before that `backports.zstd` (the extra `zstd`) is the same module. Frames follow each
-other in a layer (zstd:chunked writes many, some of which hold nothing), and are one content here.
+Python has zstd since 3.14; before, `backports.zstd` (the extra `zstd`) is the same module. A layer may
+consist of several frames (zstd:chunked writes many, some of them empty), which are one stream here.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from typing import Any
 from mpijob.errors import Unsupported
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
-_SKIPPED = b"\x2a\x4d\x18"  # behind one of sixteen bytes: a frame that holds nothing
-_WINDOW_LOG = 27  # 128 MiB: what the format's own tools take without being told to
+# After one of sixteen bytes: a skippable frame, without content.
+_SKIPPABLE_MAGIC = b"\x2a\x4d\x18"
+# 128 MiB: the default limit of the zstd tools.
+_WINDOW_LOG = 27
 
 
-class Broken(Exception):
-    """What was to be unpacked is no zstd, or wants more memory than is given."""
+class DecompressError(Exception):
+    """The data is not zstd, or requires too much memory."""
 
 
-def is_packed(piece: bytes) -> bool:
-    """Whether a layer begins as one does that is packed with zstd."""
-    return piece[:4] == _MAGIC or (piece[1:4] == _SKIPPED and 0x50 <= piece[0] <= 0x5F)
+def is_zstd(data: bytes) -> bool:
+    """Return whether data starts with a zstd frame."""
+    return data[:4] == _MAGIC or (data[1:4] == _SKIPPABLE_MAGIC and 0x50 <= data[0] <= 0x5F)
 
 
 @functools.cache
@@ -33,63 +35,64 @@ def _module() -> Any:
         try:
             from backports import zstd
         except ImportError as error:
-            raise Unsupported("zstd is not installed", hint="pip install 'mpijob[zstd]'") from error
+            raise Unsupported("zstd is not installed", hint="run: pip install 'mpijob[zstd]'") from error
     return zstd
 
 
-def is_there() -> bool:
-    """Whether zstd can be unpacked here."""
+def is_available() -> bool:
+    """Return whether zstd is available."""
     try:
         return _module() is not None
     except Unsupported:
         return False
 
 
-class Unpacker:
-    """Unpacks one frame after the other, with the words of zlib's decompressobj."""
+class FrameDecompressor:
+    """Decompresses consecutive frames, with the interface of zlib's decompressobj."""
 
     def __init__(self) -> None:
         self.unconsumed_tail = b""
-        self._left = b""
-        self._frame = self._next()
+        self._remaining = b""
+        self._frame = self._new_frame()
 
     @staticmethod
-    def _next() -> Any:
+    def _new_frame() -> Any:
         zstd = _module()
         return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
 
     @property
     def eof(self) -> bool:
-        """Whether a frame has ended and nothing of what was given is left."""
-        return bool(self._frame.eof) and not self._left
+        """Whether a frame has ended and no input is left."""
+        return bool(self._frame.eof) and not self._remaining
 
     @property
     def unused_data(self) -> bytes:
-        """What was given and not taken when the end came."""
+        """Input that was not consumed at the end."""
         return self.unconsumed_tail
 
-    def decompress(self, part: bytes, most: int) -> bytes:
-        """Return at most so many bytes; `unconsumed_tail` is what of the part was not taken."""
+    def decompress(self, chunk: bytes, max_length: int) -> bytes:
+        """Return at most `max_length` bytes; `unconsumed_tail` is the input that was not consumed."""
         self.unconsumed_tail = b""
         if self._frame.eof:
-            data = self._begin(self._left + part, most)
+            data = self._start_frame(self._remaining + chunk, max_length)
         elif self._frame.needs_input:
-            data = self._fed(part, most)
+            data = self._feed(chunk, max_length)
         else:
-            data, self.unconsumed_tail = self._fed(b"", most), part
-        while not data and self._frame.eof and self._left:  # a frame that held nothing
-            data = self._begin(self._left, most)
+            data, self.unconsumed_tail = self._feed(b"", max_length), chunk
+        # An empty frame.
+        while not data and self._frame.eof and self._remaining:
+            data = self._start_frame(self._remaining, max_length)
         return data
 
-    def _begin(self, given: bytes, most: int) -> bytes:
-        self._frame, self._left = self._next(), b""
-        return self._fed(given, most)
+    def _start_frame(self, chunk: bytes, max_length: int) -> bytes:
+        self._frame, self._remaining = self._new_frame(), b""
+        return self._feed(chunk, max_length)
 
-    def _fed(self, given: bytes, most: int) -> bytes:
+    def _feed(self, chunk: bytes, max_length: int) -> bytes:
         try:
-            data: bytes = self._frame.decompress(given, most)
+            data: bytes = self._frame.decompress(chunk, max_length)
         except _module().ZstdError as error:
-            raise Broken(str(error)) from error
+            raise DecompressError(str(error)) from error
         if self._frame.eof:
-            self._left = self._frame.unused_data
+            self._remaining = self._frame.unused_data
         return data

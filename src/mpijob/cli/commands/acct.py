@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpijob.accounting import costs, fields
-from mpijob.accounting.build import steps as step_accounts
+from mpijob.accounting.build import step_accounts as step_accounts
 from mpijob.cli.commands.list import phase_choice
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Moment, command, name_argument
@@ -113,10 +113,10 @@ def list_accounts(
     """
     if only_names:
         app.out.lines(
-            text.table(("FIELD", "MEANING"), ((name, one.text) for name, one in fields.FIELDS.items()))
+            text.table(("FIELD", "MEANING"), ((name, one.description) for name, one in fields.FIELDS.items()))
         )
         return
-    wanted = fields.named(columns) if columns else fields.USUAL
+    wanted = fields.parse_fields(columns) if columns else fields.DEFAULT_FIELDS
     if attempt is not None or with_attempts:
         page = _attempts(app, names, () if attempt is None else (attempt,))
         wanted = wanted if columns else (*wanted, "attempt")
@@ -133,7 +133,7 @@ def list_accounts(
     elif not items:
         app.out.note("no jobs found")
     else:
-        rows = [fields.shown(one, wanted, rates) for one in items]
+        rows = [fields.format_values(one, wanted, rates) for one in items]
         app.out.lines(text.table([name.upper() for name in wanted], rows))
     if page.after:
         app.out.note(f"there are more: {app.program} acct list --after {page.after}")

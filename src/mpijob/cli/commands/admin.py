@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpijob.admission.resources import named, number
+from mpijob.admission.resources import display_name, format_amount
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, Duration, command
 from mpijob.cli.output import Format
@@ -83,7 +83,10 @@ def _queue_row(one: QueueView) -> tuple[str, ...]:
 
 
 def _amount(line: Line) -> str:
-    return f"{number(line.resource, line.used)}/{number(line.resource, line.most)} {named(line.resource)}"
+    return (
+        f"{format_amount(line.resource, line.used)}/{format_amount(line.resource, line.most)} "
+        f"{display_name(line.resource)}"
+    )
 
 
 @command("limits", outputs=_VALUES)
@@ -97,8 +100,14 @@ def limits(app: App, whose: str) -> None:
         return
     app.out.lines(text.pairs(_limit_pairs(found)))
     if found.quotas:
-        rows = [(one.source, named(one.resource), number(one.resource, one.used), number(one.resource, one.most))
-                for one in found.quotas]  # fmt: skip
+        rows = [
+            (
+                one.source,
+                display_name(one.resource),
+                *(format_amount(one.resource, n) for n in (one.used, one.most)),
+            )
+            for one in found.quotas
+        ]
         app.out.lines(text.table(("QUOTA", "OF", "USED", "MOST"), rows))
     if found.own is None:
         app.out.note(f"{whose} has no limits of its own; `{app.program} admin set {whose} …` sets some")

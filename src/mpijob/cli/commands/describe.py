@@ -47,6 +47,7 @@ def describe(app: App, name: str, attempt: int | None) -> None:
         app, "Encryption", [f"{one.what}: {one.encrypted} ({one.why})" for one in _encryption(app, spec)]
     )
     _section(app, "Training", _training(app, state))
+    _section(app, "MPI", _profile(app, state) if spec.profile_mpi else [])
     _section(app, "Warnings", finding_lines(warnings))
     more = [f"more: {app.words(state.ref, 'why')}"] if findings else []
     _section(app, "Findings", [*finding_lines(findings), *more])
@@ -70,6 +71,18 @@ def _encryption(app: App, spec: MPIJob) -> tuple[Protection, ...]:
 def _warnings(app: App, state: JobState) -> tuple[Finding, ...]:
     """Return what is worrying about a job that runs."""
     return app.client.warnings(state.ref) if state.phase is Phase.RUNNING else ()
+
+
+def _profile(app: App, state: JobState) -> list[str]:
+    """Return how much of the time is spent in MPI, and what stands out."""
+    from mpijob.cli.render import mpi_profile_text
+
+    try:
+        found = app.client.profile(state.ref)
+    except NotAllowed:
+        return []
+    more = f"more: {app.words(state.ref, 'profile')}"
+    return [*mpi_profile_text.summary(found), more] if found.ranks else [*found.lacks]
 
 
 def _training(app: App, state: JobState) -> list[str]:

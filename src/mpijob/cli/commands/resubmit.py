@@ -157,7 +157,7 @@ def _used_rows(app: App, found: Comparison) -> list[tuple[str, ...]]:
     if not all(accounts):
         return []
     rates = app.client.rates()
-    told = [fields.shown(one, names, rates) for one in accounts if one is not None]
+    told = [fields.format_values(one, names, rates) for one in accounts if one is not None]
     return [(name.replace("_", "-"), *(values[at] for values in told)) for at, name in enumerate(names)]
 
 

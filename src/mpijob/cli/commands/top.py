@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from statistics import mean
+from typing import TYPE_CHECKING
+
 import click
+import msgspec
 
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Duration, attempt_option, command, job_names
 from mpijob.cli.output import Format
-from mpijob.cli.render import job_table, text
+from mpijob.cli.render import job_table, mpi_profile_text, text
 from mpijob.errors import Unsupported
 from mpijob.model import Facts, JobState, Phase, Sample
 from mpijob.model.platform.cluster import ClusterFacts
 from mpijob.model.spec import quantity
 from mpijob.model.spec.quantity import as_count
 from mpijob.model.status.forecast import Accuracy, AccuracyReport, Outcome
+
+if TYPE_CHECKING:
+    from mpijob.model.status.mpi_profile import MpiProfile
 
 _ACCURACY = (
     *("ESTIMATES", "JOBS", "WITH TIME", "MEDIAN ERROR", "OF WAIT"),
@@ -28,12 +35,13 @@ _VALUES = (Format.TABLE, Format.JSON, Format.YAML)
 @attempt_option
 @pass_app
 def top(app: App, name: str | None, attempt: int | None) -> None:
-    """Show the CPU, memory and GPUs that workers use.
+    """Show the CPU, memory and GPUs that workers use, and their ranks' time in MPI.
 
-    Without NAME: every running job.
+    Without NAME: every running job. Time in MPI is that of jobs with --profile-mpi.
     """
     names = [name] if name else [state.ref.name for state in app.client.list(phases=(Phase.RUNNING,)).items]
-    latest = {one: _latest(app.client.metrics(one, attempt=attempt)) for one in names}
+    profiles = {one: _profile(app, one) for one in names}
+    latest = {one: _latest(app.client.metrics(one, attempt=attempt), profiles[one]) for one in names}
     if app.out.structured:
         app.out.value(latest)
         return
@@ -42,15 +50,29 @@ def top(app: App, name: str | None, attempt: int | None) -> None:
         return
     app.out.lines(
         text.table(
-            ("JOB", "WORKER", "CPU", "MEMORY", "GPUS", "NETWORK", "IO-WAIT", "MEASURED"),
+            ("JOB", "WORKER", "CPU", "MEMORY", "GPUS", "NETWORK", "IO-WAIT", "MPI-TIME", "MEASURED"),
             _usage_rows(latest, app.now()),
         )
     )
+    if name and (found := profiles[name]) is not None and found.ranks:
+        app.out.line("")
+        app.out.lines(mpi_profile_text.rank_table(found))
 
 
-def _latest(samples: tuple[Sample, ...]) -> list[Sample]:
+def _profile(app: App, name: str) -> MpiProfile | None:
+    """Return what a job's ranks do with MPI, where that is counted."""
+    return app.client.profile(name) if app.client.spec(name).profile_mpi else None
+
+
+def _latest(samples: tuple[Sample, ...], profile: MpiProfile | None) -> list[Sample]:
     last = {sample.worker: sample for sample in sorted(samples, key=lambda sample: sample.time)}
-    return [last[worker] for worker in sorted(last)]
+    shares: dict[int | None, list[float]] = {}
+    for one in profile.ranks if profile is not None else ():
+        shares.setdefault(one.worker, []).append(one.share)
+    return [
+        msgspec.structs.replace(last[worker], mpi=mean(shares[worker]) if worker in shares else None)
+        for worker in sorted(last)
+    ]
 
 
 def _usage_rows(latest: dict[str, list[Sample]], now: float) -> list[tuple[str, ...]]:
@@ -63,6 +85,7 @@ def _usage_rows(latest: dict[str, list[Sample]], now: float) -> list[tuple[str, 
             f"{sample.gpus:.2f}" if sample.gpu_memory_bytes else "-",
             f"{quantity.as_bytes(int(sample.network))}/s" if sample.network else "-",
             f"{sample.io_wait:.2f}" if sample.io_wait else "-",
+            "-" if sample.mpi is None else f"{sample.mpi:.0%}",
             text.ago(sample.time, now),
         )
         for name, samples in latest.items()

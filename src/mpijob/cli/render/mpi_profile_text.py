@@ -11,19 +11,15 @@ from mpijob.model.status.mpi_profile import CallKind, MpiProfile, RankProfile
 _SHADES = " ░▒▓█"
 _WIDEST = 32  # cells of a heat map: more ranks share a cell
 _MOST_RANKS = 32  # rows: of more, those that differ most are shown
-_COLUMNS = ("RANK", "WORKER", "TIME", "IN MPI", "P2P", "WAIT", "COLLECTIVE", "ONE-SIDED", "FILES", "SENT",
+_COLUMNS = ("RANK", "WORKER", "TIME", "MPI-TIME", "P2P", "WAIT", "COLLECTIVE", "ONE-SIDED", "FILES", "SENT",
             "MESSAGES", "NOW")  # fmt: skip
 
 
 def lines(found: MpiProfile, *, calls: int, pairs: int) -> Iterator[str]:
     """Yield everything, what stands out first."""
-    yield f"{_percent(found.share or 0.0)} of the time in MPI, {len(found.ranks)} ranks{_library(found)}"
-    for remark in found.remarks:
-        yield f"- {remark}"
+    yield from summary(found)
     yield ""
-    yield from text.table(_COLUMNS, map(_rank_row, _shown(found.ranks)))
-    if len(found.ranks) > _MOST_RANKS:
-        yield f"… {len(found.ranks) - _MOST_RANKS} more ranks, between these: -o json has all"
+    yield from rank_table(found)
     if found.calls and calls:
         yield ""
         yield from text.table(("CALL", "CALLS", "TIME", "MEAN", "SENT"), _call_rows(found, calls))
@@ -37,6 +33,20 @@ def lines(found: MpiProfile, *, calls: int, pairs: int) -> Iterator[str]:
         )
     for lack in found.lacks:
         yield f"note: {lack}"
+
+
+def rank_table(found: MpiProfile) -> Iterator[str]:
+    """Yield a row for each rank, or for those that differ most."""
+    yield from text.table(_COLUMNS, map(_rank_row, _shown(found.ranks)))
+    if len(found.ranks) > _MOST_RANKS:
+        yield f"… {len(found.ranks) - _MOST_RANKS} more ranks, between these: mpijob profile -o json has all"
+
+
+def summary(found: MpiProfile) -> Iterator[str]:
+    """Yield the share of time in MPI and what stands out."""
+    yield f"{_percent(found.share or 0.0)} of the time in MPI, {len(found.ranks)} ranks{_library(found)}"
+    for remark in found.remarks:
+        yield f"- {remark}"
 
 
 def _library(found: MpiProfile) -> str:

@@ -26,10 +26,10 @@ def inspect_image(
     With `launcher`, the image that the launcher runs in, the two are compared, too.
     """
     way = ImageLocation(platform=platform, auth_file=auth_file, ca_file=ca_file, plain_http=plain_http)
-    found = inspect.read(image, way)
+    found = inspect.inspect_image(image, way)
     told = images.inspect(found)
     if launcher:
-        told = (*images.compare(inspect.read(launcher, way), found), *told)
+        told = (*images.compare(inspect.inspect_image(launcher, way), found), *told)
     return ImageReport.of(found, told)
 
 
@@ -37,7 +37,7 @@ def image_exists(image: str, *, auth_file: str = "", ca_file: str = "", plain_ht
     """Return the whole name of an image that its registry has; NotFound where it says that it has none."""
     way = ImageLocation(auth_file=auth_file, ca_file=ca_file, plain_http=plain_http)
     reference = Reference.parse(image)
-    if not inspect.at_registry(reference, way, os.environ).exists():
+    if not inspect.open_registry(reference, way, os.environ).exists():
         message = f"the registry {reference.server} has no image {str(reference).partition('/')[2]}"
         raise NotFound(message, hint="check the name and the tag, and that it was pushed")
     return str(reference)

@@ -211,6 +211,6 @@ class AuditedPast:
         self._auditor.look(Verb.LOGS, ref, details, ORIGIN.get())
         return self._past.logs(ref, query)
 
-    def forget(self, ref: JobRef) -> int:
+    def delete_job(self, ref: JobRef) -> int:
         """Erase the record of a job."""
-        return self._auditor.act(Verb.FORGET, ref, lambda: self._past.forget(ref))
+        return self._auditor.act(Verb.FORGET, ref, lambda: self._past.delete_job(ref))

@@ -26,7 +26,7 @@ def entries(backend: Backend, settings: Settings, query: AuditQuery | None = Non
 
 def verify(backend: Backend, settings: Settings, anchor: str = "") -> ChainResult:
     """Return whether the audit is as it was written."""
-    kept = verify_chain.anchor_of(anchor) if anchor else None
+    kept = verify_chain.parse_anchor(anchor) if anchor else None
     if anchor and kept is None:
         raise InvalidJob(
             f"'{anchor}' is no anchor", hint="it is what `mpijob audit verify` prints as head: NUMBER:HASH"

@@ -39,8 +39,8 @@ from mpijob.client.audit.entries import (
     spanned,
 )
 from mpijob.errors import BackendError, MpiJobError, NotFound
-from mpijob.history.audit.audit_log import AuditLog, directory_of
-from mpijob.history.audit.retention import days
+from mpijob.history.audit.audit_log import AuditLog, audit_path
+from mpijob.history.audit.retention import check_days
 from mpijob.model import Identity, JobRef
 from mpijob.model.status.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, ResponseStatus, Verb
 from mpijob.settings import LOCAL, Settings, history_directory
@@ -79,7 +79,7 @@ def witnessed(backend: Backend, settings: Settings) -> Backend:
 
 def audit_directory(backend: Backend, settings: Settings) -> str:
     """Return where the audit of an engine is, on this machine."""
-    return directory_of(history_directory(settings, backend.name or LOCAL))
+    return audit_path(history_directory(settings, backend.name or LOCAL))
 
 
 @contextmanager
@@ -123,7 +123,7 @@ class AuditedBackend(Auditor):
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
         self._required = settings.audit == REQUIRED
-        self._trail = AuditLog(audit_directory(backend, settings), keep_days=days(settings.audit_days))
+        self._trail = AuditLog(audit_directory(backend, settings), keep_days=check_days(settings.audit_days))
         self._looks: dict[tuple[object, ...], float] = {}
         self._reconciled: set[tuple[object, ...]] = set()
 

@@ -41,9 +41,9 @@ SCHEDULES: Mapping[str, Kind] = {
     **_of(Kind.ACT, "put remove"),
 }
 PAST: Mapping[str, Kind] = {
-    **_of(Kind.READ, "state attempts record spec list events going samples accounts"),
+    **_of(Kind.READ, "state attempts record spec list events unfinished_jobs samples facts accounts"),
     **_of(Kind.LOOK, "logs"),
-    **_of(Kind.ACT, "forget"),
+    **_of(Kind.ACT, "delete_job"),
     **_of(Kind.BARE, "raw blocks"),
 }
 

@@ -114,7 +114,7 @@ def retiring(settings: Settings, *, everywhere: bool = False, as_seen_by: Any = 
         limits = {one["metadata"]["name"]: effective(limits_of(one), defaults) for one in own if one}
         limits.setdefault("*" if everywhere else namespace, defaults)
         for name, held in limits.items():
-            if (said := webhook.retiring(name, held)) is not None:
+            if (said := webhook.retirement(name, held)) is not None:
                 found[name] = said.message
     return found
 

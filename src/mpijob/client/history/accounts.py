@@ -67,7 +67,7 @@ def _all(backend: Backend, wanted: AccountQuery) -> Iterator[Account]:
     past = backend.past()
     known = {one.ref.key for one in here}
     gone = () if past is None else (one for one in past.accounts(wanted) if one.ref.key not in known)
-    return heapq.merge(here, gone, key=account_store.cursor_key, reverse=True)
+    return heapq.merge(here, gone, key=account_store.sort_key, reverse=True)
 
 
 def of(backend: Backend, refs: Sequence[JobRef]) -> dict[JobKey, Account]:
@@ -96,7 +96,7 @@ def _of_attempt(state: JobState, job: MPIJob, samples: Sequence[Sample]) -> Acco
 
 def report(backend: Backend, settings: Settings, wanted: AccountQuery, by: Sequence[str]) -> Report:
     """Return totals by some words of the jobs that ended in a time."""
-    reports.check(by)
+    reports.check_grouping(by)
     wanted = msgspec.structs.replace(wanted, by_end=True, limit=_ALL)
     found = _all(backend, wanted)
     return reports.report(found, by, rates(backend, settings), since=wanted.since, until=wanted.until)
@@ -142,7 +142,7 @@ def advise(backend: Backend, job: MPIJob) -> SizingReport:
     program = _program(backend, job)
     finals = tuple(phase.value for phase in Phase if phase.final)
     wanted = AccountQuery(namespace=job.namespace, program=program, phases=finals, limit=_RUNS)
-    return right_sizing.counsel(job, program, (page(backend, wanted)).items)
+    return right_sizing.recommend(job, program, (page(backend, wanted)).items)
 
 
 def told(backend: Backend, settings: Settings, plan: Plan) -> Plan:
@@ -150,5 +150,7 @@ def told(backend: Backend, settings: Settings, plan: Plan) -> Plan:
     found = estimate(backend, settings, plan.job)
     if found is None:
         return plan
-    notice = Finding("EXPECTED", f"{estimates.sentence(found)}; from {found.basis}", severity=Severity.NOTICE)
+    notice = Finding(
+        "EXPECTED", f"{estimates.format_estimate(found)}; from {found.basis}", severity=Severity.NOTICE
+    )
     return msgspec.structs.replace(plan, notices=(*plan.notices, notice))

@@ -106,7 +106,7 @@ class _Remembering(_Recalls):
             from mpijob.history import mpi_profiles
 
             past, state = self.recall(ref, error)
-            return mpi_profiles.read(past, state.ref)
+            return mpi_profiles.read_profiles(past, state.ref)
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         return self._told(
@@ -203,4 +203,4 @@ def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, forget
                 hint=f"mpijob delete {ref.name} -n {ref.namespace} --forget erases that too",
             ) from error
     if forget and (past := backend.past()) is not None:
-        past.forget(ref)
+        past.delete_job(ref)

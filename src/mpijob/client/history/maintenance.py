@@ -11,7 +11,7 @@ from mpijob.errors import NotFound
 from mpijob.history import backup as moving
 from mpijob.history import retention
 from mpijob.history.archive import Archive
-from mpijob.history.storage.s3 import Objects
+from mpijob.history.storage.s3 import ObjectStore
 from mpijob.model import JobRef
 from mpijob.model.status.accounts import AccountQuery
 from mpijob.model.status.audit import Verb
@@ -82,9 +82,9 @@ def _opened(backend: Backend, settings: Settings) -> Archive:
     return Archive(path, database=database, objects=_objects(backend, settings))
 
 
-def _objects(backend: Backend, settings: Settings) -> Objects | None:
+def _objects(backend: Backend, settings: Settings) -> ObjectStore | None:
     here = (backend.name or LOCAL) == LOCAL
-    return None if here or not settings.objects.endpoint else Objects(settings.objects)
+    return None if here or not settings.objects.endpoint else ObjectStore(settings.objects)
 
 
 def _database(backend: Backend, settings: Settings) -> str:

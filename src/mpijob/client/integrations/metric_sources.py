@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob.errors import MpiJobError, NotFound
+from mpijob.history import mpi_profiles
 from mpijob.model import JobRef, LogQuery, Phase, Sample
-from mpijob.observation.metrics import training
+from mpijob.observation.metrics import mpi_profile, training
 
 if TYPE_CHECKING:
     from mpijob.client.client import Client
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import Event, JobState
     from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.mpi_profile import MpiProfile
     from mpijob.observation.metrics.training import Curves, Point
 
 _GOING = tuple(phase for phase in Phase if not phase.final)
@@ -29,6 +31,7 @@ class OfClient:
 
     def __init__(self, client: Client, *, all_namespaces: bool = True) -> None:
         self._client, self._everywhere = client, all_namespaces
+        self._profiled: dict[str, bool] = {}  # by uid, whether the MPI calls of a job are counted
 
     def going(self) -> Iterator[JobState]:
         """Return the jobs that have not ended."""
@@ -65,6 +68,15 @@ class OfClient:
         except MpiJobError:
             return None
 
+    def profile(self, ref: JobRef) -> MpiProfile | None:
+        """Return what a job's ranks do with MPI, where that is counted."""
+        try:
+            if ref.uid not in self._profiled:
+                self._profiled[ref.uid] = self._client.spec(ref).profile_mpi
+            return self._client.profile(ref) if self._profiled[ref.uid] else None
+        except MpiJobError:  # it was erased meanwhile, or may not be read
+            return None
+
     def state(self, ref: JobRef) -> JobState | None:
         """Return where a job stands or stood."""
         try:
@@ -90,7 +102,7 @@ class OfRecord:
 
     def going(self) -> Iterator[JobState]:
         """Return the jobs that have not ended."""
-        return self._past.going()
+        return self._past.unfinished_jobs()
 
     def ended(self, query: AccountQuery) -> Iterable[Account]:
         """Return accounts."""
@@ -108,6 +120,11 @@ class OfRecord:
         """Return what a training told in the last minutes."""
         query = LogQuery(regex=self._wanted, since=time.time() - _RECENT_SECONDS)
         return training.curves(training.points(self._past.logs(ref, query), self._read))
+
+    def profile(self, ref: JobRef) -> MpiProfile | None:
+        """Return what a job's ranks do with MPI, where that was written down."""
+        counted = mpi_profiles.read_profiles(self._past, ref)
+        return mpi_profile.profile(counted.ranks, lacks=counted.lacks) if counted.ranks else None
 
     def state(self, ref: JobRef) -> JobState | None:
         """Return where a job stands or stood."""

@@ -114,7 +114,7 @@ class Server:
         headers = {"content-type": "application/json", **self._credentials()}
         method = "GET" if body is None else "POST"
         try:
-            answer = http.request(method, url, body, headers, seconds=self._seconds, most_bytes=_MOST_BYTES)
+            answer = http.request(method, url, body, headers, seconds=self._seconds, max_bytes=_MOST_BYTES)
             if answer.ok:
                 found: Value = json.loads(answer.body or b"{}")
                 return found

@@ -124,7 +124,7 @@ def send(endpoint: str, document: dict[str, Any]) -> None:
     body = json.dumps(document).encode()
     headers = {"content-type": "application/json"}
     try:
-        answer = http.request("POST", url, body, headers, seconds=_SECONDS, most_bytes=0)
+        answer = http.request("POST", url, body, headers, seconds=_SECONDS, max_bytes=0)
         if not answer.ok:
             raise OSError(f"it {answer}")
     except OSError as error:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mpijob.accounting import costs
+from mpijob.client.integrations import mpi_metrics
 from mpijob.client.observe.stages import STAGES, stages
 from mpijob.errors import MpiJobError, Unsupported
 from mpijob.model import Phase
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from mpijob.model import Event, JobKey, JobRef, JobState, Sample
     from mpijob.model.status.accounts import Account
+    from mpijob.model.status.mpi_profile import MpiProfile
     from mpijob.observation.metrics.training import Curves
     from mpijob.serving.server import Server
     from mpijob.settings import RateSetting, Settings
@@ -36,6 +38,7 @@ MOST_JOBS = 200  # running jobs whose workers are told one by one
 MOST_SERIES = 4000
 MOST_WORDS = 100  # different values of one label
 MOST_CURVES = 20
+MOST_PROFILES = 20
 _BACK_SECONDS = 86_400.0  # jobs that ended before the exporter began, and are counted
 _OVERLAP_SECONDS = 120.0
 _BUDGET_SECONDS = 60.0
@@ -60,6 +63,9 @@ class Source(Protocol):
 
     def curves(self, ref: JobRef) -> Curves | None:
         """Return what a training told in the last minutes."""
+
+    def profile(self, ref: JobRef) -> MpiProfile | None:
+        """Return what a job's ranks do with MPI, where that is counted."""
 
     def health(self) -> dict[str, tuple[str, float]]:
         """Return numbers about ourselves: by name, a sentence and the value."""
@@ -234,6 +240,9 @@ class Exporter:
             [((), newest)] if newest else [],
         )
         yield from self._trainings(running[:MOST_CURVES])
+        profiles = ((one.ref, self._source.profile(one.ref)) for one in running[:MOST_JOBS])
+        counted = [(ref.namespace, ref.name, found) for ref, found in profiles if found is not None]
+        yield from mpi_metrics.families(counted[:MOST_PROFILES], _gauge)
 
     def _trainings(self, running: list[JobState]) -> Iterator[Any]:
         values: list[Any] = []
@@ -349,8 +358,8 @@ def serve(made: Exporter, door: ScrapeAccess) -> Server:
         raise Unsupported("serving metrics needs starlette and uvicorn", hint="run: pip install 'mpijob[ui]'")
     from mpijob.serving import server, service
 
-    gets = {"/metrics": service.metrics(made.registry, door.allowed)}
-    app = service.application(gets=gets, alive=lambda: True, ready=lambda: True)
+    gets = {"/metrics": service.metrics_handler(made.registry, door.allowed)}
+    app = service.application(get_handlers=gets, alive=lambda: True, ready=lambda: True)
     context = server.tls_context(*door.tls) if door.tls else None
-    sock = server.listening(door.address, door.port, what="the metrics")
-    return server.Server(app, sock, tls=context, most=64, of_one=16)
+    sock = server.listen(door.address, door.port, name="the metrics")
+    return server.Server(app, sock, tls=context, max_connections=64, max_per_address=16)

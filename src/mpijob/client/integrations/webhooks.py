@@ -24,7 +24,7 @@ from mpijob.errors import BackendError, InvalidJob, MpiJobError
 from mpijob.model import JobState
 from mpijob.observation.redaction.masking import masked_text
 from mpijob.outbound import guard, http
-from mpijob.outbound.policy import ANYWHERE, PUBLIC, is_public
+from mpijob.outbound.policy import PUBLIC, UNRESTRICTED, is_public
 
 if TYPE_CHECKING:
     from mpijob.client.client import Client
@@ -235,11 +235,11 @@ def post(url: str, body: bytes, headers: dict[str, str], *, allow_private: bool 
         raise InvalidJob(f"{url!r} is no address: {error}", hint="write https://HOST/PATH") from error
     _refuse(url, parts, allow_private)
     sent = {"content-type": "application/json", "user-agent": "mpijob", **headers}
-    policy = ANYWHERE if allow_private else PUBLIC
+    policy = UNRESTRICTED if allow_private else PUBLIC
     try:
-        return http.request("POST", url, body, sent, seconds=_SECONDS, most_bytes=0, policy=policy).status
+        return http.request("POST", url, body, sent, seconds=_SECONDS, max_bytes=0, policy=policy).status
     except guard.Forbidden as error:
-        raise InvalidJob(error.why, hint=_PRIVATE) from error
+        raise InvalidJob(error.reason, hint=_PRIVATE) from error
     except (OSError, ValueError) as error:
         raise BackendError(f"{parts.scheme}://{parts.netloc} did not take a callback: {error}") from error
 
@@ -259,9 +259,9 @@ def _refuse(url: str, parts: Any, allow_private: bool) -> None:
 def resolved(host: str, port: int, *, allow_private: bool = False) -> str:
     """Return the address of a host; refuse one of which any address is not public."""
     try:
-        found = guard.resolved(host, port)
+        found = guard.resolve(host, port)
     except OSError as error:
         raise BackendError(f"{host} is not known: {error}") from error
-    if refused := guard.refused(ANYWHERE if allow_private else PUBLIC, host, port, found):
+    if refused := guard.forbidden_address(UNRESTRICTED if allow_private else PUBLIC, host, port, found):
         raise InvalidJob(f"{host} is at {refused}, which is no public address", hint=_PRIVATE)
     return str(found[0][4][0])

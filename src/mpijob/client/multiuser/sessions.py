@@ -95,7 +95,7 @@ class UserSession:
 
     def _lacks(self, verb: str, namespace: str) -> NotAllowed:
         return NotAllowed(
-            decision.forbidden(verb, self.identity, namespace),
+            decision.missing_permission(verb, self.identity, namespace),
             hint=f"ask an administrator of namespace '{namespace}', or use another namespace",
         )
 

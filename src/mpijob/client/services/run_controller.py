@@ -59,17 +59,17 @@ def _watched(controller: Controller, port: int | None) -> Iterator[None]:
     if port is None:
         yield
         return
-    from mpijob.serving.health import Health, Number
+    from mpijob.serving.service import HealthServer, Metric
 
     numbers = {
-        "mpijob_controller_jobs": Number("Jobs that are there.", lambda: controller.jobs),
-        "mpijob_controller_leads": Number("Whether this is the one that acts.", lambda: controller.leads),
-        "mpijob_controller_looks_total": Number("Looks at jobs.", lambda: controller.looks, counter=True),
+        "mpijob_controller_jobs": Metric("Jobs that are there.", lambda: controller.jobs),
+        "mpijob_controller_leads": Metric("Whether this is the one that acts.", lambda: controller.leads),
+        "mpijob_controller_looks_total": Metric("Looks at jobs.", lambda: controller.looks, counter=True),
     }
-    with Health(
+    with HealthServer(
         port,
         alive=lambda: time.monotonic() - controller.beat < _STUCK_SECONDS,
         ready=lambda: True,
-        numbers=numbers,
+        metrics=numbers,
     ):
         yield

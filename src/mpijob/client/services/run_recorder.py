@@ -45,7 +45,7 @@ def record(
     from mpijob.backends.kubernetes.metrics import prometheus_query
     from mpijob.backends.kubernetes.recorder.recorder import Recorder
     from mpijob.history.archive import Archive
-    from mpijob.history.retention import Policy
+    from mpijob.history.retention import RetentionSettings
 
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
     directory = history_directory(settings, access.context or "cluster")
@@ -64,14 +64,16 @@ def record(
             held.enter_context(_health(health_port))
         with telling("record jobs"):
             prometheus = prometheus_query.of_settings(settings)
-            recorder = Recorder(api, archive, Policy.of(settings), namespace, settings.rules, prometheus)
+            recorder = Recorder(
+                api, archive, RetentionSettings.from_settings(settings), namespace, settings.rules, prometheus
+            )
             recorder.run(stop, lambda: ready(directory))
 
 
 def _health(port: int) -> AbstractContextManager[object]:
-    from mpijob.serving.health import Health
+    from mpijob.serving.service import HealthServer
 
-    return Health(port, alive=lambda: True, ready=lambda: True, numbers={})
+    return HealthServer(port, alive=lambda: True, ready=lambda: True, metrics={})
 
 
 def _rates(api: Api, settings: Settings) -> Mapping[str, RateSetting]:

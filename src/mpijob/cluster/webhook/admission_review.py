@@ -1,7 +1,8 @@
-"""One AdmissionReview answered: what is added to a job, and whether it may be created.
+"""Respond to an AdmissionReview: defaults of a job, and whether it may be created.
 
-What we cannot judge is refused: an error of ours must not let somebody read another's Secret. Only a namespace that
-its administrator has labelled `open` passes it, with a warning. The sentences are those of `admission`.
+A request that cannot be evaluated is rejected: an error of ours must not let a user read another user's
+Secret. Only a namespace that its administrator labelled `open` accepts it, with a warning. The messages are
+those of `admission`.
 """
 
 from __future__ import annotations
@@ -21,43 +22,44 @@ from mpijob.model.platform.admission_request import Around, Incoming
 from mpijob.model.platform.governance import NamespaceLimits
 
 _LOG = logging.getLogger(__name__)
-_LONGEST_WARNING = 250  # an API server cuts longer ones
-_MOST_WARNINGS = 8
+# The API server truncates longer ones.
+_MAX_WARNING_LENGTH = 250
+_MAX_WARNINGS = 8
 _STATUS = {"QUOTA_EXCEEDED": 403, "NOT_ALLOWED": 403, "CONFLICT": 409}
 
 
-class Known(Protocol):
-    """What is known around requests."""
+class ClusterKnowledge(Protocol):
+    """What the webhook knows about the cluster."""
 
     def limits(self, namespace: str) -> NamespaceLimits:
-        """Return what holds in a namespace."""
+        """Return the limits of a namespace."""
         ...
 
     def runtime(self, document: Mapping[str, Any], namespace: str) -> Document | None:
-        """Return the runtime that a TrainJob names."""
+        """Return the runtime that a TrainJob references."""
         ...
 
-    def around(self, asked: Incoming) -> Around:
-        """Return what must be known to judge a request."""
+    def around(self, incoming: Incoming) -> Around:
+        """Return the facts needed to review a request."""
         ...
 
-    def admitted(self, asked: Incoming) -> None:
-        """Count a job that was let in."""
+    def count_admitted(self, incoming: Incoming) -> None:
+        """Count an admitted job."""
         ...
 
 
-def answer(path: str, review: Mapping[str, Any], known: Known) -> Document:
-    """Return the AdmissionReview that answers one; `path` says what is asked for."""
+def respond(path: str, review: Mapping[str, Any], known: ClusterKnowledge) -> Document:
+    """Return the response AdmissionReview; `path` selects the operation."""
     request = review["request"]
     try:
         response = (
-            _judged(path, review, known)
+            _review(path, review, known)
             if path in ("/judge", "/strict", "/open")
             else _defaults(path, review, known)
         )
     except (MpiJobError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        _LOG.exception("a request for %s %s could not be judged", request.get("kind"), request.get("name"))
-        response = _unjudged(error, passes=path == "/open")
+        _LOG.exception("cannot evaluate a request for %s %s", request.get("kind"), request.get("name"))
+        response = _error_response(error, passes=path == "/open")
     return {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -65,14 +67,14 @@ def answer(path: str, review: Mapping[str, Any], known: Known) -> Document:
     }
 
 
-def _unjudged(error: Exception, *, passes: bool) -> Document:
-    told = f"mpijob could not judge this ({type(error).__name__})"
+def _error_response(error: Exception, *, passes: bool) -> Document:
+    message = f"mpijob could not evaluate this request ({type(error).__name__})"
     if passes:
-        return {"allowed": True, "warnings": [f"{told}: it is passed as it is"]}
-    return {"allowed": False, "status": {"code": 500, "reason": "InternalError", "message": told}}
+        return {"allowed": True, "warnings": [f"{message}: it is accepted unchanged"]}
+    return {"allowed": False, "status": {"code": 500, "reason": "InternalError", "message": message}}
 
 
-def _defaults(path: str, review: Mapping[str, Any], known: Known) -> Document:
+def _defaults(path: str, review: Mapping[str, Any], known: ClusterKnowledge) -> Document:
     limits = known.limits(review["request"].get("namespace", ""))
     patch = request_reader.patches(
         review,
@@ -82,39 +84,45 @@ def _defaults(path: str, review: Mapping[str, Any], known: Known) -> Document:
     )
     if not patch:
         return {"allowed": True}
-    packed = base64.b64encode(msgspec.json.encode(patch)).decode()
-    return {"allowed": True, "patchType": "JSONPatch", "patch": packed}
+    encoded = base64.b64encode(msgspec.json.encode(patch)).decode()
+    return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
 
 
-def _judged(path: str, review: Mapping[str, Any], known: Known) -> Document:
+def _review(path: str, review: Mapping[str, Any], known: ClusterKnowledge) -> Document:
     request = review["request"]
-    named = request["kind"]["kind"] == "TrainJob"
-    runtime = known.runtime(request.get("object") or {}, request.get("namespace", "")) if named else None
-    asked = request_reader.read(review, runtime)
-    verdict = judgement.judge(asked, known.around(asked), strict=path == "/strict")
-    told = {"warnings": _warnings(verdict.warnings)} if verdict.warnings else {}
+    is_trainjob = request["kind"]["kind"] == "TrainJob"
+    runtime = (
+        known.runtime(request.get("object") or {}, request.get("namespace", "")) if is_trainjob else None
+    )
+    incoming = request_reader.read(review, runtime)
+    verdict = judgement.review(incoming, known.around(incoming), strict=path == "/strict")
+    warnings = {"warnings": _warnings(verdict.warnings)} if verdict.warnings else {}
     if verdict.refusals:
-        return {"allowed": False, "status": _status(verdict.refusals), **told}
-    if asked.operation == "CREATE" and asked.job is not None and not request.get("dryRun"):
-        known.admitted(asked)
-    return {"allowed": True, **told}
+        return {"allowed": False, "status": _status(verdict.refusals), **warnings}
+    if incoming.operation == "CREATE" and incoming.job is not None and not request.get("dryRun"):
+        known.count_admitted(incoming)
+    return {"allowed": True, **warnings}
 
 
 def _status(refusals: tuple[Finding, ...]) -> Document:
-    """Return what the client is told: the sentence, and each finding so that ours can say it as its own."""
-    causes = [{"reason": one.code, "message": _with_hint(one), "field": one.field} for one in refusals]
-    text = "; ".join(dict.fromkeys(judgement.sentence(one) for one in refusals))
+    """Return the status for the client: the message, and each finding so that mpijob can show it as its own."""
+    causes = [
+        {"reason": finding.code, "message": _with_hint(finding), "field": finding.field}
+        for finding in refusals
+    ]
+    message = "; ".join(dict.fromkeys(judgement.format_finding(finding) for finding in refusals))
     code = _STATUS.get(refusals[0].code, 403)
     reason = "Conflict" if code == 409 else "Forbidden"
-    return {"code": code, "reason": reason, "message": text, "details": {"causes": causes}}
+    return {"code": code, "reason": reason, "message": message, "details": {"causes": causes}}
 
 
-def _with_hint(one: Finding) -> str:
-    return f"{one.message}\nhint: {one.hint}" if one.hint else one.message
+def _with_hint(finding: Finding) -> str:
+    return f"{finding.message}\nhint: {finding.hint}" if finding.hint else finding.message
 
 
 def _warnings(findings: Iterable[Finding]) -> list[str]:
-    texts = list(dict.fromkeys(judgement.sentence(one) for one in findings))
-    return [text[: _LONGEST_WARNING - 1] + "…" if len(text) > _LONGEST_WARNING else text for text in texts][
-        :_MOST_WARNINGS
-    ]
+    messages = list(dict.fromkeys(judgement.format_finding(finding) for finding in findings))
+    return [
+        message[: _MAX_WARNING_LENGTH - 1] + "…" if len(message) > _MAX_WARNING_LENGTH else message
+        for message in messages
+    ][:_MAX_WARNINGS]

@@ -1,4 +1,4 @@
-"""What the webhook answers: probes, and reviews that are read within bounds, in turns, in few threads."""
+"""The webhook's HTTP application: probes, and reviews with bounded size, concurrency and threads."""
 
 from __future__ import annotations
 
@@ -12,67 +12,71 @@ import msgspec
 from mpijob import codec
 from mpijob.cluster.webhook import admission_review
 from mpijob.serving import service
-from mpijob.serving.concurrency import ConcurrencyLimit, TooMany
+from mpijob.serving.concurrency import ConcurrencyLimit, QueueFull
 
 if TYPE_CHECKING:
-    from mpijob.cluster.webhook.admission_review import Known
+    from mpijob.cluster.webhook.admission_review import ClusterKnowledge
 
 PATHS = ("/defaults", "/restricted", "/judge", "/strict", "/open")
-MOST_BYTES = 3 << 20  # an object of etcd's largest size, as it is and as it was
-MOST_NODES = 100_000  # values of a document; a job with its texts has some thousand
-_AT_ONCE, _OF_ONE, _WAITING_OF_ONE = 8, 6, 400
+# Two objects of etcd's maximum size: the new and the old one.
+MAX_BYTES = 3 << 20
+# Values in a document; a job with its texts has a few thousand.
+MAX_NODES = 100_000
+_MAX_ACTIVE, _MAX_PER_ADDRESS, _MAX_QUEUED_PER_ADDRESS = 8, 6, 400
 _DECODER = codec.decoder(dict[str, Any])
 
 
 class Reviews:
-    """Judges requests; `known` is what they are judged by, None until it is there.
+    """Handles review requests; `known` is what the webhook knows, None until it is loaded.
 
-    With a `client_name` ("" for any) only a client is answered that has shown a certificate.
+    With a `client_name` ("" for any), only clients with a certificate are served.
     """
 
     def __init__(self, *, client_name: str | None = None) -> None:
-        self.known: Known | None = None
+        self.known: ClusterKnowledge | None = None
         self._client_name = client_name
-        self._turns = ConcurrencyLimit(_AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="judging")
+        self._limit = ConcurrencyLimit(_MAX_ACTIVE, _MAX_PER_ADDRESS, _MAX_QUEUED_PER_ADDRESS)
+        self._threads = ThreadPoolExecutor(_MAX_ACTIVE, thread_name_prefix="judging")
 
-    def admits(self, client: str | None) -> bool:
-        """Whether a client with this name in its certificate, None for no certificate, is answered."""
+    def accepts_client(self, client: str | None) -> bool:
+        """Return whether a client with this certificate name (None: no certificate) is served."""
         return self._client_name is None or (client is not None and self._client_name in ("", client))
 
-    async def answer(self, request: service.Request) -> service.Reply:
-        """Answer one review."""
-        if not self.admits(request.client_name):
-            return service.Reply(403, "this client is not the API server\n")
+    async def respond(self, request: service.Request) -> service.Reply:
+        """Respond to one review."""
+        if not self.accepts_client(request.client_name):
+            return service.Reply(403, "client certificate of the API server required\n")
         known = self.known
         if known is None:
             return service.Reply(503, "not ready\n")
         try:
-            async with self._turns.of(request.peer):
-                content = await request.body(MOST_BYTES)
+            async with self._limit.slot(request.peer):
+                content = await request.body(MAX_BYTES)
                 loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._threads, _judged, request.path, content, known)
-        except TooMany:
-            return service.Reply(429, "too many requests wait\n")
+                return await loop.run_in_executor(self._threads, _review, request.path, content, known)
+        except QueueFull:
+            return service.Reply(429, "too many queued requests\n")
 
 
-def _judged(path: str, content: bytes, known: Known) -> service.Reply:
-    if nodes(content) > MOST_NODES:
-        return service.Reply(413, f"more than {MOST_NODES} values\n")
+def _review(path: str, content: bytes, known: ClusterKnowledge) -> service.Reply:
+    if max_node_count(content) > MAX_NODES:
+        return service.Reply(413, f"more than {MAX_NODES} values\n")
     try:
         review: Mapping[str, Any] = _DECODER.decode(content)
-        told = admission_review.answer(path, review, known)
+        response = admission_review.respond(path, review, known)
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError):
-        return service.Reply(400, "this is no AdmissionReview\n")
-    return service.Reply(200, msgspec.json.encode(told), "application/json")
+        return service.Reply(400, "not an AdmissionReview\n")
+    return service.Reply(200, msgspec.json.encode(response), "application/json")
 
 
-def nodes(content: bytes) -> int:
-    """Return the most values that a JSON document can hold, without reading it."""
+def max_node_count(content: bytes) -> int:
+    """Return an upper bound of the number of values in a JSON document, without parsing it."""
     return content.count(b"{") + content.count(b"[") + content.count(b",")
 
 
 def application(reviews: Reviews) -> service.Application:
     """Return the webhook's application."""
-    posts = dict.fromkeys(PATHS, reviews.answer)
-    return service.application(posts=posts, alive=lambda: True, ready=lambda: reviews.known is not None)
+    posts = dict.fromkeys(PATHS, reviews.respond)
+    return service.application(
+        post_handlers=posts, alive=lambda: True, ready=lambda: reviews.known is not None
+    )

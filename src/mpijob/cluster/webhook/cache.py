@@ -1,7 +1,7 @@
-"""What the webhook knows around a request, without asking for each: limits, quotas and jobs are watched.
+"""What the webhook knows about the cluster: limits, quotas and jobs, kept up to date by watches.
 
-An API server waits for the answer, so what changes seldom is kept in memory; only a runtime that was written a
-moment ago, and rights of the user, are asked for. What cannot be read does not limit.
+An API server waits for the response, so data that rarely changes is kept in memory; only a runtime that was
+just created, and permissions of the user, are requested. What cannot be read does not limit.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from mpijob.model.platform.governance import NamespaceLimits
 PLATFORM = Kind(governance.API, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
 LIMITS = Kind(governance.API, "MPIJobLimits", "mpijoblimits", namespaced=False)
 REVIEW = Kind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
-_ENDED = ("Complete", "Failed", "Succeeded")
-_JUST_ADMITTED_SECONDS = 5.0
-_ENGINE = {"TrainJob": "trainjobs.trainer.kubeflow.org", "MPIJob": "mpijobs.kubeflow.org"}
+_FINISHED_CONDITIONS = ("Complete", "Failed", "Succeeded")
+_ADMITTED_TTL_SECONDS = 5.0
+_RESOURCES = {"TrainJob": "trainjobs.trainer.kubeflow.org", "MPIJob": "mpijobs.kubeflow.org"}
 _WATCHED = {
     "platform": PLATFORM,
     "limits": LIMITS,
@@ -41,15 +41,15 @@ _WATCHED = {
     "TrainingRuntime": resources.TRAINING_RUNTIME,
     "ClusterTrainingRuntime": resources.CLUSTER_RUNTIME,
 }
-_GOVERNING = ("platform", "limits")
+_LIMIT_SOURCES = ("platform", "limits")
 
 
 class WebhookCache:
-    """Everything that is known, kept up to date in the background."""
+    """The watched objects, updated in the background."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        trims = {"TrainJob": _job_only, "MPIJob": _job_only}
+        trims = {"TrainJob": _trim_job, "MPIJob": _trim_job}
         self._cache = Cache(
             api, {name: ListWatch(kind.path(), trim=trims.get(name)) for name, kind in _WATCHED.items()}
         )
@@ -63,141 +63,161 @@ class WebhookCache:
     def __exit__(self, *_: object) -> None:
         self._cache.close()
 
-    def settled(self, seconds: float) -> bool:
-        """Return whether, within this time, everything that can be read has been."""
+    def wait_synced(self, seconds: float) -> bool:
+        """Return whether everything that can be read was loaded within this time."""
         return self._cache.settled(seconds)
 
-    def governed(self) -> bool:
-        """Return whether it is known which limits there are; a cluster without the kind has none."""
-        return all(self._cache.knows(name) for name in _GOVERNING)
+    def limits_known(self) -> bool:
+        """Return whether the limits are known; a cluster without the kind has none."""
+        return all(self._cache.knows(name) for name in _LIMIT_SOURCES)
 
     def limits(self, namespace: str) -> NamespaceLimits:
-        """Return what holds in a namespace: its own limits, completed by the cluster's defaults."""
-        own, platform = (
+        """Return the limits of a namespace, completed by the platform's defaults."""
+        limits_object, platform_object = (
             self._cache.find("limits", "", namespace),
             self._cache.find("platform", "", governance.SINGLETON),
         )
         try:
-            defaults = governance.platform_of(platform).defaults if platform else NamespaceLimits()
-            return governance.effective(governance.limits_of(own) if own else None, defaults)
+            defaults = (
+                governance.platform_of(platform_object).defaults if platform_object else NamespaceLimits()
+            )
+            return governance.effective(
+                governance.limits_of(limits_object) if limits_object else None, defaults
+            )
         except msgspec.ValidationError:
-            return NamespaceLimits()  # nobody can say what it means; its schema has let it pass
+            # The CRD's schema rejects invalid objects, so this is one of another version.
+            return NamespaceLimits()
 
     def runtime(self, document: Mapping[str, Any], namespace: str) -> Document | None:
-        """Return the runtime that a TrainJob names; one that the watch has not told yet is asked for."""
+        """Return the runtime that a TrainJob references; one that the watch has not delivered yet is requested."""
         kind, name = request_reader.runtime_name(document)
         if kind not in ("TrainingRuntime", "ClusterTrainingRuntime") or not name:
             return None
-        place = namespace if kind == "TrainingRuntime" else ""
-        found = self._cache.find(kind, place, name)
-        if found is not None:
-            return {"kind": kind, **found}
+        runtime_namespace = namespace if kind == "TrainingRuntime" else ""
+        runtime = self._cache.find(kind, runtime_namespace, name)
+        if runtime is not None:
+            return {"kind": kind, **runtime}
         try:
-            found = self._api.find(_WATCHED[kind].path(place, name))
+            runtime = self._api.find(_WATCHED[kind].path(runtime_namespace, name))
         except ApiError:
             return None
-        return {"kind": kind, **found} if found is not None else None
+        return {"kind": kind, **runtime} if runtime is not None else None
 
-    def around(self, asked: Incoming) -> Around:
-        """Return what must be known to judge a request."""
-        limits = self.limits(asked.namespace)
-        job = asked.job
+    def around(self, request: Incoming) -> Around:
+        """Return the facts needed to review a request."""
+        limits = self.limits(request.namespace)
+        job = request.job
         asks: tuple[Ask, ...] = ()
-        lines: tuple[Ceiling, ...] = ()
-        bounds = quota.bounds(self._in("ranges", asked.namespace)) if job is not None else ()
+        quota_lines: tuple[Ceiling, ...] = ()
+        bounds = quota.bounds(self._objects_in("ranges", request.namespace)) if job is not None else ()
         if job is not None:
-            quotas = self._in("quotas", asked.namespace)
-            asks, lines, _ = quota.counted(job, _ENGINE[asked.kind], quotas, bounds, _class_of(asked))
+            quotas = self._objects_in("quotas", request.namespace)
+            asks, quota_lines, _ = quota.counted(
+                job, _RESOURCES[request.kind], quotas, bounds, _priority_class(request)
+            )
         return Around(
             limits=limits,
-            jobs_running=self._running(asked) if limits.concurrent_jobs is not None else 0,
-            quota=quota.quota(lines, job, request_url=limits.quota_request_url) if job else None,
+            jobs_running=self._running_jobs(request) if limits.concurrent_jobs is not None else 0,
+            quota=quota.quota(quota_lines, job, request_url=limits.quota_request_url) if job else None,
             asks=asks,
-            ceilings=tuple(line for line in lines if job and not quota.is_whole(line, job)),
+            ceilings=tuple(
+                quota_line for quota_line in quota_lines if job and not quota.is_whole(quota_line, job)
+            ),
             bounds=bounds,
             unreadable_secrets=tuple(
-                name for name in asked.secrets[:MOST_SECRETS] if not self._may(asked, "get", "secrets", name)
+                name
+                for name in request.secrets[:MOST_SECRETS]
+                if not self._is_allowed(request, "get", "secrets", name)
             ),
             unreadable_config_maps=tuple(
                 name
-                for name in asked.config_maps[:MOST_SECRETS]
-                if not self._is_own_code(asked, name) and not self._may(asked, "get", "configmaps", name)
+                for name in request.config_maps[:MOST_SECRETS]
+                if not self._is_own_code(request, name)
+                and not self._is_allowed(request, "get", "configmaps", name)
             ),
-            forbidden_accounts=tuple(self._forbidden(asked)),
+            forbidden_accounts=tuple(self._forbidden_accounts(request)),
         )
 
-    def admitted(self, asked: Incoming) -> None:
-        """Count a job that was let in, until the watch tells it."""
+    def count_admitted(self, request: Incoming) -> None:
+        """Count an admitted job until the watch delivers it."""
         with self._lock:
-            self._admitted[asked.namespace, asked.name] = time.monotonic()
+            self._admitted[request.namespace, request.name] = time.monotonic()
 
-    def _in(self, source: str, namespace: str) -> list[Document]:
-        return [one for one in self._cache.objects(source) if one["metadata"]["namespace"] == namespace]
+    def _objects_in(self, source: str, namespace: str) -> list[Document]:
+        return [item for item in self._cache.objects(source) if item["metadata"]["namespace"] == namespace]
 
-    def _running(self, asked: Incoming) -> int:
+    def _running_jobs(self, request: Incoming) -> int:
         jobs = {
-            one["metadata"]["name"]
-            for kind in _ENGINE
-            for one in self._in(kind, asked.namespace)
-            if not _is_over(one)
+            job["metadata"]["name"]
+            for kind in _RESOURCES
+            for job in self._objects_in(kind, request.namespace)
+            if not _is_finished(job)
         }
         now = time.monotonic()
         with self._lock:
             self._admitted = {
-                key: at for key, at in self._admitted.items() if now - at < _JUST_ADMITTED_SECONDS
+                key: admitted_at
+                for key, admitted_at in self._admitted.items()
+                if now - admitted_at < _ADMITTED_TTL_SECONDS
             }
-            jobs |= {name for place, name in self._admitted if place == asked.namespace}
-        return len(jobs - {asked.name})
+            jobs |= {name for ns, name in self._admitted if ns == request.namespace}
+        return len(jobs - {request.name})
 
-    def _is_own_code(self, asked: Incoming, name: str) -> bool:
-        """Whether a ConfigMap holds the code of the job itself, which its creator need not be able to read back.
+    def _is_own_code(self, request: Incoming, name: str) -> bool:
+        """Return whether a ConfigMap holds the code of the job itself.
 
-        It is called after the first attempt's object, of which the job is one, or a further attempt of its owner.
+        Its creator need not be allowed to read it back. It is named after the first attempt's object; the job
+        is that attempt, or a further attempt of the same owner.
         """
-        first = name.removesuffix(well_known.CODE_SUFFIX)
-        if first == name:
+        job_name = name.removesuffix(well_known.CODE_SUFFIX)
+        if job_name == name:
             return False
-        places = [self._cache.find(kind, asked.namespace, first) for kind in _ENGINE]
-        owners = {request_reader.owner(one) for one in places if one is not None}
-        return owners == {asked.user} or (not owners and asked.name == first)
+        candidates = [self._cache.find(kind, request.namespace, job_name) for kind in _RESOURCES]
+        owners = {request_reader.owner(job) for job in candidates if job is not None}
+        return owners == {request.user} or (not owners and request.name == job_name)
 
-    def _forbidden(self, asked: Incoming) -> Iterable[str]:
-        named = {name for one in asked.pods for name in one.accounts}
-        for name in sorted(named)[:MOST_ACCOUNTS]:
-            if not self._may(asked, "create", "serviceaccounts", name, "token"):
+    def _forbidden_accounts(self, request: Incoming) -> Iterable[str]:
+        accounts = {name for pod in request.pods for name in pod.accounts}
+        for name in sorted(accounts)[:MOST_ACCOUNTS]:
+            if not self._is_allowed(request, "create", "serviceaccounts", name, "token"):
                 yield name
 
-    def _may(self, asked: Incoming, verb: str, resource: str, name: str, sub: str = "") -> bool:
+    def _is_allowed(self, request: Incoming, verb: str, resource: str, name: str, sub: str = "") -> bool:
         attributes = {
-            "namespace": asked.namespace,
+            "namespace": request.namespace,
             "verb": verb,
             "resource": resource,
             "name": name,
             "subresource": sub,
         }
-        spec = {"user": asked.user, "groups": list(asked.groups), "resourceAttributes": attributes}
-        made = self._api.create(REVIEW.path(), {"apiVersion": REVIEW.api, "kind": REVIEW.name, "spec": spec})
-        return bool(made["status"].get("allowed"))
+        spec = {"user": request.user, "groups": list(request.groups), "resourceAttributes": attributes}
+        review = self._api.create(
+            REVIEW.path(), {"apiVersion": REVIEW.api, "kind": REVIEW.name, "spec": spec}
+        )
+        return bool(review["status"].get("allowed"))
 
 
-def _class_of(asked: Incoming) -> str:
-    return next((one.priority_class for one in asked.pods if one.priority_class), "")
+def _priority_class(request: Incoming) -> str:
+    return next((pod.priority_class for pod in request.pods if pod.priority_class), "")
 
 
-def _is_over(document: Document) -> bool:
+def _is_finished(document: Document) -> bool:
     conditions = (document.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") in _ENDED and one.get("status") == "True" for one in conditions)
+    return any(
+        condition.get("type") in _FINISHED_CONDITIONS and condition.get("status") == "True"
+        for condition in conditions
+    )
 
 
-def _job_only(document: Document) -> Document:
-    """Keep of a job what is counted: its name, labels, owner and how it stands."""
+def _trim_job(document: Document) -> Document:
+    """Reduce a job to what is counted: name, labels, owner and conditions."""
     metadata = document["metadata"]
-    kept = {
+    reduced = {
         key: metadata[key]
         for key in ("name", "namespace", "uid", "resourceVersion", "labels")
         if key in metadata
     }
     owner = request_reader.owner(document)
-    kept["annotations"] = {well_known.OWNER_LABEL: owner} if owner else {}
+    reduced["annotations"] = {well_known.OWNER_LABEL: owner} if owner else {}
     conditions = (document.get("status") or {}).get("conditions") or []
-    return {"metadata": kept, "status": {"conditions": conditions}}
+    return {"metadata": reduced, "status": {"conditions": conditions}}

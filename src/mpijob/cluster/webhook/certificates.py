@@ -1,8 +1,8 @@
-"""Certificates of our services (the webhook's, and those that users talk to): made here, renewed here.
+"""Create and renew the certificates of our services (the webhook, and services that users connect to).
 
-A small authority of our own signs one certificate for the service's names. When the authority is renewed, the
-old one stays in the bundle until it expires, so that no moment exists in which its readers trust nobody who
-serves. Keeping them (a Secret) and handing out the bundle is the business of `tls_secret`.
+A small CA of ours signs one certificate for the service's names. When the CA is renewed, the old one stays in
+the bundle until it expires, so that readers trust the serving certificate at all times. Storing them (a
+Secret) and publishing the bundle is done in `tls_secret`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS, SERVING_DAYS = 730.0, 30.0
 _NAME = "mpijob admission"
-_EARLIER = timedelta(hours=1)  # clocks of nodes differ
+# Tolerance for clock differences between nodes.
+_CLOCK_TOLERANCE = timedelta(hours=1)
 
 
 class Keys(NamedTuple):
-    """The bundle of authorities (the newest first), the newest one's key, and the pair that is served; all PEM."""
+    """The CA bundle (newest first), the newest CA's key, and the serving certificate with its key; all PEM."""
 
     bundle: bytes
     authority_key: bytes
@@ -31,22 +32,27 @@ class Keys(NamedTuple):
     key: bytes
 
 
-def renewed(names: Iterable[str], before: Keys | None = None, *, now: datetime | None = None) -> Keys:
-    """Return keys that are good for a while: what is still fresh stays, what is due is made anew."""
+def renew(names: Iterable[str], old_keys: Keys | None = None, *, now: datetime | None = None) -> Keys:
+    """Return valid keys: those that are still fresh stay, those due are renewed."""
     now = now or datetime.now(UTC)
-    kept = _authorities(before, now)
-    if before is None or not kept or is_due(kept[0], now):
-        key = ec.generate_private_key(ec.SECP256R1())
-        kept = [_authority(key, now), *kept]
+    authorities = _authorities(old_keys, now)
+    if old_keys is None or not authorities or is_due(authorities[0], now):
+        authority_key = ec.generate_private_key(ec.SECP256R1())
+        authorities = [_authority(authority_key, now), *authorities]
     else:
-        key = _read_key(before.authority_key)
-    own = ec.generate_private_key(ec.SECP256R1())
-    certificate = _serving(own, key, kept[0], tuple(names), now)
-    return Keys(b"".join(_pem(one) for one in kept), _key_pem(key), _pem(certificate), _key_pem(own))
+        authority_key = _read_key(old_keys.authority_key)
+    serving_key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _serving(serving_key, authority_key, authorities[0], tuple(names), now)
+    return Keys(
+        b"".join(_pem(authority) for authority in authorities),
+        _key_pem(authority_key),
+        _pem(certificate),
+        _key_pem(serving_key),
+    )
 
 
 def needs_renewal(keys: Keys, names: Iterable[str], now: datetime | None = None) -> bool:
-    """Return whether two thirds of a certificate's life are over, or it is not for these names."""
+    """Return whether two thirds of a certificate's lifetime are over, or it is not for these names."""
     now = now or datetime.now(UTC)
     try:
         serving = x509.load_pem_x509_certificate(keys.certificate)
@@ -57,54 +63,57 @@ def needs_renewal(keys: Keys, names: Iterable[str], now: datetime | None = None)
 
 
 def expiry(keys: Keys) -> datetime:
-    """Return until when the served certificate is good."""
+    """Return when the serving certificate expires."""
     return x509.load_pem_x509_certificate(keys.certificate).not_valid_after_utc
 
 
 def is_due(certificate: x509.Certificate, now: datetime) -> bool:
-    """Return whether two thirds of a certificate's life are over."""
-    begun, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    return now >= begun + (ends - begun) * 2 / 3
+    """Return whether two thirds of a certificate's lifetime are over."""
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return now >= start + (end - start) * 2 / 3
 
 
-def _authorities(before: Keys | None, now: datetime) -> list[x509.Certificate]:
+def _authorities(old_keys: Keys | None, now: datetime) -> list[x509.Certificate]:
     try:
-        known = x509.load_pem_x509_certificates(before.bundle) if before is not None else []
+        certificates = x509.load_pem_x509_certificates(old_keys.bundle) if old_keys is not None else []
     except ValueError:
         return []
-    return [one for one in known if one.not_valid_after_utc > now]
+    return [certificate for certificate in certificates if certificate.not_valid_after_utc > now]
 
 
 def _names(certificate: x509.Certificate) -> set[str]:
-    told = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return {*told.get_values_for_type(x509.DNSName), *map(str, told.get_values_for_type(x509.IPAddress))}
+    alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {
+        *alternative_names.get_values_for_type(x509.DNSName),
+        *map(str, alternative_names.get_values_for_type(x509.IPAddress)),
+    }
 
 
 def _authority(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
-    made = _begun(name, name, key.public_key(), now, AUTHORITY_DAYS)
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    return made.add_extension(_usage(signs=True), critical=True).sign(key, hashes.SHA256())
+    builder = _builder(name, name, key.public_key(), now, AUTHORITY_DAYS)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    return builder.add_extension(_key_usage(signs=True), critical=True).sign(key, hashes.SHA256())
 
 
 def _serving(
-    own: ec.EllipticCurvePrivateKey,
+    serving_key: ec.EllipticCurvePrivateKey,
     authority_key: ec.EllipticCurvePrivateKey,
     authority: x509.Certificate,
     names: tuple[str, ...],
     now: datetime,
 ) -> x509.Certificate:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
-    made = _begun(subject, authority.subject, own.public_key(), now, SERVING_DAYS)
-    made = made.add_extension(
-        x509.SubjectAlternativeName([_alternative(one) for one in names]), critical=False
+    builder = _builder(subject, authority.subject, serving_key.public_key(), now, SERVING_DAYS)
+    builder = builder.add_extension(
+        x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
     )
-    made = made.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    made = made.add_extension(_usage(signs=False), critical=True)
-    return made.sign(authority_key, hashes.SHA256())
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    builder = builder.add_extension(_key_usage(signs=False), critical=True)
+    return builder.sign(authority_key, hashes.SHA256())
 
 
-def _begun(
+def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, days: float
 ) -> x509.CertificateBuilder:
     return (
@@ -113,19 +122,19 @@ def _begun(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
+        .not_valid_before(now - _CLOCK_TOLERANCE)
         .not_valid_after(now + timedelta(days=days))
     )
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
+def _key_usage(*, signs: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs, content_commitment=False, key_encipherment=False, data_encipherment=False,
         key_agreement=False, key_cert_sign=signs, crl_sign=signs, encipher_only=False, decipher_only=False,
     )  # fmt: skip
 
 
-def _alternative(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

@@ -1,11 +1,11 @@
-"""What makes an API server ask us: the webhook configurations, and rules that it judges by itself.
+"""The webhook configurations of the API server, and the policies that it evaluates itself.
 
-The webhooks fail closed: who a job belongs to, which Secrets its pods get and what its namespace allows is never
-left unjudged because a service of ours is away. A namespace labelled `mpijob.dev/admission: open` fails open, one
-labelled `strict` also refuses jobs that could only fail, one labelled `off` is left alone, and system namespaces are
-never matched. What engines and queues change of a job does not reach us (`trust`). Static rules are
-ValidatingAdmissionPolicies: they hold without any service of ours.
-`deploy/base/admission` is written from here (`python -m tools.deploy`).
+The webhooks fail closed: a job's owner, the Secrets of its pods and the namespace's limits are never left
+unchecked because a service of ours is down. A namespace labelled `mpijob.dev/admission: open` fails open,
+`strict` also rejects jobs that are certain to fail, `off` is ignored, and system namespaces never match.
+Changes by engines and queues are not sent to the webhook (`trust`). Static rules are
+ValidatingAdmissionPolicies, which work without any service of ours. `deploy/base/admission` is generated from
+here (`python -m tools.deploy`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VALIDATING = Kind(
     "validatingwebhookconfigurations",
     False,
 )
-# Asked one after the other; an open namespace waits 3 s at most for a service that does not answer.
+# Called one after the other; a namespace with `open` waits at most 3 s for a service that does not respond.
 TIMEOUT_SECONDS = {
     "defaults": 5,
     "restricted": 5,
@@ -45,7 +45,7 @@ TIMEOUT_SECONDS = {
 }
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", NAMESPACE)
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
-_PRODUCTS = (
+_JOB_KINDS = (
     ("trainer.kubeflow.org", ["v1alpha1"], ["trainjobs", "trainingruntimes"]),
     ("kubeflow.org", ["v2beta1"], ["mpijobs"]),
 )
@@ -54,24 +54,42 @@ _PRODUCTS = (
 def configurations(
     namespace: str = NAMESPACE, *, name: str = NAME, engines: Iterable[Account] = trust.ENGINES
 ) -> tuple[Document, ...]:
-    """Return both configurations, of which the service of this name is asked; `engines` are not asked about."""
+    """Return both configurations for the service of this name; requests of `engines` are exempt."""
     service = {"name": name, "namespace": namespace}
-    spared = [
+    match_conditions = [
         {
             "name": "engines",
-            "expression": f"request.operation != 'UPDATE' || !({trust.expression(engines)})",
+            "expression": f"request.operation != 'UPDATE' || !({trust.trust_expression(engines)})",
         }
     ]
     mutating = [
-        _webhook(f"{opened}{word}", f"/{word}", service, failure, ["CREATE"], [*selector, _level(operator)])
-        for word, operator in (("defaults", "NotIn"), ("restricted", "In"))
-        for opened, failure, selector in (("", "Fail", _CLOSED), ("open-", "Ignore", [_labelled("open")]))
+        _webhook(
+            f"{prefix}{operation}",
+            f"/{operation}",
+            service,
+            failure,
+            ["CREATE"],
+            [*selector, _pod_security(operator)],
+        )
+        for operation, operator in (("defaults", "NotIn"), ("restricted", "In"))
+        for prefix, failure, selector in (
+            ("", "Fail", _FAIL_CLOSED),
+            ("open-", "Ignore", [_with_label("open")]),
+        )
     ]
-    both = ["CREATE", "UPDATE"]
+    operations = ["CREATE", "UPDATE"]
     validating = [
-        _webhook("judge", "/judge", service, "Fail", both, [*_CLOSED, _unlabelled("strict")], spared),
-        _webhook("strict", "/strict", service, "Fail", both, [_labelled("strict")], spared),
-        _webhook("open", "/open", service, "Ignore", both, [_labelled("open")], spared),
+        _webhook(
+            "judge",
+            "/judge",
+            service,
+            "Fail",
+            operations,
+            [*_FAIL_CLOSED, _without_label("strict")],
+            match_conditions,
+        ),
+        _webhook("strict", "/strict", service, "Fail", operations, [_with_label("strict")], match_conditions),
+        _webhook("open", "/open", service, "Ignore", operations, [_with_label("open")], match_conditions),
     ]
     return tuple(
         {
@@ -87,24 +105,24 @@ def configurations(
     )
 
 
-def _labelled(word: str) -> Document:
-    return {"key": LABEL, "operator": "In", "values": [word]}
+def _with_label(value: str) -> Document:
+    return {"key": LABEL, "operator": "In", "values": [value]}
 
 
-def _unlabelled(word: str) -> Document:
-    return {"key": LABEL, "operator": "NotIn", "values": [word]}
+def _without_label(value: str) -> Document:
+    return {"key": LABEL, "operator": "NotIn", "values": [value]}
 
 
-def _level(operator: str) -> Document:
-    """Return the selector of namespaces whose pods must be restricted, or need not be."""
+def _pod_security(operator: str) -> Document:
+    """Return the selector of namespaces that enforce restricted pods, or do not."""
     return {"key": "pod-security.kubernetes.io/enforce", "operator": operator, "values": ["restricted"]}
 
 
-_CLOSED = [_unlabelled("open")]
+_FAIL_CLOSED = [_without_label("open")]
 
 
 def _webhook(
-    word: str,
+    operation: str,
     path: str,
     service: Document,
     failure: str,
@@ -113,14 +131,14 @@ def _webhook(
     conditions: Iterable[Document] = (),
 ) -> Document:
     system = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)}
-    asked = {
-        "name": f"{word}.{well_known.DOMAIN}",
+    webhook = {
+        "name": f"{operation}.{well_known.DOMAIN}",
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
-        "timeoutSeconds": TIMEOUT_SECONDS[word],
+        "timeoutSeconds": TIMEOUT_SECONDS[operation],
         "failurePolicy": failure,
         "matchPolicy": "Equivalent",
-        "namespaceSelector": {"matchExpressions": [system, _unlabelled("off"), *selectors]},
+        "namespaceSelector": {"matchExpressions": [system, _without_label("off"), *selectors]},
         "clientConfig": {"service": service | {"path": path}},
         "rules": [
             {
@@ -130,7 +148,7 @@ def _webhook(
                 "operations": operations,
                 "scope": "Namespaced",
             }
-            for group, versions, resources in _PRODUCTS
+            for group, versions, resources in _JOB_KINDS
         ],
     }
-    return asked | ({"matchConditions": list(conditions)} if conditions else {})
+    return webhook | ({"matchConditions": list(conditions)} if conditions else {})

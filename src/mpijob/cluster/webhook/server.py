@@ -1,8 +1,9 @@
-"""The admission webhook: an HTTPS server that an API server asks about each job before it keeps it.
+"""The admission webhook server, which the API server calls for each job.
 
-Its port is open to every pod, because no policy can name an API server. So what it reads is bounded before it is
-parsed, one address gets only some of its turns (`serving/concurrency`), and where the API server shows a certificate
-(`--client-ca`), nobody else is answered. Certificates are renewed while it serves; it may be killed at any time.
+Its port is open to all pods, because a network policy cannot select an API server. So requests are bounded
+before they are parsed, one address gets only part of the request slots (`serving/concurrency`), and if the
+API server presents a certificate (`--client-ca`), no other client is served. Certificates are renewed while
+it runs; it may be killed at any time.
 """
 
 from __future__ import annotations
@@ -29,21 +30,23 @@ from mpijob.cluster.webhook.configuration import NAME
 from mpijob.serving import server as serving
 
 if TYPE_CHECKING:
-    from mpijob.cluster.webhook.admission_review import Known
+    from mpijob.cluster.webhook.admission_review import ClusterKnowledge
 
 _LOG = logging.getLogger(__name__)
-_CONNECTIONS, _CONNECTIONS_OF_ONE = 1024, 256
+_MAX_CONNECTIONS, _MAX_CONNECTIONS_PER_ADDRESS = 1024, 256
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How the webhook is run; `address` is set where it is no service of the cluster (see `names`).
+    """How the webhook is run; `address` is set if it is not a service of the cluster (see `names`).
 
-    `client_ca` is the file of the authority whose certificate the API server shows, `client_name` the name in it.
+    `client_ca` is the CA file of the API server's client certificate, `client_name` the name in that
+    certificate.
     """
 
     name: str = NAME
     namespace: str = "mpijob-system"
-    host: str = "0.0.0.0"  # noqa: S104 - the API server comes from outside the pod
+    # The API server connects from outside the pod.
+    host: str = "0.0.0.0"  # noqa: S104
     port: int = 8443
     address: str = ""
     client_ca: str = ""
@@ -54,7 +57,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def names(options: Options) -> tuple[str, ...]:
-    """Return the names that the certificate is for."""
+    """Return the names that the certificate is issued for."""
     if options.address:
         return (options.address,)
     service = f"{options.name}.{options.namespace}"
@@ -62,82 +65,84 @@ def names(options: Options) -> tuple[str, ...]:
 
 
 class Server(serving.Server):
-    """Serves reviews; `known` is what they are judged by, None until it is there."""
+    """Serves reviews; `known` is what the webhook knows, None until it is loaded."""
 
     def __init__(self, options: Options) -> None:
         self.reviews = app.Reviews(client_name=options.client_name if options.client_ca else None)
         self.context: ssl.SSLContext = serving.tls_context(client_ca=options.client_ca)
-        sock = serving.listening(options.host, options.port, what="the webhook")
+        sock = serving.listen(options.host, options.port, name="the webhook")
         super().__init__(
             app.application(self.reviews),
             sock,
             tls=self.context,
-            most=_CONNECTIONS,
-            of_one=_CONNECTIONS_OF_ONE,
+            max_connections=_MAX_CONNECTIONS,
+            max_per_address=_MAX_CONNECTIONS_PER_ADDRESS,
         )
 
     @property
-    def known(self) -> Known | None:
-        """What requests are judged by."""
+    def known(self) -> ClusterKnowledge | None:
+        """What requests are reviewed with."""
         return self.reviews.known
 
     @known.setter
-    def known(self, known: Known | None) -> None:
+    def known(self, known: ClusterKnowledge | None) -> None:
         self.reviews.known = known
 
-    def use(self, keys: Keys) -> None:
-        """Serve these keys to every connection that begins from now on."""
-        with tempfile.NamedTemporaryFile(dir=_private_place()) as file:
+    def use_keys(self, keys: Keys) -> None:
+        """Use these keys for all new connections."""
+        with tempfile.NamedTemporaryFile(dir=_memory_directory()) as file:
             file.write(keys.certificate + keys.key)
             file.flush()
             self.context.load_cert_chain(file.name)
 
 
-def _private_place() -> str | None:
-    """Return a directory in memory, where there is one: a key need not touch a disk."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - the file is mkstemp's, 0600
+def _memory_directory() -> str | None:
+    """Return a directory in memory if there is one: the key need not be written to disk."""
+    # The file is created by mkstemp with mode 0600.
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 
 
-def keep_keys(
-    api: Api, options: Options, use: Callable[[Keys], None], before: Keys | None = None
+def renew_keys(
+    api: Api, options: Options, use: Callable[[Keys], None], current: Keys | None = None
 ) -> Keys | None:
-    """Renew the keys when they are due and let the API server know; what fails now is tried again later."""
+    """Renew the keys when due and publish the CA bundle; an error is retried later."""
     try:
-        keys = tls_secret.ensure(api, options.namespace, names(options), name=options.name)
-        tls_secret.publish(api, keys.bundle, name=options.name)
+        keys = tls_secret.ensure_keys(api, options.namespace, names(options), name=options.name)
+        tls_secret.publish_bundle(api, keys.bundle, name=options.name)
     except ApiError as error:
-        _LOG.warning("the certificates could not be kept: %s", error)
-        return before
-    if keys != before:
+        _LOG.warning("could not renew or publish the certificates: %s", error)
+        return current
+    if keys != current:
         use(keys)
     return keys
 
 
 def serve(options: Options, stop: threading.Event) -> None:
-    """Serve until somebody says stop."""
+    """Serve until `stop` is set."""
     api: Any = Api(load(path=options.kubeconfig, context=options.context))
-    made = Server(options)
-    with WebhookCache(api) as knowledge:
+    server = Server(options)
+    with WebhookCache(api) as cache:
         keys = None
         while keys is None and not stop.is_set():
-            keys = keep_keys(api, options, made.use)
+            keys = renew_keys(api, options, server.use_keys)
             stop.wait(0 if keys else 1.0)
-        with made:
-            knowledge.settled(10.0)
-            while not knowledge.governed() and not stop.wait(0.2):
-                pass  # without the limits everything would be let in: not ready yet
-            made.known = knowledge
-            _LOG.warning("serving on port %s", made.port)
+        with server:
+            cache.wait_synced(10.0)
+            # Without the limits every job would be admitted, so it is not ready before they are loaded.
+            while not cache.limits_known() and not stop.wait(0.2):
+                pass
+            server.known = cache
+            _LOG.warning("serving on port %s", server.port)
             while not stop.wait(options.renew_seconds):
-                keys = keep_keys(api, options, made.use, keys)
+                keys = renew_keys(api, options, server.use_keys, keys)
     api.close()
 
 
 def main() -> None:
-    """Read the options from the file descriptor that was handed over, and serve."""
+    """Read the options from the inherited file descriptor, and serve."""
     stop = until_ended()
-    with os.fdopen(int(sys.argv[1]), "rb") as handed:
-        options = codec.decode(handed.read(), Options)
+    with os.fdopen(int(sys.argv[1]), "rb") as file:
+        options = codec.decode(file.read(), Options)
     serve(options, stop)
 
 

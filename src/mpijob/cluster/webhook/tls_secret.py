@@ -1,7 +1,7 @@
-"""Where a service's keys are: one Secret that all its pods share; of the webhook's, the bundle in its configurations.
+"""Store a service's keys in one Secret that all its pods share, and publish the webhook's CA bundle.
 
-Whoever finds the keys missing or due makes new ones; of two who do so at once the API server lets one win, and the
-other takes what it finds. The bundle is written into the configurations before the new pair is served.
+A replica that finds the keys missing or due creates new ones; if two do so at once, the API server accepts
+one, and the other uses it. The bundle is published before the new certificate is served.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mpijob.cluster.webhook.certificates import Keys
 from mpijob.cluster.webhook.configuration import MUTATING, NAME, VALIDATING
 
 _FIELDS = {"bundle": "ca.crt", "authority_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
-_TRIES = 5
+_ATTEMPTS = 5
 
 
-def ensure(
+def ensure_keys(
     api: Api,
     namespace: str,
     names: tuple[str, ...],
@@ -30,45 +30,47 @@ def ensure(
     secret: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> Keys:
-    """Return keys that are good for a while, made and kept now if need be; `secret` is where, if not `NAME-keys`."""
+    """Return valid keys, created and stored if necessary; `secret` is the Secret's name if not `NAME-keys`."""
     path = resources.SECRET.path(namespace, secret or f"{name}-keys")
-    for _ in range(_TRIES):
-        found = api.find(path)
-        keys = read(found) if found else None
+    for _ in range(_ATTEMPTS):
+        existing = api.find(path)
+        keys = parse_keys(existing) if existing else None
         if keys is not None and not certificates.needs_renewal(keys, names, now):
             return keys
         try:
-            return _write(api, path, certificates.renewed(names, keys, now=now), found, labels or {})
+            return _write(api, path, certificates.renew(names, keys, now=now), existing, labels or {})
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
-    raise ApiError("the Secret of a service's keys comes and goes", status=409, path=path)
+    raise ApiError(
+        "could not store the keys: their Secret is repeatedly created and deleted", status=409, path=path
+    )
 
 
-def publish(api: Api, bundle: bytes, *, name: str = NAME) -> None:
-    """Write the bundle into both configurations, where it differs from what is there."""
-    wanted = base64.b64encode(bundle).decode()
+def publish_bundle(api: Api, bundle: bytes, *, name: str = NAME) -> None:
+    """Write the bundle into both configurations if it differs."""
+    encoded = base64.b64encode(bundle).decode()
     for kind in (MUTATING, VALIDATING):
         path = kind.path("", name)
-        found = api.find(path)
-        if found is None:
+        configuration = api.find(path)
+        if configuration is None:
             continue
-        webhooks = [_with_bundle(one, wanted) for one in found.get("webhooks") or ()]
-        if webhooks != found.get("webhooks"):
-            api.patch(path, {"metadata": _version(found), "webhooks": webhooks})
+        webhooks = [_with_bundle(webhook, encoded) for webhook in configuration.get("webhooks") or ()]
+        if webhooks != configuration.get("webhooks"):
+            api.patch(path, {"metadata": _version(configuration), "webhooks": webhooks})
 
 
 def _with_bundle(webhook: Document, bundle: str) -> Document:
     return webhook | {"clientConfig": webhook["clientConfig"] | {"caBundle": bundle}}
 
 
-def _version(found: Document) -> Document:
-    """Return what lets a change fail when somebody else was faster."""
-    return {"resourceVersion": found["metadata"].get("resourceVersion", "")}
+def _version(existing: Document) -> Document:
+    """Return metadata that makes a patch fail if the object was changed meanwhile."""
+    return {"resourceVersion": existing["metadata"].get("resourceVersion", "")}
 
 
-def read(secret: Document) -> Keys | None:
-    """Return the keys of a Secret of ours; None for any other."""
+def parse_keys(secret: Document) -> Keys | None:
+    """Parse the keys of one of our Secrets; return None for any other Secret."""
     data = secret.get("data") or {}
     try:
         return Keys(**{field: base64.b64decode(data[key]) for field, key in _FIELDS.items()})
@@ -77,14 +79,14 @@ def read(secret: Document) -> Keys | None:
 
 
 def _write(
-    api: Api, path: str, keys: Keys, found: Document | None, labels: Mapping[str, str] | None = None
+    api: Api, path: str, keys: Keys, existing: Document | None, labels: Mapping[str, str] | None = None
 ) -> Keys:
     data = {key: base64.b64encode(getattr(keys, field)).decode() for field, key in _FIELDS.items()}
-    if found is None:
+    if existing is None:
         collection, _, name = path.rpartition("/")
         metadata = {"name": name, "labels": {"app.kubernetes.io/part-of": "mpijob", **(labels or {})}}
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
         api.create(collection, body)
     else:
-        api.patch(path, {"metadata": _version(found), "data": data})
+        api.patch(path, {"metadata": _version(existing), "data": data})
     return keys

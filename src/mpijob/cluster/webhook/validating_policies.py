@@ -1,11 +1,13 @@
-"""The rules that an API server judges by itself (ValidatingAdmissionPolicy, CEL): they need no service of ours.
+"""Policies that the API server evaluates itself (ValidatingAdmissionPolicy, CEL), without any service of
+ours.
 
-* `mpijob-labels`: the label by which a job's network policy knows its pods is given by the cluster's own engines, to
-  what they make for a job; who writes it on a pod, or on anything that makes pods, would enter another job's network.
-* `mpijob-identity`: whose a job is and which job it is (uid, name, attempt, owner, our annotation) is told by the
-  authenticated user of its creation, and never added, changed or taken away later; a job's own runtime is frozen.
-* `mpijob-fixed`: a created job is what it is; engines and queues may complete it, users may only let it rest.
-* `mpijob-privileges`: a job's pods get nothing of the host.
+* `mpijob-labels`: the label by which a job's network policy selects its pods is set only by engines, on what
+they create for a job; a user who sets it on a pod, or on anything that creates pods, would enter another
+job's network.
+* `mpijob-identity`: a job's identity (uid, name, attempt, owner, our annotation) is defined by the
+authenticated user of its creation, and never added, changed or removed later; a job's own runtime is frozen.
+* `mpijob-fixed`: a created job is immutable; engines and queues may complete it, users may only suspend it.
+* `mpijob-privileges`: a job's pods have no access to the host.
 * `mpijob-controller`: what our own controller may write at all, in any namespace.
 """
 
@@ -24,13 +26,13 @@ NAMESPACE = "mpijob-system"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _SYSTEM = ("kube-system", "kube-public", "kube-node-lease", "mpijob-system")
 _UID, _OWNER, _GROUPS = well_known.UID_LABEL, well_known.OWNER_LABEL, well_known.OWNER_GROUPS
-_LABELS = (_UID, well_known.JOB_LABEL, well_known.ATTEMPT_LABEL, _OWNER, well_known.MANAGED_LABEL)
-_NOTES = (_OWNER, _GROUPS, well_known.REST_ANNOTATION)
+_IDENTITY_LABELS = (_UID, well_known.JOB_LABEL, well_known.ATTEMPT_LABEL, _OWNER, well_known.MANAGED_LABEL)
+_IDENTITY_ANNOTATIONS = (_OWNER, _GROUPS, well_known.REST_ANNOTATION)
 _TRAINJOBS = ("trainer.kubeflow.org", ["v1alpha1"], ["trainjobs"])
 _RUNTIMES = ("trainer.kubeflow.org", ["v1alpha1"], ["trainingruntimes"])
 _MPIJOBS = ("kubeflow.org", ["v2beta1"], ["mpijobs"])
 _JOBS = [_TRAINJOBS, _MPIJOBS]
-_MAKERS = [
+_POD_CREATORS = [
     ("", ["v1"], ["pods", "replicationcontrollers"]),
     ("batch", ["v1"], ["jobs", "cronjobs"]),
     ("apps", ["v1"], ["deployments", "statefulsets", "daemonsets", "replicasets"]),
@@ -55,88 +57,108 @@ class _Rule(NamedTuple):
 
 
 def policies(engines: Iterable[Account] = trust.ENGINES, namespace: str = NAMESPACE) -> tuple[Document, ...]:
-    """Return every policy with the binding that puts it to work.
+    """Return every policy with its binding.
 
-    `engines` are the accounts that are trusted, `namespace` is where our own services are.
+    `engines` are the trusted accounts, `namespace` is that of our services.
     """
-    trusted = trust.expression(engines)
+    trusted = trust.trust_expression(engines)
     return tuple(
         document for rule in _rules(namespace) for document in (_policy(rule, trusted), _binding(rule.name))
     )
 
 
 def _rules(namespace: str) -> list[_Rule]:
-    both = ["CREATE", "UPDATE"]
+    create_update = ["CREATE", "UPDATE"]
     return [
-        _Rule("mpijob-labels", _MAKERS, both, _labels(), {"made": _made()}),
-        _Rule("mpijob-identity", [*_JOBS, _RUNTIMES], both, _identity(), {"templates": _templates()}),
-        _Rule("mpijob-fixed", _JOBS, ["UPDATE"], _fixed()),
-        _Rule("mpijob-privileges", [_MPIJOBS, _RUNTIMES], both, _privileges(), {"templates": _templates()}),
+        _Rule("mpijob-labels", _POD_CREATORS, create_update, _label_rules(), {"made": _created_by_engine()}),
+        _Rule(
+            "mpijob-identity",
+            [*_JOBS, _RUNTIMES],
+            create_update,
+            _identity_rules(),
+            {"templates": _templates()},
+        ),
+        _Rule("mpijob-fixed", _JOBS, ["UPDATE"], _immutability_rules()),
+        _Rule(
+            "mpijob-privileges",
+            [_MPIJOBS, _RUNTIMES],
+            create_update,
+            _privilege_rules(),
+            {"templates": _templates()},
+        ),
         _Rule(
             "mpijob-controller",
             _WRITTEN_BY_CONTROLLER,
-            [*both, "DELETE"],
-            _controller(f"system:serviceaccount:{namespace}:mpijob-controller"),
+            [*create_update, "DELETE"],
+            _controller_rules(f"system:serviceaccount:{namespace}:mpijob-controller"),
             {"old": "request.operation == 'DELETE' ? oldObject : object"},
             everywhere=True,
         ),
     ]
 
 
-def _of(value: str, field: str) -> str:
-    """Return labels or annotations of something that may have none."""
+def _metadata_map(value: str, field: str) -> str:
+    """Return CEL for labels or annotations of an object that may have none."""
     return f"(has({value}.metadata) && has({value}.metadata.{field}) ? {value}.metadata.{field} : {{}})"
 
 
-# -- who gives the label of a job's network ------------------------------------------------------------
-def _labels() -> list[Document]:
+# -- mpijob-labels -------------------------------------------------------------------------------------
+def _label_rules() -> list[Document]:
     message = (
-        f"the label {_UID} lets pods into a job's network and is given by the engines alone, to what they make for "
-        "the job (leave it out; a job's own pods get it by themselves)"
+        f"the label {_UID} lets pods into a job's network and is set only by engines, on what they create for "
+        "the job (remove it; a job's own pods get it automatically)"
     )
-    return [_validation(f"!({_marked()}) || ({_kept()}) || (variables.trusted && variables.made)", message)]
+    return [
+        _validation(
+            f"!({_has_network_label()}) || ({_keeps_label()}) || (variables.trusted && variables.made)",
+            message,
+        )
+    ]
 
 
-def _made() -> str:
-    """Return whether an engine made an object for a job: its controller is what the engine makes it from."""
-    makers = "{'Pod': ['Job', 'MPIJob'], 'Job': ['JobSet', 'MPIJob'], 'JobSet': ['TrainJob']}"
+def _created_by_engine() -> str:
+    """Return CEL: did an engine create the object for a job? Its owner reference names what it was created from."""
+    owner_kinds = "{'Pod': ['Job', 'MPIJob'], 'Job': ['JobSet', 'MPIJob'], 'JobSet': ['TrainJob']}"
     return (
-        f"object.kind in {makers} && has(object.metadata.ownerReferences) && "
+        f"object.kind in {owner_kinds} && has(object.metadata.ownerReferences) && "
         "object.metadata.ownerReferences.exists(one, has(one.controller) && one.controller && "
-        f"one.kind in {makers}[object.kind])"
+        f"one.kind in {owner_kinds}[object.kind])"
     )
 
 
-def _marked() -> str:
-    """Return whether an object, or the pods that it makes, carry the label of a job's network."""
+def _has_network_label() -> str:
+    """Return CEL: does the object, or do the pods that it creates, have the label of a job's network?"""
     cron = "object.spec.jobTemplate.spec.template"
     inner = "job.template.spec.template"
     return " || ".join(
         (
-            f"(object.kind == 'Pod' && '{_UID}' in {_of('object', 'labels')})",
-            f"(has(object.spec.template) && '{_UID}' in {_of('object.spec.template', 'labels')})",
-            f"(has(object.spec.jobTemplate) && '{_UID}' in {_of(cron, 'labels')})",
+            f"(object.kind == 'Pod' && '{_UID}' in {_metadata_map('object', 'labels')})",
+            f"(has(object.spec.template) && '{_UID}' in {_metadata_map('object.spec.template', 'labels')})",
+            f"(has(object.spec.jobTemplate) && '{_UID}' in {_metadata_map(cron, 'labels')})",
             "(has(object.spec.replicatedJobs) && object.spec.replicatedJobs.exists(job, "
-            f"'{_UID}' in {_of(inner, 'labels')}))",
+            f"'{_UID}' in {_metadata_map(inner, 'labels')}))",
         )
     )
 
 
-def _kept() -> str:
-    """Return whether an update leaves the label of what the engines made as it is."""
-    now, before = (_of(one, "labels") for one in ("object", "oldObject"))
-    same = f"'{_UID}' in {now} && '{_UID}' in {before} && {now}['{_UID}'] == {before}['{_UID}']"
+def _keeps_label() -> str:
+    """Return CEL: does an update keep the label that an engine set?"""
+    new_labels, old_labels = (_metadata_map(one, "labels") for one in ("object", "oldObject"))
+    is_same = (
+        f"'{_UID}' in {new_labels} && '{_UID}' in {old_labels} && {new_labels}['{_UID}'] == "
+        f"{old_labels}['{_UID}']"
+    )
     return (
-        f"request.operation == 'UPDATE' && ((object.kind == 'Pod' && {same})"
+        f"request.operation == 'UPDATE' && ((object.kind == 'Pod' && {is_same})"
         " || (has(object.spec.template) && has(oldObject.spec.template)"
         " && object.spec.template.metadata == oldObject.spec.template.metadata)"
         " || (has(object.spec.replicatedJobs) && object.spec.replicatedJobs == oldObject.spec.replicatedJobs))"
     )
 
 
-# -- whose a job is ------------------------------------------------------------------------------------
+# -- mpijob-identity -----------------------------------------------------------------------------------
 def _templates() -> str:
-    """Return the pod templates of an MPIJob or of a runtime."""
+    """Return CEL for the pod templates of an MPIJob or of a runtime."""
     replicas = "object.spec.mpiReplicaSpecs"
     jobs = "object.spec.template.spec.replicatedJobs"
     return (
@@ -146,55 +168,72 @@ def _templates() -> str:
     )
 
 
-def _identity() -> list[Document]:
-    labels, notes = _of("object", "labels"), _of("object", "annotations")
-    created = "request.operation != 'CREATE' || "
+def _identity_rules() -> list[Document]:
+    labels, annotations = _metadata_map("object", "labels"), _metadata_map("object", "annotations")
+    on_create = "request.operation != 'CREATE' || "
     groups = "(has(request.userInfo.groups) ? request.userInfo.groups : []).join('\\n')"
-    own = "a job belongs to whoever creates it (leave mpijob.dev/owner and mpijob.dev/owner-groups out)"
-    found = [
+    owner_message = (
+        "a job belongs to the user who creates it (remove mpijob.dev/owner and mpijob.dev/owner-groups)"
+    )
+    rules = [
         _validation(
-            f"{created}!('{_OWNER}' in {notes}) || {notes}['{_OWNER}'] == request.userInfo.username", own
+            f"{on_create}!('{_OWNER}' in {annotations}) || {annotations}['{_OWNER}'] == request.userInfo.username",
+            owner_message,
         ),
-        _validation(f"{created}!('{_GROUPS}' in {notes}) || {notes}['{_GROUPS}'] == {groups}", own),
-        _validation(f"{created}!('{_UID}' in {labels}) || '{_OWNER}' in {notes}", own),
-    ]
-    for place, keys in (("labels", _LABELS), ("annotations", _NOTES)):
-        now, before = _of("object", place), _of("oldObject", place)
-        for key in keys:
-            both = f"'{key}' in {now} && '{key}' in {before} && {now}['{key}'] == {before}['{key}']"
-            neither = f"!('{key}' in {now}) && !('{key}' in {before})"
-            message = f"{key} says which job this is and whose: it cannot be added, changed or removed"
-            found.append(_validation(f"request.operation == 'CREATE' || ({both}) || ({neither})", message))
-    old = _of("oldObject", "labels")
-    found.append(
         _validation(
-            f"request.operation == 'CREATE' || object.kind != 'TrainingRuntime' || !('{_UID}' in {old}) || "
+            f"{on_create}!('{_GROUPS}' in {annotations}) || {annotations}['{_GROUPS}'] == {groups}",
+            owner_message,
+        ),
+        _validation(f"{on_create}!('{_UID}' in {labels}) || '{_OWNER}' in {annotations}", owner_message),
+    ]
+    for metadata_field, keys in (("labels", _IDENTITY_LABELS), ("annotations", _IDENTITY_ANNOTATIONS)):
+        new_values, old_values = (
+            _metadata_map("object", metadata_field),
+            _metadata_map("oldObject", metadata_field),
+        )
+        for key in keys:
+            is_unchanged = (
+                f"'{key}' in {new_values} && '{key}' in {old_values} && {new_values}['{key}'] == "
+                f"{old_values}['{key}']"
+            )
+            is_absent = f"!('{key}' in {new_values}) && !('{key}' in {old_values})"
+            message = f"{key} identifies the job and its owner: it cannot be added, changed or removed"
+            rules.append(
+                _validation(f"request.operation == 'CREATE' || ({is_unchanged}) || ({is_absent})", message)
+            )
+    old_labels = _metadata_map("oldObject", "labels")
+    rules.append(
+        _validation(
+            f"request.operation == 'CREATE' || object.kind != 'TrainingRuntime' || !('{_UID}' in {old_labels}) || "
             "object.spec == oldObject.spec",
             "the runtime of a job cannot be changed (clone the job with the change, or delete it)",
         )
     )
-    return [*found, *_pods_identity(labels)]
+    return [*rules, *_pod_identity_rules(labels)]
 
 
-def _pods_identity(labels: str) -> list[Document]:
-    """Return the rules for pod templates: the job's own uid or none, and no label that an engine writes."""
-    theirs = _of("pod", "labels")
-    foreign = f"'{_UID}' in {theirs} && !('{_UID}' in {labels} && {theirs}['{_UID}'] == {labels}['{_UID}'])"
-    engine = " || ".join(f"'{one}' in {theirs}" for one in well_known.ENGINE_NAMES.values())
+def _pod_identity_rules(labels: str) -> list[Document]:
+    """Return the rules for pod templates: the job's own uid or none, and no label that an engine sets."""
+    pod_labels = _metadata_map("pod", "labels")
+    has_foreign_uid = (
+        f"'{_UID}' in {pod_labels} && !('{_UID}' in {labels} && {pod_labels}['{_UID}'] == {labels}['{_UID}'])"
+    )
+    has_engine_label = " || ".join(f"'{one}' in {pod_labels}" for one in well_known.ENGINE_NAMES.values())
     return [
         _validation(
-            f"!variables.templates.exists(pod, {foreign})",
-            f"pods carry the label {_UID} of another job (leave it out: it lets pods into that job's network)",
+            f"!variables.templates.exists(pod, {has_foreign_uid})",
+            f"pods have the label {_UID} of another job (remove it: it lets pods into that job's network)",
         ),
         _validation(
-            f"!variables.templates.exists(pod, {engine})",
-            "pods carry a label by which an engine names its jobs (leave it out: the engine writes it)",
+            f"!variables.templates.exists(pod, {has_engine_label})",
+            "pods have a label by which an engine names its jobs (remove it: the engine sets it)",
         ),
     ]
 
 
-# -- what does not change ------------------------------------------------------------------------------
-_SCALED = (  # of an elastic job the number of workers may change, and nothing else
+# -- mpijob-fixed --------------------------------------------------------------------------------------
+# The number of workers of an elastic job may change, and nothing else.
+_ONLY_SCALED = (
     "('Worker' in object.spec.mpiReplicaSpecs && 'Worker' in oldObject.spec.mpiReplicaSpecs"
     " && has(object.metadata.annotations)"
     f" && '{well_known.REST_ANNOTATION}' in object.metadata.annotations"
@@ -206,7 +245,7 @@ _SCALED = (  # of an elastic job the number of workers may change, and nothing e
 )
 
 
-def _fixed() -> list[Document]:
+def _immutability_rules() -> list[Document]:
     fields = (
         "trainer",
         "runtimeRef",
@@ -215,54 +254,58 @@ def _fixed() -> list[Document]:
         "slotsPerWorker",
         "mpiImplementation",
     )
-    found = []
+    rules = []
     for field in fields:
-        now, before = f"object.spec.{field}", f"oldObject.spec.{field}"
-        same = f"{now} == {before}" if field != "mpiReplicaSpecs" else f"({now} == {before} || {_SCALED})"
-        both = f"has({now}) && has({before}) && {same}"
-        neither = f"!has({now}) && !has({before})"
-        message = (
-            f"spec.{field} cannot be changed: a job is what it was when it was created "
-            "(clone it with the change, or delete it and create it anew)"
+        new_value, old_value = f"object.spec.{field}", f"oldObject.spec.{field}"
+        is_same = (
+            f"{new_value} == {old_value}"
+            if field != "mpiReplicaSpecs"
+            else f"({new_value} == {old_value} || {_ONLY_SCALED})"
         )
-        found.append(_validation(f"variables.trusted || ({both}) || ({neither})", message))
-    return found
+        is_unchanged = f"has({new_value}) && has({old_value}) && {is_same}"
+        is_absent = f"!has({new_value}) && !has({old_value})"
+        message = (
+            f"spec.{field} is immutable: a job cannot be changed after its creation "
+            "(clone it with the change, or delete and recreate it)"
+        )
+        rules.append(_validation(f"variables.trusted || ({is_unchanged}) || ({is_absent})", message))
+    return rules
 
 
-# -- what pods do not get ------------------------------------------------------------------------------
-def _privileges() -> list[Document]:
+# -- mpijob-privileges ---------------------------------------------------------------------------------
+def _privilege_rules() -> list[Document]:
     host = " || ".join(
-        f"(has(pod.spec.{one}) && pod.spec.{one})" for one in ("hostNetwork", "hostPID", "hostIPC")
+        f"(has(pod.spec.{field}) && pod.spec.{field})" for field in ("hostNetwork", "hostPID", "hostIPC")
     )
     paths = "has(pod.spec.volumes) && pod.spec.volumes.exists(volume, has(volume.hostPath))"
     sysctls = (
         "has(pod.spec.securityContext) && has(pod.spec.securityContext.sysctls) && "
         "pod.spec.securityContext.sysctls.size() > 0"
     )
-    words = {
+    descriptions = {
         host: "the host's network, processes or memory",
         paths: "a directory of the host",
-        sysctls: "settings of the kernel",
-        _some_container(f"({_holds('privileged')})"): "a privileged container",
+        sysctls: "kernel parameters (sysctls)",
+        _some_container(f"({_is_set('privileged')})"): "a privileged container",
         _some_container(
             "(has(one.ports) && one.ports.exists(port, has(port.hostPort) && port.hostPort > 0))"
         ): "a port of the host",
         _some_container(
             "(has(one.securityContext) && has(one.securityContext.procMount) && "
             "one.securityContext.procMount != 'Default')"
-        ): "another /proc than a container has",
+        ): "an unmasked /proc",
         f"({_unconfined('pod.spec')}) || {_some_container(_unconfined('one'))}": "a container without seccomp",
     }
     return [
         _validation(
             f"variables.trusted || !variables.templates.exists(pod, has(pod.spec) && ({test}))",
-            f"the job asks for {what}, which jobs do not get here (leave it out)",
+            f"the job requests {description}, which is not allowed for jobs here (remove it)",
         )
-        for test, what in words.items()
+        for test, description in descriptions.items()
     ]
 
 
-def _holds(field: str) -> str:
+def _is_set(field: str) -> str:
     return f"has(one.securityContext) && has(one.securityContext.{field}) && one.securityContext.{field}"
 
 
@@ -280,24 +323,24 @@ def _some_container(test: str) -> str:
     )
 
 
-# -- what our controller may write ---------------------------------------------------------------------
-def _controller(account: str) -> list[Document]:
+# -- mpijob-controller ---------------------------------------------------------------------------------
+def _controller_rules(account: str) -> list[Document]:
     """Return the rules for our controller: no ConfigMap, no Secret, no policy, pod or runtime of others."""
-    ours = f"'{_UID}' in {_of('variables.old', 'labels')}"
-    other = f"request.userInfo.username != '{account}' || "
+    is_ours = f"'{_UID}' in {_metadata_map('variables.old', 'labels')}"
+    is_other_user = f"request.userInfo.username != '{account}' || "
     rules = {
         "ConfigMap": "false",
         "Secret": "false",
-        "NetworkPolicy": f"{ours} && variables.old.metadata.name.endsWith('{well_known.NETWORK_SUFFIX}')",
-        "Pod": f"request.operation == 'DELETE' && {ours}",
-        "TrainingRuntime": f"request.operation != 'CREATE' && {ours}",
+        "NetworkPolicy": f"{is_ours} && variables.old.metadata.name.endsWith('{well_known.NETWORK_SUFFIX}')",
+        "Pod": f"request.operation == 'DELETE' && {is_ours}",
+        "TrainingRuntime": f"request.operation != 'CREATE' && {is_ours}",
         "TrainJob": "request.operation != 'CREATE'",
         "MPIJob": "request.operation != 'CREATE'",
     }
     return [
         _validation(
-            f"{other}request.kind.kind != '{kind}' || ({rule})",
-            f"the controller of mpijob does not write this {kind}",
+            f"{is_other_user}request.kind.kind != '{kind}' || ({rule})",
+            f"the controller of mpijob may not write this {kind}",
         )
         for kind, rule in rules.items()
     ]
@@ -317,9 +360,13 @@ def _matching(kinds: Kinds, operations: list[str]) -> list[Document]:
 
 def _policy(rule: _Rule, trusted: str) -> Document:
     system = {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": list(_SYSTEM)}
-    spared = {"key": f"{well_known.DOMAIN}/admission", "operator": "NotIn", "values": ["off"]}
+    not_off = {"key": f"{well_known.DOMAIN}/admission", "operator": "NotIn", "values": ["off"]}
     variables = {"trusted": trusted, **rule.variables}
-    used = {name: one for name, one in variables.items() if f"variables.{name}" in str(rule.validations)}
+    used = {
+        name: expression
+        for name, expression in variables.items()
+        if f"variables.{name}" in str(rule.validations)
+    }
     return {
         "apiVersion": API,
         "kind": "ValidatingAdmissionPolicy",
@@ -327,10 +374,10 @@ def _policy(rule: _Rule, trusted: str) -> Document:
         "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": {
-                "namespaceSelector": {} if rule.everywhere else {"matchExpressions": [system, spared]},
+                "namespaceSelector": {} if rule.everywhere else {"matchExpressions": [system, not_off]},
                 "resourceRules": _matching(rule.kinds, rule.operations),
             },
-            "variables": [{"name": name, "expression": one} for name, one in used.items()],
+            "variables": [{"name": name, "expression": expression} for name, expression in used.items()],
             "validations": rule.validations,
         },
     }

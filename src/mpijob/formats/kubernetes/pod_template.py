@@ -242,7 +242,7 @@ def _code_volume(shape: Shape) -> list[Document]:
 def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozenset[str]) -> Document:
     launching = role is Role.LAUNCHER
     text = launcher_script.LAUNCHER if launching else pod_scripts.WORKER
-    variables = _launcher_env(job, shape, order) if launching else _worker_env(job, shape)
+    variables = _launcher_env(job, shape, order) if launching else _worker_env(job)
     given = without | {one.env for one in job.secrets}  # each name once: the user's own wins
     container: Document = {
         "name": CONTAINER,
@@ -352,9 +352,8 @@ def _from_pod(launching: bool) -> list[Document]:
     return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}]
 
 
-def _worker_env(job: MPIJob, shape: Shape) -> dict[str, str]:
-    own = bool(shape.profiler) and launcher_of(job) is not None and not job.script
-    return {"HOME": HOME} | ({"MPIJOB_OWN_LAUNCHER": "1"} if own else {}) | dict(job.env)
+def _worker_env(job: MPIJob) -> dict[str, str]:
+    return {"HOME": HOME} | dict(job.env)
 
 
 def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:

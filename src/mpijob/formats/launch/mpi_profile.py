@@ -1,8 +1,8 @@
 """The words by which ranks are told to count their MPI calls, and by which pods hand the counts on.
 
-A rank's wrapper preloads the shim (`backends/profiler`), which writes a file for each rank into `DIRECTORY`. On one
-machine the engine reads these files. In a pod `scripts/profile.sh` prints them, packed and in pieces, as lines
-`mpijob-mpi`; here they are put together again. What they hold is read by `observation/metrics/mpi_profile_file`.
+The shim (`backends/profiler`) is preloaded, and writes a file for each rank into `DIRECTORY`. On one machine the engine
+reads these files. In a pod `scripts/profile.sh` prints them, packed and in pieces, as lines `mpijob-mpi`; here they are
+put together again. What they hold is read by `observation/metrics/mpi_profile_file`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import zlib
 from typing import NamedTuple
 
 DIRECTORY = "MPIJOB_MPI_PROFILE"
-SHIM = "MPIJOB_PROFILER"
 _MARK = b"mpijob-mpi "
 _PIECE = re.compile(
     rb"mpijob-mpi rank=\d{1,9} name=(?P<name>[\w.-]{1,80}) id=(?P<id>\w{1,20})"

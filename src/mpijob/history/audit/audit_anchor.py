@@ -1,7 +1,8 @@
-"""Anchors: where a chain has come to, told to a place that whoever writes the chain cannot change afterwards.
+"""Anchors: the head of an audit chain, copied to a place that the writer of the chain cannot change later.
 
-On one machine that is the system's log, which is root's: once a day, before its first line. A server says it in its own
-log, which the cluster collects. `mpijob audit verify --anchor NUMBER:HASH` compares the chain with one of them.
+On one machine that is the system log, owned by root: once a day, before the day's first line. A server writes
+it to its own log, which the cluster collects. `mpijob audit verify --anchor NUMBER:HASH` compares the chain
+with an anchor.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mpijob.history.audit.chain import Head, tip
+from mpijob.history.audit.chain import Head, read_head
 from mpijob.model.status.audit import DOMAIN, stamp
 
 IDENT = "mpijob"
@@ -28,34 +29,35 @@ class Anchor(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
     head: str
 
 
-def sentence(directory: str, head: Head) -> str:
-    """Return an anchor as the system's log has it."""
+def format_anchor(directory: str, head: Head) -> str:
+    """Format an anchor for the system log."""
     return f"audit anchor {head} {directory}"
 
 
-def tell_system(directory: str, head: Head) -> None:
-    """Tell the system's log; where there is none (in a container), nobody hears it."""
+def write_syslog(directory: str, head: Head) -> None:
+    """Write an anchor to the system log; in a container without one it is lost."""
     import syslog
 
     syslog.openlog(IDENT, syslog.LOG_PID, syslog.LOG_AUTH)
-    syslog.syslog(syslog.LOG_NOTICE, sentence(directory, head))
+    syslog.syslog(syslog.LOG_NOTICE, format_anchor(directory, head))
 
 
 class Anchors:
-    """Tells where a chain is whenever it is asked to and something was added since."""
+    """Writes the head of a chain when asked to, if entries were added since the last time."""
 
     def __init__(self, directory: str, write: Callable[[bytes], None]) -> None:
         self._directory, self._write = directory, write
-        self._told = Head()
+        self._last = Head()
 
-    def tell(self) -> None:
-        """Write an anchor, unless it would be the last one again."""
+    def write_anchor(self) -> None:
+        """Write an anchor unless the head is unchanged."""
         try:
-            head = tip(self._directory)[0] if os.path.isdir(self._directory) else Head()
+            head = read_head(self._directory)[0] if os.path.isdir(self._directory) else Head()
         except OSError:
-            return  # what cannot be read is told by whoever writes
-        if head not in (Head(), self._told):
-            self._told = head
+            # Writing an entry reports a directory that cannot be read.
+            return
+        if head not in (Head(), self._last):
+            self._last = head
             now = stamp(time.time())
             self._write(
                 msgspec.json.encode(

@@ -1,17 +1,17 @@
-"""The audit: lines that are only ever added, each chained to the one before by its hash.
+"""The audit log: append-only lines, each chained to the previous one by its hash.
 
-DIRECTORY/audit-2026-11-15.jsonl   one line for each entry, one file for each day
-DIRECTORY/head                     how many lines there are and the last hash, so that a cut-off end shows
-DIRECTORY/lock                     held while a line is added
-DIRECTORY/missed                   there when something could not be written; the next line tells since when
+DIRECTORY/audit-2026-11-15.jsonl   one line per entry, one file per day
+DIRECTORY/head                     number of entries and last hash, so that a truncated end is noticed
+DIRECTORY/lock                     held while a line is appended
+DIRECTORY/missed                   exists when an entry could not be written; the next entry says since when
 
-A line's hash covers its bytes, which hold the hash of the line before (`chain`). So a line that was changed,
-removed, inserted or moved is found by `verify_chain`. What a chain cannot show is that somebody who may write the
-files has written all of them anew; for that a copy of the last hash is kept elsewhere (`audit_anchor`).
+The hash of a line covers its bytes, which contain the hash of the previous line (`chain`), so `verify_chain`
+finds a line that was changed, removed, inserted or moved. The chain cannot show that somebody with write
+access rewrote all files; for that a copy of the last hash is kept elsewhere (`audit_anchor`).
 
-Killed in the middle, a writer leaves at most a torn line at the end; the next one goes on behind it and
-says so. Several processes may write at once. What was acted upon is on the disk before the caller hears of
-it. Old files go only by `retention`, never before ninety days.
+A writer killed while writing leaves at most an incomplete line at the end; the next one appends behind it and
+records that. Several processes may write at once. The entry of an operation is on disk before the caller gets
+its result. Old files are removed only by `retention`, never before ninety days.
 """
 
 from __future__ import annotations
@@ -26,35 +26,43 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from mpijob.errors import BackendError
-from mpijob.history.audit.chain import LONGEST, PREVIOUS, SEQUENCE, Head, files, seal, tip
+from mpijob.history.audit.chain import (
+    MAX_LINE_BYTES,
+    PREVIOUS,
+    SEQUENCE,
+    Head,
+    append_hash,
+    daily_files,
+    read_head,
+)
 from mpijob.model.status.audit import DOMAIN, AuditEvent, stamp
 
 TORN, MISSED = f"{DOMAIN}/torn-bytes", f"{DOMAIN}/missed-since"
-_PATIENCE_SECONDS = 5.0
+_LOCK_TIMEOUT_SECONDS = 5.0
 _COPIES: list[Callable[[bytes], None]] = []
 
 
-def directory_of(history: str) -> str:
-    """Return where the audit of a record is."""
+def audit_path(history: str) -> str:
+    """Return the directory of the audit log within a history directory."""
     return os.path.join(history, "audit")
 
 
 def copy_to(write: Callable[[bytes], None]) -> Callable[[], None]:
-    """Let each line that this process adds be written elsewhere too; return what ends that."""
+    """Also pass each line that this process appends to `write`; return a function that stops it."""
     _COPIES.append(write)
     return lambda: _COPIES.remove(write)
 
 
 class AuditLog:
-    """The audit of one directory, for writers; one without `keep_days` leaves it to others to remove old days."""
+    """Appends to the audit log of a directory; without `keep_days`, other processes remove old days."""
 
     def __init__(self, directory: str, *, keep_days: float | None) -> None:
         self.directory, self._keep_days = directory, keep_days
 
     def add(self, event: AuditEvent, *, on_disk: bool = True) -> Head:
-        """Add a line; return once it is on the disk, or at least handed to the system.
+        """Append an entry; return once it is on disk, or handed to the operating system if not `on_disk`.
 
-        Raise BackendError where it cannot be written; nothing of it is in the file then.
+        Raise BackendError if it cannot be written; the file then holds nothing of it.
         """
         try:
             with self._locked():
@@ -67,8 +75,8 @@ class AuditLog:
         except OSError as error:
             self._note_missed()
             raise BackendError(
-                f"the audit in {self.directory} cannot be written: {error.strerror or error}",
-                hint='make room, or give the directory back to this user; `audit = "off"` in the settings ends it',
+                f"cannot write the audit log in {self.directory}: {error.strerror or error}",
+                hint='free disk space or fix its permissions; `audit = "off"` in the settings disables it',
             ) from error
         return head
 
@@ -83,21 +91,22 @@ class AuditLog:
             os.close(handle)
 
     def _append(self, event: AuditEvent) -> tuple[int, Head]:
-        """Write behind the last line; return the open file and where the chain is now."""
-        last, torn = tip(self.directory)
-        name = self._file_of(event)
+        """Append after the last line; return the open file and the new head of the chain."""
+        last, torn_bytes = read_head(self.directory)
+        name = self._file_name(event)
         if last.sequence and not os.path.exists(self._path(name)):
-            from mpijob.history.audit import audit_anchor  # once a day: start-up is a feature
+            # Imported once a day only: this module is loaded by every command that changes something.
+            from mpijob.history.audit import audit_anchor
 
-            audit_anchor.tell_system(self.directory, last)
-            last = last if self._keep_days is None else self._new_day(name, last, self._keep_days)
+            audit_anchor.write_syslog(self.directory, last)
+            last = last if self._keep_days is None else self._prune(name, last, self._keep_days)
         handle = os.open(self._path(name), os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            missed = self._missed_since()
-            notes = {TORN: str(torn)} if torn else {}
-            notes |= {MISSED: stamp(missed)} if missed else {}
-            head = self._write(handle, event, last, notes, after_torn=bool(torn))
-            if missed:
+            missed_since = self._missed_since()
+            annotations = {TORN: str(torn_bytes)} if torn_bytes else {}
+            annotations |= {MISSED: stamp(missed_since)} if missed_since else {}
+            head = self._write(handle, event, last, annotations, after_torn=bool(torn_bytes))
+            if missed_since:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._path("missed"))
         except BaseException:
@@ -106,33 +115,36 @@ class AuditLog:
         return handle, head
 
     def _write(
-        self, handle: int, event: AuditEvent, last: Head, notes: dict[str, str], *, after_torn: bool
+        self, handle: int, event: AuditEvent, last: Head, annotations: dict[str, str], *, after_torn: bool
     ) -> Head:
-        chain = {SEQUENCE: str(last.sequence + 1), PREVIOUS: last.hash}
+        link = {SEQUENCE: str(last.sequence + 1), PREVIOUS: last.hash}
         body = msgspec.json.encode(
-            msgspec.structs.replace(event, annotations={**event.annotations, **notes, **chain})
+            msgspec.structs.replace(event, annotations={**event.annotations, **annotations, **link})
         )
-        line, digest = seal(body)
-        if len(line) > LONGEST:
-            raise OSError(errno.EMSGSIZE, "the entry is longer than a line may be")
-        before = os.fstat(handle).st_size
+        line, digest = append_hash(body)
+        if len(line) > MAX_LINE_BYTES:
+            raise OSError(errno.EMSGSIZE, f"the entry is longer than {MAX_LINE_BYTES} bytes")
+        old_size = os.fstat(handle).st_size
+        # An incomplete line stays as it is; the newline ends it, so that this entry is a line of its own.
         whole = (b"\n" if after_torn else b"") + line + b"\n"
         try:
             written = os.write(handle, whole)
             if written < len(whole):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
+            # Half a line would be reported as damage.
             with contextlib.suppress(OSError):
-                os.ftruncate(handle, before)
+                os.ftruncate(handle, old_size)
             raise
         head = Head(last.sequence + 1, digest)
-        self._put_head(head)
+        self._write_head(head)
         for copy in _COPIES:
             copy(line)
         return head
 
-    def _put_head(self, head: Head) -> None:
-        """Note how far the chain is; a full disk does not lose a line for want of it."""
+    def _write_head(self, head: Head) -> None:
+        """Store the head of the chain."""
+        # The line is written already: a full disk must not fail it because of this note.
         with contextlib.suppress(OSError):
             handle = os.open(self._path("head"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -140,27 +152,29 @@ class AuditLog:
             finally:
                 os.close(handle)
 
-    def _file_of(self, event: AuditEvent) -> str:
-        """Return the day's file; after a clock was set back, the newest there is: the chain's order is the files'."""
+    def _file_name(self, event: AuditEvent) -> str:
+        """Return the file of the entry's day."""
+        # After the clock was set back this is the newest file: entries are chained in the order of the files.
         today = f"audit-{event.time[:10]}.jsonl"
-        return max(today, *files(self.directory)[-1:], today)
+        return max(today, *daily_files(self.directory)[-1:], today)
 
-    def _new_day(self, name: str, last: Head, keep_days: float) -> Head:
-        """Remove the days that were kept long enough before a new one begins."""
+    def _prune(self, name: str, last: Head, keep_days: float) -> Head:
+        """Remove expired days before a new day begins."""
         from mpijob.history.audit import retention
 
-        gone = retention.due(self.directory, name, keep_days)
-        if not gone:
+        expired = retention.expired_files(self.directory, name, keep_days)
+        if not expired:
             return last
-        note = retention.farewell(self.directory, gone, keep_days)
+        entry = retention.prune_event(self.directory, expired, keep_days)
         handle = os.open(self._path(name), os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            head = self._write(handle, note, last, {}, after_torn=False)
-            os.fdatasync(handle)  # what is removed must have been told
+            head = self._write(handle, entry, last, {}, after_torn=False)
+            # The entry that lists the removed files must be on disk before they are removed.
+            os.fdatasync(handle)
         finally:
             os.close(handle)
-        for old in gone:
-            os.unlink(self._path(old))
+        for file in expired:
+            os.unlink(self._path(file))
         return head
 
     def _missed_since(self) -> float | None:
@@ -170,7 +184,8 @@ class AuditLog:
             return None
 
     def _note_missed(self) -> None:
-        """Leave a mark that needs no room, so that the next line can say that one is missing."""
+        """Create an empty file, so that the next entry reports that one is missing."""
+        # It needs no data block, so it works on a full disk.
         with contextlib.suppress(OSError):
             os.close(
                 os.open(self._path("missed"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -181,12 +196,14 @@ class AuditLog:
 
 
 def _lock(handle: int) -> None:
-    """Take the lock; a writer that somebody has stopped does not stop everybody."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    """Take the lock, or raise TimeoutError: a stopped process that holds it must not block all others."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
     while True:
         try:
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "another process holds its lock") from None
+                raise TimeoutError(
+                    errno.ETIMEDOUT, f"locked by another process for {_LOCK_TIMEOUT_SECONDS:g} s"
+                ) from None
             time.sleep(0.002)

@@ -1,4 +1,4 @@
-"""Reading the audit: the entries that were asked for, oldest first, whoever wrote them."""
+"""Query the audit log: matching entries of all users, oldest first."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _decoder = codec.decoder(AuditEvent)
 
 
 def entries(directory: str, query: AuditQuery) -> list[AuditEvent]:
-    """Return what was done, each act once: by its result, or as begun where no result was ever written."""
-    acts: dict[str, AuditEvent] = {}
-    for event in _lines(directory, query):
-        known = event.audit_id in acts
-        if query.wants(event) if not known else event.stage == COMPLETE:
-            acts[event.audit_id] = event
-    return list(deque(acts.values(), maxlen=query.limit or None))
+    """Return each operation once: its result, or its start if no result was written."""
+    by_id: dict[str, AuditEvent] = {}
+    for event in _events(directory, query):
+        is_known = event.audit_id in by_id
+        if query.wants(event) if not is_known else event.stage == COMPLETE:
+            by_id[event.audit_id] = event
+    return list(deque(by_id.values(), maxlen=query.limit or None))
 
 
-def _lines(directory: str, query: AuditQuery) -> Iterator[AuditEvent]:
+def _events(directory: str, query: AuditQuery) -> Iterator[AuditEvent]:
     first = f"audit-{chain.day(query.since)}.jsonl" if query.since is not None else ""
-    for name in chain.files(directory):
+    for name in chain.daily_files(directory):
         if name < first:
             continue
         with open(os.path.join(directory, name), "rb") as file:
@@ -35,4 +35,5 @@ def _lines(directory: str, query: AuditQuery) -> Iterator[AuditEvent]:
                 try:
                     yield _decoder.decode(line)
                 except (msgspec.DecodeError, msgspec.ValidationError):
-                    continue  # `audit_verify` tells of it
+                    # `verify_chain` reports it.
+                    continue

@@ -1,4 +1,4 @@
-"""The chain of the audit as it lies on the disk: the files of days, their lines, and what a line's hash covers."""
+"""The file format of the audit chain: daily files, their lines, and what the hash of a line covers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mpijob.model.status.audit import DOMAIN
 
 GENESIS = "0" * 64
 SEQUENCE, PREVIOUS, HASH = f"{DOMAIN}/sequence", f"{DOMAIN}/previous", f"{DOMAIN}/hash"
-LONGEST = 64 * 1024
-_SEAL, _END = f',"{HASH}":"'.encode(), b'"}}'
-_NUMBER = f'"{SEQUENCE}":"'.encode()
-_SEALED = len(_SEAL) + 64 + len(_END)
-_FILE = "audit-0000-00-00.jsonl"
+MAX_LINE_BYTES = 64 * 1024
+_HASH_FIELD, _END = f',"{HASH}":"'.encode(), b'"}}'
+_SEQUENCE_FIELD = f'"{SEQUENCE}":"'.encode()
+_HASH_LENGTH = len(_HASH_FIELD) + 64 + len(_END)
+_FILE_PATTERN = "audit-0000-00-00.jsonl"
 _HEXADECIMAL = frozenset(b"0123456789abcdef")
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a chain has come to: its last line's number and hash."""
+    """The head of a chain: sequence number and hash of its last line."""
 
     sequence: int = 0
     hash: str = GENESIS
@@ -30,32 +30,32 @@ class Head(msgspec.Struct, frozen=True):
         return f"{self.sequence}:{self.hash}"
 
 
-def files(directory: str) -> list[str]:
-    """Return the days' files, the oldest first."""
+def daily_files(directory: str) -> list[str]:
+    """Return the daily files, the oldest first."""
     try:
-        return sorted(name for name in os.listdir(directory) if _is_day(name))
+        return sorted(name for name in os.listdir(directory) if _is_daily_file(name))
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _is_day(name: str) -> bool:
-    """Return whether a file is a day's; without patterns, which take longer to make ready than a line to write."""
-    shape = "".join("0" if letter in "0123456789" else letter for letter in name)
-    return shape == _FILE
+def _is_daily_file(name: str) -> bool:
+    # No regular expression: compiling one takes longer than writing a line.
+    pattern = "".join("0" if letter in "0123456789" else letter for letter in name)
+    return pattern == _FILE_PATTERN
 
 
-def seal(body: bytes) -> tuple[bytes, str]:
-    """Return a line from its bytes, and its hash, which is the last thing in it."""
+def append_hash(body: bytes) -> tuple[bytes, str]:
+    """Return the line for an encoded entry with its hash appended, and the hash."""
     digest = sha256(body).hexdigest()
     return body[:-2] + f',"{HASH}":"{digest}"}}}}'.encode(), digest
 
 
-def unsealed(line: bytes) -> tuple[bytes, str] | None:
-    """Return the bytes that a line's hash covers, and the hash that it claims; None for what is no such line."""
-    body, tail = line[:-_SEALED], line[-_SEALED:]
-    digest = tail[len(_SEAL) : -len(_END)]
+def split_hash(line: bytes) -> tuple[bytes, str] | None:
+    """Return the bytes that a line's hash covers, and the stored hash; None if the line has no hash."""
+    body, tail = line[:-_HASH_LENGTH], line[-_HASH_LENGTH:]
+    digest = tail[len(_HASH_FIELD) : -len(_END)]
     if not (
-        tail.startswith(_SEAL)
+        tail.startswith(_HASH_FIELD)
         and tail.endswith(_END)
         and len(digest) == 64
         and _HEXADECIMAL.issuperset(digest)
@@ -64,41 +64,42 @@ def unsealed(line: bytes) -> tuple[bytes, str] | None:
     return body + b"}}", digest.decode()
 
 
-def sound(line: bytes) -> bool:
-    """Return whether a line is as it was written."""
-    parts = unsealed(line)
+def has_valid_hash(line: bytes) -> bool:
+    """Return whether a line has the hash of its content."""
+    parts = split_hash(line)
     return parts is not None and sha256(parts[0]).hexdigest() == parts[1]
 
 
-def number_of(line: bytes) -> int:
-    """Return the number that a line claims; 0 where it claims none. The last one counts: notes come before it."""
-    at = line.rfind(_NUMBER)
-    digits = line[at + len(_NUMBER) :].partition(b'"')[0] if at >= 0 else b""
+def sequence_of(line: bytes) -> int:
+    """Return the sequence number of a line; 0 if it has none."""
+    # The last one counts: annotations of the caller come before it.
+    at = line.rfind(_SEQUENCE_FIELD)
+    digits = line[at + len(_SEQUENCE_FIELD) :].partition(b'"')[0] if at >= 0 else b""
     return int(digits) if digits.isdigit() and len(digits) < 19 else 0
 
 
-def tip(directory: str) -> tuple[Head, int]:
-    """Return where the chain is, and how many bytes behind it are no whole line."""
-    torn = 0
-    for index, name in enumerate(reversed(files(directory))):
-        data = _end_of(os.path.join(directory, name))
-        *lines, rest = data.split(b"\n")
-        torn = len(rest) if index == 0 else torn
+def read_head(directory: str) -> tuple[Head, int]:
+    """Return the head of the chain, and the number of bytes after it that are not a complete line."""
+    torn_bytes = 0
+    for index, name in enumerate(reversed(daily_files(directory))):
+        data = _read_end(os.path.join(directory, name))
+        *lines, incomplete = data.split(b"\n")
+        torn_bytes = len(incomplete) if index == 0 else torn_bytes
         for line in reversed(lines):
-            if (parts := unsealed(line)) is not None and (number := number_of(line)):
-                return Head(number, parts[1]), torn
-    return Head(), torn
+            if (split := split_hash(line)) is not None and (number := sequence_of(line)):
+                return Head(number, split[1]), torn_bytes
+    return Head(), torn_bytes
 
 
-def _end_of(path: str) -> bytes:
+def _read_end(path: str) -> bytes:
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 4 * LONGEST))
+        file.seek(max(0, size - 4 * MAX_LINE_BYTES))
         return file.read()
 
 
-def noted_head(directory: str) -> Head | None:
-    """Return how far the chain was when it was last written, by the note beside it."""
+def stored_head(directory: str) -> Head | None:
+    """Return the head that was stored after the last write."""
     try:
         with open(os.path.join(directory, "head"), encoding="ascii") as file:
             number, digest = file.read(200).split()
@@ -108,11 +109,11 @@ def noted_head(directory: str) -> Head | None:
 
 
 def new_id() -> str:
-    """Return a fresh audit id."""
+    """Return a new audit id."""
     digits = os.urandom(16).hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def day(moment: float) -> str:
-    """Return a time's day as files are named."""
-    return time.strftime("%Y-%m-%d", time.gmtime(moment))
+def day(timestamp: float) -> str:
+    """Return the date of a time as used in file names."""
+    return time.strftime("%Y-%m-%d", time.gmtime(timestamp))

@@ -1,4 +1,4 @@
-"""The last entry of a job: how it ended and what it has taken. Whoever sees the end writes it, not the user."""
+"""The last audit entry of a job: its result and its usage. It is written by the process that observes the end."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ from mpijob.observation.metrics.consumption import consumed
 _log = logging.getLogger(__name__)
 
 
-def tell_end(
-    directory: str, state: JobState, job: MPIJob | None, samples: Iterable[Sample] = (), *, who: str
+def write_job_end(
+    directory: str, state: JobState, job: MPIJob | None, samples: Iterable[Sample] = (), *, user: str
 ) -> None:
-    """Write how an attempt ended into an audit that is there; where none is kept, none is begun."""
+    """Write the end of an attempt to the audit log if there is one."""
     if not os.path.isdir(directory):
         return
     try:
-        AuditLog(directory, keep_days=None).add(ending(state, job, samples, who=who))
+        AuditLog(directory, keep_days=None).add(job_end_event(state, job, samples, user=user))
     except BackendError as error:
-        _log.warning("not recorded: the end of %s: %s", state.ref, error.message)
+        _log.warning("the end of %s is not in the audit log: %s", state.ref, error.message)
 
 
-def ending(state: JobState, job: MPIJob | None, samples: Iterable[Sample] = (), *, who: str) -> AuditEvent:
-    """Return that entry; its owner is the user whose job it was."""
+def job_end_event(
+    state: JobState, job: MPIJob | None, samples: Iterable[Sample] = (), *, user: str
+) -> AuditEvent:
+    """Return the audit entry for the end of an attempt."""
     now, ref = stamp(time.time()), state.ref
-    notes = {
+    annotations = {
         "phase": state.phase.value,
         "reason": state.reason,
         "owner": state.owner,
@@ -57,7 +59,7 @@ def ending(state: JobState, job: MPIJob | None, samples: Iterable[Sample] = (), 
         stage=COMPLETE,
         request_uri=f"/apis/{DOMAIN}/v1alpha1/namespaces/{ref.namespace}/jobs/{ref.name}/status",
         verb=Verb.END,
-        user=User(username=who),
+        user=User(username=user),
         object_ref=ObjectRef(
             resource="jobs",
             namespace=ref.namespace,
@@ -70,5 +72,5 @@ def ending(state: JobState, job: MPIJob | None, samples: Iterable[Sample] = (), 
         response_status=ResponseStatus(status="Success", code=200),
         received=now,
         time=now,
-        annotations={f"{DOMAIN}/{name}": value for name, value in notes.items() if value},
+        annotations={f"{DOMAIN}/{name}": value for name, value in annotations.items() if value},
     )

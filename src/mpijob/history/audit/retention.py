@@ -1,7 +1,7 @@
-"""How long the audit is kept: whole days go, never before ninety, and the chain tells that they went.
+"""Retention of the audit log: whole days are removed, never before ninety, and the chain records it.
 
-The entry that says goodbye names the last line that was removed, with its hash. The first line that stays is
-chained to exactly that one, so a beginning that somebody cut off by hand is told apart from this.
+The entry that records a removal names the last removed line with its hash. The first remaining line is
+chained to that line, so this differs from a beginning that somebody removed by hand.
 """
 
 from __future__ import annotations
@@ -14,54 +14,57 @@ from mpijob.errors import InvalidJob
 from mpijob.history.audit import chain
 from mpijob.model.status.audit import COMPLETE, DOMAIN, AuditEvent, ResponseStatus, User, Verb, stamp
 
-LEAST_DAYS = 90.0
+MIN_DAYS = 90.0
 _DAY_SECONDS = 86_400.0
 
 
-def days(wanted: float) -> float:
-    """Return how many days are kept; refuse fewer than the least."""
-    if wanted < LEAST_DAYS:
+def check_days(requested: float) -> float:
+    """Return the number of days to keep; reject fewer than the minimum."""
+    if requested < MIN_DAYS:
         raise InvalidJob(
-            f"audit_days is {wanted:g}; the audit is kept for at least {LEAST_DAYS:g} days",
-            hint=f"set audit_days to {LEAST_DAYS:g} or more",
+            f"audit_days is {requested:g}; the audit is kept for at least {MIN_DAYS:g} days",
+            hint=f"set audit_days to {MIN_DAYS:g} or more",
         )
-    return wanted
+    return requested
 
 
-def due(directory: str, today: str, keep_days: float) -> list[str]:
-    """Return the files whose last entry is older than so many days when a day's file begins.
+def expired_files(directory: str, today: str, keep_days: float) -> list[str]:
+    """Return the files whose last entry is older than `keep_days` when a day's file begins."""
+    # Used once a day.
+    from datetime import date, timedelta
 
-    They count back from the last day before it on which something was done, and were not written to for as long: one
-    act while a clock was years ahead, or told with such a time, removes nothing.
-    """
-    from datetime import date, timedelta  # once a day
-
-    kept = max(keep_days, LEAST_DAYS)
-    before = [name for name in chain.files(directory) if name < today]
-    if not before:
+    # Ages count from the last day with an entry, and a file written to recently stays: one entry made while
+    # the clock was years ahead must not remove everything.
+    days_to_keep = max(keep_days, MIN_DAYS)
+    earlier = [name for name in chain.daily_files(directory) if name < today]
+    if not earlier:
         return []
-    newest = date.fromisoformat(before[-1].removeprefix("audit-").removesuffix(".jsonl"))
-    oldest, written = newest - timedelta(days=kept + 1), time.time() - kept * _DAY_SECONDS
+    newest = date.fromisoformat(earlier[-1].removeprefix("audit-").removesuffix(".jsonl"))
+    oldest, oldest_write = (
+        newest - timedelta(days=days_to_keep + 1),
+        time.time() - days_to_keep * _DAY_SECONDS,
+    )
+    # Without a gap: the entries that stay must follow the last removed one.
     return [
-        *itertools.takewhile(  # the chain goes on without a gap behind what is removed
+        *itertools.takewhile(
             lambda name: (
                 name < f"audit-{oldest.isoformat()}.jsonl"
-                and os.stat(os.path.join(directory, name)).st_mtime < written
+                and os.stat(os.path.join(directory, name)).st_mtime < oldest_write
             ),
-            before,
+            earlier,
         )
     ]
 
 
-def farewell(directory: str, gone: list[str], keep_days: float) -> AuditEvent:
-    """Return the entry that tells which days are removed, and where the rest hangs on."""
+def prune_event(directory: str, removed: list[str], keep_days: float) -> AuditEvent:
+    """Return the entry that records which days were removed, and the last removed line."""
     last = chain.Head()
-    for name in gone:
+    for name in removed:
         with open(os.path.join(directory, name), "rb") as file:
             for line in file:
                 line = line.rstrip(b"\n")
-                if (parts := chain.unsealed(line)) is not None and (number := chain.number_of(line)):
-                    last = chain.Head(number, parts[1])
+                if (split := chain.split_hash(line)) is not None and (number := chain.sequence_of(line)):
+                    last = chain.Head(number, split[1])
     now = stamp(time.time())
     return AuditEvent(
         kind="Event",
@@ -75,8 +78,8 @@ def farewell(directory: str, gone: list[str], keep_days: float) -> AuditEvent:
         received=now,
         time=now,
         annotations={
-            f"{DOMAIN}/files": f"{gone[0]} to {gone[-1]}" if len(gone) > 1 else gone[0],
+            f"{DOMAIN}/files": f"{removed[0]} to {removed[-1]}" if len(removed) > 1 else removed[0],
             f"{DOMAIN}/removed-up-to": str(last),
-            f"{DOMAIN}/kept-days": f"{max(keep_days, LEAST_DAYS):g}",
+            f"{DOMAIN}/kept-days": f"{max(keep_days, MIN_DAYS):g}",
         },
     )

@@ -1,9 +1,9 @@
-"""Is the audit as it was written? Every line, its hash, its number, and where the chain begins and ends.
+"""Verify the audit log: every line, its hash, its sequence number, and both ends of the chain.
 
-Found for certain: a line that was changed, removed, inserted or moved, and a beginning that was cut off. An end
-that was cut off is found by the note of the last hash beside the files, or by an anchor that was kept elsewhere.
-Whoever can rewrite every file and that note can make a chain that is sound in itself: only an anchor, or the
-API server's own log, shows that.
+Always found: a line that was changed, removed, inserted or moved, and a beginning that was cut off. A
+truncated end is found by comparing with the stored head, or with an anchor that was kept elsewhere. Somebody
+who can rewrite every file and the stored head can make a consistent chain: only an anchor, or the API
+server's own audit log, shows that.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from mpijob.history.audit import chain
 from mpijob.history.audit.chain import Head
 from mpijob.model.status.audit import AuditEvent, Verb
 
-_MOST = 100
+_MAX_FAULTS = 100
 
 
 class ChainFault(msgspec.Struct, frozen=True):
-    """One place where the audit is not as it was written."""
+    """One place where the audit log is not as it was written."""
 
     file: str
     line: int
@@ -30,7 +30,7 @@ class ChainFault(msgspec.Struct, frozen=True):
 
 
 class ChainResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found: how many lines, from which to which, what is wrong, what is merely noteworthy."""
+    """The result of a verification: number and range of entries, faults, and remarks that are no fault."""
 
     lines: int
     first: int
@@ -41,139 +41,153 @@ class ChainResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no faults."""
         return not self.flaws
 
 
-class _Walk:
-    """One walk along the chain."""
-
+class _ChainCheck:
     def __init__(self) -> None:
         self.flaws: list[ChainFault] = []
         self.remarks: list[ChainFault] = []
-        self.at = Head()
-        self.begun: Head | None = None  # what the first line hangs on
+        self.last = Head()
+        # The head that the first line is chained to.
+        self.start: Head | None = None
         self.first = 0
         self.lines = 0
         self.pruned: set[str] = set()
         self.hashes: dict[int, str] = {}
-        self._garbage: tuple[str, int, int] | None = None
+        self._invalid: tuple[str, int, int] | None = None
 
-    def take(self, file: str, number: int, line: bytes) -> None:
-        parts = chain.unsealed(line)
+    def check_line(self, file: str, number: int, line: bytes) -> None:
+        parts = chain.split_hash(line)
         if parts is None:
-            self._torn_or_foreign(file, number, line)
+            self._note_invalid_line(file, number, line)
             return
         self.lines += 1
-        sequence, claimed = chain.number_of(line), parts[1]
-        if not chain.sound(line):
-            self._flaw(file, number, f"entry {sequence} was changed: its hash is not that of its text")
-        event = _decoded(line)
+        sequence, claimed = chain.sequence_of(line), parts[1]
+        if not chain.has_valid_hash(line):
+            self._add_fault(
+                file, number, f"entry {sequence} was modified: its content does not match its hash"
+            )
+        event = _decode(line)
         previous = event.note("previous") if event else ""
-        self._hang_on(file, number, sequence, previous)
-        self._attested(event)
-        self.at = Head(sequence, claimed)
+        self._check_link(file, number, sequence, previous)
+        self._check_annotations(event)
+        self.last = Head(sequence, claimed)
         self.hashes[sequence] = claimed
 
-    def _hang_on(self, file: str, number: int, sequence: int, previous: str) -> None:
-        if self.begun is None:
-            self.begun, self.first = Head(sequence - 1, previous), sequence
+    def _check_link(self, file: str, number: int, sequence: int, previous: str) -> None:
+        if self.start is None:
+            self.start, self.first = Head(sequence - 1, previous), sequence
             return
-        if sequence > self.at.sequence + 1:
-            gone = _span(self.at.sequence + 1, sequence - 1)
-            self._flaw(file, number, f"{gone} missing before entry {sequence}")
-        elif sequence <= self.at.sequence:
-            self._flaw(
-                file, number, f"entry {sequence} stands behind entry {self.at.sequence}: inserted or moved"
+        if sequence > self.last.sequence + 1:
+            missing = _span(self.last.sequence + 1, sequence - 1)
+            self._add_fault(file, number, f"{missing} missing before entry {sequence}")
+        elif sequence <= self.last.sequence:
+            self._add_fault(
+                file, number, f"entry {sequence} follows entry {self.last.sequence}: inserted or moved"
             )
-        elif previous != self.at.hash:
-            self._flaw(
+        elif previous != self.last.hash:
+            self._add_fault(
                 file,
                 number,
-                f"entry {sequence} does not hang on the one before it: that was changed or inserted",
+                f"hash chain broken before entry {sequence}: the previous entry was modified or inserted",
             )
 
-    def _attested(self, event: AuditEvent | None) -> None:
+    def _check_annotations(self, event: AuditEvent | None) -> None:
         if event is None:
             return
         if event.verb == Verb.PRUNE:
             self.pruned.add(event.note("removed-up-to"))
-        if self._garbage is not None:
-            file, number, size = self._garbage
-            self._garbage = None
+        if self._invalid is not None:
+            file, number, size = self._invalid
+            self._invalid = None
             if event.note("torn-bytes") == str(size):
                 self.remarks.append(
-                    ChainFault(file, number, f"{size} bytes of an entry whose writer was stopped in it")
+                    ChainFault(file, number, f"{size} bytes of an incomplete entry: its writer was killed")
                 )
             else:
-                self._flaw(file, number, f"{size} bytes that are no entry: inserted, or a line was cut")
+                self._add_fault(
+                    file, number, f"{size} bytes are not a valid entry: inserted, or a line was truncated"
+                )
         if since := event.note("missed-since"):
-            text = f"entry {event.note('sequence')}: something could not be written since {since}"
+            text = f"entry {event.note('sequence')}: at least one entry could not be written since {since}"
             self.remarks.append(ChainFault("", 0, text))
 
-    def _torn_or_foreign(self, file: str, number: int, line: bytes) -> None:
-        if self._garbage is not None:
-            self._flaw(*self._garbage[:2], "a line that is no entry: inserted, or an entry was changed")
-        self._garbage = (file, number, len(line))
+    def _note_invalid_line(self, file: str, number: int, line: bytes) -> None:
+        if self._invalid is not None:
+            self._add_fault(
+                *self._invalid[:2], "a line is not a valid entry: inserted, or an entry was modified"
+            )
+        self._invalid = (file, number, len(line))
 
-    def _flaw(self, file: str, line: int, message: str) -> None:
-        if len(self.flaws) < _MOST:
+    def _add_fault(self, file: str, line: int, message: str) -> None:
+        if len(self.flaws) < _MAX_FAULTS:
             self.flaws.append(ChainFault(file, line, message))
 
-    def finish(self, directory: str, anchor: Head | None) -> None:
-        """Look at both ends."""
-        if self._garbage is not None:
-            file, number, size = self._garbage
+    def check_ends(self, directory: str, anchor: Head | None) -> None:
+        if self._invalid is not None:
+            file, number, size = self._invalid
             self.remarks.append(
-                ChainFault(file, number, f"the last {size} bytes are no whole entry: torn in writing")
+                ChainFault(
+                    file, number, f"the last {size} bytes are an incomplete entry: its writer was killed"
+                )
             )
-        self._beginning()
-        noted = chain.noted_head(directory)
-        if noted is not None and noted.sequence > self.at.sequence:
-            self._flaw("head", 1, f"{_span(self.at.sequence + 1, noted.sequence)} missing at the end")
-        elif noted is not None and self.hashes.get(noted.sequence, noted.hash) != noted.hash:
-            self._flaw(
-                "head", 1, f"entry {noted.sequence} is not the one that was noted: the chain was written anew"
+        self._check_start()
+        stored = chain.stored_head(directory)
+        if stored is not None and stored.sequence > self.last.sequence:
+            self._add_fault("head", 1, f"{_span(self.last.sequence + 1, stored.sequence)} missing at the end")
+        elif stored is not None and self.hashes.get(stored.sequence, stored.hash) != stored.hash:
+            self._add_fault(
+                "head",
+                1,
+                f"entry {stored.sequence} does not have the stored last hash: the chain was rewritten",
             )
-        elif noted is None and self.lines:
-            self._flaw("head", 0, "the note of the last hash is gone: a cut-off end would not show")
+        elif stored is None and self.lines:
+            self._add_fault("head", 0, "the stored head is missing: a truncated end would not be noticed")
         if anchor is not None and self.hashes.get(anchor.sequence) != anchor.hash:
-            what = "differs from" if anchor.sequence in self.hashes else "is missing, which was"
-            self._flaw("", 0, f"entry {anchor.sequence} {what} the anchor that was given")
+            problem = (
+                "differs from the anchor"
+                if anchor.sequence in self.hashes
+                else "is the anchor, but is missing"
+            )
+            self._add_fault("", 0, f"entry {anchor.sequence} {problem}")
 
-    def _beginning(self) -> None:
-        if self.begun is None or self.begun == Head():
+    def _check_start(self) -> None:
+        if self.start is None or self.start == Head():
             return
-        if str(self.begun) not in self.pruned:
-            gone = _span(1, self.begun.sequence)
-            self._flaw("", 0, f"{gone} missing at the beginning, and no retention told of it")
+        if str(self.start) not in self.pruned:
+            missing = _span(1, self.start.sequence)
+            self._add_fault(
+                "", 0, f"{missing} missing at the beginning, and no retention entry records their removal"
+            )
 
 
 def verify(directory: str, anchor: Head | None = None) -> ChainResult:
-    """Return whether the audit is as it was written; `anchor` is a hash that was kept elsewhere."""
-    walk = _Walk()
-    for file, number, line in _numbered(directory):
-        walk.take(file, number, line)
-    walk.finish(directory, anchor)
+    """Verify the audit log of a directory; `anchor` is a head that was kept elsewhere."""
+    check = _ChainCheck()
+    for file, number, line in _numbered_lines(directory):
+        check.check_line(file, number, line)
+    check.check_ends(directory, anchor)
     return ChainResult(
-        lines=walk.lines,
-        first=walk.first,
-        last=walk.at.sequence,
-        head=str(walk.at),
-        flaws=tuple(walk.flaws),
-        remarks=tuple(walk.remarks),
+        lines=check.lines,
+        first=check.first,
+        last=check.last.sequence,
+        head=str(check.last),
+        flaws=tuple(check.flaws),
+        remarks=tuple(check.remarks),
     )
 
 
-def _numbered(directory: str) -> Iterator[tuple[str, int, bytes]]:
-    for name in chain.files(directory):
+def _numbered_lines(directory: str) -> Iterator[tuple[str, int, bytes]]:
+    for name in chain.daily_files(directory):
         with open(os.path.join(directory, name), "rb") as file:
             for number, line in enumerate(file, 1):
                 if line != b"\n":
                     yield name, number, line.rstrip(b"\n")
 
 
-def _decoded(line: bytes) -> AuditEvent | None:
+def _decode(line: bytes) -> AuditEvent | None:
     try:
         return codec.decode(line, AuditEvent)
     except (msgspec.DecodeError, msgspec.ValidationError):
@@ -184,8 +198,8 @@ def _span(first: int, last: int) -> str:
     return f"entry {first} is" if first == last else f"entries {first} to {last} are"
 
 
-def anchor_of(text: str) -> Head | None:
-    """Return an anchor as `verify` printed it, `number:hash`; None for what is none."""
+def parse_anchor(text: str) -> Head | None:
+    """Parse an anchor as `verify` prints it, `number:hash`; return None for other text."""
     number, _, digest = text.partition(":")
     if not number.isdecimal() or len(digest) != 64:
         return None

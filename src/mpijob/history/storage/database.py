@@ -1,4 +1,4 @@
-"""The database of an archive: opened, made, and brought to the newest format (`schema`)."""
+"""Open the database of an archive, create it, and migrate it to the newest schema (`schema`)."""
 
 from __future__ import annotations
 
@@ -12,43 +12,45 @@ from typing import Any
 from mpijob.errors import BackendError
 from mpijob.history.storage import schema
 
-_PATIENCE_SECONDS = 30
+_LOCK_TIMEOUT_SECONDS = 30
 
 
 def open_database(path: str, *, shared: bool = False, address: str = "") -> Any:
-    """Return the database, made or brought forward where needed; `shared` lets several threads take turns.
+    """Open the database, created or migrated if needed; `shared` allows use from several threads.
 
-    With an `address` (postgresql://…) it is PostgreSQL's.
+    With an `address` (postgresql://…) it is a PostgreSQL database.
     """
     if address:
-        from mpijob.history.storage.postgres import Database  # an extra
+        # psycopg is an optional dependency.
+        from mpijob.history.storage.postgres import Database
 
         return Database(address)
     old_mask = os.umask(0o077)
     try:
         db = sqlite3.connect(
-            path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=not shared
+            path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=not shared
         )
         db.execute("PRAGMA synchronous=NORMAL")
-        db.execute("PRAGMA secure_delete=ON")  # what is erased is not to be found in the file either
+        # Erased data must not be recoverable from the file.
+        db.execute("PRAGMA secure_delete=ON")
     finally:
         os.umask(old_mask)
-    found = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if found > schema.VERSION:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > schema.VERSION:
         raise BackendError(
-            f"{path} was written by a newer mpijob (format {found}, this one knows {schema.VERSION})",
+            f"{path} was written by a newer mpijob (format {version}, this one knows {schema.VERSION})",
             hint="use the newer version, or set MPIJOB_HISTORY to another directory",
         )
-    if found < schema.VERSION:
-        _bring_forward(db)
+    if version < schema.VERSION:
+        _migrate(db)
     return db
 
 
-def _bring_forward(db: sqlite3.Connection) -> None:
-    use_wal(db)
+def _migrate(db: sqlite3.Connection) -> None:
+    enable_wal(db)
     db.execute("BEGIN IMMEDIATE")
     try:
-        schema.take_steps(db, int(db.execute("PRAGMA user_version").fetchone()[0]))
+        schema.migrate(db, int(db.execute("PRAGMA user_version").fetchone()[0]))
         db.execute(f"PRAGMA user_version={schema.VERSION}")
     except BaseException:
         db.execute("ROLLBACK")
@@ -56,10 +58,11 @@ def _bring_forward(db: sqlite3.Connection) -> None:
     db.execute("COMMIT")
 
 
-def use_wal(db: sqlite3.Connection) -> None:
-    """Let readers and one writer work side by side in this database from now on."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:  # the switch needs the file for itself and does not honour the busy timeout
+def enable_wal(db: sqlite3.Connection) -> None:
+    """Switch this database to write-ahead logging: readers and one writer work concurrently."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
+    # The switch needs an exclusive lock and does not honour the busy timeout.
+    while True:
         try:
             db.execute("PRAGMA journal_mode=WAL")
             return
@@ -70,12 +73,12 @@ def use_wal(db: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def telling(path: str) -> Iterator[None]:
-    """Tell what goes wrong with the files below as an error of ours."""
+def storage_errors(path: str) -> Iterator[None]:
+    """Translate errors of the files below a path into BackendError."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
         raise BackendError(
-            f"the record in {path} cannot be read or written: {error}",
-            hint="free some space, or set MPIJOB_HISTORY to a directory that you may write to",
+            f"cannot read or write the job history in {path}: {error}",
+            hint="free disk space, or set MPIJOB_HISTORY to a directory that you may write to",
         ) from error

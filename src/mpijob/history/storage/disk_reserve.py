@@ -1,26 +1,28 @@
-"""How much of a disk is left to what must never fail: the state of jobs, and their removal.
+"""Disk space reserved for writes that must not fail: job states, and the deletion of jobs.
 
-Logs are the only thing of ours that can fill a disk, so they stop short of it: with the rest, a job can still be
-said to have ended, and be deleted.
+Only logs can fill a disk, so they stop before it is full: the end of a job can then still be stored, and jobs
+can be deleted.
 """
 
 from __future__ import annotations
 
 import os
 
-LEAST_LEFT, MOST_LEFT = 1 << 20, 16 << 20  # of a fiftieth of the disk
+# Bounds of the reserve, which is a fiftieth of the disk.
+MIN_RESERVE, MAX_RESERVE = 1 << 20, 16 << 20
 
 
-def has_room(directory: str | os.PathLike[str], size: int = 0) -> bool:
-    """Whether so many bytes more leave enough of a directory's disk."""
-    return spare(directory) > size
+def has_space(directory: str | os.PathLike[str], size: int = 0) -> bool:
+    """Return whether `size` more bytes fit without using the reserve."""
+    return available_bytes(directory) > size
 
 
-def spare(directory: str | os.PathLike[str]) -> int:
-    """Return how many bytes logs may still take; of a place that is gone nobody can say, and none are counted."""
+def available_bytes(directory: str | os.PathLike[str]) -> int:
+    """Return how many bytes logs may still take."""
     try:
-        disk = os.statvfs(directory)
+        stats = os.statvfs(directory)
+    # The directory was removed: its disk is unknown, and writing will report the error.
     except OSError:
-        return MOST_LEFT
-    left = min(max(disk.f_blocks * disk.f_frsize // 50, LEAST_LEFT), MOST_LEFT)
-    return max(0, disk.f_bavail * disk.f_frsize - left)
+        return MAX_RESERVE
+    reserve = min(max(stats.f_blocks * stats.f_frsize // 50, MIN_RESERVE), MAX_RESERVE)
+    return max(0, stats.f_bavail * stats.f_frsize - reserve)

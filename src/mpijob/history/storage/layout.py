@@ -1,10 +1,10 @@
-"""Where the files of lines are, below the directory of logs and by the same names in an object store.
+"""Paths of chunk files, below the directory of logs and with the same names in an object store.
 
 NAMESPACE/UID/RANDOM.log     since format 4
-UID/RANDOM.log               before; these files stay where they are, and their rows say so
+UID/RANDOM.log               before; these files stay where they are
 
-A row holds the whole name of its file, so readers need not know which layout it is of. A directory of the newer
-layout belongs to one job alone.
+A row holds the whole name of its file, so readers need not know the layout. A directory of the newer layout
+belongs to one job.
 """
 
 from __future__ import annotations
@@ -20,34 +20,38 @@ if TYPE_CHECKING:
     from mpijob.history.account_store import Connection
     from mpijob.model import JobKey
 
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_TRIES = 10
-_STORED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_ATTEMPTS = 10
+_STORED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
-def folder(key: JobKey) -> str:
+def job_directory(key: JobKey) -> str:
     """Return the directory of one job's files."""
-    return f"{_directory(key.namespace)}/{_directory(key.uid)}"
+    return f"{_directory_name(key.namespace)}/{_directory_name(key.uid)}"
 
 
 def new_file(key: JobKey) -> str:
-    """Return a name for a file of a job that no other has."""
-    return f"{folder(key)}/{os.urandom(8).hex()}.log"
+    """Return a unique name for a file of a job."""
+    return f"{job_directory(key)}/{os.urandom(8).hex()}.log"
 
 
-def folders_of(key: JobKey, files: list[str]) -> set[str]:
-    """Return the directories that hold files of this job alone: its own, and that of the layout before."""
-    return {folder(key), *(os.path.dirname(file) for file in map(checked, files) if file.count("/") == 1)}
+def job_directories(key: JobKey, files: list[str]) -> set[str]:
+    """Return the directories that hold files of this job only: of both layouts."""
+    return {
+        job_directory(key),
+        *(os.path.dirname(file) for file in map(safe_name, files) if file.count("/") == 1),
+    }
 
 
-def checked(file: str) -> str:
-    """Return the name that a row holds, with nothing in it that leads elsewhere."""
-    return "/".join(part if _STORED.fullmatch(part) else _digest(part) for part in file.split("/"))
+def safe_name(file: str) -> str:
+    """Return the stored name of a file, with parts replaced that could lead outside the directory."""
+    return "/".join(part if _STORED_NAME.fullmatch(part) else _digest(part) for part in file.split("/"))
 
 
-def _directory(name: str) -> str:
-    """Return a name as a directory: a uid may hold anything, and no two may share a directory."""
-    return name if _PLAIN.fullmatch(name) else _digest(name)
+def _directory_name(name: str) -> str:
+    """Return a directory name for a namespace or uid."""
+    # A uid may contain anything, and no two may share a directory.
+    return name if _PLAIN_NAME.fullmatch(name) else _digest(name)
 
 
 def _digest(name: str) -> str:
@@ -56,19 +60,20 @@ def _digest(name: str) -> str:
 
 # -- directories ------------------------------------------------------------------------------------
 def make_directory(path: str) -> None:
-    """Make a directory and the one above it, which another process may just be removing because it is empty."""
-    for left in reversed(range(_TRIES)):
+    """Create a directory and its parent, which another process may be removing because it is empty."""
+    for remaining in reversed(range(_ATTEMPTS)):
         try:
-            for directory in (os.path.dirname(path), path):  # makedirs closes the last one only
+            # makedirs applies the mode to the last directory only.
+            for directory in (os.path.dirname(path), path):
                 os.makedirs(directory, mode=0o700, exist_ok=True)
             return
         except FileNotFoundError:
-            if not left:
+            if not remaining:
                 raise
 
 
 def remove_directory(path: str, root: str) -> None:
-    """Remove the files in a directory, then it and those above it up to the root, as far as they are empty."""
+    """Remove the files in a directory, then it and its parents up to the root while they are empty."""
     if not os.path.isdir(path):
         return
     for entry in os.scandir(path):
@@ -85,7 +90,7 @@ def remove_file(path: str) -> None:
 
 
 def remove_if_empty(path: str) -> bool:
-    """Remove a directory unless something is in it; return whether it is gone."""
+    """Remove a directory unless it has entries; return whether it is gone."""
     try:
         os.rmdir(path)
     except OSError as error:
@@ -96,13 +101,13 @@ def remove_if_empty(path: str) -> bool:
     return True
 
 
-# -- the layout before ------------------------------------------------------------------------------
-def fill(db: Connection) -> None:
-    """Write into the rows of older files where these are, if their directory is not simply the uid."""
+# -- migration from the older layout ------------------------------------------------------------------
+def backfill(db: Connection) -> None:
+    """Store the directory of older files in their rows where it is not simply the uid."""
     for namespace, uid in db.execute("SELECT DISTINCT namespace, uid FROM chunks").fetchall():
-        if not _PLAIN.fullmatch(uid):
-            older = f"x{uid.encode().hex()[:120]}/"
+        if not _PLAIN_NAME.fullmatch(uid):
+            directory = f"x{uid.encode().hex()[:120]}/"
             db.execute(
                 "UPDATE chunks SET file=? || substr(file, ?) WHERE namespace=? AND uid=?",
-                (older, len(uid) + 2, namespace, uid),
+                (directory, len(uid) + 2, namespace, uid),
             )

@@ -1,9 +1,8 @@
-"""The archive's database in PostgreSQL: the same statements, said in its words. Needs the extra `postgres`.
+"""The archive's database in PostgreSQL: SQLite's statements, translated. Needs the extra `postgres`.
 
-The archive speaks SQLite's dialect, kept to what both know; the few words that differ are translated here, once for
-each statement. Writers take turns by a lock of the database, as they do in SQLite, so what is true there is true
-here. A server that went away is connected to again; what was under way is told as failed and done again by whoever
-wrote it.
+The archive uses the common subset of both dialects; the few differences are translated here, once per
+statement. Writers are serialized by an advisory lock, as in SQLite, so the same guarantees hold. After a lost
+connection it reconnects; a transaction that was open fails, and its caller repeats it.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from typing import Any
 from mpijob.errors import BackendError, Unsupported
 from mpijob.history.storage import schema
 
-_LOCK = 0x6D70696A6F62  # everybody's who writes into an archive
-_HAS_NUMBER = re.compile(r"INSERT INTO (chunks|sessions) ")
-_WORDS = (
+# The advisory lock of all writers of an archive.
+_LOCK = 0x6D70696A6F62
+_RETURNS_ID = re.compile(r"INSERT INTO (chunks|sessions) ")
+_TRANSLATIONS = (
     (re.compile(r"INTEGER PRIMARY KEY AUTOINCREMENT"), "BIGSERIAL PRIMARY KEY"),
     (re.compile(r"\bINTEGER\b"), "BIGINT"),
     (re.compile(r"\bREAL\b"), "DOUBLE PRECISION"),
@@ -32,26 +32,26 @@ _WORDS = (
     (re.compile(r"\?"), "%s"),
 )
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
-_NUMBERED = {"jobs": "seq", "voices": "id", "chunks": "id", "sessions": "id"}
-_TIDY = "PRAGMA wal_checkpoint(TRUNCATE)"
+_SEQUENCES = {"jobs": "seq", "voices": "id", "chunks": "id", "sessions": "id"}
+_CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 
 @functools.lru_cache(maxsize=512)
-def translated(sql: str) -> str:
-    """Return a statement in PostgreSQL's words; raise ValueError where a `?` is no placeholder."""
+def translate(sql: str) -> str:
+    """Translate a statement for PostgreSQL; raise ValueError where a `?` is not a placeholder."""
     if any("?" in text for text in _LITERAL.findall(sql)):
         raise ValueError(f"a literal holds a question mark, pass it as a parameter: {sql}")
-    for found, word in _WORDS:
-        sql = found.sub(word, sql)
-    return sql + " RETURNING id" if _HAS_NUMBER.match(sql) else sql
+    for pattern, replacement in _TRANSLATIONS:
+        sql = pattern.sub(replacement, sql)
+    return sql + " RETURNING id" if _RETURNS_ID.match(sql) else sql
 
 
-class Answer:
-    """The rows of a statement, or the number of what it wrote."""
+class Result:
+    """The rows of a statement, or the id of the inserted row."""
 
-    def __init__(self, cursor: Any, numbered: bool) -> None:
+    def __init__(self, cursor: Any, returns_id: bool) -> None:
         self._cursor = cursor
-        self.lastrowid: int | None = cursor.fetchone()[0] if numbered else None
+        self.lastrowid: int | None = cursor.fetchone()[0] if returns_id else None
 
     def fetchall(self) -> list[Any]:
         """Return all rows."""
@@ -66,71 +66,73 @@ class Answer:
 
 
 class Database:
-    """A connection to PostgreSQL that answers as one to SQLite does."""
+    """A PostgreSQL connection with the interface of a SQLite connection."""
 
     def __init__(self, address: str) -> None:
         if find_spec("psycopg") is None:
             raise Unsupported("PostgreSQL needs psycopg", hint="run: pip install 'mpijob[postgres]'")
         self._address = address
-        self._within = False
+        self._in_transaction = False
         self._connection: Any = None
         self._connect()
-        self._bring_forward()
+        self._migrate()
 
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Answer:
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Result:
         """Run one statement."""
-        if sql == _TIDY:
+        if sql == _CHECKPOINT:
             return self._vacuum()
-        return self._told(lambda cursor: cursor.execute(translated(sql), _plain(values)), sql)
+        return self._execute(lambda cursor: cursor.execute(translate(sql), _adapt(values)), sql)
 
-    def executemany(self, sql: str, values: Iterable[Sequence[Any]], /) -> Answer | None:
+    def executemany(self, sql: str, values: Iterable[Sequence[Any]], /) -> Result | None:
         """Run one statement for each row."""
-        rows = [_plain(row) for row in values]
+        rows = [_adapt(row) for row in values]
         if not rows:
             return None
-        return self._told(lambda cursor: cursor.executemany(translated(sql), rows), sql, many=True)
+        return self._execute(lambda cursor: cursor.executemany(translate(sql), rows), sql, many=True)
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
     # -- the server -------------------------------------------------------------------------------
-    def _told(self, work: Any, sql: str, *, many: bool = False) -> Answer:
+    def _execute(self, run: Any, sql: str, *, many: bool = False) -> Result:
         import psycopg
 
-        beginning = sql.startswith("BEGIN")
+        begins = sql.startswith("BEGIN")
         try:
-            cursor = self._run(work, again=not self._within)
-            if beginning:
-                self._within = True
+            cursor = self._run_or_reconnect(run, may_repeat=not self._in_transaction)
+            if begins:
+                self._in_transaction = True
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             elif sql in ("COMMIT", "ROLLBACK"):
-                self._within = False
-            return Answer(cursor, not many and bool(_HAS_NUMBER.match(sql)))
+                self._in_transaction = False
+            return Result(cursor, not many and bool(_RETURNS_ID.match(sql)))
         except psycopg.Error as error:
             if sql in ("COMMIT", "ROLLBACK") or self._connection.closed:
-                self._within = False
-            if sql == "ROLLBACK":  # the server is gone, and with it what was begun
-                return Answer(_Nothing(), numbered=False)
+                self._in_transaction = False
+            # The connection is lost, and the server has rolled the transaction back.
+            if sql == "ROLLBACK":
+                return Result(_EmptyCursor(), returns_id=False)
             raise BackendError(
-                f"the record's database does not do as asked: {str(error).splitlines()[0] if str(error) else error!r}",
-                hint="is the server of the setting history_database there, and may this user write to it?",
+                f"history database error: {str(error).splitlines()[0] if str(error) else error!r}",
+                hint="check that the server of the setting history_database runs and that this user may write to it",
             ) from error
 
-    def _run(self, work: Any, *, again: bool) -> Any:
+    def _run_or_reconnect(self, run: Any, *, may_repeat: bool) -> Any:
         import psycopg
 
         if self._connection.closed:
             self._connect()
         cursor = self._connection.cursor()
         try:
-            work(cursor)
+            run(cursor)
+        # Only a statement outside a transaction may be repeated, and only after the connection was lost.
         except psycopg.OperationalError:
-            if not again or not self._connection.closed:
+            if not may_repeat or not self._connection.closed:
                 raise
             self._connect()
             cursor = self._connection.cursor()
-            work(cursor)
+            run(cursor)
         return cursor
 
     def _connect(self) -> None:
@@ -140,32 +142,33 @@ class Database:
             self._connection = psycopg.connect(self._address, autocommit=True, connect_timeout=10)
         except psycopg.Error as error:
             raise BackendError(
-                f"the record's database cannot be reached: {str(error).splitlines()[0]}",
-                hint="look at the setting history_database and its server",
+                f"cannot connect to the history database: {str(error).splitlines()[0]}",
+                hint="check the setting history_database and its server",
             ) from error
 
-    def _vacuum(self) -> Answer:
-        """Give back what was erased: without it a row's old words stay in the server's files."""
+    def _vacuum(self) -> Result:
+        """Remove erased rows from the files of the server."""
+        # Without it, the content of deleted rows stays in the server's files.
         for table in schema.TABLES:
-            self._told(lambda cursor, table=table: cursor.execute(f"VACUUM {table}"), "VACUUM")
-        return Answer(_Nothing(), numbered=False)
+            self._execute(lambda cursor, table=table: cursor.execute(f"VACUUM {table}"), "VACUUM")
+        return Result(_EmptyCursor(), returns_id=False)
 
     # -- its format -------------------------------------------------------------------------------
-    def _bring_forward(self) -> None:
-        """Make the tables, or bring those of an older format forward, on live data, in one transaction."""
+    def _migrate(self) -> None:
+        """Create or migrate the tables, on live data, in one transaction."""
         self.execute("BEGIN IMMEDIATE")
         try:
             self.execute("CREATE TABLE IF NOT EXISTS format (version BIGINT NOT NULL)")
             row = self.execute("SELECT version FROM format").fetchone()
-            found = 0 if row is None else int(row[0])
-            if found > schema.VERSION:
+            version = 0 if row is None else int(row[0])
+            if version > schema.VERSION:
                 raise BackendError(
-                    f"the record's database was written by a newer mpijob (format {found}, this one knows"
+                    f"the history database was written by a newer mpijob (format {version}, this one supports"
                     f" {schema.VERSION})", hint="use the newer version, or another database",
                 )  # fmt: skip
-            if found < schema.VERSION:
-                schema.take_steps(self, found)
-                self._continue_numbers()
+            if version < schema.VERSION:
+                schema.migrate(self, version)
+                self._reset_sequences()
                 self.execute("DELETE FROM format")
                 self.execute("INSERT INTO format VALUES (?)", (schema.VERSION,))
         except BaseException:
@@ -173,22 +176,26 @@ class Database:
             raise
         self.execute("COMMIT")
 
-    def _continue_numbers(self) -> None:
-        """Number new rows behind those that a step has copied with their numbers; SQLite does that by itself."""
-        for table, column in _NUMBERED.items():
+    def _reset_sequences(self) -> None:
+        """Set sequences after the ids that a migration copied; SQLite does that by itself."""
+        for table, column in _SEQUENCES.items():
             self.execute(
                 f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'),"
                 f" (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
             )
 
 
-class _Nothing:
+class _EmptyCursor:
     description = None
 
 
-def _plain(values: Sequence[Any]) -> list[Any]:
-    """Return values that PostgreSQL takes: numbers for truth, no NUL in texts."""
+def _adapt(values: Sequence[Any]) -> list[Any]:
+    """Return values that PostgreSQL accepts: integers for booleans, no NUL in texts."""
     return [
-        int(one) if isinstance(one, bool) else one.replace("\0", "�") if isinstance(one, str) else one
-        for one in values
+        int(value)
+        if isinstance(value, bool)
+        else value.replace("\0", "�")
+        if isinstance(value, str)
+        else value
+        for value in values
     ]

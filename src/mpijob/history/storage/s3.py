@@ -1,9 +1,9 @@
-"""Objects in an object store (S3): stored, verified, read, removed.
+"""The object store (S3) of the job history: put, verify, get, remove.
 
-Nothing counts as stored before the store has confirmed it: after each upload its size and a checksum that the store
-computed are compared with what was sent, and where the store knows no such checksum, the object is read back. Sealed
-chunks go there (`tiering`), and the disk keeps what is still written. A reader that finds no file on the disk fetches
-the object and keeps a few for the next look.
+An object counts as stored only after the store confirmed it: after each upload, its size and a checksum
+computed by the store are compared with what was sent; if the store returns no checksum, the object is read
+back. Sealed chunks are moved there (`tiering`); the disk keeps chunks that are still written. A reader that
+finds no file on disk fetches the object and caches it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from mpijob.outbound.guard import Guard
 if TYPE_CHECKING:
     from mpijob.settings import ObjectsSetting
 
-_PIECE = 1 << 20
-_KEPT_FILES = 64
+_BLOCK_BYTES = 1 << 20
+_MAX_CACHED_FILES = 64
 
 
 class Digest:
-    """Checksums of an object and of the parts in which it is sent, as a store computes them."""
+    """Checksums of an object and of its parts, as S3 computes them."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -37,11 +37,12 @@ class Digest:
         self._md5: list[bytes] = []
 
     def add(self, part: bytes) -> str:
-        """Take the next part; return its SHA-256 as S3 writes it."""
+        """Add the next part; return its SHA-256 as S3 encodes it."""
         self.size += len(part)
         self._whole.update(part)
         self._sha256.append(hashlib.sha256(part).digest())
-        self._md5.append(hashlib.md5(part, usedforsecurity=False).digest())  # what an ETag is made of
+        # The ETag is made of MD5 sums; this is no security check.
+        self._md5.append(hashlib.md5(part, usedforsecurity=False).digest())
         return _base64(self._sha256[-1])
 
     @property
@@ -50,9 +51,9 @@ class Digest:
         return _base64(self._whole.digest())
 
     def matches(self, head: dict[str, Any], *, in_parts: bool) -> bool | None:
-        """Return whether an object is what was sent, by the checksums of its head; None where they do not tell.
+        """Return whether an object is what was sent, by the checksums of its head; None if they cannot tell.
 
-        An ETag that differs tells nothing: that of an encrypted object is no MD5.
+        A different ETag proves nothing: that of an encrypted object is not an MD5 sum.
         """
         sha256s, etag = {self.sha256}, self._md5[0].hex()
         if in_parts:
@@ -60,25 +61,26 @@ class Digest:
             md5 = hashlib.md5(b"".join(self._md5), usedforsecurity=False).hexdigest()
             etag = f"{md5}-{len(self._md5)}"
         if checksum := head.get("ChecksumSHA256"):
-            return checksum.partition("-")[0] in sha256s  # that of parts ends with their number
+            # The checksum of a multipart upload ends with the number of parts.
+            return checksum.partition("-")[0] in sha256s
         return True if str(head.get("ETag", "")).strip('"') == etag else None
 
 
-class Objects:
-    """One bucket, or a part of it."""
+class ObjectStore:
+    """A bucket, or a prefix of it."""
 
-    _hint = "look at bucket, access_key and secret_key_file under [objects]"
+    _hint = "check bucket, access_key and secret_key_file under [objects]"
 
     def __init__(self, setting: ObjectsSetting, guard: Guard | None = None) -> None:
-        """Reach the bucket of a setting over connections of a guard, over any that there are without one."""
-        s3.check(
+        """Use the bucket of a setting; a guard restricts which addresses may be connected to."""
+        s3.check_setting(
             setting.endpoint,
             setting.bucket,
-            'write endpoint = "https://s3.example.com" and bucket = "mpijob" under [objects]',
+            'set endpoint = "https://s3.example.com" and bucket = "mpijob" under [objects]',
         )
         self._setting, self._guard = setting, guard or Guard()
         self._prefix = f"{setting.prefix.strip('/')}/" if setting.prefix.strip("/") else ""
-        self._used: s3.Connection | None = None
+        self._client_connection: s3.Connection | None = None
         self._client: s3.Client | None = None
 
     def close(self) -> None:
@@ -87,84 +89,85 @@ class Objects:
             self._client.close()
 
     def put(self, name: str, content: bytes) -> None:
-        """Store an object; raise NotStored unless the store confirms that it holds it."""
+        """Store an object; raise NotStored unless the store confirms it."""
         digest = Digest()
         checksum = digest.add(content)
-        with self._storing(name):
-            self._api().put_object(**self._at(name), Body=content, ChecksumSHA256=checksum)
+        with self._upload_errors(name):
+            self._api().put_object(**self._object_params(name), Body=content, ChecksumSHA256=checksum)
         self._verify(name, digest)
 
     def get(self, name: str) -> bytes | None:
-        """Return an object; None where there is none."""
+        """Return the content of an object; None if it does not exist."""
         try:
-            with self._asking("GET"):
-                content: bytes = self._api().get_object(**self._at(name))["Body"].read()
+            with self._translate_errors("GET"):
+                content: bytes = self._api().get_object(**self._object_params(name))["Body"].read()
                 return content
         except NotFound:
             return None
 
     def remove(self, name: str) -> None:
-        """Remove an object, if it is there."""
-        with self._asking("DELETE"):
-            self._api().delete_object(**self._at(name))
+        """Remove an object if it exists."""
+        with self._translate_errors("DELETE"):
+            self._api().delete_object(**self._object_params(name))
 
     def _verify(self, name: str, digest: Digest, *, in_parts: bool = False) -> None:
-        """Raise NotStored unless the store holds what was sent."""
-        with self._storing(name):
-            head = self._api().head_object(**self._at(name), ChecksumMode="ENABLED")
-        same = head.get("ContentLength") == digest.size and digest.matches(head, in_parts=in_parts)
-        if same or (same is None and self._checksum(name) == digest.sha256):
+        """Raise NotStored unless the store has what was sent."""
+        with self._upload_errors(name):
+            head = self._api().head_object(**self._object_params(name), ChecksumMode="ENABLED")
+        verdict = head.get("ContentLength") == digest.size and digest.matches(head, in_parts=in_parts)
+        if verdict or (verdict is None and self._checksum(name) == digest.sha256):
             return
         raise NotStored(
-            f"the object store {self._connection().host} holds something else than was sent as {name}",
-            hint="what was sent is kept here and will be sent again",
+            f"object store {self._connection().host}: the stored object {name} differs from the upload",
+            hint="the data is kept locally and will be uploaded again",
         )
 
     def _checksum(self, name: str) -> str:
-        """Return the SHA-256 of an object, which is read for it."""
-        found = hashlib.sha256()
-        with self._storing(name):
-            body = self._api().get_object(**self._at(name))["Body"]
-            while piece := body.read(_PIECE):
-                found.update(piece)
-        return _base64(found.digest())
+        """Return the SHA-256 of an object by reading it."""
+        digest = hashlib.sha256()
+        with self._upload_errors(name):
+            body = self._api().get_object(**self._object_params(name))["Body"]
+            while piece := body.read(_BLOCK_BYTES):
+                digest.update(piece)
+        return _base64(digest.digest())
 
     # -- the client ---------------------------------------------------------------------------------
-    def _at(self, name: str) -> dict[str, str]:
+    def _object_params(self, name: str) -> dict[str, str]:
         return {"Bucket": self._setting.bucket, "Key": f"{self._prefix}{name}"}
 
-    def _asking(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        return s3.errors_of(self._connection(), self._guard, doing, self._hint)
+    def _translate_errors(self, operation: str) -> contextlib.AbstractContextManager[None]:
+        return s3.translate_errors(self._connection(), self._guard, operation, self._hint)
 
     @contextlib.contextmanager
-    def _storing(self, name: str) -> Iterator[None]:
+    def _upload_errors(self, name: str) -> Iterator[None]:
         try:
-            with s3.errors_of(
+            with s3.translate_errors(
                 self._connection(), self._guard, f"the upload of {name}", self._hint, NotStored
             ):
                 yield
-        except NotFound as error:  # it was sent, and it is not there
+        # It was uploaded just now, so a missing object is a failed upload.
+        except NotFound as error:
             raise NotStored(f"{error.message}: {name}", hint=self._hint) from error
 
     def _api(self) -> Any:
-        """Return the client, a new one when the keys in the files have changed."""
-        found = self._connection()
+        """Return the client; a new one when the key files have changed."""
+        connection = self._connection()
         client = self._client
-        if client is None or found != self._used:
-            client = s3.Client(found, self._guard)
-            self._used, self._client = found, client
+        if client is None or connection != self._client_connection:
+            client = s3.Client(connection, self._guard)
+            self._client_connection, self._client = connection, client
         return client.api
 
     def _connection(self) -> s3.Connection:
-        return s3.from_setting(self._setting, "the object store of the record", "objects", BackendError)
+        return s3.from_setting(self._setting, "the object store of the job history", "objects", BackendError)
 
 
 def _base64(digest: bytes) -> str:
     return base64.b64encode(digest).decode()
 
 
-def cached(objects: Objects, name: str, directory: str) -> str | None:
-    """Return where an object lies on this disk, fetched now if it is not here yet; None where there is no such."""
+def fetch_cached(objects: ObjectStore, name: str, directory: str) -> str | None:
+    """Return the local path of an object, fetched if it is not cached; None if it does not exist."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     path = os.path.join(directory, os.path.basename(name))
     if os.path.exists(path):
@@ -174,12 +177,12 @@ def cached(objects: Objects, name: str, directory: str) -> str | None:
     if content is None:
         return None
     atomic_write.write(path, content)
-    _forget_oldest(directory)
+    _evict_oldest(directory)
     return path
 
 
-def _forget_oldest(directory: str) -> None:
-    found = sorted(os.scandir(directory), key=lambda one: one.stat().st_mtime, reverse=True)
-    for one in found[_KEPT_FILES:]:
+def _evict_oldest(directory: str) -> None:
+    newest_first = sorted(os.scandir(directory), key=lambda entry: entry.stat().st_mtime, reverse=True)
+    for entry in newest_first[_MAX_CACHED_FILES:]:
         with contextlib.suppress(OSError):
-            os.unlink(one.path)
+            os.unlink(entry.path)

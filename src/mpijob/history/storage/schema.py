@@ -1,9 +1,9 @@
-"""The tables of an archive, and how they are brought forward from an older format; `database` opens them.
+"""The tables of an archive and their migrations; `database` opens them.
 
-Each step of `_STEPS` brings the format from one number to the next, in one transaction, on live data. A
-step that was released is never changed; a new format is a new step. The words are kept to what PostgreSQL
-knows too, where that costs nothing. Steps are SQL; what needs Python (`_FILLS`) runs behind the last of them and
-finds the newest format, whichever it began with.
+Each step of `_MIGRATIONS` migrates the schema from one version to the next, in one transaction, on live data. A
+released step is never changed; a new schema is a new step. The SQL is kept to the subset that PostgreSQL
+shares, where that costs nothing. Steps are SQL; what needs Python (`_BACKFILLS`) runs after the last step and
+finds the newest schema, whatever the first version was.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-_STEPS = (
+_MIGRATIONS = (
     """
 CREATE TABLE jobs (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -100,7 +100,7 @@ CREATE INDEX accounts_by_end ON accounts (ended);
 ALTER TABLE samples ADD COLUMN io_wait REAL NOT NULL DEFAULT 0;
 ALTER TABLE samples ADD COLUMN network REAL NOT NULL DEFAULT 0;
 """,
-    # A job is identified by namespace and uid. Rows of neither a job nor an account are nobody's and are left out.
+    # A job is identified by namespace and uid. Rows without a job and an account are dropped.
     # `jobs_key` is the last index: in a table that is small yet, PostgreSQL takes the last of those that seem equal,
     # and keeps that plan for a prepared statement until the table is analyzed.
     """
@@ -228,7 +228,7 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 """,
 )
-VERSION = len(_STEPS)
+VERSION = len(_MIGRATIONS)
 RECORD_TABLES = (
     *("moments", "events", "facts", "samples", "gaps", "chunks", "voices", "tallies", "attempts"),
     "jobs",
@@ -236,27 +236,27 @@ RECORD_TABLES = (
 TABLES = (*RECORD_TABLES, "accounts")
 
 
-def take_steps(db: Any, found: int) -> None:
-    """Bring the format that was found to the newest, within the caller's transaction."""
-    for step in _STEPS[found:VERSION]:
+def migrate(db: Any, version: int) -> None:
+    """Migrate from a version to the newest, within the caller's transaction."""
+    for step in _MIGRATIONS[version:VERSION]:
         for statement in filter(str.strip, step.split(";\n")):
             db.execute(statement)
-    for number, fill in _FILLS.items():
-        if found < number:
+    for number, fill in _BACKFILLS.items():
+        if version < number:
             fill(db)
 
 
-def _fill_accounts(db: Any) -> None:
+def _backfill_accounts(db: Any) -> None:
     from mpijob.history import account_store
 
-    account_store.fill(db)
+    account_store.backfill(db)
 
 
-def _fill_files(db: Any) -> None:
+def _backfill_files(db: Any) -> None:
     from mpijob.history.storage import layout
 
-    layout.fill(db)
+    layout.backfill(db)
 
 
-# What came with a format is made from what is there already.
-_FILLS: dict[int, Callable[[Any], None]] = {2: _fill_accounts, 4: _fill_files}
+# Data of a newer version that is computed from the data of the older one.
+_BACKFILLS: dict[int, Callable[[Any], None]] = {2: _backfill_accounts, 4: _backfill_files}

@@ -1,4 +1,4 @@
-"""Files of lines on the disk or in the object store: moved there when they are sealed, found in either."""
+"""Chunk files on disk or in the object store: moved there when sealed, found in either."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from mpijob.history.storage import layout, s3
 if TYPE_CHECKING:
     from mpijob.history.archive import Archive
 
-_MOST_FAILURES = 3
+_MAX_FAILURES = 3
 
 
-def local(archive: Archive, file: str) -> str:
-    """Return where a chunk can be read on this disk; got from the object store if it is not here."""
-    path = archive.path(file)
+def local_path(archive: Archive, file: str) -> str:
+    """Return a local path of a chunk, fetched from the object store if it is not on disk."""
+    path = archive.chunk_path(file)
     if archive.objects is None or os.path.exists(path):
         return path
     directory = os.path.join(archive.directory, "cache")
-    return s3.cached(archive.objects, layout.checked(file), directory) or path
+    return s3.fetch_cached(archive.objects, layout.safe_name(file), directory) or path
 
 
-def move(archive: Archive) -> int:
+def move_sealed(archive: Archive) -> int:
     """Move sealed chunks into the object store; return how many.
 
-    A chunk is removed here when the store has confirmed that it holds it. One that it does not confirm stays, the
-    others go on; after a few such the rest waits for the next round. The first failure is raised at the end.
+    The local file is removed once the store has confirmed the object. Other chunks follow after a failure;
+    after `_MAX_FAILURES` the rest waits for the next call. The first failure is raised at the end.
     """
     if archive.objects is None:
         return 0
     moved, failures = 0, []
     for file, size in archive.read("SELECT file, size FROM chunks WHERE sealed=1 ORDER BY id"):
-        path = archive.path(file)
+        path = archive.chunk_path(file)
         if not os.path.exists(path):
             continue
         with open(path, "rb") as opened:
             content = opened.read(size)
         if len(content) < size:
-            continue  # a damaged one stays where it can be looked at
+            # A damaged file stays on disk, where it can be examined.
+            continue
         try:
-            archive.objects.put(layout.checked(file), content)
+            archive.objects.put(layout.safe_name(file), content)
         except NotStored as error:
             failures.append(error)
-            if len(failures) == _MOST_FAILURES:
+            if len(failures) == _MAX_FAILURES:
                 break
         else:
             os.unlink(path)
@@ -55,9 +56,9 @@ def move(archive: Archive) -> int:
 
 
 def remove(archive: Archive, file: str) -> None:
-    """Remove a chunk wherever it is."""
-    path = archive.path(file)
+    """Remove a chunk from disk, cache and object store."""
+    path = archive.chunk_path(file)
     layout.remove_file(path)
     if archive.objects is not None:
         layout.remove_file(os.path.join(archive.directory, "cache", os.path.basename(path)))
-        archive.objects.remove(layout.checked(file))
+        archive.objects.remove(layout.safe_name(file))

@@ -132,6 +132,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one worker used at one moment: cores busy, resident memory, GPUs busy (2 of 4 at half load are 1.0).
 
     `io_wait` is how many of its processes waited for a disk, `network` the bytes that it sent and received a second.
+    `mpi` is the share of their time that its ranks spent in MPI, where their calls are counted.
     """
 
     time: float
@@ -143,3 +144,4 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     gpu_memory_bytes: int = 0
     io_wait: float = 0.0
     network: float = 0.0
+    mpi: float | None = None

@@ -338,7 +338,9 @@ def test_what_a_job_held_is_counted_by_its_own_fields() -> None:
     forged = annotated(document, {"workers": 1, "resources": {"gpu": 0, "cpu": "1m"}, "cost": {"team": "b"}})
     state = JobState(ref=JobRef("team-cv", "bert", "u"), phase=Phase.SUCCEEDED, started=1.0, finished=3601.0)
     accounts = [
-        account_store.made(state, msgspec.json.encode(trainjob.read((runtime, one)).job), None, {}, 7200.0)
+        account_store.build_account(
+            state, msgspec.json.encode(trainjob.read((runtime, one)).job), None, {}, 7200.0
+        )
         for one in (document, forged)
     ]
     assert accounts[0] == accounts[1]

@@ -27,7 +27,7 @@ from tests.unit.preflight_support import (
 )
 
 from mpijob.admission.fit import fit
-from mpijob.admission.queue_reason import start
+from mpijob.admission.queue_reason import format_start
 from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.auth.token_access import SUBJECT_REVIEW, TOKEN_REVIEW, Tokens, Unauthenticated
 from mpijob.backends.kubernetes.broker import client
@@ -126,13 +126,13 @@ def test_a_job_that_waits_is_told_for_what_and_what_would_start(cluster: Cluster
     assert "Waiting for 8 GPUs" in found.message
     assert (found.starts_now, found.hint) == (2, "2 workers of this size would start now")
     assert found.wait_range is None
-    assert "nobody can tell" in found.message
+    assert "unknown time" in found.message
 
 
 @pytest.mark.parametrize(
     ("guess", "span", "told"),
     [
-        (None, None, "at a time that nobody can tell"),
+        (None, None, "at an unknown time"),
         (16.0, None, "within 16 seconds"),
         (600.0, None, "in about 10 minutes"),
         (9000.0, None, "in about 2.5 hours"),
@@ -147,7 +147,7 @@ def test_when_it_may_start_is_told_by_a_range_or_by_one_number(
     facts = Facts(
         place="here", capacity=none, free=none, wait_estimate_seconds=guess, wait_range_seconds=span
     )
-    assert start(facts) == f"may start {told}"
+    assert format_start(facts) == f"may start {told}"
 
 
 def test_a_job_that_can_never_fit_is_told_with_the_largest_that_could(cluster: Cluster) -> None:

@@ -26,11 +26,11 @@ from mpijob.client.integrations import otlp, prometheus_exporter, tensorboard, w
 from mpijob.client.integrations.metric_sources import OfRecord
 from mpijob.history import account_store, retention
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import ArchiveReader, past
-from mpijob.history.import_job import JobImport, take_in
+from mpijob.history.archive_reader import ArchiveReader, open_archive
+from mpijob.history.import_job import JobImport, import_job
 from mpijob.history.log_writer import Capture
 from mpijob.history.records import Fact, Gap, LogSource
-from mpijob.history.retention import Policy, RetentionPolicy
+from mpijob.history.retention import RetentionDays, RetentionSettings
 from mpijob.model import Event, JobRef, JobState, LogQuery, MPIJob, Phase, Sample, Scope
 from mpijob.model.status.accounts import AccountQuery
 from mpijob.settings import CallbackSetting, Settings
@@ -49,7 +49,7 @@ READ = [
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
     archive = Archive(str(tmp_path / "history"), shared=True)
-    archive.put(_state(BOBS, Phase.FAILED, deleted=9.0), now=9.0, spec=_spec(BOBS))
+    archive.put_job(_state(BOBS, Phase.FAILED, deleted=9.0), now=9.0, spec=_spec(BOBS))
     return archive
 
 
@@ -65,7 +65,7 @@ def _spec(ref: JobRef) -> bytes:
 @pytest.fixture
 def alice(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> Iterator[Person]:
     town = Town()
-    monkeypatch.setattr(town.engine, "past", lambda: past(archive.directory))
+    monkeypatch.setattr(town.engine, "past", lambda: open_archive(archive.directory))
     with at(town.room()) as http:
         yield Person(http, "alice-token")
 
@@ -90,27 +90,29 @@ def test_a_record_is_read_and_erased_in_its_own_namespace(archive: Archive) -> N
     found = ArchiveReader(archive)
     assert (found.state(CLAIMED), found.record(CLAIMED), found.spec(CLAIMED)) == (None, None, None)
     assert (found.events(CLAIMED), found.samples(CLAIMED), [*found.logs(CLAIMED, LogQuery())]) == ((), (), [])
-    assert found.forget(CLAIMED) == 0
+    assert found.delete_job(CLAIMED) == 0
     assert found.state(BOBS) is not None
-    assert found.forget(BOBS) == 1
+    assert found.delete_job(BOBS) == 1
 
 
 # -- writing --------------------------------------------------------------------------------------
 def _record(archive: Archive, ref: JobRef, lines: int, cores: float) -> None:
     """Let a job live in the record with something in every table; both jobs say so at the same times."""
     key = ref.key
-    archive.put(
+    archive.put_job(
         _state(ref, Phase.RUNNING), now=2.0, spec=_spec(ref), facts=[Fact("pod", "p", 2.0, {"of": ref.name})]
     )
     event = Event(3.0, "Running", "the ranks run", attempt=1)
-    archive.put(_state(ref, Phase.RUNNING), now=3.0, events=[event], once=frozenset({"Running"}))
+    archive.put_job(
+        _state(ref, Phase.RUNNING), now=3.0, events=[event], unique_reasons=frozenset({"Running"})
+    )
     archive.add_samples(key, [Sample(3.0, 0, cores, 1024), Sample(4.0, 0, cores, 1024)])
-    capture = Capture(archive, archive.voice(LogSource(key=key, source="pod-0", origin="pod-uid.0")))
+    capture = Capture(archive, archive.add_source(LogSource(key=key, source="pod-0", origin="pod-uid.0")))
     for number in range(lines):
-        capture.take(line(number, f"{ref.name} {number}"))
+        capture.write(line(number, f"{ref.name} {number}"))
     capture.end()
     archive.add_gap(key, Gap(first_ns=1, last_ns=2, reason=f"lost of {ref.name}"))
-    archive.put(_state(ref, Phase.SUCCEEDED), now=5.0)
+    archive.put_job(_state(ref, Phase.SUCCEEDED), now=5.0)
     archive.mark_deleted(key, 6.0)
 
 
@@ -120,7 +122,7 @@ def _answers(archive: Archive, ref: JobRef) -> list[Any]:
     return [
         found.state(ref), found.record(ref), found.spec(ref), found.events(ref), found.samples(ref),
         [one.text for one in found.logs(ref, LogQuery())], found.list(Scope(namespace=ref.namespace)),
-        [*found.accounts(own)], archive.voices(ref.key), archive.gaps(ref.key),
+        [*found.accounts(own)], archive.sources(ref.key), archive.gaps(ref.key),
     ]  # fmt: skip
 
 
@@ -147,7 +149,7 @@ def test_each_of_two_jobs_with_one_uid_has_the_record_that_it_would_have_alone(
     both: Archive, tmp_path: Path, ref: JobRef
 ) -> None:
     assert _answers(both, ref)[:8] == _alone(tmp_path, ref)
-    (voice,) = both.voices(ref.key)
+    (voice,) = both.sources(ref.key)
     assert b"".join(ArchiveReader(both).raw(voice)).count(ref.name.encode()) == (30 if ref == BOBS else 7)
 
 
@@ -166,11 +168,11 @@ def test_accounts_of_one_uid_are_apart_and_pages_of_them_hide_none(both: Archive
 
 
 def _by_uid(archive: Archive, tmp_path: Path) -> None:
-    assert ArchiveReader(archive).forget(CLAIMED) == 1
+    assert ArchiveReader(archive).delete_job(CLAIMED) == 1
 
 
 def _by_name(archive: Archive, tmp_path: Path) -> None:
-    assert ArchiveReader(archive).forget(JobRef("team-a", "mallorys")) == 1
+    assert ArchiveReader(archive).delete_job(JobRef("team-a", "mallorys")) == 1
 
 
 def _of_a_person(archive: Archive, tmp_path: Path) -> None:
@@ -181,7 +183,7 @@ def _of_a_person(archive: Archive, tmp_path: Path) -> None:
 
 
 def _in_time(archive: Archive, tmp_path: Path) -> None:
-    retention.tidy(archive, Policy({"team-a": RetentionPolicy(1, 1, 1)}), 6.0 + 2 * DAY)
+    retention.apply_retention(archive, RetentionSettings({"team-a": RetentionDays(1, 1, 1)}), 6.0 + 2 * DAY)
 
 
 @pytest.mark.thorough
@@ -190,10 +192,10 @@ def test_erasing_one_of_them_leaves_the_other(
     both: Archive, tmp_path: Path, erase: Callable[[Archive, Path], None]
 ) -> None:
     before = _answers(both, BOBS)
-    files = {*Path(both.folder(BOBS.key)).iterdir()}
+    files = {*Path(both.job_directory(BOBS.key)).iterdir()}
     erase(both, tmp_path)
     assert _answers(both, BOBS) == before
-    assert {*Path(both.folder(BOBS.key)).iterdir()} == files
+    assert {*Path(both.job_directory(BOBS.key)).iterdir()} == files
     assert ArchiveReader(both).state(CLAIMED) is None
     assert [one.ref for one in ArchiveReader(both).accounts(AccountQuery())] == [BOBS]
     assert os.listdir(both.logs) == ["team-b"]
@@ -202,12 +204,14 @@ def test_erasing_one_of_them_leaves_the_other(
 @pytest.mark.thorough
 def test_lines_that_go_for_want_of_room_or_days_are_missing_in_their_own_job_alone(both: Archive) -> None:
     before = _answers(both, BOBS)
-    retention.tidy(both, Policy({"team-a": RetentionPolicy(1, 30, 400)}), 6.0 + 2 * DAY)
+    retention.apply_retention(both, RetentionSettings({"team-a": RetentionDays(1, 30, 400)}), 6.0 + 2 * DAY)
     assert _answers(both, BOBS) == before
     assert [one.text for one in ArchiveReader(both).logs(CLAIMED, LogQuery())][1:] == [
         b"mpijob: lines are missing here: logs are kept for 1 days"
     ]
-    retention.tidy(both, Policy({"*": RetentionPolicy(100, 100, 400)}, most_bytes=1), 6.0 + 2 * DAY)
+    retention.apply_retention(
+        both, RetentionSettings({"*": RetentionDays(100, 100, 400)}, max_bytes=1), 6.0 + 2 * DAY
+    )
     assert {gap.reason.partition(" of ")[0] for gap in both.gaps(BOBS.key)} >= {"lost"}
     assert len(both.gaps(BOBS.key)) == 2
     assert len(both.gaps(CLAIMED.key)) == 2
@@ -219,7 +223,7 @@ def test_a_job_taken_in_again_replaces_itself_alone(both: Archive, tmp_path: Pat
     log = tmp_path / "log"
     log.write_bytes(line(0, "again"))
     whole = JobImport(state=_state(CLAIMED, Phase.SUCCEEDED, deleted=7.0), spec=_spec(CLAIMED))
-    take_in(both, whole, [(LogSource(key=CLAIMED.key, source="log"), str(log))], 8.0)
+    import_job(both, whole, [(LogSource(key=CLAIMED.key, source="log"), str(log))], 8.0)
     assert _answers(both, BOBS) == before
     assert [one.text for one in ArchiveReader(both).logs(CLAIMED, LogQuery())] == [b"again"]
 
@@ -227,15 +231,15 @@ def test_a_job_taken_in_again_replaces_itself_alone(both: Archive, tmp_path: Pat
 def test_files_of_one_uid_lie_in_directories_of_their_own(both: Archive) -> None:
     files = [file for (file,) in both.read("SELECT file FROM chunks")]
     assert {os.path.dirname(file) for file in files} == {f"team-a/{UID}", f"team-b/{UID}"}
-    assert all(os.path.exists(both.path(file)) for file in files)
+    assert all(os.path.exists(both.chunk_path(file)) for file in files)
 
 
 def test_an_account_that_is_kept_longer_than_its_job_stays_with_its_namespace(archive: Archive) -> None:
-    archive.forget(BOBS.key, keep_account=True)
-    archive.put(_state(CLAIMED, Phase.SUCCEEDED), now=20.0)
+    archive.delete_job(BOBS.key, keep_account=True)
+    archive.put_job(_state(CLAIMED, Phase.SUCCEEDED), now=20.0)
     assert {one.ref for one in ArchiveReader(archive).accounts(AccountQuery())} == {BOBS, CLAIMED}
-    archive.forget(CLAIMED.key, keep_account=True)
-    retention.tidy(archive, Policy({"team-a": RetentionPolicy(1, 1, 1)}), 5.0 + 2 * DAY)
+    archive.delete_job(CLAIMED.key, keep_account=True)
+    retention.apply_retention(archive, RetentionSettings({"team-a": RetentionDays(1, 1, 1)}), 5.0 + 2 * DAY)
     (account,) = ArchiveReader(archive).accounts(AccountQuery())
     assert account.ref == BOBS
 

@@ -182,7 +182,7 @@ def test_a_refused_line_shows_no_token(server: FakeApi) -> None:
 
 @pytest.mark.security
 def test_a_token_of_two_lines_opens_no_line(server: FakeApi) -> None:
-    with pytest.raises(ApiError, match="more than one line"):
+    with pytest.raises(ApiError, match="line break"):
         exec_stream.capture(server.access(token="t\r\nX-Evil: 1"), EXEC, ("x",))
     assert server.requests == []
 

@@ -16,7 +16,7 @@ from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.launch.rank_output import ranks_in
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
-from mpijob.history.retention import Policy
+from mpijob.history.retention import RetentionSettings
 from mpijob.model import Family, JobRef, JobState, Phase, Role
 
 archive = pytest.fixture(shared_archive)
@@ -42,7 +42,7 @@ def _life(restarts: int = 0) -> ContainerRun:
 
 
 def _heard(node: Node, archive: Archive, restarts: int = 0) -> LogCapture:
-    archive.put(JobState(ref=REF, phase=Phase.RUNNING), now=1.0)
+    archive.put_job(JobState(ref=REF, phase=Phase.RUNNING), now=1.0)
     listener = LogCapture(node, archive, KEY, _life(restarts))
     listener.run()
     return listener
@@ -50,7 +50,7 @@ def _heard(node: Node, archive: Archive, restarts: int = 0) -> LogCapture:
 
 def _lines(archive: Archive) -> list[bytes]:
     past = ArchiveReader(archive)
-    return [raw for voice in archive.voices(KEY) for raw in past.raw(voice)]
+    return [raw for voice in archive.sources(KEY) for raw in past.raw(voice)]
 
 
 def _reasons(archive: Archive) -> list[str]:
@@ -68,7 +68,7 @@ def test_streams_that_break_are_taken_up_behind_the_last_line(
     _heard(node, archive)
     assert _lines(archive) == lines
     assert _reasons(archive) == []
-    assert archive.voices(KEY)[0].ended
+    assert archive.sources(KEY)[0].ended
 
 
 def test_a_stream_that_a_server_ended_too_early_is_looked_at_again(
@@ -95,7 +95,7 @@ def test_what_a_node_has_rotated_away_is_a_gap_between_its_neighbours(node: Node
     node.objects[POD] = _pod(ended(0, 50))
     first = LogCapture(node, archive, KEY, _life())
     for number in range(3):
-        first.capture.take(stamped(number))
+        first.capture.write(stamped(number))
     first.capture.flush()
     node.said[f"{POD}/log"] = [stamped(number) for number in range(7, 9)]
     _heard(node, archive)
@@ -112,7 +112,7 @@ def test_a_pod_that_is_gone_leaves_a_gap_and_a_finished_voice(node: Node, archiv
     del node.objects[POD]
     _heard(node, archive)
     assert _reasons(archive) == ["the pod was gone before the rest of its log could be read"]
-    assert archive.voices(KEY)[0].ended
+    assert archive.sources(KEY)[0].ended
 
 
 def test_the_life_before_a_restart_is_read_from_its_own_log(node: Node, archive: Archive) -> None:
@@ -123,7 +123,7 @@ def test_the_life_before_a_restart_is_read_from_its_own_log(node: Node, archive:
     assert _lines(archive) == [stamped(1), stamped(2)]
     assert node.opened[-1]["previous"] == "true"
     node.objects[POD] = _pod(running(restarts=2))
-    archive.forget(KEY)
+    archive.delete_job(KEY)
     _heard(node, archive)
     assert _reasons(archive) == ["the container had restarted more than once before this part could be read"]
 
@@ -160,8 +160,8 @@ def test_a_listener_that_is_just_starting_is_not_taken_for_one_that_has_ended(
 ) -> None:
     """On a busy machine a flush comes between; a second listener of the same log would store its lines twice."""
     node.said[f"{POD}/log"] = [stamped(1)]
-    archive.put(JobState(ref=REF, phase=Phase.RUNNING), now=1.0)
-    recording = Recorder(node, archive, Policy(), "cv")
+    archive.put_job(JobState(ref=REF, phase=Phase.RUNNING), now=1.0)
+    recording = Recorder(node, archive, RetentionSettings(), "cv")
     begin, flushes = LogCapture.start, []
 
     def late(listener: LogCapture) -> None:

@@ -60,7 +60,7 @@ def test_who_may_not_create_runtimes_is_sent_to_the_other_engine_and_told_so(api
     assert {"create", "logs"} <= found.facts.may
     assert "exec" not in found.facts.may
     notice = one(admission.admit(a_job(), JANE, found.facts), "CLUSTER_NOTICE")
-    assert "you lack: create trainingruntimes.trainer.kubeflow.org" in notice.message
+    assert "missing permissions: create trainingruntimes.trainer.kubeflow.org" in notice.message
 
 
 def test_rules_good_for_single_objects_are_no_right_to_create(api: FakeApi) -> None:
@@ -132,7 +132,7 @@ def test_of_several_quotas_the_one_that_can_never_hold_the_job_is_told(api: Fake
             {"count/trainjobs.trainer.kubeflow.org": "5"},
             {"count/trainjobs.trainer.kubeflow.org": "5"},
             "allows 5 trainjobs.trainer.kubeflow.org objects, 5 are in use, and the job adds 1",
-            "delete jobs that are finished",
+            "delete finished jobs",
         ),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_worker_beyond_the_limit_range_is_refused_with_the_field_to_change(api
     api.put(resources.LIMIT_RANGE, "sizes", spec={"limits": limits})
     error = refused(api, a_job(resources=Resources(cpu="1", memory="16Gi")), QuotaExceeded)
     assert error.message == (
-        "LimitRange 'sizes' allows at most 8 GiB of memory for one container, and each worker asks for 16 GiB"
+        "LimitRange 'sizes' allows at most 8 GiB of memory for one container, but each worker requests 16 GiB"
     )
     assert error.findings[0].field == "resources.memory"
     assert error.findings[0].code == "LIMIT_RANGE"
@@ -170,7 +170,7 @@ def test_a_worker_beyond_the_limit_range_is_refused_with_the_field_to_change(api
 def test_a_launcher_below_the_limit_range_is_refused_too(api: FakeApi) -> None:
     api.put(resources.LIMIT_RANGE, "sizes", spec={"limits": [{"type": "Pod", "min": {"cpu": "500m"}}]})
     error = refused(api, a_job(), QuotaExceeded)
-    assert "at least 0.5 CPU cores for one pod, and the launcher asks for 0.1" in error.message
+    assert "at least 0.5 CPU cores for one pod, but the launcher requests 0.1" in error.message
     assert error.findings[0].field == "launcher.cpu"
 
 
@@ -248,7 +248,7 @@ def test_a_stopped_queue_and_one_without_such_a_quota_are_warned_of(api: FakeApi
     a_queue(api, "gpu", "all", active=False)
     a_cluster_queue(api, "all", {"cpu": "100", "memory": "1Ti"}, {})
     found = told(api, a_job(queue="gpu", resources=Resources(gpu=1)))
-    assert one(found, "QUEUE_CLOSED").message == "queue 'gpu' admits nothing now: ClusterQueue is stopped"
+    assert one(found, "QUEUE_CLOSED").message == "queue 'gpu' is not active: ClusterQueue is stopped"
     assert "no quota for nvidia.com/gpu" in one(found, "QUEUE_NO_QUOTA").message
 
 

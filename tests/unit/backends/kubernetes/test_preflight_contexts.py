@@ -47,7 +47,7 @@ def an_open_job() -> MPIJob:
 @pytest.mark.req("FR-RES-001", "A-edge-gpu")
 def test_more_than_all_machines_have_is_refused(api: FakeApi) -> None:
     error = refused(api, a_job(workers=16, resources=Resources(gpu=4)), QuotaExceeded)
-    assert error.message == "Requested 64 GPUs, but this cluster has 32 in all."
+    assert error.message == "Requested 64 GPUs, but this cluster has 32 in total."
     assert "at most 8 workers" in error.hint
 
 
@@ -65,12 +65,12 @@ def test_enough_in_sum_but_in_pieces_is_told(api: FakeApi) -> None:
     for number in range(4):
         a_pod(api, f"held-{number}", f"gpu-{number}", gpu="5")
     waiting = one(told(api, a_job(workers=3, resources=Resources(gpu=4))), "WILL_WAIT")
-    assert "has enough free in sum, but in pieces: 0 of 3 workers" in waiting.message
+    assert "has enough free resources in total, but fragmented: 0 of 3 workers" in waiting.message
 
 
 def test_a_worker_larger_than_every_machine_is_refused(api: FakeApi) -> None:
     error = refused(api, a_job(workers=1, resources=Resources(gpu=12)), QuotaExceeded)
-    assert error.message == ("each worker asks for 12 GPUs, and the largest machine that it may use has 8")
+    assert error.message == "each worker requests 12 GPUs, but the largest usable node has 8"
     assert error.findings[0].field == "resources.gpu"
 
 
@@ -83,7 +83,7 @@ def test_tainted_excluded_unready_and_unselected_machines_do_not_count() -> None
     api.objects[resources.NODE.path("", "bad")]["status"]["conditions"] = []
     wish = Placement(node_selector={"pool": "gpu"}, exclude_nodes=("soft",))
     error = refused(api, a_job(placement=wish), QuotaExceeded)
-    assert error.message.startswith("none of the 4 machines takes this job's pods: ")
+    assert error.message.startswith("none of the 4 nodes accepts this job's pods: ")
     for reason in ("1 tainted gpu", "1 not ready", "1 not selected", "1 excluded"):
         assert reason in error.message
     tolerant = wish.replace(tolerations=({"key": "gpu", "operator": "Exists"},))
@@ -107,7 +107,7 @@ def test_pools_that_grow_make_too_few_machines_a_notice() -> None:
     api = FakeApi()
     a_node(api, "one", gpus=8, labels={"karpenter.sh/nodepool": "gpu"})
     waiting = told(api, a_job(workers=4, resources=Resources(gpu=8)))
-    assert any("until machines are added" in finding.message for finding in waiting)
+    assert any("until nodes are added" in finding.message for finding in waiting)
 
 
 def test_machines_that_may_not_be_seen_are_unknown_and_nothing_is_refused_for_them(api: FakeApi) -> None:
@@ -229,7 +229,7 @@ def test_a_claim_for_one_machine_is_refused_where_several_would_need_it(api: Fak
     api.put(CLAIM, "data", spec={"accessModes": ["ReadWriteOnce"]})
     job = a_job(volumes=(Volume(mount="/data", kind=VolumeKind.CLAIM, source="data"),))
     error = refused(api, job, InvalidJob)
-    assert "volume claim 'data' is ReadWriteOnce: only one machine can mount it" in error.message
+    assert "volume claim 'data' is ReadWriteOnce: only one node can mount it" in error.message
     pinned = job.replace(placement=Placement(node_selector={"kubernetes.io/hostname": "gpu-1"}))
     assert told(api, pinned) == ()
     api.refuse(resources.NODE)
@@ -247,7 +247,7 @@ def test_a_claim_that_is_not_there_is_refused(api: FakeApi) -> None:
 @pytest.mark.parametrize("label", [{"istio-injection": "enabled"}, {"istio.io/dataplane-mode": "ambient"}])
 def test_a_service_mesh_is_told(api: FakeApi, label: dict[str, str]) -> None:
     api.put(resources.NAMESPACE, NAMESPACE, labels=label)
-    assert "part of a service mesh" in one(told(api, a_job()), "CLUSTER_NOTICE").message
+    assert "uses a service mesh" in one(told(api, a_job()), "CLUSTER_NOTICE").message
 
 
 @pytest.mark.req("FR-029")
@@ -265,7 +265,7 @@ def test_priority_classes_are_found_by_our_words_and_unknown_ones_refused(api: F
 
 def test_an_unfinished_job_of_that_name_is_a_conflict_and_a_finished_one_is_not(api: FakeApi) -> None:
     api.put(resources.TRAINJOB, "bert", status={})
-    assert "'bert' exists already" in refused(api, a_job(), Conflict).message
+    assert "'bert' already exists" in refused(api, a_job(), Conflict).message
     over = [{"type": "Complete", "status": "True"}]
     api.put(resources.TRAINJOB, "bert", status={"conditions": over})
     api.put(resources.MPIJOB, "bert-r2", labels={"mpijob.dev/job": "bert"}, status={"conditions": over})

@@ -209,7 +209,7 @@ def test_the_record_tells_how_long_a_program_ran_whose_workloads_are_gone(tmp_pa
             created=float(at), started=100.0, ended=100.0 + 500.0 * workers,
         )  # fmt: skip
         with archive.transaction() as db:
-            account_store.put(db, account)
+            account_store.save_account(db, account)
     api = Queues()
     api.job("runs", 8, runs=200.0, program="p")
     api.job("next", 4)

@@ -27,8 +27,8 @@ from mpijob.errors import Conflict, Finding
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.audit import audit_query
-from mpijob.history.audit.audit_log import directory_of
-from mpijob.history.retention import Policy
+from mpijob.history.audit.audit_log import audit_path
+from mpijob.history.retention import RetentionSettings
 from mpijob.model import JobRef, JobState, LogQuery, Phase, RankState, Role, Sample, WorkerState
 from mpijob.model.status.accounts import AccountQuery
 from mpijob.model.status.audit import AuditQuery
@@ -71,7 +71,7 @@ class Running:
     def __init__(self, node: Node, archive: Archive, namespace: str = TEAM) -> None:
         self.stop = threading.Event()
         self.ready = threading.Event()
-        self.recorder = Recorder(node, archive, Policy(), namespace)
+        self.recorder = Recorder(node, archive, RetentionSettings(), namespace)
         self._thread = threading.Thread(target=self.recorder.run, args=(self.stop, self.ready.set))
 
     def __enter__(self) -> Running:
@@ -133,7 +133,7 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
     assert past.spec(ref) == cluster.spec
     assert [event.reason for event in past.events(ref)].count("WorkersReady") == 1
     assert past.events(ref)[-1].reason == "Deleted"
-    (end,) = audit_query.entries(directory_of(archive.directory), AuditQuery(verbs=("end",)))
+    (end,) = audit_query.entries(audit_path(archive.directory), AuditQuery(verbs=("end",)))
     assert (end.note("phase"), end.user.username) == ("Succeeded", "system:mpijob:recorder")
     assert float(end.note("seconds")) > 0
     (account,) = past.accounts(AccountQuery())
@@ -171,12 +171,12 @@ def test_jobs_of_two_namespaces_with_one_uid_are_recorded_side_by_side(
         _eventually(lambda: (found := past.record(refs[order[1]])) and found.deleted)
     for namespace in order:
         assert set(told(namespace).values()) == {namespace.encode()}
-        assert len(archive.voices(refs[namespace].key)) == len(clusters[namespace].pods)
+        assert len(archive.sources(refs[namespace].key)) == len(clusters[namespace].pods)
     there, deleted = (past.record(refs[namespace]) for namespace in order)
     assert there is not None
     assert deleted is not None
     assert (there.deleted, there.state.phase) == (None, Phase.CANCELLED)  # as one that nobody saw deleted
-    assert [state.ref for state in past.going()] == [refs[order[0]]]
+    assert [state.ref for state in past.unfinished_jobs()] == [refs[order[0]]]
     assert deleted.state.ref == refs[order[1]]
     assert {one.ref for one in past.accounts(AccountQuery())} == {*refs.values()}
 
@@ -259,7 +259,7 @@ def test_attempts_are_written_down_as_they_ended(archive: Archive) -> None:
         2,
     )
     assert failed.findings
-    archive.forget(failed.ref.key)
+    archive.delete_job(failed.ref.key)
     assert reader.attempts(ref) == ()
 
 
@@ -278,4 +278,6 @@ def test_an_attempt_that_ended_before_there_was_a_recorder_is_written_down(archi
 def test_a_second_recorder_is_refused(archive: Archive) -> None:
     node = Node()
     with Running(node, archive), pytest.raises(Conflict, match="another recorder"):
-        Recorder(node, Archive(archive.directory, shared=True), Policy(), TEAM).run(threading.Event())
+        Recorder(node, Archive(archive.directory, shared=True), RetentionSettings(), TEAM).run(
+            threading.Event()
+        )

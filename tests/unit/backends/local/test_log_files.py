@@ -115,7 +115,7 @@ def test_the_last_of_a_disk_is_left_to_the_state_and_what_is_missing_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, room = tmp_path / "rank-0.log", True
-    monkeypatch.setattr(disk_reserve, "spare", lambda directory: 1 << 20 if room else 0)
+    monkeypatch.setattr(disk_reserve, "available_bytes", lambda directory: 1 << 20 if room else 0)
     log = LogFile(path)
     log.feed("stdout", b"before\n" * 1000)
     room = False
@@ -137,6 +137,6 @@ def test_the_last_of_a_disk_is_left_to_the_state_and_what_is_missing_is_told(
 
 def test_a_disk_has_room_until_its_last_part(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path)
-    assert disk_reserve.has_room(tmp_path)
-    assert not disk_reserve.has_room(tmp_path, free.f_blocks * free.f_frsize)
-    assert disk_reserve.has_room(tmp_path / "gone"), "nobody can say"
+    assert disk_reserve.has_space(tmp_path)
+    assert not disk_reserve.has_space(tmp_path, free.f_blocks * free.f_frsize)
+    assert disk_reserve.has_space(tmp_path / "gone"), "nobody can say"

@@ -18,7 +18,7 @@ from tests.unit.backends.registry.test_image_layers import FULL, entries, looked
 
 from mpijob import inspect_image
 from mpijob.backends.registry import layers
-from mpijob.backends.registry.layers import Stack
+from mpijob.backends.registry.layers import ImageContent
 from mpijob.backends.registry.manifest import Blob
 
 
@@ -43,11 +43,11 @@ def test_links_that_lead_out_of_the_image_stay_inside_it(tmp_path: Path) -> None
 @pytest.mark.thorough
 @pytest.mark.security
 def test_a_bomb_is_refused_before_it_goes_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_FREE_GROWTH", 8 << 20)
+    monkeypatch.setattr(layers, "_RATIO_FREE_BYTES", 8 << 20)
     bomb = gzip.compress(bytes(64 << 20), 9)
     tracemalloc.start()
     try:
-        assert "made to harm" in refusal(rebuilt(bomb))
+        assert "refused as a decompression bomb" in refusal(rebuilt(bomb))
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
@@ -59,7 +59,7 @@ def test_an_endless_stream_is_cut_at_the_size_that_the_manifest_names() -> None:
         while True:
             yield bytes(65536)
 
-    stack = Stack()
+    stack = ImageContent()
     assert "longer than its manifest says" in refusal(
         lambda: stack.add(Blob(digest(b""), 1 << 20), endless(), digest(b""))
     )
@@ -88,7 +88,7 @@ def test_headers_about_headers_without_end_are_refused() -> None:
     data = (
         a_header(tarfile.XGLTYPE, len(many), many) + a_header(tarfile.XGLTYPE, len(many), many) + bytes(1024)
     )
-    assert "headers that hold for all of it" in refusal(rebuilt(data))
+    assert "global tar headers" in refusal(rebuilt(data))
 
 
 @pytest.mark.security
@@ -117,22 +117,22 @@ def test_an_image_of_hundreds_of_layers_is_refused_in_each_form(tmp_path: Path) 
 @pytest.mark.thorough
 @pytest.mark.security
 def test_texts_without_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_MOST_KEPT_BYTES", 1 << 20)
+    monkeypatch.setattr(layers, "_MAX_KEPT_BYTES", 1 << 20)
     texts = {f"etc/ssh/sshd_config.d/{number}.conf": Thing(b"# " + b"x" * 60_000) for number in range(30)}
-    assert "more names and texts" in refusal(lambda: entries(texts))
+    assert "exceed the memory limit" in refusal(lambda: entries(texts))
     whiteouts = {f"{'d' * 200}/{number}/.wh.x": Thing() for number in range(6000)}
-    assert "more names and texts" in refusal(lambda: entries(whiteouts))
+    assert "exceed the memory limit" in refusal(lambda: entries(whiteouts))
 
 
 @pytest.mark.security
 def test_an_image_of_too_many_names_or_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "MOST_ENTRIES", 10)
-    assert "more than 10 folders" in refusal(
+    monkeypatch.setattr(layers, "MAX_ENTRIES", 10)
+    assert "more than 10 directories" in refusal(
         lambda: entries({f"f{number}": program() for number in range(11)})
     )
     data = layer({"large": program(bytes(100_000))})
     blob = Blob(digest(data), len(data))
-    assert "more than 0 GiB" in refusal(lambda: Stack(50_000).add(blob, iter([data]), digest(data)))
+    assert "larger than 0 GiB" in refusal(lambda: ImageContent(50_000).add(blob, iter([data]), digest(data)))
 
 
 @pytest.mark.security
@@ -165,13 +165,13 @@ def test_a_blob_that_is_a_pipe_a_device_or_a_path_elsewhere_is_refused(tmp_path:
     )
     path.unlink()
     os.mkfifo(path)
-    assert "not a plain file" in refusal(lambda: inspect_image(str(root)))
+    assert "not a regular file" in refusal(lambda: inspect_image(str(root)))
     path.unlink()
     path.symlink_to("/dev/zero")
-    assert "not a plain file" in refusal(lambda: inspect_image(str(root)))
+    assert "not a regular file" in refusal(lambda: inspect_image(str(root)))
     index = {"manifests": [{"digest": "sha256:../../../../etc/passwd", "size": 1}]}
     (root / "index.json").write_text(json.dumps(index))
-    assert "not a digest" in refusal(lambda: inspect_image(str(root)))
+    assert "not a valid digest" in refusal(lambda: inspect_image(str(root)))
 
 
 @pytest.mark.security
@@ -185,7 +185,7 @@ def test_an_index_that_leads_to_itself_is_refused(tmp_path: Path) -> None:
 
     from mpijob.backends.registry import manifest
 
-    assert refusal(lambda: manifest.choose(Circle(), "linux/amd64"))  # type: ignore[arg-type]  # half a source will do
+    assert refusal(lambda: manifest.select_image(Circle(), "linux/amd64"))  # type: ignore[arg-type]  # half a source will do
 
 
 @pytest.mark.security
@@ -207,5 +207,5 @@ def test_what_is_no_archive_is_refused(data: bytes) -> None:
 def test_a_layer_that_breaks_off_in_the_middle_is_not_judged_by_its_beginning() -> None:
     data = bytearray(layer({"first": program(), "second": program()}))
     data[1024 + 148] ^= 0x40  # the sum of the second header
-    assert "breaks off at byte 1024" in refusal(rebuilt(bytes(data)))
+    assert "damaged at byte 1024" in refusal(rebuilt(bytes(data)))
     assert refusal(rebuilt(layer({"first": program()})[:1300] + b"x" * 10))

@@ -19,7 +19,7 @@ from tests.images import SYSTEM, Thing, digest, folder, image, layer, link, open
 
 from mpijob import inspect_image
 from mpijob.backends.registry import layers
-from mpijob.backends.registry.layers import Stack
+from mpijob.backends.registry.layers import ImageContent
 from mpijob.backends.registry.manifest import Blob
 from mpijob.errors import InvalidImage, MpiJobError, NotFound, Unsupported
 from mpijob.model.spec.image import Image, Kind
@@ -37,7 +37,7 @@ def looked(place: Path, *stack: dict[str, Thing] | bytes) -> Image:
 
 
 def entries(*stack: dict[str, Thing]) -> dict[str, object]:
-    found = Stack()
+    found = ImageContent()
     for one in stack:
         data = layer(one)
         found.add(Blob(digest(data), len(data)), iter([data]), digest(data))
@@ -91,7 +91,7 @@ def test_links_in_circles_lead_nowhere(tmp_path: Path) -> None:
 def test_an_empty_layer_and_several_packed_streams_are_fine(tmp_path: Path) -> None:
     data = layer(FULL)
     two = gzip.compress(data[:4000]) + gzip.compress(data[4000:]) + bytes(512)
-    stack = Stack()
+    stack = ImageContent()
     stack.add(Blob(digest(two), len(two)), iter([two[:100], two[100:]]), digest(data))
     assert stack.entries["usr/bin/orted"].kind is Kind.FILE
     before = dict(stack.entries)
@@ -122,7 +122,7 @@ def refusal(act: Callable[[], object], kind: type[MpiJobError] = InvalidImage) -
 
 def rebuilt(data: bytes, content: str | None = None) -> Callable[[], None]:
     blob = Blob(digest(data), len(data))
-    return lambda: Stack().add(blob, iter([data]), content or digest(data))
+    return lambda: ImageContent().add(blob, iter([data]), content or digest(data))
 
 
 def test_what_cannot_be_read_here_is_said(tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ def test_what_cannot_be_read_here_is_said(tmp_path: Path) -> None:
     assert "no index.json" in refusal(lambda: inspect_image(str(tmp_path)), NotFound)
     assert "does not exist" in refusal(lambda: inspect_image(str(tmp_path / "none.tar")), NotFound)
     (tmp_path / "text.tar").write_text("hello")
-    assert "no archive of an image" in refusal(lambda: inspect_image(str(tmp_path / "text.tar")))
+    assert "is not an image archive" in refusal(lambda: inspect_image(str(tmp_path / "text.tar")))
     (tmp_path / "other.tar").write_bytes(layer({"a": program()}))
     assert "neither index.json nor manifest.json" in refusal(
         lambda: inspect_image(str(tmp_path / "other.tar"))
     )
-    assert "is not made for linux/s390x, but for" in refusal(
+    assert "has no image for linux/s390x, only for" in refusal(
         lambda: inspect_image(str(_two_platforms(tmp_path / "two")), platform="linux/s390x"), NotFound
     )
 
@@ -167,7 +167,7 @@ def test_reading_a_layer_takes_little_memory() -> None:
     flow_input = io.BytesIO(data)
     tracemalloc.start()
     try:
-        stack = Stack()
+        stack = ImageContent()
         stack.add(Blob(digest(data), len(data)), iter(lambda: flow_input.read(1 << 18), b""), digest(data))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -195,7 +195,7 @@ def test_a_layer_packed_with_zstd_is_read_however_its_frames_and_pieces_fall(
 ) -> None:
     plain = layer({"usr/bin/mpirun": program(), "etc/passwd": program(b"root:x:0:0::/:/bin/sh\n" * 50)})
     data = frames(plain, tuple(sizes))
-    stack = Stack()
+    stack = ImageContent()
     pieces = [data[at : at + step] for at in range(0, len(data), step)]
     stack.add(Blob(digest(data), len(data)), iter(pieces), digest(plain))
     assert "usr/bin/mpirun" in stack.entries
@@ -211,11 +211,11 @@ def test_a_layer_whose_zstd_is_cut_or_broken_is_refused(cut: int) -> None:
 
 @pytest.mark.security
 def test_a_bomb_of_zstd_is_refused_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_FREE_GROWTH", 1 << 20)
+    monkeypatch.setattr(layers, "_RATIO_FREE_BYTES", 1 << 20)
     bomb = zstandard.compress(bytes(16 << 20))
-    assert "made to harm" in refusal(rebuilt(bomb))
+    assert "refused as a decompression bomb" in refusal(rebuilt(bomb))
 
 
 def test_without_zstd_the_way_round_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpijob.backends.registry.zstd.is_there", lambda: False)
+    monkeypatch.setattr("mpijob.backends.registry.zstd.is_available", lambda: False)
     assert "zstd" in refusal(rebuilt(zstandard.compress(b"x")), Unsupported)

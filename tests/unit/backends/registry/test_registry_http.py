@@ -8,7 +8,7 @@ import pytest
 from tests.unit.kube_support import FakeApi, Handler, replying
 from tests.unit.visitor_support import listening, tell
 
-from mpijob.backends.registry.http import Lines, Unanswered
+from mpijob.backends.registry.http import NoResponse, RegistryHttp
 from mpijob.errors import InvalidImage, Unsupported
 
 
@@ -17,24 +17,22 @@ def test_a_registry_is_trusted_by_its_authority_only(server: FakeApi, tmp_path: 
     authority = tmp_path / "ca.crt"
     authority.write_text(server.certificates.text("ca.crt"))
     server.says(replying({"repositories": []}))
-    with Lines(ca_file=str(authority)).ask("GET", f"{server.url}/v2/", {}) as reply:
-        assert (reply.status, reply.whole(99)) == (200, b'{"repositories": []}')
-    with pytest.raises(Unanswered, match="a certificate that nobody here trusts"):
-        Lines().ask("GET", f"{server.url}/v2/", {"Authorization": "Bearer secret"})
+    with RegistryHttp(ca_file=str(authority)).request("GET", f"{server.url}/v2/", {}) as reply:
+        assert (reply.status, reply.read_all(99)) == (200, b'{"repositories": []}')
+    with pytest.raises(NoResponse, match="certificate not trusted"):
+        RegistryHttp().request("GET", f"{server.url}/v2/", {"Authorization": "Bearer secret"})
     assert len(server.requests) == 1
     authority.write_text("no certificate")
-    with pytest.raises(Unsupported, match="cannot be used as a certificate authority"):
-        Lines(ca_file=str(authority)).ask("GET", f"{server.url}/v2/", {})
+    with pytest.raises(Unsupported, match="cannot load the certificate authority"):
+        RegistryHttp(ca_file=str(authority)).request("GET", f"{server.url}/v2/", {})
 
 
 @pytest.mark.security
 def test_a_document_that_is_longer_than_a_short_one_is_refused() -> None:
     with listening(tell(b"x" * 100)) as server:
-        reply = Lines().ask("GET", f"{server.url}/v2/", {})
-        with pytest.raises(
-            InvalidImage, match="answers with more than 99 bytes where a short document is due"
-        ):
-            reply.whole(99)
+        reply = RegistryHttp().request("GET", f"{server.url}/v2/", {})
+        with pytest.raises(InvalidImage, match="response larger than 99 bytes"):
+            reply.read_all(99)
 
 
 def test_a_layer_that_breaks_off_is_told_as_broken_off(server: FakeApi, tmp_path: Path) -> None:
@@ -48,7 +46,7 @@ def test_a_layer_that_breaks_off_is_told_as_broken_off(server: FakeApi, tmp_path
     authority = tmp_path / "ca.crt"
     authority.write_text(server.certificates.text("ca.crt"))
     server.says(cut)
-    with Lines(ca_file=str(authority)).ask("GET", f"{server.url}/v2/", {}) as reply:
+    with RegistryHttp(ca_file=str(authority)).request("GET", f"{server.url}/v2/", {}) as reply:
         assert reply.read(1 << 18) == b"half"
-        with pytest.raises(Unanswered, match="broke off"):
+        with pytest.raises(NoResponse, match="connection lost"):
             reply.read(1 << 18)

@@ -232,9 +232,11 @@ def report(settings: Settings, asked: Api | None = None) -> Iterator[Finding]:
             may = permissions.review(api, namespace)
         except ApiError as error:
             raise api_errors.translate(error, doing="look at the cluster") from error
-        yield installation.reached(api.access.context or "in-cluster", api.access.server)
+        yield installation.cluster_finding(api.access.context or "in-cluster", api.access.server)
         yield from installation.examine(found)
         engines = [Engine.TRAINER] if resources.TRAINER_API in served else []
         engines += [Engine.MPI_OPERATOR] if resources.MPI_OPERATOR_API in served else []
         lacks = {one.value: may.lacking(permissions.TO_CREATE[one]) for one in engines}
-        yield from installation.permitted(namespace, lacks, may.lacking((permissions.LOGS, permissions.EXEC)))
+        yield from installation.permission_findings(
+            namespace, lacks, may.lacking((permissions.LOGS, permissions.EXEC))
+        )

@@ -54,7 +54,7 @@ def outbound(settings: Settings, server: Access) -> Policy:
         settings.prometheus,
         settings.traces,
     )
-    return policy.for_others(settings.outbound, (urlsplit(server.server).hostname or "", *services))
+    return policy.server_policy(settings.outbound, (urlsplit(server.server).hostname or "", *services))
 
 
 def check_access(api: Api, questions: Sequence[Question]) -> tuple[bool, ...]:

@@ -26,7 +26,7 @@ from mpijob.model import Amounts, Facts, Identity, MPIJob
 from mpijob.model.platform.fit import Fit, Seen
 from mpijob.model.status.forecast import Forecast
 from mpijob.serving import server, service
-from mpijob.serving.concurrency import ConcurrencyLimit, TooMany
+from mpijob.serving.concurrency import ConcurrencyLimit, QueueFull
 
 FIT, WAITS = "/v1/fit", "/v1/waits"
 T = TypeVar("T")
@@ -74,12 +74,12 @@ class Server(server.Server):
         self._turns = ConcurrencyLimit(AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fitting")
         app = service.application(
-            posts={FIT: self._for(self._fit), WAITS: self._for(self._waits)},
+            post_handlers={FIT: self._for(self._fit), WAITS: self._for(self._waits)},
             alive=lambda: True,
             ready=lambda: True,
         )
         context: ssl.SSLContext | None = server.tls_context(*tls) if tls is not None else None
-        super().__init__(app, server.listening(*address, what="the broker"), tls=context)
+        super().__init__(app, server.listen(*address, name="the broker"), tls=context)
 
     def _for(
         self, work: Callable[[str, bytes], object]
@@ -88,13 +88,13 @@ class Server(server.Server):
 
         async def asked(request: service.Request) -> service.Reply:
             try:
-                async with self._turns.of(request.peer):
+                async with self._turns.slot(request.peer):
                     content = await request.body(MOST_BYTES)
                     loop = asyncio.get_running_loop()
                     return await loop.run_in_executor(
                         self._threads, self._answer, work, request.token, content
                     )
-            except TooMany:
+            except QueueFull:
                 return _told(503, {"code": "BACKEND_ERROR", "message": "too many ask at once"})
 
         return asked

@@ -56,7 +56,7 @@ class Connector:
         return opened
 
     def _dial(self, host: str, port: int, timeout: float) -> socket.socket:
-        sock = connection.direct(host, port, timeout)
+        sock = connection.connect_direct(host, port, timeout)
         if not self._access.proxy:
             self.near = _round_trip_seconds(sock) < NEAR_SECONDS
         return sock
@@ -70,7 +70,7 @@ class Connector:
     def _new_context(self, proof: Credential) -> ssl.SSLContext:
         access = self._access
         try:
-            context = connection.tls_context(authority=access.ca, insecure=access.insecure)
+            context = connection.tls_context(ca=access.ca, insecure=access.insecure)
         except (ssl.SSLError, ValueError) as error:
             raise self._error(
                 f"the authority of cluster '{self._access.cluster}' in {self._access.source} is no PEM certificate",
@@ -93,7 +93,7 @@ class Connector:
 
     def _unreachable(self, error: Exception) -> ApiError:
         proxy = self._access.proxy
-        through = f" through the proxy {connection.shown(proxy)}" if proxy else ""
+        through = f" through the proxy {connection.redact_proxy(proxy)}" if proxy else ""
         where = f"{self._access.server}{through}"
         if isinstance(error, ssl.SSLCertVerificationError):
             return self._error(

@@ -27,7 +27,7 @@ from mpijob.backends.kubernetes.client.api_errors import CUT, ApiError, ErrorSta
 from mpijob.backends.kubernetes.client.connection import Connector
 from mpijob.backends.kubernetes.client.http import unsayable
 from mpijob.errors import Unsupported
-from mpijob.outbound.connection import InvalidRequest, in_one_line
+from mpijob.outbound.connection import InvalidRequest, check_headers
 
 _PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
 _STDIN, _STDOUT, _STDERR, _ENDED, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
@@ -119,7 +119,7 @@ def _shaken(access: Access, proof: Credential, path: str, query: Query) -> Any:
     library = _library()
     headers = [f"{name}: {value}" for name, value in identifying(access, proof)]
     try:
-        in_one_line(headers)
+        check_headers(headers)
     except InvalidRequest as error:
         raise unsayable(access, error) from error
     line = Connector(access).dial(proof).sock

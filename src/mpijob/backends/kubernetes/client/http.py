@@ -224,7 +224,7 @@ class Transport:
     def _ask(self, connection: Connection, request: Request, proof: Credential, *, fresh: bool) -> Response:
         try:
             self._put(connection, request, proof)
-            response = connection.response()
+            response = connection.read_response()
             self._dated = response.getheader("date", ""), time.time()
             return response
         except _CUT as error:
@@ -300,7 +300,7 @@ class _StaleConnection(Exception):
 
 def _answer(response: Response) -> ErrorStatus:
     """Return an answer with its body unpacked."""
-    body, headers = response.whole(_MOST_BYTES), dict[str, str]()
+    body, headers = response.read_all(_MOST_BYTES), dict[str, str]()
     for name, value in response.getheaders():
         name = name.lower()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value

@@ -82,7 +82,7 @@ class Stream:
         if response is None:
             raise TimeoutError
         self._opened.sock.settimeout(self._request.seconds)
-        return response.piece()
+        return response.read_block()
 
     def _broken(self, error: Exception) -> ApiError:
         if isinstance(error, ApiError):

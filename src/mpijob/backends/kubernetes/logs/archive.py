@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import ArchiveReader, LineReader, past
+from mpijob.history.archive_reader import ArchiveReader, LineReader, open_archive
 from mpijob.history.records import LogSource
-from mpijob.history.storage.s3 import Objects
+from mpijob.history.storage.s3 import ObjectStore
 from mpijob.model import Family, JobState
 from mpijob.settings import Settings
 
@@ -14,12 +14,12 @@ from mpijob.settings import Settings
 def remembered(directory: str, settings: Settings | None = None) -> ArchiveReader | None:
     """Return the past that a recorder has written into a directory, or where the settings say, if there is any."""
     settings = settings or Settings()
-    return past(directory, _reader, settings.history_database, store_of(settings))
+    return open_archive(directory, _reader, settings.history_database, store_of(settings))
 
 
-def store_of(settings: Settings) -> Objects | None:
+def store_of(settings: Settings) -> ObjectStore | None:
     """Return the object store of the settings, if there is one."""
-    return Objects(settings.objects) if settings.objects.endpoint else None
+    return ObjectStore(settings.objects) if settings.objects.endpoint else None
 
 
 def of_archive(archive: Archive) -> ArchiveReader:

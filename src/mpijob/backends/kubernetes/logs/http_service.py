@@ -38,7 +38,7 @@ class HttpService:
             body,
             self._headers() | ({} if body is None else {"content-type": "application/x-www-form-urlencoded"}),
             seconds=_SECONDS,
-            most_bytes=_MOST_BYTES,
+            max_bytes=_MOST_BYTES,
         )
         if not answer.ok:
             raise OSError(f"it {answer}")

@@ -61,7 +61,7 @@ class Following:
         past = live_merge.merged(pod_logs.begun([self._past(position) for position in known]))
         yield from wanted.history(past, self._query.tail)
         if over:
-            yield from wanted.live([line for one in known for line in one.reader.rest()], None)
+            yield from wanted.live([line for one in known for line in one.reader.flush()], None)
             return
         for position in known:
             self._follow(position)
@@ -159,7 +159,7 @@ class Following:
                 position.ended = self._is_final(error)
             if not position.ended:
                 self._closed.wait(_LOOK_SECONDS)
-        for line in position.reader.rest():
+        for line in position.reader.flush():
             self._put(line, position.voice.pod)
 
     def _goes_on(self, voice: PodLogSource) -> bool:

@@ -159,7 +159,7 @@ class Reader:
         text = f"mpijob: the log of pod {self._voice.pod} cannot be read: {error.message}"
         return self._told(max(self._moment, now_ns), text)
 
-    def rest(self) -> Iterator[LogLine]:
+    def flush(self) -> Iterator[LogLine]:
         """Yield the lines that were begun and never ended, when the log is over."""
         return (self._line(said) for said in self._output.rest())
 
@@ -264,7 +264,7 @@ def _whole(api: Api, position: Position, kept: Kept | None, since: str) -> Itera
         if error.status < 500:
             raise
         yield position.reader.unread(error, int(api.now() * 1e9))  # of others there is something to read
-    yield from position.reader.rest()
+    yield from position.reader.flush()
 
 
 def so_far(api: Api, position: Position, kept: Kept | None = None, since: str = "") -> Iterator[LogLine]:

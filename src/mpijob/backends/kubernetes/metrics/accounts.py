@@ -26,5 +26,5 @@ def find(engine: Lists, query: AccountQuery, now: float) -> tuple[Account, ...]:
     """Return the accounts of the newest jobs that are there, as far as they are wanted."""
     scope = Scope(namespace=query.namespace, names=query.names, phases=query.phases, limit=_MOST)
     made = [build.account(state, now=now) for state in (engine.list(scope)).items]
-    wanted = [one for one in made if account_store.wanted(one, query)]
-    return tuple(sorted(wanted, key=account_store.cursor_key, reverse=True)[: query.limit + 1])
+    wanted = [one for one in made if account_store.matches(one, query)]
+    return tuple(sorted(wanted, key=account_store.sort_key, reverse=True)[: query.limit + 1])

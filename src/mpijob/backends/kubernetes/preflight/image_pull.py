@@ -13,12 +13,12 @@ from mpijob.model.platform.cluster import Asked, ImageAnswer
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.backends.registry.image_exists import ImageLookup, Waiting
+    from mpijob.backends.registry.image_exists import ImageLookup, WaitForResult
     from mpijob.formats.kubernetes.metadata.well_known import Document
     from mpijob.model import MPIJob
 
 
-def begin(asker: ImageLookup | None, api: Api, job: MPIJob) -> Waiting:
+def begin(asker: ImageLookup | None, api: Api, job: MPIJob) -> WaitForResult:
     """Begin to ask the registry; what is returned waits for its answer."""
     if asker is None:
         return lambda: None
@@ -29,10 +29,10 @@ def begin(asker: ImageLookup | None, api: Api, job: MPIJob) -> Waiting:
         except ApiError:
             return None  # whoever may not read it asks the registry without
 
-    return asker.begin(job, secret)
+    return asker.start(job, secret)
 
 
-def end(waiting: Waiting, nodes: Iterable[Document]) -> ImageAnswer | None:
+def end(waiting: WaitForResult, nodes: Iterable[Document]) -> ImageAnswer | None:
     """Return the answer; of an image that is missing also whether a machine has it from before."""
     answer = waiting()
     if answer is None or answer.asked is not Asked.MISSING:

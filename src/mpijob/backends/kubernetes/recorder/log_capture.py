@@ -19,12 +19,13 @@ import msgspec
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource
+from mpijob.backends.kubernetes.recorder.mpi_profiles import ProfileNotes
 from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.errors import BackendError
 from mpijob.formats.launch.rank_output import ranks_in
 from mpijob.history.archive import Archive
-from mpijob.history.log_writer import TORN, Capture
-from mpijob.history.records import Form
+from mpijob.history.log_writer import DAMAGED, Capture
+from mpijob.history.records import LogFormat
 from mpijob.history.records import LogSource as StoredVoice
 from mpijob.model import Family, JobKey, Role
 from mpijob.observation.logs import cri
@@ -59,7 +60,7 @@ class ContainerRun(msgspec.Struct, frozen=True):
             worker=voice.worker,
             source=voice.pod,
             origin=self.origin,
-            form=Form.POD,
+            format=LogFormat.POD,
             family=voice.family.value,
             tagged=voice.tagged,
         )
@@ -74,6 +75,7 @@ class LogCapture(threading.Thread):
         self._life = life
         self._path = life.voice.path
         self.capture = capture_of(archive, life.stored(key))
+        self._profiles = ProfileNotes(archive, key, life.voice.pod, life.voice.worker)
         position = self.capture.position()
         self._stamp, self._repeats = position.stamp, position.repeats
         self._began_ns = time.time_ns()
@@ -177,7 +179,7 @@ class LogCapture(threading.Thread):
                 expected -= 1
             elif not known or stamp == known or cri.nanoseconds(stamp) > last_ns:
                 if known and expected:
-                    self.capture.gap(last_ns, cri.nanoseconds(stamp), ROTATED)
+                    self.capture.add_gap(last_ns, cri.nanoseconds(stamp), ROTATED)
                 yield raw
                 yield from lines
                 return
@@ -186,8 +188,9 @@ class LogCapture(threading.Thread):
         stamp = raw.partition(b" ")[0]
         self._repeats = self._repeats + 1 if stamp == self._stamp else 1
         self._stamp = stamp
+        self._profiles.take(raw)
         try:
-            self.capture.take(raw)
+            self.capture.write(raw)
         except BackendError:
             self._patiently()
 
@@ -204,11 +207,12 @@ class LogCapture(threading.Thread):
 
     def _end(self, missing: str = "") -> None:
         self._patiently()
+        self._profiles.write()
         if self._closed.is_set():
             return
         if missing:
             first_ns = cri.nanoseconds(self._stamp) or self._began_ns
-            self.capture.gap(first_ns, max(first_ns, time.time_ns()), missing)
+            self.capture.add_gap(first_ns, max(first_ns, time.time_ns()), missing)
         self.capture.end()
 
 
@@ -229,9 +233,9 @@ def abandon(archive: Archive, voice: StoredVoice) -> None:
     capture = capture_of(archive, voice)
     first_ns = cri.nanoseconds(capture.position().stamp)
     now_ns = time.time_ns()
-    if capture.torn is not None:
-        capture.gap(*capture.torn, TORN)
-    capture.gap(first_ns or now_ns, now_ns, GONE)
+    if capture.damaged_range is not None:
+        capture.add_gap(*capture.damaged_range, DAMAGED)
+    capture.add_gap(first_ns or now_ns, now_ns, GONE)
     capture.end()
 
 

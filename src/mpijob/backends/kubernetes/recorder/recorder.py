@@ -47,7 +47,7 @@ class Recorder:
         self,
         api: Api,
         archive: Archive,
-        policy: retention.Policy,
+        policy: retention.RetentionSettings,
         namespace: str = "",
         rules: str = "",
         prometheus: Prometheus | None = None,
@@ -91,10 +91,10 @@ class Recorder:
         """Take up what the last recorder left: jobs that are gone meanwhile, and those that are still there."""
         self._rounds.settle()
         there = self._rounds.there()
-        for ref in session.unfinished(self._namespace):
-            session.tell_break(ref)
+        for ref in session.recorded_jobs(self._namespace):
+            session.record_gap(ref)
             if ref not in there:
-                self._write_gone(ref, f"the job was deleted while nobody recorded, {session.break_words()}")
+                self._write_gone(ref, f"the job was deleted while nobody recorded, {session.gap_text()}")
         for ref in there:
             self._rounds.wish(ref, 0.0)
 
@@ -104,17 +104,17 @@ class Recorder:
             now = time.monotonic()
             if self._rounds.missed.is_set():
                 self._rounds.missed.clear()
-                for ref in {*session.unfinished(self._namespace)} - self._rounds.there():
+                for ref in {*session.recorded_jobs(self._namespace)} - self._rounds.there():
                     self._rounds.wish(ref)
             self._keep_last_pods()
             self._rounds.go()
             if now - flushed >= _FLUSH_SECONDS:
                 flushed = now
                 self._flush()
-                self._carefully(lambda: session.beat(time.time()))
+                self._carefully(lambda: session.heartbeat(time.time()))
             if now - tidied >= _TIDY_SECONDS:
                 tidied = now
-                self._carefully(lambda: retention.tidy(self._archive, self._policy, time.time()))
+                self._carefully(lambda: retention.apply_retention(self._archive, self._policy, time.time()))
 
     def _end(self, session: Session) -> None:
         listeners = [*self._listeners.values()]
@@ -160,7 +160,7 @@ class Recorder:
         with self._lock:
             if (key, life.origin) in self._listeners:
                 return
-            stored = self._archive.voice(life.stored(key))
+            stored = self._archive.add_source(life.stored(key))
             if stored.ended:
                 return
             listener = self._listeners[key, life.origin] = LogCapture(self._api, self._archive, key, life)
@@ -168,7 +168,7 @@ class Recorder:
 
     def _abandon(self, key: JobKey, present: set[str]) -> None:
         """End the record of voices that nobody hears and that will not come back."""
-        for voice in self._archive.voices(key):
+        for voice in self._archive.sources(key):
             if not voice.ended and voice.origin not in present and (key, voice.origin) not in self._listeners:
                 abandon(self._archive, voice)
 

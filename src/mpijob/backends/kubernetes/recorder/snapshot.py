@@ -67,7 +67,9 @@ class SnapshotWriter:
         before = self._archive.state(look.state.ref.key)
         state = look.state if before is None else richer(before, look.state)
         self._keep_attempts(look, before)
-        self._archive.put(state, now=now, spec=spec, events=told, facts=facts, once=timeline.ONCE)
+        self._archive.put_job(
+            state, now=now, spec=spec, events=told, facts=facts, unique_reasons=timeline.ONCE
+        )
         if state.phase is Phase.RUNNING:
             self._measure(look)
         self._specs.add(known)
@@ -108,10 +110,10 @@ class SnapshotWriter:
 
     def _tell_audit(self, state: JobState) -> None:
         """Write the last entry of a job: how it ended and what it has taken."""
-        directory = audit_log.directory_of(self._archive.directory)
+        directory = audit_log.audit_path(self._archive.directory)
         os.makedirs(directory, mode=0o700, exist_ok=True)
         job = self._archive.spec(state.ref.key)
-        job_end.tell_end(directory, state, job, who="system:mpijob:recorder")
+        job_end.write_job_end(directory, state, job, user="system:mpijob:recorder")
 
     def _measure(self, look: JobSnapshot) -> None:
         """Write down what the workers use now, where the cluster measures it; a record does without."""

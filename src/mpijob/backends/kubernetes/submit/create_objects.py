@@ -66,7 +66,10 @@ class Made(NamedTuple):
 
 
 def submit(api: Api, plan: Plan, home: Path | None = None) -> Made:
-    """Create everything; raise Taken for a name that somebody holds. A missing shim is compiled below `home`."""
+    """Create everything; raise Taken for a name that somebody holds.
+
+    A shim that counts MPI calls is compiled below `home`, where no wheel has brought it.
+    """
     tried: Tried = {}
     try:
         return _all(api, everything(plan, home), plan.uid, tried)

@@ -158,7 +158,7 @@ def missing(
     """Return the line that stands where others are missing."""
     from mpijob.history.records import Gap  # rarely needed: start-up is a feature
 
-    text = Gap(first_ns=time_ns, last_ns=time_ns, reason=why).sentence().encode()
+    text = Gap(first_ns=time_ns, last_ns=time_ns, reason=why).format_message().encode()
     return LogLine(time_ns, text, role, "stderr", worker, rank, attempt, marks=(Mark.GAP,))
 
 

@@ -101,7 +101,7 @@ class LogFile:
         self._until_look -= size
         if self._until_look > 0:
             return True
-        spare = disk_reserve.spare(self._path.parent)
+        spare = disk_reserve.available_bytes(self._path.parent)
         self._until_look = min(_LOOK_BYTES, spare // _SHARERS) if spare > size else 0
         return spare > size
 

@@ -25,7 +25,7 @@ RESERVE_BYTES = 1 << 20  # the journal of a deletion and of its record, several 
 
 def keep_reserve(home: Home) -> None:
     """Make the reserve of a home that has none, where there is room for it."""
-    if not home.reserve.exists() and disk_reserve.has_room(home.root, RESERVE_BYTES):
+    if not home.reserve.exists() and disk_reserve.has_space(home.root, RESERVE_BYTES):
         _allocate(home.reserve)
 
 

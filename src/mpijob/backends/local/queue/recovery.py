@@ -97,10 +97,10 @@ def settle(store: Store, state: JobState) -> None:
 
 def _tell_audit(store: Store, state: JobState, job: MPIJob) -> None:
     """Write what the attempt has taken, where an audit is kept."""
-    from mpijob.history.audit.job_end import tell_end
+    from mpijob.history.audit.job_end import write_job_end
 
     directory = str(store.home.root / "history" / LOCAL / "audit")
-    tell_end(directory, state, job, store.samples(state.ref.uid), who="system:mpijob:engine")
+    write_job_end(directory, state, job, store.samples(state.ref.uid), user="system:mpijob:engine")
 
 
 def tried_again(state: JobState, job: MPIJob) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mpijob.backends.local.queue.store import Row, Store
 from mpijob.errors import NotFound
-from mpijob.history.retention import Policy
+from mpijob.history.retention import RetentionSettings
 
 _DAY = 86_400.0
 _AT_ONCE = 200
@@ -19,13 +19,16 @@ _YOUNG_SECONDS = 3600.0  # a directory without a job may belong to one that is j
 
 
 def forget_old(
-    store: Store, now: float, policy: Policy | None = None, farewell: Callable[[str], None] = lambda uid: None
+    store: Store,
+    now: float,
+    policy: RetentionSettings | None = None,
+    farewell: Callable[[str], None] = lambda uid: None,
 ) -> int:
     """Remove what has been kept long enough, the oldest first; return how many jobs lost something.
 
     `farewell` is told each job that goes, before it does.
     """
-    policy = Policy() if policy is None else policy
+    policy = RetentionSettings() if policy is None else policy
     final = "phase IN ('Succeeded','Failed','Cancelled') AND holds=0"
     rows = store.rows(
         f"{final} AND seq IN (SELECT seq FROM jobs WHERE {final} ORDER BY seq LIMIT {_AT_ONCE})"
@@ -47,8 +50,10 @@ def _sweep(store: Store, now: float) -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _forget(store: Store, row: Row, now: float, policy: Policy, farewell: Callable[[str], None]) -> bool:
-    keep = policy.keep(row.state.ref.namespace, store.plan(row.uid).job)
+def _forget(
+    store: Store, row: Row, now: float, policy: RetentionSettings, farewell: Callable[[str], None]
+) -> bool:
+    keep = policy.days_for(row.state.ref.namespace, store.plan(row.uid).job)
     age_days = (now - (row.state.finished or now)) / _DAY
     if age_days >= keep.record_days:
         farewell(row.uid)

@@ -85,13 +85,13 @@ class Runner:
         """Nobody waits any more: remove what was kept long enough."""
         from mpijob.backends.local.queue import retention
         from mpijob.backends.local.storage import archive
-        from mpijob.history.retention import Policy
+        from mpijob.history.retention import RetentionSettings
 
         now = time.time()
         retention.forget_old(
             store,
             now,
-            Policy.of(self._settings),
+            RetentionSettings.from_settings(self._settings),
             lambda uid: archive.keep_account(store, uid, self._settings, now),
         )
         archive.tidy(self._settings, time.time())

@@ -376,7 +376,7 @@ class Store:
                 "INSERT INTO samples VALUES (?,?,?,?,?,?,?,?,?,?)",
                 [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes,
                   s.io_wait, s.network)
-                 for s in account_store.OF_LOCAL_STORE.count(db, (uid,), samples)],
+                 for s in account_store.LOCAL_TALLIES.add_samples(db, (uid,), samples)],
             )  # fmt: skip
 
     def samples(self, uid: str) -> tuple[Sample, ...]:
@@ -425,9 +425,11 @@ def _open(home: Home, *, begun: bool) -> sqlite3.Connection:
 
 def _bring_forward(db: sqlite3.Connection) -> None:
     """Make the tables, or bring those of an older format forward, in one transaction."""
-    from mpijob.history.storage.database import use_wal  # once in the life of a home: start-up is a feature
+    from mpijob.history.storage.database import (
+        enable_wal,  # once in the life of a home: start-up is a feature
+    )
 
-    use_wal(db)
+    enable_wal(db)
     db.execute("BEGIN IMMEDIATE")
     for step in _STEPS[db.execute("PRAGMA user_version").fetchone()[0] :]:
         for statement in step.split(";\n"):

@@ -35,9 +35,6 @@ if [ -z "$rank" ]; then
   echo "mpijob: the launcher gave this process no rank" >&2
   exit 255
 fi
-if [ -n "$MPIJOB_PROFILER" ]; then # behind other tools: their calls are counted, too
-  export LD_PRELOAD="${LD_PRELOAD:+$LD_PRELOAD:}$MPIJOB_PROFILER"
-fi
 if [ -n "$in_step" ]; then
   . "$MPIJOB_STEP_RANK"
   export MPIJOB_PROFILE_STEP="$step"

@@ -16,19 +16,19 @@ def find(store: Store, query: AccountQuery, now: float) -> tuple[Account, ...]:
     rows = store.read(f"SELECT state FROM jobs WHERE {where}", *values)
     light = msgspec.structs.replace(query, program="", cause="")
     states = [decode_state(state) for (state,) in rows]
-    chosen = [state for state in states if account_store.wanted(build.account(state, now=now), light)]
+    chosen = [state for state in states if account_store.matches(build.account(state, now=now), light)]
     chosen.sort(key=lambda state: (state.created, state.ref.uid), reverse=True)
     if light == query:
         del chosen[query.limit + 1 :]
     whole = (of_state(store, state.ref.uid, now) for state in chosen)
-    return tuple(one for one in whole if account_store.wanted(one, query))
+    return tuple(one for one in whole if account_store.matches(one, query))
 
 
 def of_state(store: Store, uid: str, now: float) -> Account:
     """Return the account of one job."""
     (state,) = store.read("SELECT state FROM jobs WHERE uid=?", uid)[0]
     plan = store.plan(uid)
-    used = account_store.tallied(store.read(account_store.OF_LOCAL_STORE.select, uid))
+    used = account_store.parse_tallies(store.read(account_store.LOCAL_TALLIES.select, uid))
     return build.account(decode_state(state), plan.job, plan.needs, [*used.values()], now=now)
 
 

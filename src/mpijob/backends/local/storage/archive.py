@@ -18,8 +18,8 @@ from mpijob.backends.local.logs.log_reader import speaker, workers_of
 from mpijob.backends.local.storage import mpi_profiles as profile_files
 from mpijob.errors import BackendError
 from mpijob.history import mpi_profiles, retention
-from mpijob.history.archive import Archive, farewell, gone
-from mpijob.history.import_job import JobImport, take_in
+from mpijob.history.archive import Archive, deleted_event, deleted_state
+from mpijob.history.import_job import JobImport, import_job
 from mpijob.history.records import Gap, LogSource
 from mpijob.model import Event, Role
 from mpijob.settings import LOCAL, Settings, history_directory
@@ -39,8 +39,8 @@ def put_away(store: Store, row: Row, settings: Settings) -> None:
     try:
         archive = Archive(history_directory(settings, LOCAL))
         try:
-            take_in(archive, _whole(store, row, now), _logs(store, row), now)
-            retention.tidy(archive, retention.Policy.of(settings), now)
+            import_job(archive, _whole(store, row, now), _logs(store, row), now)
+            retention.apply_retention(archive, retention.RetentionSettings.from_settings(settings), now)
         finally:
             archive.close()
     except (BackendError, OSError) as error:
@@ -56,7 +56,7 @@ def keep_account(store: Store, uid: str, settings: Settings, now: float) -> None
     archive = Archive(history_directory(settings, LOCAL))
     try:
         with archive.transaction() as db:
-            account_store.put(db, account)
+            account_store.save_account(db, account)
     finally:
         archive.close()
 
@@ -67,7 +67,7 @@ def tidy(settings: Settings, now: float) -> None:
     if os.path.isdir(directory):
         archive = Archive(directory)
         try:
-            retention.tidy(archive, retention.Policy.of(settings), now)
+            retention.apply_retention(archive, retention.RetentionSettings.from_settings(settings), now)
         finally:
             archive.close()
 
@@ -75,14 +75,14 @@ def tidy(settings: Settings, now: float) -> None:
 def _whole(store: Store, row: Row, now: float) -> JobImport:
     plan = store.plan(row.uid)
     events = store.events(row.uid)
-    last = msgspec.structs.replace(farewell(now, row.attempt), sequence=len(events) + 1)
+    last = msgspec.structs.replace(deleted_event(now, row.attempt), sequence=len(events) + 1)
     return JobImport(
-        state=gone(row.state, now),
+        state=deleted_state(row.state, now),
         spec=msgspec.json.encode(plan.job),
         plan=msgspec.json.encode(plan),
         events=(*events, last),
         samples=store.samples(row.uid),
-        facts=mpi_profiles.facts(
+        facts=mpi_profiles.profile_facts(
             profile_files.read(store.home.attempt(row.uid, row.attempt), row.state, now), now
         ),
         gaps=tuple(_gaps(store, row, events)),

@@ -134,15 +134,18 @@ class AttemptSpec:
         return self.directory / mpi_profiles.FOLDER
 
     def _profile(self) -> dict[str, str]:
-        """How ranks come to count their MPI calls: before a rank of ours stands a wrapper that preloads the shim."""
+        """How ranks come to count their MPI calls, those that are spawned too: whatever the job starts has the shim.
+
+        It stands behind libraries of the user's own, so that tools which stand before MPI go on to do so.
+        """
         shim = profiler.planned(self.home.root) if self.plan.job.profile_mpi else None
         if shim is None or not shim.exists():
             return {}
-        told = {profile_words.DIRECTORY: str(self.profiles), profile_words.SHIM: str(shim)}
-        if self.shimmed or self.plan.job.script:
-            return told
         before = self.plan.env.get("LD_PRELOAD", "")
-        return told | {"LD_PRELOAD": f"{before}:{shim}".lstrip(":")}
+        return {
+            profile_words.DIRECTORY: str(self.profiles),
+            "LD_PRELOAD": f"{before}:{shim}".lstrip(":"),
+        }
 
     @property
     def _output(self) -> Path:

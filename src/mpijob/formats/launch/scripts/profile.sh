@@ -28,9 +28,8 @@ begin_profile() { # in a worker, before its sshd: leaves the shim for ranks, or 
     printf 'mpijob-mpi lack=%s\n' "$(printf '%s' "$lack" | tr ' \t\n' '\037\037\037')"
     return
   fi
-  if [ "${MPIJOB_OWN_LAUNCHER:-0}" = 1 ]; then # its ranks have no wrapper of ours: they inherit it from sshd
-    printf 'LD_PRELOAD=%s\nMPIJOB_MPI_PROFILE=%s\n' "$shim" "$profiles" >>"$home/.ssh/environment"
-  fi
+  # for ranks that have no wrapper of ours, because another launcher starts them, or a rank: they inherit it from sshd
+  printf 'LD_PRELOAD=%s\nMPIJOB_MPI_PROFILE=%s\n' "$shim" "$profiles" >>"$home/.ssh/environment"
   keep_printing &
 }
 

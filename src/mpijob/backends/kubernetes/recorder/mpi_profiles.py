@@ -1,0 +1,55 @@
+"""Writing down what ranks counted of their MPI calls, as it comes by in the logs of their pods."""
+
+from __future__ import annotations
+
+import time
+
+from mpijob.backends.kubernetes.metrics.mpi_profile import Reading
+from mpijob.errors import BackendError
+from mpijob.formats.launch.mpi_profile import Assembler
+from mpijob.history import mpi_profiles
+from mpijob.history.archive import Archive
+from mpijob.history.records import Fact
+from mpijob.model import JobKey
+from mpijob.model.status.mpi_profile import RankProfile
+
+_EVERY_SECONDS = 10.0
+
+
+class ProfileNotes:
+    """Takes the lines of one pod; what it has not written yet is lost with it, and comes again with the next lines."""
+
+    def __init__(self, archive: Archive, key: JobKey, pod: str, worker: int | None) -> None:
+        self._archive, self._key, self._pod, self._worker = archive, key, pod, worker
+        self._assembler, self._reading = Assembler(), Reading({})
+        self._unwritten: dict[tuple[int | None, int, bool, int], RankProfile] = {}
+        self._lacks: tuple[str, ...] = ()
+        self._written = 0.0
+
+    def take(self, raw: bytes) -> None:
+        """Take one stamped line."""
+        if b"mpijob-mpi " not in raw:
+            return
+        profile = self._reading.feed(self._assembler, raw, self._worker)
+        if profile is not None:
+            self._unwritten[profile.step, profile.again, profile.spawned, profile.rank] = profile
+        if time.monotonic() - self._written >= _EVERY_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Write down what is new; a record that cannot be written now is written with the next lines."""
+        now, lacks = time.time(), self._reading.profiles.lacks
+        facts: list[Fact] = [*mpi_profiles.profile_facts(self._unwritten.values(), now)]
+        facts += [
+            mpi_profiles.missing_profile(self._pod, message, now)
+            for message in lacks
+            if message not in self._lacks
+        ]
+        if not facts:
+            return
+        try:
+            self._archive.add_facts(self._key, facts)
+        except BackendError:
+            return
+        self._written, self._lacks = time.monotonic(), lacks
+        self._unwritten.clear()
