@@ -371,7 +371,7 @@ def test_workers_are_shown_with_shape_word_and_use(page: Page, client: Client) -
     ).to_have_text("4")
     tree.get_by_role("link", name=re.compile("^Worker 2")).click()
     expect(page.get_by_role("heading", name="mixed-worker-2")).to_be_focused()
-    page.locator(".pf-v6-c-drawer__panel").get_by_role("link", name="View logs").last.click()
+    page.locator(".pf-v6-c-drawer__panel:not([hidden])").get_by_role("link", name="View logs").last.click()
     expect(page).to_have_url(re.compile("/logs\\?workers=2"))
     page.get_by_role("tab", name="Overview").click()
     page.get_by_role("button", name=re.compile("^Timeline and checks")).click()

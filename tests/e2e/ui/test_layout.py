@@ -30,7 +30,9 @@ def test_every_screen_is_reached_by_the_navigation(page: Page, width: int) -> No
     for name in titles:
         link = page.get_by_role("navigation", name="Main").get_by_role("link", name=name, exact=True)
         if width < 1200:  # it lies over the page, and goes away with the choice
-            page.get_by_role("button", name="Navigation").click()
+            toggle = page.get_by_role("button", name="Navigation")
+            expect(toggle).to_have_attribute("aria-expanded", "false")
+            toggle.click()
         link.click()
         expect(page.get_by_role("heading", level=1, name=name, exact=True)).to_be_visible()
         if width < 1200:
@@ -163,7 +165,7 @@ def test_the_panel_of_the_worker_that_failed_says_the_cause_the_limit_and_the_fi
     job = MPIJob(name="hungry", workers=2, command=command, resources=SMALL, grace_seconds=1.0)
     client.submit(job).wait(PATIENCE)
     page.goto(f"{base(page)}/jobs/default/hungry/workers?worker=1")
-    panel = page.locator(".pf-v6-c-drawer__panel")
+    panel = page.locator(".pf-v6-c-drawer__panel:not([hidden])")
     expect(page.get_by_role("heading", name="hungry-worker-1")).to_be_visible()
     expect(panel.locator(".pf-v6-c-alert")).to_contain_text("memory")
     expect(panel.get_by_role("progressbar", name="Memory, highest")).to_be_visible()
