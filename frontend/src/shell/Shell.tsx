@@ -110,7 +110,8 @@ export function Shell({ user, children }: { user: string; children: ReactNode })
     <Page
       masthead={masthead}
       sidebar={
-        <PageSidebar isSidebarOpen={open}>
+        // PatternFly sets the class only of sidebars that it opens itself
+        <PageSidebar isSidebarOpen={open} className={open && !docked ? "pf-m-expanded" : ""}>
           <PageSidebarBody>
             <Navigation pathname={pathname} />
           </PageSidebarBody>

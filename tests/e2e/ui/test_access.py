@@ -201,7 +201,7 @@ def test_a_job_is_made_and_removed_by_the_keyboard_alone(page: Page, client: Cli
 
 def tab_to(page: Page, id: str, of: str = "id") -> None:
     """Press Tab until the field has the focus: every control in between can be passed."""
-    for _ in range(20):
+    for _ in range(40):
         page.keyboard.press("Tab")
         if page.evaluate(f"document.activeElement.{of}") == id:
             return

@@ -41,7 +41,7 @@ def test_every_screen_is_reached_by_the_navigation(page: Page, width: int) -> No
 
 @pytest.mark.req("FR-UI-002", "FR-UI-010")
 def test_rows_have_one_line_and_their_menu_is_in_sight_at_every_width(page: Page, client: Client) -> None:
-    long = "a-training-with-a-name-that-is-as-long-as-names-may-ever-be-1"
+    long = "a-training-with-a-name-as-long-as-names-may-be-001"
     client.submit(a_job(long, "echo no space left on device >&2; exit 28")).wait(PATIENCE)
     for width, height in WIDTHS.items():
         page.set_viewport_size({"width": width, "height": height})
