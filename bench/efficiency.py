@@ -22,7 +22,12 @@ from bench.timing import median, output
 from mpijob import MPIJob, Resources
 
 SECONDS, QUICK_SECONDS = 60.0, 8.0
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MPI4PY_RC_THREADS": "0",
+}
 _number = itertools.count()
 
 

@@ -94,16 +94,35 @@ class OutboundSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CallbackSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whom to tell when jobs change: an address, the key of the signature in a file, which phases and namespaces.
 
-    `shape` is what the receiver takes: `json`, `slack` or `mail`. `page` is the page's address, for links.
+    `shape` is what the receiver takes: `json`, `slack`, `teams` or `mail`. `page` is the page's address, for links.
+    Jobs ask for it by its `name` in their `notify`. To a mail server, `smtps://HOST` or `smtp://HOST`, mails go from
+    `sender` to `to`, and to addresses of `domains` that jobs name; `user` logs in, with the password in `secret_file`.
     """
 
     url: str
+    name: str = ""
     secret_file: str = ""
     phases: tuple[str, ...] = ("Succeeded", "Failed", "Cancelled")
     namespaces: tuple[str, ...] = ()
-    shape: Literal["json", "slack", "mail"] = "json"
+    shape: Literal["json", "slack", "teams", "mail"] = "json"
+    sender: str = ""
+    to: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+    user: str = ""
     page: str = ""
     allow_private: bool = False
+
+    @property
+    def by_smtp(self) -> bool:
+        """Whether it is a mail server."""
+        return self.url.startswith(("smtp://", "smtps://"))
+
+    def takes(self, to: str) -> bool:
+        """Whether a job that names this in its `notify` is heard: this callback's name, or a mail address."""
+        name, at, domain = to.rpartition("@")
+        if not at:
+            return bool(to) and to == self.name and (not self.by_smtp or bool(self.to))
+        return self.by_smtp and bool(name) and domain.lower() in {one.lower() for one in self.domains}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

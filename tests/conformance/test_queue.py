@@ -77,6 +77,19 @@ def test_a_failed_job_is_tried_again_as_often_as_it_says(client: Client) -> None
     assert "Retrying" in [event.reason for event in client.events("bad")]
 
 
+@pytest.mark.req("PMV-005")
+@pytest.mark.parametrize(("cause", "attempts"), [("program", 2), ("worker_lost", 1)])
+def test_a_failed_job_is_tried_again_only_for_the_causes_it_names(
+    client: Client, cause: str, attempts: int
+) -> None:
+    wanted = Retry(limit=1, backoff_seconds=0.1, on=(cause,))
+    job = client.submit(fails_on_worker_1(retry=wanted))
+    with client.reconciling(job.ref):
+        state = job.wait(PATIENCE)
+    assert (state.phase, state.attempt, state.attempts_allowed) == (Phase.FAILED, attempts, 2)
+    assert job.spec.retry.on == (cause,)
+
+
 def test_small_jobs_run_beside_each_other(client: Client) -> None:
     one, two = running(client, a_job("one", "sleep 300")), running(client, a_job("two", "sleep 300"))
     assert (one.phase, two.phase) == (Phase.RUNNING, Phase.RUNNING)
@@ -133,6 +146,33 @@ def test_a_job_cannot_wait_for_one_that_is_not_there_or_has_failed(client: Clien
     with pytest.raises(Conflict, match="depends on 'bad', which is Failed: it would never start"):
         client.submit(says_hello(after=("bad",)))
     assert client.list().total == 1
+
+
+@pytest.mark.req("PMV-004")
+def test_a_job_may_wait_for_another_to_fail_or_to_end_at_all(client: Client) -> None:
+    bad = client.submit(fails_on_worker_1())
+    cleans_up = bad.then(says_hello("cleans-up"), on="failed")
+    tells = bad.then(says_hello("tells"), on="any")
+    waiting = tells.state()
+    if waiting.phase is Phase.QUEUED:  # a loaded machine may look too late
+        assert waiting.message == "Waiting for job 'bad' to end"
+    with client.reconciling(cleans_up.ref, tells.ref):
+        for job in (cleans_up, tells):
+            assert job.wait_for_completion(PATIENCE).phase is Phase.SUCCEEDED
+            assert (bad.state().finished or 0.0) <= (job.state().started or 0.0)
+    assert (cleans_up.spec.after, tells.spec.after) == (("failed:bad",), ("any:bad",))
+
+
+@pytest.mark.req("PMV-004")
+def test_what_waits_for_a_failure_is_never_started_when_there_is_none(client: Client) -> None:
+    good = client.submit(says_hello())
+    following = good.then(says_hello("next"), on="failed")
+    never = "not started: job 'hello', which it waits for to fail, succeeded"
+    with client.reconciling(following.ref), pytest.raises(JobFailed, match=never):
+        following.wait_for_completion(PATIENCE)
+    assert following.state().started is None
+    with pytest.raises(Conflict, match="depends on the failure of 'hello', which is Succeeded"):
+        client.submit(says_hello("other", after=("failed:hello",)))
 
 
 @pytest.mark.req("FR-RES-005", "A-edge-gpu")

@@ -32,7 +32,7 @@ ACCOUNTS = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.engine
-@pytest.mark.req("C-history", "C-cost", "FR-031")
+@pytest.mark.req("C-history", "C-cost", "C-docs")
 def test_the_commands_of_the_accounts_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(ACCOUNTS)
     assert wrong == [], "\n".join(wrong)
@@ -40,14 +40,14 @@ def test_the_commands_of_the_accounts_page_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.req("C-cron", "PMV-004", "FR-031")
+@pytest.mark.req("C-cron", "PMV-004", "C-docs")
 def test_the_page_about_recurring_jobs_and_chains_does_what_it_says(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(PIPELINES)
     assert wrong == [], "\n".join(wrong)
 
 
 @pytest.mark.engine
-@pytest.mark.req("D-storage", "Q16", "FR-031")
+@pytest.mark.req("D-storage", "Q16", "C-docs")
 def test_the_page_about_data_and_models_does_what_it_says(tmp_path: Path) -> None:
     reader = a_reader(tmp_path)
     with s3_server() as connection, a_registry() as registry:
@@ -69,7 +69,7 @@ def test_the_settings_of_the_data_page_are_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.req("PMV-012", "FR-031")
+@pytest.mark.req("PMV-012", "C-docs")
 def test_the_page_about_the_network_does_what_it_says(
     tmp_path: Path, mpi_directories: dict[str, str]
 ) -> None:
@@ -85,7 +85,7 @@ def test_the_settings_of_the_callbacks_page_are_settings(tmp_path: Path) -> None
     (text,) = re.findall(r"^```toml\n(.*?)^```$", CALLBACKS, re.MULTILINE | re.DOTALL)
     (tmp_path / "settings.toml").write_text(text)
     found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
-    assert [one.shape for one in found.callbacks] == ["json", "slack"]
+    assert [one.shape for one in found.callbacks] == ["json", "teams", "json"]
 
 
 def test_the_settings_of_the_accounts_page_are_settings(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_the_sdk_guide_runs_and_prints_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.req("FR-031")
+@pytest.mark.req("C-docs")
 def test_the_commands_of_the_local_engine_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(LOCAL)
     assert wrong == [], "\n".join(wrong)
@@ -118,7 +118,7 @@ def test_the_commands_of_the_local_engine_page_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.req("C-history", "FR-031")
+@pytest.mark.req("C-history", "C-docs")
 def test_the_commands_of_the_history_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(HISTORY)
     assert wrong == [], "\n".join(wrong)
@@ -126,7 +126,7 @@ def test_the_commands_of_the_history_page_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.req("FR-026", "Q20", "FR-031")
+@pytest.mark.req("FR-026", "Q20", "C-docs")
 def test_the_commands_of_the_audit_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(AUDIT)
     assert wrong == [], "\n".join(wrong)
@@ -150,7 +150,7 @@ def test_the_settings_of_the_history_page_are_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.req("AC2", "FR-021", "FR-031")
+@pytest.mark.req("AC2", "FR-021", "C-docs")
 def test_the_commands_of_the_logs_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(LOGS)
     assert wrong == [], "\n".join(wrong)

@@ -19,7 +19,7 @@ from mpijob.backends.registry import image_exists
 PAGE = (ROOT / "docs" / "image-checklist.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.req("UC4-doc", "FR-031")
+@pytest.mark.req("UC4-doc", "C-docs")
 def test_the_commands_of_the_checklist_work(tmp_path: Path) -> None:
     reader = a_reader(tmp_path)
     good = images.good()

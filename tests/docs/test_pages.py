@@ -35,7 +35,7 @@ _ENDS = {"|", "||", "&&", ";", ">", ">>", "<", "2>", "&", "2>/dev/null", "2>&1"}
 
 
 @pytest.mark.engine
-@pytest.mark.req("C-docs", "FR-031", "AC9")
+@pytest.mark.req("C-docs", "AC9")
 @pytest.mark.parametrize("name", EXECUTED)
 def test_the_commands_of_a_guide_work_as_it_says(tmp_path: Path, name: str) -> None:
     page = (DOCS / f"{name}.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.engine
-@pytest.mark.req("FR-031", "AC9", "SC-001", "SC-011", "FR-UX-004", "B-9")
+@pytest.mark.req("C-docs", "AC9", "SC-001", "SC-011", "FR-UX-004", "B-9")
 def test_the_quickstart_works_word_for_word(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(PAGE)
     assert wrong == [], "\n".join(wrong)

@@ -33,7 +33,7 @@ def _loosened(line: str) -> str:
 
 
 @pytest.mark.engine
-@pytest.mark.req("FR-031", "AC9", "FR-UX-004")
+@pytest.mark.req("C-docs", "AC9", "FR-UX-004")
 def test_every_command_of_the_readme_works_as_it_says(tmp_path: Path) -> None:
     todo = [loosened(step) for step in steps(PAGE) if not is_make(step)]
     wrong = a_reader(tmp_path).do(todo)

@@ -14,7 +14,7 @@ import pytest
 
 from mpijob import Client, Job, JobState, Phase
 from mpijob.backends.local import LocalBackend
-from mpijob.model import Code, Resources
+from mpijob.model import Code, Resources, Retry
 from mpijob.settings import Settings
 
 from . import sight
@@ -106,3 +106,19 @@ def test_a_killed_launcher_ends_the_job(client: Client, family: str) -> None:
     state = strike(client, job, sight.launcher(Path(client.settings.home), job.ref.uid))
     first = state.findings[0]
     assert (state.phase, first.code, first.worker) == (Phase.FAILED, "LAUNCHER_KILLED", None)
+
+
+@pytest.mark.req("PMV-005")
+@pytest.mark.parametrize(("cause", "attempts"), [("worker_lost", 2), ("preempted", 1)])
+def test_a_job_whose_worker_was_killed_is_tried_again_where_it_names_that_cause(
+    client: Client, cause: str, attempts: int
+) -> None:
+    job = a_job("lost", "sleep 60", labels={"fault.mpijob/kill-worker": "1_0.5"}).replace(
+        retry=Retry(limit=1, backoff_seconds=0.1, on=(cause,))
+    )
+    state = client.submit(job).wait(PATIENCE)
+    assert (state.phase, state.reason, state.attempt) == (Phase.FAILED, "WorkerLost", attempts)
+    told = [event.message for event in client.events("lost") if event.reason == "NotRetried"]
+    assert told == (
+        [] if attempts == 2 else ["not tried again: retry.on names preempted, and this was WORKER_LOST"]
+    )

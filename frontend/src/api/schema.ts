@@ -1932,6 +1932,17 @@ export interface components {
             jobs: components["schemas"]["Column"][];
         };
         /**
+         * Concurrency
+         * @description How many jobs of a group may run at once: the others wait for their turn.
+         *
+         *         The jobs of one namespace that name the group belong to it; without a name, those of one array.
+         */
+        Concurrency: {
+            /** @default  */
+            group?: string;
+            limit: number;
+        };
+        /**
          * Conversion
          * @description One source, converted: how far it is, the jobs in their order, their texts, and what became of each field.
          *
@@ -2037,9 +2048,11 @@ export interface components {
         };
         /**
          * Dependency
-         * @description One job that another waits for: where it stands, None when there is no such job.
+         * @description One job that another waits for: where it stands, None when there is no such job, and how it must end.
          */
         Dependency: {
+            /** @default succeeded */
+            end?: components["schemas"]["End"];
             /** @default  */
             message?: string;
             /** @default null */
@@ -2136,6 +2149,12 @@ export interface components {
             /** @default 1 */
             min_workers?: number;
         };
+        /**
+         * End
+         * @description How a job must have ended for another to start.
+         * @enum {unknown}
+         */
+        End: "any" | "failed" | "succeeded";
         /**
          * Estimate
          * @description The expected run time in seconds and cost, each with a range; `runs` it is based on, `basis` as text.
@@ -2834,6 +2853,8 @@ export interface components {
             code?: components["schemas"]["Code"];
             /** @default [] */
             command?: string[];
+            /** @default null */
+            concurrency?: components["schemas"]["Concurrency"] | null;
             /** @default 1 */
             cores_per_rank?: number;
             /** @default {} */
@@ -2880,6 +2901,8 @@ export interface components {
             namespace?: string;
             /** @default {} */
             network?: components["schemas"]["Network"];
+            /** @default [] */
+            notify?: components["schemas"]["Notify"][];
             /** @default  */
             owner?: string;
             /** @default {} */
@@ -2916,6 +2939,8 @@ export interface components {
             signal?: components["schemas"]["Signal"];
             /** @default 1 */
             slots?: number;
+            /** @default null */
+            ttl_seconds?: number | null;
             /** @default [] */
             volumes?: components["schemas"]["Volume"][];
             /** @default 4 */
@@ -3086,6 +3111,21 @@ export interface components {
                 [key: string]: number;
             };
             usable: number;
+        };
+        /**
+         * Notify
+         * @description Whom to tell what becomes of the job: a mail address, or the name of a callback of the settings.
+         *
+         *         `on` are the moments: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (however).
+         */
+        Notify: {
+            /**
+             * @default [
+             *       "ended"
+             *     ]
+             */
+            on?: string[];
+            to: string;
         };
         /**
          * Numbered
@@ -3635,6 +3675,9 @@ export interface components {
         /**
          * Retry
          * @description How often a failed job is tried again, with exponential backoff between the attempts.
+         *
+         *         `on` names the causes for which it is, in words (`worker_lost`, `preempted`, `nccl` …) or codes as `mpijob why`
+         *         shows them; without any it is tried again whatever made it fail.
          */
         Retry: {
             /** @default 10 */
@@ -3645,6 +3688,8 @@ export interface components {
             limit?: number;
             /** @default 600 */
             max_backoff_seconds?: number;
+            /** @default [] */
+            on?: string[];
         };
         /**
          * Rights

@@ -8,6 +8,7 @@ from mpijob.admission.capacity import max_workers, needs, worker_needs
 from mpijob.admission.decision import admit
 from mpijob.admission.queue_reason import (
     availability_sentence,
+    group_sentence,
     insufficient_sentence,
     wait_notice,
     waiting_sentence,
@@ -16,6 +17,7 @@ from mpijob.admission.queue_reason import (
 __all__ = [
     "admit",
     "availability_sentence",
+    "group_sentence",
     "insufficient_sentence",
     "max_workers",
     "needs",

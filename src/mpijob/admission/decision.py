@@ -26,7 +26,7 @@ from mpijob.admission.capacity import (
 )
 from mpijob.admission.queue_reason import missing_resources, too_many_jobs, unavailable_sentence, wait_notice
 from mpijob.errors import Conflict, Finding, Fix, NotAllowed, QuotaExceeded, Severity
-from mpijob.model import Facts, Identity, MPIJob, Phase, Quota
+from mpijob.model import Facts, Identity, MPIJob, Quota
 from mpijob.model.spec import dependencies
 from mpijob.model.spec.quantity import NONE
 
@@ -95,7 +95,7 @@ def _check_name(job: MPIJob, facts: Facts) -> None:
 
 
 def _check_dependencies(job: MPIJob, facts: Facts) -> None:
-    """Raise Conflict if the job depends on a job that does not exist or will never succeed."""
+    """Raise Conflict if the job depends on a job that does not exist or will never end as it must."""
     for dependency in facts.dependencies:
         if dependency.phase is None:
             message = f"job '{job.name}' depends on '{dependency.ref.name}', which does not exist"
@@ -103,8 +103,9 @@ def _check_dependencies(job: MPIJob, facts: Facts) -> None:
                 f"{message} in namespace '{job.namespace}'", hint=f"submit '{dependency.ref.name}' first"
             )
         if dependency.never:
+            end = "the failure of " if dependency.end is dependencies.End.FAILED else ""
             message = (
-                f"job '{job.name}' depends on '{dependency.ref.name}', which is {dependency.phase.value}"
+                f"job '{job.name}' depends on {end}'{dependency.ref.name}', which is {dependency.phase.value}"
             )
             raise Conflict(
                 f"{message}: it would never start",
@@ -240,11 +241,13 @@ def _check_free(job: MPIJob, facts: Facts) -> None:
 
 def _dependency_notice(facts: Facts) -> tuple[Finding, ...]:
     unfinished = [
-        dependency.ref.name for dependency in facts.dependencies if dependency.phase is not Phase.SUCCEEDED
+        str(dependencies.After(dependency.ref.name, dependency.end))
+        for dependency in facts.dependencies
+        if not dependency.met
     ]
     if not unfinished:
         return ()
-    hint = "it starts automatically then, and fails if one of them does not succeed"
+    hint = "it starts automatically then, and fails if one of them ends otherwise"
     message = f"{dependencies.sentence(unfinished)}."
     return (Finding(code="WILL_WAIT", field="after", message=message, hint=hint, severity=Severity.NOTICE),)
 

@@ -32,6 +32,14 @@ def waiting_sentence(job: MPIJob, facts: Facts) -> str:
     return ""
 
 
+def group_sentence(job: MPIJob) -> str:
+    """Return what a job waits for whose group runs as many jobs as it may; "" for a job of no group."""
+    if job.concurrency is None:
+        return ""
+    jobs = "1 job" if job.concurrency.limit == 1 else f"{job.concurrency.limit} jobs"
+    return f"Waiting for a job of group '{job.group}' to end: {jobs} may run at once"
+
+
 def insufficient_sentence(job: MPIJob, facts: Facts) -> str:
     """Return what a pending job lacks: `Insufficient GPUs: requested 32, available 24`; "" if nothing."""
     return "; ".join(

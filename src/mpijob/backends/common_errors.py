@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mpijob.errors import Conflict, NotFound, Unsupported
+from mpijob.errors import Conflict, Finding, InvalidJob, NotFound, Unsupported
 from mpijob.model import Phase
 
 if TYPE_CHECKING:
     from mpijob.model import JobRef, JobState, MPIJob
+    from mpijob.settings import Settings
 
 
 EVERY_JOB = "mpijob list --all-namespaces shows every job"
@@ -20,6 +21,24 @@ def name_in_use(ref: JobRef, phase: Phase) -> Conflict:
         f"job '{ref.name}' exists in namespace '{ref.namespace}' and is {phase.value}",
         hint=f"choose another name, wait for it to end, or run: mpijob delete {ref.name} -n {ref.namespace}",
     )
+
+
+def refuse_unknown_recipients(job: MPIJob, settings: Settings) -> None:
+    """Raise InvalidJob where a job wants somebody to be told whom no callback of these settings reaches."""
+    there = [one for one in settings.callbacks if not one.namespaces or job.namespace in one.namespaces]
+    for index, wish in enumerate(job.notify):
+        if not any(one.takes(wish.to) for one in there):
+            kind = "may send mail to" if wish.is_address else "is called"
+            wanted = (
+                f'domains = ["{wish.to.rpartition("@")[2]}"]' if wish.is_address else f'name = "{wish.to}"'
+            )
+            finding = Finding(
+                code="BAD_NOTICE",
+                field=f"notify[{index}].to",
+                message=f"no callback of the settings {kind} '{wish.to}': nobody would be told",
+                hint=f"write {wanted} into a [[callbacks]] of the settings",
+            )
+            raise InvalidJob.of((finding,))
 
 
 def no_such_schedule(namespace: str, name: str) -> NotFound:

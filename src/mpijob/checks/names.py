@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 
 from mpijob.checks.rule import (
     LONGEST_LABEL,
@@ -20,6 +21,7 @@ from mpijob.checks.rule import (
     unfit_line,
 )
 from mpijob.model import MPIJob
+from mpijob.model.spec import dependencies
 from mpijob.model.spec.enums import did_you_mean, shown
 
 _NAME_RULE = "use lowercase letters, digits and hyphens, beginning and ending with a letter or digit"
@@ -93,11 +95,20 @@ def pull_policy(job: MPIJob, limits: Limits) -> Findings:
 
 def after(job: MPIJob, limits: Limits) -> Findings:
     """A job waits for others by their names, and not for itself."""
-    for index, other in enumerate(job.after):
+    for index, entry in enumerate(job.after):
+        try:
+            other, _ = dependencies.checked(entry)
+        except ValueError:
+            word = entry.partition(":")[0]
+            message = f"{shown(word)} is not an end that a job can wait for: use any or failed"
+            yield error(f"after[{index}]", message, "a name alone waits for success, any:NAME for any end")
+            continue
         if not dns_label(other):
             yield error(f"after[{index}]", f"{shown(other)} cannot be the name of a job: {_NAME_RULE}")
         elif other == job.name:
             yield error(f"after[{index}]", f"job '{other}' would wait for itself", "name another job")
+    for name in [name for name, count in Counter(dependencies.names(job.after)).items() if count > 1]:
+        yield error("after", f"job '{name}' is waited for twice", "name each job once")
 
 
 def labels(job: MPIJob, limits: Limits) -> Findings:

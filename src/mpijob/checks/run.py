@@ -57,9 +57,11 @@ RULES: tuple[Rule, ...] = (
     rule("BAD_NETWORK", "network namespace", scheduling.network),
     rule("BAD_PRIORITY", "priority", scheduling.priority),
     rule("BAD_RETRY", "retry", scheduling.retry),
+    rule("BAD_CONCURRENCY", "concurrency", scheduling.concurrency),
+    rule("BAD_NOTICE", "notify", scheduling.notices),
     rule(
         "BAD_TIME",
-        "gang_timeout_seconds deadline_seconds grace_seconds keep_on_failure_seconds retention",
+        "gang_timeout_seconds deadline_seconds grace_seconds keep_on_failure_seconds retention ttl_seconds",
         scheduling.times,
     ),
     rule("BAD_SIGNAL", "signal deadline_seconds", scheduling.signal),

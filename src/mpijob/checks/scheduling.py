@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import math
+import re
 
 from mpijob.checks.rule import Findings, Limits, dns_name, error, warning
 from mpijob.errors import Finding
 from mpijob.model import MPIJob
-from mpijob.model.spec.enums import FABRICS, PRESETS, PRIORITIES, SIGNALS, choice_hint, did_you_mean, shown
+from mpijob.model.spec.enums import (
+    FABRICS,
+    NOTICES,
+    PRESETS,
+    PRIORITIES,
+    RETRY_CAUSES,
+    SIGNALS,
+    choice_hint,
+    did_you_mean,
+    shown,
+)
 from mpijob.model.spec.network import destination
 
 _MOST_RETRIES = 98  # attempts are counted in names with two digits
 _LOWEST_PRIORITY, _HIGHEST_PRIORITY = -1_000_000_000, 1_000_000_000
 _LONGEST_SECONDS = 366 * 86_400.0
 _LONGEST_DAYS = 36_600.0
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{2,63}")
+_MOST_AT_ONCE, _MOST_NOTIFIED = 10_000, 20
+_GROUP = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -84,9 +98,48 @@ def retry(job: MPIJob, limits: Limits) -> Findings:
     if not 0 <= job.retry.limit <= _MOST_RETRIES:
         message = f"{shown(job.retry.limit)} retries are asked for; 0 to {_MOST_RETRIES} are allowed"
         yield error("retry.limit", message, "0 means that a failed job is not tried again")
+    for index, cause in enumerate(job.retry.on):
+        if cause not in RETRY_CAUSES and not _CODE.fullmatch(cause):
+            meant = did_you_mean(cause, RETRY_CAUSES)
+            guess = f"did you mean '{meant}'? " if meant else ""
+            hint = f"{guess}allowed: {', '.join(RETRY_CAUSES)}, and codes such as NCCL_TIMEOUT"
+            yield error(f"retry.on[{index}]", f"{shown(cause)} is not a cause that a job can fail for", hint)
+    if job.retry.on and not job.retry.limit:
+        yield error("retry.on", "causes are named, and the job is never tried again", "set retry.limit")
     yield from _between("retry.backoff_seconds", job.retry.backoff_seconds, 0, _LONGEST_SECONDS)
     yield from _between("retry.max_backoff_seconds", job.retry.max_backoff_seconds, 0, _LONGEST_SECONDS)
     yield from _between("retry.factor", job.retry.factor, 1, 100)
+
+
+def concurrency(job: MPIJob, limits: Limits) -> Findings:
+    """At least one job of a group runs, and the group has a name that a label can hold."""
+    if job.concurrency is None:
+        return
+    if not 1 <= job.concurrency.limit <= _MOST_AT_ONCE:
+        message = (
+            f"{shown(job.concurrency.limit)} jobs at once are asked for; 1 to {_MOST_AT_ONCE} are possible"
+        )
+        yield error("concurrency.limit", message, "leave concurrency out where the queue alone is to decide")
+    if job.concurrency.group and not _GROUP.fullmatch(job.concurrency.group):
+        message = f"{shown(job.concurrency.group)} cannot be the name of a group"
+        yield error("concurrency.group", message, "use at most 63 letters, digits, '-', '_' and '.'")
+
+
+def notices(job: MPIJob, limits: Limits) -> Findings:
+    """Somebody is told, by a mail address or a name, at moments that there are."""
+    for index, one in enumerate(job.notify):
+        field = f"notify[{index}]"
+        if not (one.is_address or _GROUP.fullmatch(one.to)):
+            message = f"{shown(one.to)} is neither a mail address nor the name of a callback"
+            yield error(f"{field}.to", message, "write ann@example.org, or a name of the notifier's settings")
+        if not one.on:
+            yield error(f"{field}.on", "nobody would be told anything", f"allowed: {', '.join(NOTICES)}")
+        for at, moment in enumerate(one.on):
+            if moment not in NOTICES:
+                hint = choice_hint(moment, NOTICES)
+                yield error(f"{field}.on[{at}]", f"{shown(moment)} is no moment of a job", hint)
+    if len(job.notify) > _MOST_NOTIFIED:
+        yield error("notify", f"{len(job.notify)} are to be told; at most {_MOST_NOTIFIED} are", "use a list")
 
 
 def times(job: MPIJob, limits: Limits) -> Findings:
@@ -98,6 +151,8 @@ def times(job: MPIJob, limits: Limits) -> Findings:
     yield from _between("keep_on_failure_seconds", job.keep_on_failure_seconds, 0, _LONGEST_SECONDS)
     yield from _between("retention.logs_days", job.retention.logs_days, 0, _LONGEST_DAYS)
     yield from _between("retention.record_days", job.retention.record_days, 0, _LONGEST_DAYS)
+    if job.ttl_seconds is not None:
+        yield from _between("ttl_seconds", job.ttl_seconds, 0, _LONGEST_SECONDS)
 
 
 def _above_zero(field: str, number: float) -> Findings:

@@ -6,7 +6,7 @@ A handle means the very job it was made for: after a retry, the old handle still
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, Unpack
+from typing import IO, TYPE_CHECKING, Any, Literal, Unpack
 
 from mpijob.errors import NotFound
 
@@ -186,9 +186,12 @@ class Job:
         """Submit a changed copy and return the new job."""
         return self.client.clone(self.ref, new_name, replace=replace, with_fix=with_fix, **fields)
 
-    def then(self, job: MPIJob) -> Job:
-        """Submit a job that starts when this one has succeeded, and return its handle."""
-        wanted = job.replace(namespace=self.namespace, after=(*job.after, self.name))
+    def then(self, job: MPIJob, on: Literal["succeeded", "any", "failed"] = "succeeded") -> Job:
+        """Submit a job that starts when this one has succeeded, ended at all or failed, and return its handle."""
+        from mpijob.model.spec.dependencies import After, End
+
+        entry = str(After(self.name, End(on)))
+        wanted = job.replace(namespace=self.namespace, after=(*job.after, entry))
         return self.client.submit(wanted)
 
     def export(self, format: Format = "yaml") -> str:

@@ -10,6 +10,7 @@ import msgspec
 from mpijob.errors import Finding
 from mpijob.model.ref import JobRef
 from mpijob.model.spec.amounts import Amounts
+from mpijob.model.spec.dependencies import parsed
 from mpijob.model.spec.job import Family, MPIJob
 from mpijob.model.status.forecast import Forecast
 
@@ -63,6 +64,12 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     why: tuple[str, ...] = ()
     notices: tuple[Finding, ...] = ()
     documents: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The entries of `after` that are not met yet."""
+        waits = {ref.name for ref in self.waits_for}
+        return tuple(entry for entry in self.job.after if parsed(entry).name in waits)
 
     def forecast(self, now: float) -> Forecast | None:
         """When the job will start, as it is estimated now; None where it waits for other jobs, or nothing was said."""

@@ -93,7 +93,7 @@ def test_a_quota_that_is_nearly_consumed_is_an_alert(place: Place) -> None:
     ok(place, "admin", "set", place.namespace, "--quota", "cpu=")
 
 
-@pytest.mark.req("US3", "FR-031")
+@pytest.mark.req("US3", "C-docs")
 def test_the_commands_of_the_administrators_page_work(place: Place, tmp_path: Path) -> None:
     text = (
         (ROOT / "docs" / "administrators.md").read_text(encoding="utf-8").replace("team-cv", place.namespace)

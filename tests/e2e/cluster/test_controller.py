@@ -75,6 +75,17 @@ def test_limits_of_a_namespace_end_a_job_and_clear_it_away(place: Place) -> None
 
 
 @pytest.mark.req("FR-RES-004")
+def test_a_job_with_a_ttl_is_cleared_away_by_the_controller_and_others_stay(place: Place) -> None:
+    with controller(place):
+        brief = place.client.submit(a_job("brief", "true", ttl_seconds=4))
+        stays = place.client.submit(a_job("stays", "true"))
+        eventually(partial(gone, place, "brief"), "its time is over", PATIENCE)
+        eventually(lambda: not left_of(place, brief.name), "nothing is left", PATIENCE)
+        assert stays.wait(PATIENCE).phase is Phase.SUCCEEDED
+        stays.delete()
+
+
+@pytest.mark.req("FR-RES-004")
 def test_what_a_killed_submit_left_is_swept(place: Place) -> None:
     job = place.client.submit(a_job("swept", "sleep 30"))
     runtime = place.find(resources.TRAINING_RUNTIME, "swept")

@@ -276,7 +276,6 @@ def test_a_name_may_be_longer_on_the_mpi_operator(place: Place) -> None:
     assert place.succeeded(a_job("n" * 50, mpi=Family.MPICH, image=image("mpich"))).last.phase.final
 
 
-@pytest.mark.req("SC-008")
 def test_a_job_that_is_submitted_twice_exists_once(place: Place) -> None:
     job = a_job("twice", LONG)
     first = place.client.submit(job)

@@ -26,7 +26,7 @@ def queue_of(document: dict[str, Any]) -> object:
 def test_a_job_that_waits_for_others_goes_into_its_queue_only_then(kind: str) -> None:
     """In the queue at once, Kueue would start it before they have ended."""
     document = documents(a_job(), kind)[-1]
-    controller_notes.hold(document, [JobRef("cv", "first", "u1")])
+    controller_notes.hold(document, ["first"], [JobRef("cv", "first", "u1")])
     made = let_in(document)
     note = controller_notes.read(made)
     assert (queue_of(made), note) == (None, controller_notes.Note({"first": "u1"}, "main"))
@@ -38,7 +38,7 @@ def test_a_job_that_waits_for_others_goes_into_its_queue_only_then(kind: str) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_note_on_a_job_that_does_not_rest_spares_it_no_queue(kind: str) -> None:
     document = documents(a_job(), kind)[-1]
-    controller_notes.hold(document, [JobRef("cv", "first", "u1")])
+    controller_notes.hold(document, ["first"], [JobRef("cv", "first", "u1")])
     policy = document["spec"].get("runPolicy", document["spec"])
     policy["suspend"] = False
     assert queue_of(let_in(document)) == "main"

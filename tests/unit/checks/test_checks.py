@@ -376,7 +376,7 @@ def test_the_whole_directory_may_go_along_and_large_inline_files_may_not() -> No
     assert "letters" in the_one(a_job(code=Code(files={"a": "x" * (1 << 21)})), "BAD_CODE").message
 
 
-@pytest.mark.req("FR-013")
+@pytest.mark.req("FR-SDK-002")
 def test_wrong_types_are_told_with_their_path_and_the_rest_is_still_checked() -> None:
     job = a_job(name="Bad", workers="four", resources=Resources(cpu=[1]), env={"A": 1})  # type: ignore[arg-type] # on purpose
     told = [str(finding) for finding in checks.run(job)]

@@ -114,7 +114,7 @@ def _value(name: str) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.thorough
-@pytest.mark.req("FR-013", "FR-030")
+@pytest.mark.req("FR-SDK-002", "FR-030")
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(wrong_jobs())
 @example(MPIJob(name="a", priority=10**4000, workers=10**4000, slots=10**4000, ranks=10**4000))

@@ -303,7 +303,8 @@ def test_a_file_that_is_no_job_is_refused_for_that_alone(tmp_path: Path, text: s
 
 # -- explain ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("word", "path"), [("map_by", "launch.map_by"), ("limit", "retry.limit"), ("workers", "workers")]
+    ("word", "path"),
+    [("map_by", "launch.map_by"), ("factor", "retry.factor"), ("workers", "workers")],
 )
 def test_explain_finds_a_field_by_its_last_name(word: str, path: str) -> None:
     assert Cli().json("explain", word)["path"] == path

@@ -13,8 +13,10 @@ from tests.unit.cli_support import Cli, a_file
 from mpijob.cli.arguments import flag_values
 from mpijob.cli.arguments.flags import ELSEWHERE, FLAGS, SWITCHES
 from mpijob.model import CustomLaunch, Elastic, Model, MPIJob
+from mpijob.model.spec.job import Concurrency
 
 OPTIONAL: dict[str, type[msgspec.Struct]] = {
+    "concurrency": Concurrency,
     "launch.custom": CustomLaunch,
     "elastic": Elastic,
     "model": Model,

@@ -202,7 +202,7 @@ def test_a_job_that_waits_is_suspended_outside_its_queue_and_still_reads_back(
 ) -> None:
     wanted = a_rich_job(queue=queue, after=("prepare",))
     documents = [*dialect.write(wanted)]
-    controller_notes.hold(documents[-1], [JobRef("team-cv", "prepare", "uid-1")])
+    controller_notes.hold(documents[-1], ["prepare"], [JobRef("team-cv", "prepare", "uid-1")])
     held = documents[-1]
     assert QUEUE_LABEL not in held["metadata"]["labels"]
     assert dialect.read(documents).job == wanted

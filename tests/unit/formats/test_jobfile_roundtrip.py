@@ -33,6 +33,7 @@ from mpijob.model import (
     Volume,
     VolumeKind,
 )
+from mpijob.model.spec.job import Concurrency, Notify
 
 TRICKY = [
     "",
@@ -131,11 +132,12 @@ def part(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 
 KINDS["CustomLaunch | None"] = st.none() | part(CustomLaunch)
+KINDS["Concurrency | None"] = st.none() | part(Concurrency)
 KINDS["Elastic | None"] = st.none() | part(Elastic)
 KINDS["Model | None"] = st.none() | part(Model)
 for _kind in (Resources, Launch, Code, Placement, Network, Retry, Signal, Retention):
     KINDS[_kind.__name__] = part(_kind)
-for _item in (Program, Secret, Volume):
+for _item in (Notify, Program, Secret, Volume):
     KINDS[f"tuple[{_item.__name__}, ...]"] = st.lists(part(_item), max_size=2).map(tuple)
 
 

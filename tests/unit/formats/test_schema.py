@@ -57,9 +57,11 @@ def test_every_example_can_be_written_into_a_job_file(path: str) -> None:
 def nested(path: str, line: str) -> str:
     """Return a job file that holds one line at a path, with the fields that its parts require."""
     required = {
+        "concurrency": "limit: 2",
         "custom": "command: [a]",
         "elastic": "max_workers: 9",
         "model": "name: m",
+        "notify": "to: chat",
         "programs": "ranks: 1\ncommand: [a]",
         "secrets": "env: A\nsource: a/b",
         "volumes": "mount: /a",
@@ -70,7 +72,7 @@ def nested(path: str, line: str) -> str:
         others = [one for one in required.get(part, "").split("\n") if one and one.split(":")[0] != name]
         lines = [*others, *text.split("\n")] if name != part else text.split("\n")
         name = part
-        first, rest = ("- ", "  ") if part in ("programs", "secrets", "volumes") else ("  ", "  ")
+        first, rest = ("- ", "  ") if part in ("notify", "programs", "secrets", "volumes") else ("  ", "  ")
         text = f"{part}:\n" + "\n".join((first if at == 0 else rest) + one for at, one in enumerate(lines))
     return text if path == "name" else f"name: x\n{text}"
 

@@ -29,7 +29,7 @@ from mpijob.backends.kubernetes.status import derive_state
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.runtimes import builtin
 from mpijob.formats.status import status_reader as seen
-from mpijob.model import Phase, Resources
+from mpijob.model import JobRef, JobState, Phase, Resources, WorkerState
 from mpijob.observation.state.phase import Reason
 
 
@@ -58,6 +58,16 @@ def test_initializing_says_which_workers_ssh_server_is_missing() -> None:
     state = derive(Cluster().worker(0, running(10)).worker(1, running(10, ready=False)), "")
     assert state.waiting_for == "1/2 workers ready, waiting for the ssh server of worker 1"
     assert state.aggregate == "1/2 Running, 1 Initializing"
+
+
+@pytest.mark.req("B-5")
+def test_eight_workers_of_which_one_waits_read_as_a_sentence() -> None:
+    workers = [WorkerState(index=index, name=f"w{index}", phase=Phase.RUNNING) for index in range(7)]
+    state = JobState(
+        ref=JobRef("cv", "train"), phase=Phase.PENDING, workers_wanted=8,
+        workers=(*workers, WorkerState(index=7, name="w7", phase=Phase.PENDING)),
+    )  # fmt: skip
+    assert state.aggregate == "7/8 Running, 1 Pending"
 
 
 def test_a_launcher_that_counts_is_not_running_yet() -> None:

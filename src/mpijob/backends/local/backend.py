@@ -187,6 +187,7 @@ class LocalBackend(
 
     def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""
+        self._waker.wake_for_expired(self._store)
         page = list_jobs.page(self._store, scope)
         return msgspec.structs.replace(page, items=self._with_forecasts(page.items))
 

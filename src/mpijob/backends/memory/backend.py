@@ -111,7 +111,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
         """Return what admission needs to judge this job."""
         with self._changed:
             known = find_jobs.facts(self._engine, job.namespace)
-            found = find_jobs.dependencies(self._engine, (JobRef(job.namespace, name) for name in job.after))
+            found = find_jobs.dependencies(self._engine, job)
             known = msgspec.structs.replace(known, dependencies=found, **find_jobs.wait_of(self._engine, job))
         return Preflight(msgspec.structs.replace(known, max_workers=self._max_workers))
 

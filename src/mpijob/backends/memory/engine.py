@@ -33,7 +33,7 @@ from mpijob.model import (
     WorkerState,
 )
 from mpijob.model.spec import dependencies
-from mpijob.model.spec.dependencies import Dependency
+from mpijob.observation.state import retry_cause
 
 EPOCH = 1_700_000_000.0
 _STEP_SECONDS = 0.2
@@ -112,7 +112,7 @@ class Engine:
         self.schedule()
 
     def _hold(self, record: Record) -> None:
-        text = dependencies.sentence([ref.name for ref in record.plan.waits_for])
+        text = dependencies.sentence(record.plan.entries)
         record.rests_until = math.inf
         record.change(reason=dependencies.WAITING, message=text, waiting_for=text)
 
@@ -122,7 +122,9 @@ class Engine:
             if not record.waits or record.rests_until != math.inf:
                 continue  # not held, or not any more: letting one in may let in others
             known = [(ref, self.records.get(ref.uid)) for ref in record.plan.waits_for]
-            found = [Dependency.of(ref, other.state if other else None) for ref, other in known]
+            found = dependencies.of_entries(
+                record.job.after, ((ref, other.state if other else None) for ref, other in known)
+            )
             waits, finding = dependencies.judge(record.state.ref.name, found)
             if finding is not None:
                 record.rests_until = None
@@ -207,7 +209,7 @@ class Engine:
     def _fail(self, record: Record, finding: Finding, message: str, code: int, again: bool = True) -> None:
         attempt, allowed = record.state.attempt, record.state.attempts_allowed
         self.end(record, Phase.FAILED, finding.code.title().replace("_", ""), message, code, (finding,))
-        if again and attempt < allowed:
+        if again and attempt < allowed and retry_cause.wanted(record.state, record.job.retry):
             self._retry(record, attempt)
 
     def _retry(self, record: Record, attempt: int) -> None:
@@ -249,6 +251,8 @@ class Engine:
             phase=phase, workers=self._ended(record, phase, findings), launcher_exit_code=code, **fields
         )
         self.tell(record, phase.value, findings[0].message if findings else message, findings)
+        if phase.final and record.job.ttl_seconds is not None:
+            self._later(record, record.job.ttl_seconds, self._expire)
         self.schedule()
 
     def _ended(self, record: Record, phase: Phase, findings: tuple[Finding, ...]) -> tuple[WorkerState, ...]:
@@ -285,6 +289,12 @@ class Engine:
         record.generation += 1
         del self.records[record.state.ref.uid]
         self.schedule()
+
+    def _expire(self, record: Record) -> None:
+        """Delete a job that has been kept for its `ttl_seconds`; one that is tried again goes on."""
+        kept = self.now - (record.state.finished or self.now)
+        if record.state.phase.final and kept >= (record.job.ttl_seconds or 0.0):
+            self.forget(record)
 
     def tell(self, record: Record, reason: str, message: str, findings: tuple[Finding, ...] = ()) -> None:
         """Write down one event."""

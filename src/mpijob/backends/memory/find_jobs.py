@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.record import Record
 from mpijob.history import account_store
 from mpijob.model import Facts, JobRef, JobState, MPIJob, Phase, RankState, Scope
-from mpijob.model.spec.dependencies import Dependency
+from mpijob.model.spec.dependencies import Dependency, names, of_entries
 from mpijob.model.status.accounts import Account, AccountQuery
 from mpijob.model.status.mpi_profile import CallKind, MpiCall, MpiPeer, RankProfile
 from mpijob.model.status.stacks import Means, RankStack
@@ -43,10 +42,11 @@ def newest(engine: Engine, ref: JobRef) -> Record | None:
     return next((record for record in current(engine) if _same_name(record.state.ref, ref)), None)
 
 
-def dependencies(engine: Engine, refs: Iterable[JobRef]) -> tuple[Dependency, ...]:
-    """Return where the jobs stand that one waits for."""
-    found = ((ref, engine.records.get(ref.uid) if ref.uid else newest(engine, ref)) for ref in refs)
-    return tuple(Dependency.of(ref, record.state if record else None) for ref, record in found)
+def dependencies(engine: Engine, job: MPIJob) -> tuple[Dependency, ...]:
+    """Return where the jobs stand that one waits for: the newest of each name."""
+    refs = [JobRef(job.namespace, name) for name in names(job.after)]
+    found = ((ref, newest(engine, ref)) for ref in refs)
+    return of_entries(job.after, ((ref, record.state if record else None) for ref, record in found))
 
 
 def find(engine: Engine, ref: JobRef) -> Record:
@@ -107,6 +107,9 @@ def view(engine: Engine, record: Record) -> JobState:
     """Return the state as shown: a waiting job knows its place and what it waits for."""
     if not record.waits or record.rests_until is not None:
         return record.state
+    if queue.is_throttled(record, engine.records.values()):
+        text = admission.group_sentence(record.job)
+        return msgspec.structs.replace(record.state, waiting_for=text, message=text)
     told = queue.forecasts(engine.records.values(), engine.capacity, engine.quotas, engine.now)
     found = told[record.state.ref.uid]
     known = msgspec.structs.replace(

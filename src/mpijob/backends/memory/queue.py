@@ -24,12 +24,22 @@ def order(records: Iterable[Record]) -> list[Record]:
     return sorted(waiting, key=lambda record: (-record.state.priority, record.number))
 
 
+def is_throttled(record: Record, others: Iterable[Record]) -> bool:
+    """Whether as many jobs of a job's group run as may at once."""
+    wanted = record.job.concurrency
+    return wanted is not None and wanted.limit <= sum(
+        other.state.phase.active
+        and (other.job.namespace, other.job.group) == (record.job.namespace, record.job.group)
+        for other in others
+    )
+
+
 def next_up(records: Iterable[Record], capacity: Amounts, quotas: Mapping[str, Quota]) -> Record | None:
     """Return the job that may start now, if there is one."""
     everyone = list(records)
     free = capacity.minus(held(everyone))
     for record in order(everyone):
-        if _within(record, everyone, quotas):
+        if _within(record, everyone, quotas) and not is_throttled(record, everyone):
             return record if needs(record.job).fits(free) else None
     return None
 

@@ -147,3 +147,11 @@ def whole(file: IO[bytes], name: str) -> bytes:
     if len(found) > MOST_BYTES:
         raise click.UsageError(f"{name}: more than {MOST_BYTES >> 20} MiB; is that the right file?")
     return found
+
+
+def notify(text: str) -> dict[str, Any]:
+    """Return `ann@example.org:failed,ended` as whom to tell, and when."""
+    to, colon, moments = text.partition(":")
+    if not to or (colon and not moments):
+        raise click.BadParameter(f"{text!r} is not of the form TO or TO:WHEN,WHEN")
+    return {"to": to} | ({"on": moments.split(",")} if colon else {})

@@ -127,7 +127,15 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--affinity", "placement.affinity", flag_values.document, "Affinity, as JSON.", "JSON"),
     Flag("--topology", "placement.topology", str, "any, packed-node, packed-rack, packed-zone, spread."),
     Flag("--egress", "network.egress", str, "Place that the job may reach.", "PLACE", _LIST),
-    Flag("--after", "after", str, "Job that must have succeeded before.", "JOB", _LIST),
+    Flag("--after", "after", str, "Job that must have succeeded before; any:JOB, failed:JOB.", "JOB", _LIST),
+    Flag(
+        "--at-once",
+        "concurrency.limit",
+        _N,
+        "At most so many jobs of the group, or of the array, at once.",
+        "N",
+    ),
+    Flag("--group", "concurrency.group", str, "Group of which only --at-once jobs run.", "NAME"),
     Flag("--attach", "network.attachments", str, "Further network of the workers (Multus).", "NAME", _LIST),
     Flag("--queue", "queue", str, "Queue to wait in.", "NAME"),
     Flag("--priority", "priority", _N, "A number, or the name of a priority class."),
@@ -135,9 +143,26 @@ FLAGS: tuple[Flag, ...] = (
         "--gang-timeout", "gang_timeout_seconds", _S, "How long workers may take to start together.", "TIME"
     ),
     Flag("--retry", "retry.limit", _N, "How often a failed job is tried again.", "N"),
+    Flag(
+        "--retry-on",
+        "retry.on",
+        str,
+        "Only for this cause: worker_lost, nccl, a code …",
+        "CAUSE",
+        _LIST,
+    ),
     Flag("--backoff", "retry.backoff_seconds", _S, "First pause between attempts.", "TIME"),
     Flag("--backoff-factor", "retry.factor", _N, "How the pause grows.", "NUMBER"),
     Flag("--max-backoff", "retry.max_backoff_seconds", _S, "Longest pause between attempts.", "TIME"),
+    Flag("--ttl", "ttl_seconds", _S, "Delete the job so long after its end; its record stays.", "TIME"),
+    Flag(
+        "--notify",
+        "notify",
+        flag_values.notify,
+        "Tell ADDRESS or NAME; :failed,ended says when.",
+        "TO[:WHEN]",
+        _LIST,
+    ),
     Flag("--deadline", "deadline_seconds", _S, "End the job after this time.", "TIME"),
     Flag(
         "--signal", "signal", flag_values.signal, "Signal before the end, and when: USR1@120.", "NAME[@TIME]"

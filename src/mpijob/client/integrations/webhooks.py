@@ -18,21 +18,22 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import msgspec
-
-from mpijob.errors import BackendError, InvalidJob, MpiJobError
-from mpijob.model import JobState
-from mpijob.observation.redaction.masking import masked_text
-from mpijob.outbound import guard, http
+from mpijob.client.integrations import notices
+from mpijob.client.integrations.notices import Delivery
+from mpijob.errors import BackendError, InvalidJob, MpiJobError, NotFound
+from mpijob.model import JobRef, JobState, Phase
+from mpijob.outbound import guard, http, smtp
 from mpijob.outbound.policy import PUBLIC, UNRESTRICTED, is_public
 
 if TYPE_CHECKING:
     from mpijob.client.client import Client
+    from mpijob.model.spec.job import Notify
     from mpijob.settings import CallbackSetting
 
 FIRST_SECONDS, MOST_SECONDS, MOST_TRIES = 5.0, 3600.0, 10
 _OLD_SECONDS = 3600.0  # a job that ended before that was told by another, or by nobody
 _SWEEP_SECONDS = 30.0
+_MOST_WISHES = 10_000
 _KEPT_SECONDS = 7 * 86_400.0
 _WAITING, _TOLD, _GIVEN_UP = 0, 1, 2
 _TABLE = """CREATE TABLE IF NOT EXISTS deliveries (
@@ -41,36 +42,16 @@ _TABLE = """CREATE TABLE IF NOT EXISTS deliveries (
 _log = logging.getLogger(__name__)
 
 
-def body(state: JobState, setting: CallbackSetting, number: str, now: float) -> bytes:
-    """Return what is sent about a job, in the shape that the receiver takes; what looks like a secret is masked."""
-    cause = state.findings[0] if state.findings else None
-    link = f"{setting.page.rstrip('/')}/jobs/{state.ref.namespace}/{state.ref.name}" if setting.page else ""
-    message = masked_text(state.message)
-    sentence = f"{state.ref} {state.phase.value}: {masked_text(cause.message) if cause else message}"
-    if setting.shape == "slack":
-        return msgspec.json.encode({"text": f"{sentence}\n{link}".rstrip()})
-    if setting.shape == "mail":
-        lines = (sentence, cause.hint if cause else "", link)
-        return msgspec.json.encode(
-            {"subject": f"mpijob: {sentence}"[:200], "body": "\n".join(filter(None, lines))}
-        )
-    told: dict[str, Any] = {
-        "id": number, "time": now, "namespace": state.ref.namespace, "name": state.ref.name, "uid": state.ref.uid,
-        "attempt": state.attempt, "phase": state.phase.value, "reason": state.reason, "message": message,
-        "cause": cause.code if cause else "", "owner": state.owner, "labels": state.labels,
-        "seconds": state.duration_seconds(now), "link": link,
-    }  # fmt: skip
-    return msgspec.json.encode(told)
-
-
 def place_of(setting: CallbackSetting) -> str:
     """Return to whom something is told, and how: the same wherever it stands in the settings, and no other's."""
     return f"to:{_digest(' '.join((setting.shape, setting.secret_file, setting.url)))}"
 
 
-def number_of(state: JobState, place: str) -> str:
+def number_of(state: JobState, place: str, delivery: Delivery | None = None) -> str:
     """Return the id of a change: the same however often it is told."""
-    return _digest(f"{state.ref.namespace}/{state.ref.uid}/{state.attempt}/{state.phase.value}/{place}")
+    change, to = delivery or Delivery(state.phase.value)
+    whom = f"{place} {to}" if to else place
+    return _digest(f"{state.ref.namespace}/{state.ref.uid}/{state.attempt}/{change}/{whom}")
 
 
 def _digest(text: str) -> str:
@@ -86,6 +67,8 @@ class Outbox:
         self._settings = tuple((place_of(setting), setting) for setting in settings)
         self._clock = clock
         self._lock = threading.Lock()
+        self._wishes: dict[tuple[str, str], tuple[Notify, ...]] = {}
+        self._refused: set[tuple[str, str]] = set()  # whom jobs named in vain, and it was logged
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.close(handle)
         self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
@@ -95,17 +78,41 @@ class Outbox:
         """Close the database."""
         self._db.close()
 
-    def offer(self, state: JobState) -> None:
-        """Write down what a job's state is to be told to; what was written down before stays as it is."""
+    def wishes(self, ref: JobRef, read: Callable[[], tuple[Notify, ...]]) -> tuple[Notify, ...]:
+        """Return whom a job wants to be told, read once: it does not change."""
+        key = (ref.namespace, ref.uid)
+        if key not in self._wishes:
+            if len(self._wishes) >= _MOST_WISHES:
+                self._wishes.clear()
+            self._wishes[key] = read()
+        return self._wishes[key]
+
+    def is_old(self, state: JobState) -> bool:
+        """Whether a job ended so long ago that nobody is told any more."""
         now = self._clock()
-        if state.phase.final and now - (state.finished or now) > _OLD_SECONDS:
+        return state.phase.final and now - (state.finished or now) > _OLD_SECONDS
+
+    def offer(self, state: JobState, wishes: Iterable[Notify] = ()) -> None:
+        """Write down who is to be told of a job's state, by the settings and by the job's own `notify`.
+
+        What was written down before stays as it is.
+        """
+        now, wishes = self._clock(), tuple(wishes)
+        if self.is_old(state):
             return
         for place, setting in self._settings:
-            if _wants(setting, state):
-                number = number_of(state, place)
+            for delivery in notices.deliveries(setting, state, wishes):
+                number = number_of(state, place, delivery)
+                content = notices.body(state, setting, number, now, delivery.to)
                 self._write(
                     "INSERT INTO deliveries VALUES (?,?,?,0,?,?,?) ON CONFLICT DO NOTHING",
-                    (number, place, body(state, setting, number, now), now, _WAITING, now),
+                    (number, place, content, now, _WAITING, now),
+                )
+        for to in notices.untaken((one for _, one in self._settings), state.ref.namespace, wishes):
+            if (state.ref.uid, to) not in self._refused:
+                self._refused.add((state.ref.uid, to))
+                _log.warning(
+                    "%s wants %s to be told, and no callback of the settings may do that", state.ref, to
                 )
 
     def work(self) -> int:
@@ -144,23 +151,28 @@ class Outbox:
             self._db.execute(sql, values)
 
 
-def _wants(setting: CallbackSetting, state: JobState) -> bool:
-    return (
-        not setting.namespaces or state.ref.namespace in setting.namespaces
-    ) and state.phase.value in setting.phases
-
-
 def _sent(setting: CallbackSetting, number: str, content: bytes, now: float) -> str:
     """Send one; return why it was not taken, "" when it was."""
     headers = {DELIVERY: number}
     try:
-        if setting.secret_file:
-            with open(setting.secret_file, "rb") as file:
-                headers[SIGNATURE] = signature(file.read().strip(), int(now), content)
+        secret = _secret(setting)
+        if setting.by_smtp:
+            login = smtp.Login(setting.user, secret.decode())
+            smtp.send(setting.url, content, login, allow_private=setting.allow_private)
+            return ""
+        if secret:
+            headers[SIGNATURE] = signature(secret, int(now), content)
         status = post(setting.url, content, headers, allow_private=setting.allow_private)
-    except (MpiJobError, OSError) as error:
+    except (MpiJobError, OSError, UnicodeDecodeError) as error:
         return str(error)
     return "" if 200 <= status < 300 else f"it answered {status}"
+
+
+def _secret(setting: CallbackSetting) -> bytes:
+    if not setting.secret_file:
+        return b""
+    with open(setting.secret_file, "rb") as file:
+        return file.read().strip()
 
 
 def run(client: Client, stop: threading.Event, *, all_namespaces: bool = False) -> None:
@@ -190,7 +202,7 @@ def _sweep(client: Client, outbox: Outbox, all_namespaces: bool) -> None:
             all_namespaces=all_namespaces, since=since, by_end=True, limit=1000
         ).items:
             if account.ended:
-                outbox.offer(client.state(account.ref))
+                _offer(client, outbox, client.state(account.ref))
     except MpiJobError as error:
         _log.warning("%s", error)
 
@@ -199,12 +211,23 @@ def _watch(client: Client, outbox: Outbox, stop: threading.Event, all_namespaces
     while not stop.is_set():
         try:
             for state in client.watch(all_namespaces=all_namespaces):
-                outbox.offer(state)
+                _offer(client, outbox, state)
                 if stop.is_set():
                     return
         except BackendError as error:  # the engine does not answer: it is asked again
             _log.warning("%s", error)
             stop.wait(5.0)
+
+
+def _offer(client: Client, outbox: Outbox, state: JobState) -> None:
+    """Offer a state with whom its job wants to be told; an attempt that is tried again is no end of the job."""
+    if outbox.is_old(state) or state.phase is Phase.DELETING:
+        return
+    try:
+        now = client.state(state.ref) if state.phase.final else state
+        outbox.offer(now, outbox.wishes(state.ref, lambda: client.spec(state.ref).notify))
+    except NotFound:  # deleted since, and nothing remembers it
+        outbox.offer(state)
 
 
 __all__ = ["DELIVERY", "SIGNATURE", "is_public", "post", "resolved", "signature", "verified"]

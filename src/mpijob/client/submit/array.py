@@ -79,7 +79,10 @@ def expand(job: MPIJob, values: Mapping[str, Sequence[Any]]) -> tuple[MPIJob, ..
 def _one(job: MPIJob, index: int, name: str, wanted: Mapping[str, Any]) -> MPIJob:
     changed = resubmit.apply(job, wanted)
     labels = {**changed.labels, ARRAY_LABEL: job.name, INDEX_LABEL: str(index)}
-    return changed.replace(name=name, labels=labels)
+    limited = changed.concurrency
+    if limited is not None and not limited.group:
+        limited = limited.replace(group=job.name)
+    return changed.replace(name=name, labels=labels, concurrency=limited)
 
 
 def _refuse(values: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import MPIJob
+from mpijob.model.spec.dependencies import names, parsed
 
 
 def ordered(jobs: Iterable[MPIJob]) -> tuple[MPIJob, ...]:
@@ -26,10 +27,10 @@ def ordered(jobs: Iterable[MPIJob]) -> tuple[MPIJob, ...]:
     all_jobs = tuple(jobs)
     known = {job.name: job for job in all_jobs}
     if len(known) < len(all_jobs):
-        names = [job.name for job in all_jobs]
-        twice = next(name for name in names if names.count(name) > 1)
+        every = [job.name for job in all_jobs]
+        twice = next(name for name in every if every.count(name) > 1)
         raise _refused(f"two jobs are called '{twice}'", "give each a name of its own")
-    inside = {job.name: [name for name in job.after if name in known] for job in all_jobs}
+    inside = {job.name: [name for name in names(job.after) if name in known] for job in all_jobs}
     try:
         return tuple(known[name] for name in TopologicalSorter(inside).static_order())
     except CycleError as error:
@@ -41,8 +42,8 @@ def ordered(jobs: Iterable[MPIJob]) -> tuple[MPIJob, ...]:
 
 def alone(job: MPIJob, others: Sequence[MPIJob]) -> MPIJob:
     """Return the job as it can be planned before the others of its graph are there."""
-    names = {other.name for other in others}
-    return job.replace(after=tuple(name for name in job.after if name not in names))
+    there = {other.name for other in others}
+    return job.replace(after=tuple(entry for entry in job.after if parsed(entry).name not in there))
 
 
 def _refused(message: str, hint: str) -> InvalidJob:

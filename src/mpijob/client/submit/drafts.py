@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _PARTS = {"Resources": ("resources", "launcher"), "Launch": ("launch",), "CustomLaunch": ("launch.custom",),
           "Code": ("code",), "Retry": ("retry",), "Placement": ("placement",), "Network": ("network",),
           "Elastic": ("elastic",), "Signal": ("signal",), "Retention": ("retention",), "Model": ("model",),
-          "Program": ("programs",), "Secret": ("secrets",), "Volume": ("volumes",)}  # fmt: skip
+          "Program": ("programs",), "Concurrency": ("concurrency",), "Notify": ("notify",),
+          "Secret": ("secrets",), "Volume": ("volumes",)}  # fmt: skip
 
 
 def _paths(key: str) -> list[str]:

@@ -1,12 +1,15 @@
 """Jobs that wait for other jobs: what becomes of a job, given where those stand that it waits for.
 
-A job starts once all of them have succeeded, and never when one of them ended otherwise. Engines look the others
-up and ask `judge`; the sentences are here because every engine, and a cluster's observation, tells them.
+`after` names them: `prep` must succeed, `any:prep` must have ended in whatever way, `failed:prep` must have failed or
+been cancelled. A job starts once all of them have ended as it wants, and never when one of them ended otherwise.
+Engines look the others up and ask `judge`; the sentences are here because every engine, and a cluster's observation,
+tells them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
@@ -16,61 +19,134 @@ from mpijob.model.ref import JobRef
 from mpijob.model.status.state import JobState, Phase
 
 WAITING, FAILED = "WaitingForJobs", "DependencyFailed"
-_ENDED = {Phase.FAILED: "failed", Phase.CANCELLED: "was cancelled"}
+_ENDED = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed", Phase.CANCELLED: "was cancelled"}
+_MARK = ":"
+
+
+class End(StrEnum):
+    """How a job must have ended for another to start."""
+
+    SUCCEEDED = "succeeded"
+    ANY = "any"
+    FAILED = "failed"
+
+
+class After(NamedTuple):
+    """One entry of `after`: which job, and how it must have ended."""
+
+    name: str
+    end: End = End.SUCCEEDED
+
+    def __str__(self) -> str:
+        return self.name if self.end is End.SUCCEEDED else f"{self.end.value}{_MARK}{self.name}"
+
+
+def checked(entry: str) -> After:
+    """Return an entry of `after`; raise ValueError for a word before the colon that there is not.
+
+    >>> checked("any:prep")
+    After(name='prep', end=<End.ANY: 'any'>)
+    """
+    word, mark, name = entry.partition(_MARK)
+    return After(name, End(word)) if mark else After(entry)
+
+
+def parsed(entry: str) -> After:
+    """Return an entry of `after`; one of an end that nobody knows, written by hand, must succeed."""
+    try:
+        return checked(entry)
+    except ValueError:
+        return After(entry.partition(_MARK)[2])
+
+
+def names(after: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the jobs that are waited for."""
+    return tuple(parsed(entry).name for entry in after)
 
 
 class Dependency(msgspec.Struct, frozen=True):
-    """One job that another waits for: where it stands, None when there is no such job."""
+    """One job that another waits for: where it stands, None when there is no such job, and how it must end."""
 
     ref: JobRef
     phase: Phase | None = None
     message: str = ""
+    end: End = End.SUCCEEDED
 
     @classmethod
-    def of(cls, ref: JobRef, state: JobState | None) -> Dependency:
+    def of(cls, ref: JobRef, state: JobState | None, end: End = End.SUCCEEDED) -> Dependency:
         """Return what is known of a job that may be gone."""
-        return cls(ref) if state is None else cls(state.ref, state.phase, state.message)
+        return cls(ref, end=end) if state is None else cls(state.ref, state.phase, state.message, end)
+
+    @property
+    def met(self) -> bool:
+        """Whether it has ended as the other wants; one that was deleted has ended."""
+        if self.end is End.ANY:
+            return self.phase is None or self.phase.final
+        wanted = (Phase.FAILED, Phase.CANCELLED) if self.end is End.FAILED else (Phase.SUCCEEDED,)
+        return self.phase in wanted
 
     @property
     def never(self) -> bool:
-        """Whether it will not succeed any more."""
-        return self.phase is None or (self.phase.final and self.phase is not Phase.SUCCEEDED)
+        """Whether it will not end so any more."""
+        return not self.met and (self.phase is None or self.phase.final)
+
+
+def of_entries(
+    after: Iterable[str], known: Iterable[tuple[JobRef, JobState | None]]
+) -> tuple[Dependency, ...]:
+    """Return where jobs stand that one waits for, each with how it must end, by the entries of `after`."""
+    wanted = {one.name: one.end for one in map(parsed, after)}
+    return tuple(Dependency.of(ref, state, wanted.get(ref.name, End.SUCCEEDED)) for ref, state in known)
 
 
 def unmet(known: Iterable[Dependency]) -> tuple[JobRef, ...]:
-    """Return the jobs that have not succeeded yet, by their uid: a later job of the same name is not meant."""
-    return tuple(one.ref for one in known if one.phase is not Phase.SUCCEEDED)
+    """Return the jobs that have not ended as wanted yet, by their uid: a later job of the same name is not meant."""
+    return tuple(one.ref for one in known if not one.met)
 
 
 class Judgement(NamedTuple):
-    """What follows: the jobs still waited for, or the finding that the job will never start."""
+    """What follows: the entries still waited for, or the finding that the job will never start."""
 
     waits: tuple[str, ...] = ()
     finding: Finding | None = None
 
 
 def judge(name: str, dependencies: Iterable[Dependency]) -> Judgement:
-    """Return what becomes of a job; one that failed decides it, also while others still run."""
+    """Return what becomes of a job; one that ended otherwise than wanted decides it, also while others still run."""
     known = tuple(dependencies)
     for one in known:
         if one.never:
             return Judgement(finding=_never(name, one))
-    return Judgement(tuple(one.ref.name for one in known if one.phase is not Phase.SUCCEEDED))
+    return Judgement(tuple(str(After(one.ref.name, one.end)) for one in known if not one.met))
 
 
 def _never(name: str, one: Dependency) -> Finding:
-    what = "was deleted before it succeeded" if one.phase is None else _ENDED[one.phase]
+    wanted = "failed" if one.end is End.FAILED else "succeeded"
+    what = f"was deleted before it {wanted}" if one.phase is None else _ENDED[one.phase]
     why = f" ({one.message})" if one.message and one.phase is Phase.FAILED else ""
+    whom = "which it waits for" + (" to fail" if one.end is End.FAILED else "")
+    hint = f"see why with: mpijob why {one.ref.name}; when it has succeeded: mpijob retry {name}"
     return Finding(
         code="DEPENDENCY_FAILED",
         field="after",
-        message=f"not started: job '{one.ref.name}', which it waits for, {what}{why}",
-        hint=f"see why with: mpijob why {one.ref.name}; when it has succeeded: mpijob retry {name}",
+        message=f"not started: job '{one.ref.name}', {whom}, {what}{why}",
+        hint="there is nothing for it to do" if one.end is End.FAILED else hint,
     )
 
 
-def sentence(names: Sequence[str]) -> str:
-    """Return what a job waits for: `Waiting for job 'prep' to succeed`."""
-    quoted = [f"'{name}'" for name in names]
+_TO = {End.SUCCEEDED: "to succeed", End.ANY: "to end", End.FAILED: "to fail"}
+
+
+def sentence(entries: Sequence[str]) -> str:
+    """Return what a job waits for: `Waiting for job 'prep' to succeed`, `Waiting for job 'train' to end`."""
+    found = [*map(parsed, entries)]
+    groups = {end: [one.name for one in found if one.end is end] for end in End}
+    return "Waiting for " + ", and for ".join(
+        _jobs(named, _TO[end]) for end, named in groups.items() if named
+    )
+
+
+def _jobs(named: Sequence[str], to: str) -> str:
+    quoted = [f"'{name}'" for name in named]
     listed = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
-    return f"Waiting for job{'s' if len(quoted) > 1 else ''} {listed} to succeed"
+    return f"job{'s' if len(quoted) > 1 else ''} {listed} {to}"

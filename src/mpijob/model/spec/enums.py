@@ -32,6 +32,12 @@ FABRICS = {
 FABRIC_DEVICES = ("rdma/", "vpc.amazonaws.com/efa")  # how the names of such devices begin
 HUGE_PAGES = "hugepages-2Mi"
 PRESETS = (*FABRICS, "tcp", "nccl", "cpu-pinning", "huge-pages")
+# for which a failed job is tried again, beside codes of findings; `observation/state/retry_cause` knows them
+RETRY_CAUSES = (
+    *("worker_lost", "preempted", "evicted", "out_of_memory", "nccl", "network", "gpu", "hang", "start"),
+    *("image", "data", "program"),
+)
+NOTICES = ("queued", "started", "retried", "succeeded", "failed", "cancelled", "ended")
 SIGNALS = (
     "HUP",
     "INT",

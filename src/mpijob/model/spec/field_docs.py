@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import msgspec
 
-from mpijob.model.spec.enums import BIND_TO, GPU_KINDS, MAP_BY, PRESETS, PRIORITIES, SIGNALS
+from mpijob.model.spec.enums import (
+    BIND_TO,
+    GPU_KINDS,
+    MAP_BY,
+    NOTICES,
+    PRESETS,
+    PRIORITIES,
+    RETRY_CAUSES,
+    SIGNALS,
+)
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -100,8 +109,14 @@ FIELDS: dict[str, Description] = {
         "How long all workers together may take to start before the job gives up.", "300"
     ),
     "MPIJob.after": _D(
-        "Jobs that must have succeeded before this one starts, by their names in the same namespace.",
+        "Jobs that must have ended before this one starts, by their names in the same namespace: a name alone must "
+        "have succeeded, any:NAME have ended in whatever way, failed:NAME have failed or been cancelled.",
         "[prepare]",
+    ),
+    "MPIJob.concurrency": _D(
+        "How many jobs of a group may run at once; the others of the group wait for their turn. On this machine only: "
+        "on a cluster the queue decides.",
+        "{limit: 5, group: sweep}",
     ),
     "MPIJob.retry": _D("How often a failed job is tried again.", "{limit: 3}"),
     "MPIJob.deadline_seconds": _D(
@@ -121,6 +136,15 @@ FIELDS: dict[str, Description] = {
         "How long workers of a failed job stay, to look around in them.", "600"
     ),
     "MPIJob.retention": _D("How long what is known of the finished job is kept.", "{logs_days: 14}"),
+    "MPIJob.ttl_seconds": _D(
+        "How long after its end the job is kept before it is deleted; its record stays. Without it, until somebody "
+        "deletes it, or as its namespace says.",
+        "86400",
+    ),
+    "MPIJob.notify": _D(
+        "Whom to tell what becomes of the job: mail addresses, or names of callbacks in the notifier's settings.",
+        '[{to: ann@example.org, "on": [failed, ended]}]',
+    ),
     "MPIJob.model": _D(
         "The model that the job makes: it is written down in the model registry when the job has succeeded.",
         "{name: bert, path: /out/model}",
@@ -225,11 +249,22 @@ FIELDS: dict[str, Description] = {
     "Elastic.min_workers": _D("With how few workers the job goes on.", "2"),
     "Elastic.max_workers": _D("To how many workers the job may be scaled.", "8"),
     "Retry.limit": _D("How often a failed job is tried again.", "3"),
+    "Retry.on": _D(
+        "For which causes it is tried again: words, or codes as `mpijob why` shows them; without any, for all.",
+        "[worker_lost, preempted, NCCL_TIMEOUT]",
+        RETRY_CAUSES,
+    ),
     "Retry.backoff_seconds": _D("The pause before the first new try.", "10"),
     "Retry.factor": _D("By what the pause grows from try to try.", "2"),
     "Retry.max_backoff_seconds": _D("The longest pause.", "600"),
     "Signal.name": _D("Which signal, with or without SIG.", "USR1", SIGNALS),
     "Signal.seconds_before": _D("How long before the end.", "120"),
+    "Concurrency.limit": _D("How many jobs of the group may run at once.", "5"),
+    "Concurrency.group": _D("What the jobs have in common; without it, those of one array.", "sweep"),
+    "Notify.to": _D(
+        "A mail address, or the name of a callback in the notifier's settings.", "ann@example.org"
+    ),
+    "Notify.on": _D("At which moments.", "[failed, ended]", NOTICES),
     "Retention.logs_days": _D("How many days logs are kept.", "7"),
     "Retention.record_days": _D("How many days the job's record is kept.", "30"),
 }

@@ -14,6 +14,7 @@ a cluster. It is changed by copying (`job.replace(workers=8)`). Well-formedness 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self
@@ -27,6 +28,11 @@ from mpijob.model.spec import quantity
 from mpijob.model.spec.amounts import Amounts
 from mpijob.model.spec.enums import PRIORITIES
 from mpijob.model.spec.quantity import Amount
+
+_MAIL_ADDRESS = (
+    r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+    r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
+)
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -205,12 +211,21 @@ class Elastic(Value, frozen=True, kw_only=True):
 
 
 class Retry(Value, frozen=True, kw_only=True):
-    """How often a failed job is tried again, with exponential backoff between the attempts."""
+    """How often a failed job is tried again, with exponential backoff between the attempts.
+
+    `on` names the causes for which it is, in words (`worker_lost`, `preempted`, `nccl` …) or codes as `mpijob why`
+    shows them; without any it is tried again whatever made it fail.
+    """
 
     limit: int = 0
+    on: tuple[str, ...] = ()
     backoff_seconds: float = 10.0
     factor: float = 2.0
     max_backoff_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.on, list):
+            force_setattr(self, "on", tuple(self.on))
 
     def delay_seconds(self, attempt: int) -> float:
         """Return the pause after the failure of an attempt (the first is 1)."""
@@ -222,6 +237,35 @@ class Signal(Value, frozen=True, kw_only=True):
 
     name: str = "TERM"
     seconds_before: float = 0.0
+
+
+class Concurrency(Value, frozen=True, kw_only=True):
+    """How many jobs of a group may run at once: the others wait for their turn.
+
+    The jobs of one namespace that name the group belong to it; without a name, those of one array.
+    """
+
+    limit: int
+    group: str = ""
+
+
+class Notify(Value, frozen=True, kw_only=True):
+    """Whom to tell what becomes of the job: a mail address, or the name of a callback of the settings.
+
+    `on` are the moments: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (however).
+    """
+
+    to: str
+    on: tuple[str, ...] = ("ended",)
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is a mail address, and nothing else that a mail's header would take."""
+        return re.fullmatch(_MAIL_ADDRESS, self.to) is not None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.on, list):
+            force_setattr(self, "on", tuple(self.on))
 
 
 class Retention(Value, frozen=True, kw_only=True):
@@ -281,6 +325,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
     placement: Placement = Placement()
     network: Network = Network()
     after: tuple[str, ...] = ()
+    concurrency: Concurrency | None = None
     queue: str = ""
     priority: str | int = 0
     gang_timeout_seconds: float = 300.0
@@ -292,6 +337,8 @@ class MPIJob(Value, frozen=True, kw_only=True):
     requeue_on_lost_worker: bool = False
     keep_on_failure_seconds: float = 0.0
     retention: Retention = Retention()
+    ttl_seconds: float | None = None
+    notify: tuple[Notify, ...] = ()
     model: Model | None = None
     census: bool = True
     profile_mpi: bool = False
@@ -331,6 +378,11 @@ class MPIJob(Value, frozen=True, kw_only=True):
         return self.priority if isinstance(self.priority, int) else PRIORITIES.get(self.priority, 0)
 
     @property
+    def group(self) -> str:
+        """The group of which only so many jobs run at once; "" for a job that waits for nobody's turn."""
+        return "" if self.concurrency is None else self.concurrency.group or self.name
+
+    @property
     def argv(self) -> tuple[str, ...]:
         """The command, or the script, with its arguments."""
         return (*(self.command or filter(None, (self.script,))), *self.args)
@@ -357,6 +409,8 @@ _COERCED: dict[str, Any] = {
     "volumes": tuple,
     "pull_secrets": tuple,
     "after": tuple,
+    "concurrency": Concurrency,
+    "notify": tuple,
     "resources": Resources,
     "launcher": Resources,
     "launch": Launch,

@@ -99,9 +99,15 @@ def deadline_alarm(
     )
 
 
-def expired(state: JobState, limits: NamespaceLimits, now: float) -> bool:
-    """Whether a finished job's objects have been kept as long as the namespace wants."""
-    keep = limits.retention.finished_jobs_seconds if limits.retention else None
+def kept_seconds(own_seconds: float | None, limits: NamespaceLimits) -> float | None:
+    """Return how long a finished job's objects are kept: by its own `ttl_seconds`, at most as its namespace says."""
+    longest = limits.retention.finished_jobs_seconds if limits.retention else None
+    return min((one for one in (own_seconds, longest) if one is not None), default=None)
+
+
+def expired(state: JobState, own_seconds: float | None, limits: NamespaceLimits, now: float) -> bool:
+    """Whether a finished job's objects have been kept as long as the job and its namespace want."""
+    keep = kept_seconds(own_seconds, limits)
     if keep is None or not state.phase.final or state.finished is None:
         return False
     return now - state.finished >= keep

@@ -15,7 +15,7 @@ from mpijob.backends.kubernetes.actions import patches
 from mpijob.backends.kubernetes.client.api import Document
 from mpijob.backends.kubernetes.controller.controller import LIMITS, Controller
 from mpijob.formats.kubernetes.metadata import well_known
-from mpijob.model import JobRef, JobState, Phase, Sample
+from mpijob.model import JobRef, JobState, Phase, Retry, Sample
 from mpijob.model.platform.governance import Gang, Idle, NamespaceLimits, Retention
 from mpijob.observation.state import limits_policy
 from mpijob.observation.state.limits_policy import Progress
@@ -91,9 +91,46 @@ def test_a_finished_job_is_removed_when_its_time_is_over_and_not_before(
         assert any(reason == "Succeeded" for reason, _ in node.told())
 
 
+@pytest.mark.req("FR-RES-004")
+def test_a_finished_job_is_removed_by_its_own_ttl_where_the_namespace_sets_none() -> None:
+    for ttl, left in ((1e9, True), (5.0, False), (None, True)):
+        node, cluster = Versioned(), at_work(ttl_seconds=ttl)
+        path = laid_out(node, cluster)
+        finish(node, cluster, path, 0)
+        a_controller(node)._attend(ref_of(cluster))
+        assert (path in node.objects) is left
+
+
+@pytest.mark.req("PMV-005")
+@pytest.mark.parametrize(("on", "told"), [(("worker_lost",), True), (("program",), False), ((), False)])
+def test_a_job_that_is_not_tried_again_for_its_cause_says_so_once(on: tuple[str, ...], told: bool) -> None:
+    node, cluster = Versioned(), at_work(retry=Retry(limit=2, on=on))
+    finish(node, cluster, laid_out(node, cluster), 3)
+    one = a_controller(node)
+    for _ in range(3):
+        one._attend(ref_of(cluster))
+    events = [message for reason, message in node.told() if reason == "NotRetried"]
+    assert len(events) == told
+    assert all(
+        message.startswith("not tried again: retry.on names worker_lost, and this was") for message in events
+    )
+
+
 # -- pure --------------------------------------------------------------------------------------------
 def a_state(phase: Phase, **more: Any) -> JobState:
     return JobState(ref=JobRef("cv", "bert", "u"), phase=phase, created=BEGIN, **more)
+
+
+@pytest.mark.parametrize(
+    ("own", "longest", "kept"),
+    [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (9, 7, 7), (0, 7, 0)],
+)
+def test_a_job_may_be_kept_for_less_than_its_namespace_allows_and_not_for_more(
+    own: float | None, longest: float | None, kept: float | None
+) -> None:
+    limits = NamespaceLimits(retention=Retention(finished_jobs_seconds=longest))
+    assert limits_policy.kept_seconds(own, limits) == kept
+    assert limits_policy.kept_seconds(own, NamespaceLimits()) == own
 
 
 def test_an_end_is_the_last_transition_and_times_never_go_back() -> None:

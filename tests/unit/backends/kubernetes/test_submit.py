@@ -17,10 +17,11 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.submit import create_objects, planner, retry
-from mpijob.errors import InvalidJob, MpiJobError
+from mpijob.errors import InvalidJob, MpiJobError, Unsupported
 from mpijob.formats.kubernetes import next_attempt
 from mpijob.formats.kubernetes.metadata import user_actions, well_known
 from mpijob.model import Amounts, Code, Facts, JobRef, MPIJob, Plan, Secret
+from mpijob.model.spec.job import Concurrency
 from mpijob.settings import ModuleSetting, Settings
 
 SERVED = frozenset({resources.TRAINER_API, resources.JOBSET_API, resources.MPI_OPERATOR_API})
@@ -32,6 +33,12 @@ def a_plan(names: frozenset[str] = frozenset(), **fields: Any) -> Plan:
     job = MPIJob(**{"name": "bert", "namespace": "cv", "image": "x/y:1", "command": ("true",)} | fields)
     around = ClusterContext(served=SERVED, names=names, user=1000)
     return planner.plan(job, FACTS, around, Settings(), Path("/nonexistent"), "cluster")
+
+
+def test_a_limit_of_jobs_at_once_is_refused_where_the_queue_decides() -> None:
+    with pytest.raises(Unsupported, match="on a cluster the queue decides how many run") as refused:
+        a_plan(concurrency=Concurrency(limit=2))
+    assert "a queue whose quota" in (refused.value.hint or "")
 
 
 def kept(api: Store) -> list[str]:

@@ -37,6 +37,7 @@ from mpijob.backends.kubernetes.submit import owner_references
 from mpijob.errors import BackendError, Finding, MpiJobError, NotFound
 from mpijob.formats.kubernetes import network_policy
 from mpijob.formats.kubernetes.metadata import controller_notes, well_known
+from mpijob.formats.kubernetes.metadata.controller_notes import PROGRESS_ANNOTATION
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status import job_conditions
 from mpijob.formats.status.nested_fields import time_of
@@ -52,7 +53,7 @@ from mpijob.model.platform.governance import (
 )
 from mpijob.model.spec import network
 from mpijob.model.spec.network import Destination
-from mpijob.observation.state import limits_policy
+from mpijob.observation.state import limits_policy, retry_cause
 from mpijob.observation.state.phase import Reason
 from mpijob.settings import Settings
 
@@ -174,6 +175,7 @@ class Controller:
             self._told_silent.setdefault(ref, frozenset(noted.split(",")))  # by the one that led before
         self._reconcile(look)
         self._tending.mend(look)
+        self._tell_not_retried(look)
         self._isolate(look, limits)
         self._note_reached(look)
         self._model_registration.register_model_of(look)
@@ -181,7 +183,7 @@ class Controller:
             return
         if look.state.phase is not Phase.DELETING:
             _publish(self._api, look, [*self._alarms(look, limits)])
-        self._rounds.wish(ref, self._next_look(look.state, limits))
+        self._rounds.wish(ref, self._next_look(look.state, limits, self._ttl_seconds(look)))
 
     def _reconcile(self, look: JobSnapshot) -> None:
         """Do what the job needs now; what its owner may not have is told on the job, and tried again later."""
@@ -195,6 +197,16 @@ class Controller:
             status_publisher.say(
                 self._api, look.found.job, "Refused", message, key, warning=True, when=self._api.now()
             )
+
+    def _tell_not_retried(self, look: JobSnapshot) -> None:
+        """Tell once on a failed job that its cause is none for which it is tried again."""
+        state, job = look.state, look.found.job
+        if state.phase is not Phase.FAILED or '"Failed"' in controller_notes.noted(job, PROGRESS_ANNOTATION):
+            return
+        retry = self._reader.spec(look.found, look.seen.runtime).retry
+        if state.attempt <= retry.limit and (why := retry_cause.refusal(state, retry)):
+            key, now = str(state.attempt), self._api.now()
+            status_publisher.say(self._api, job, "NotRetried", why, key, warning=True, when=now)
 
     def _isolate(self, look: JobSnapshot, limits: NamespaceLimits) -> None:
         """Give a job its NetworkPolicy where whoever created it could not; it opens what the limits allow."""
@@ -239,11 +251,17 @@ class Controller:
             patches.give_up(self._api, look.found, look.seen, Reason.DEADLINE_EXCEEDED.value, why, grace)
         elif not state.phase.final and (since := _ending_since(look)) and now - since > _ENDING_SECONDS:
             patches.finish(self._api, look.found, look.seen)
-        if not limits_policy.expired(state, limits, now):
+        if not limits_policy.expired(state, self._ttl_seconds(look), limits, now):
             return False
         _publish(self._api, look, ())
         patches.delete(self._api, look.found, (*look.found.earlier, look.found.job))
         return True
+
+    def _ttl_seconds(self, look: JobSnapshot) -> float | None:
+        """Return how long a job that has ended is to be kept, by its own wish."""
+        if not look.state.phase.final:
+            return None
+        return self._reader.spec(look.found, look.seen.runtime).ttl_seconds
 
     def _alarms(self, look: JobSnapshot, limits: NamespaceLimits) -> Iterator[Finding]:
         if look.state.phase is not Phase.RUNNING:
@@ -262,13 +280,13 @@ class Controller:
         del past[:-_MOST_SAMPLES]
         return limits_policy.idle_alarm(look.state, gpus, past, idle, now)
 
-    def _next_look(self, state: JobState, limits: NamespaceLimits) -> float:
+    def _next_look(self, state: JobState, limits: NamespaceLimits, ttl_seconds: float | None) -> float:
         now = self._api.now()
         begun, most = state.running or state.started, limits.max_duration_seconds
         ends = begun + most - now if begun is not None and most is not None else _RUNNING_SECONDS
         match state.phase:
             case Phase.SUCCEEDED | Phase.FAILED | Phase.CANCELLED:
-                keep = limits.retention.finished_jobs_seconds if limits.retention else None
+                keep = limits_policy.kept_seconds(ttl_seconds, limits)
                 since = now - (state.finished or now)
                 return _RUNNING_SECONDS if keep is None else max(0.5, keep - since)
             case _ if state.reason in _ENDING:

@@ -109,10 +109,11 @@ class Reconciler:
             self._others.add(ref)  # who may create jobs and not change them leaves it to the controller
 
     def _standing(self, namespace: str, jobs: Mapping[str, str]) -> Iterator[Dependency]:
-        """Yield where the jobs stand that another waits for."""
-        for name, uid in jobs.items():
-            ref = JobRef(namespace, name, uid)
-            yield Dependency.of(ref, self._reader.state_of(ref))
+        """Yield where the jobs stand that another waits for, by the entries of its `after`."""
+        for entry, uid in jobs.items():
+            wanted = dependencies.parsed(entry)
+            ref = JobRef(namespace, wanted.name, uid)
+            yield Dependency.of(ref, self._reader.state_of(ref), wanted.end)
 
     def _overdue(self, state: JobState) -> bool:
         """Whether the workers had all the time that the job gives them, counted from when they were made."""

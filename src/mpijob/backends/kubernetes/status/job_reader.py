@@ -6,7 +6,7 @@ launcher's log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,14 +17,14 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError, telling, unse
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_objects import Found
 from mpijob.errors import NotFound
-from mpijob.model import JobState, Phase
-from mpijob.model.spec.dependencies import Dependency
+from mpijob.model import JobRef, JobState, Phase
+from mpijob.model.spec.dependencies import Dependency, names, of_entries
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource
     from mpijob.backends.kubernetes.status.derive_state import Document, Objects
-    from mpijob.model import Event, JobRef, MPIJob
+    from mpijob.model import Event, MPIJob
 
 _LAST_WORD_SECONDS = 3.0  # after a job's end, the cluster's times being whole seconds
 
@@ -152,9 +152,10 @@ class JobReader:
             state = msgspec.structs.replace(state, findings=(*state.findings, *unseen(refused)))
         return JobSnapshot(found, state, seen, log.proved)
 
-    def dependencies(self, refs: Iterable[JobRef]) -> tuple[Dependency, ...]:
-        """Return where jobs stand that another waits for."""
-        return tuple(Dependency.of(ref, self.state_of(ref)) for ref in refs)
+    def dependencies(self, job: MPIJob) -> tuple[Dependency, ...]:
+        """Return where jobs stand that another waits for: the newest of each name."""
+        refs = [JobRef(job.namespace, name) for name in names(job.after)]
+        return of_entries(job.after, ((ref, self.state_of(ref)) for ref in refs))
 
     def state_of(self, ref: JobRef) -> JobState | None:
         """Return where a job stands that may be gone."""

@@ -13,7 +13,7 @@ from mpijob.accounting import build
 from mpijob.backends import code_upload, fail_fast
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.profiler import library as profiler
-from mpijob.errors import Finding, Severity
+from mpijob.errors import Finding, Severity, Unsupported
 from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob
 from mpijob.formats.kubernetes.metadata import controller_notes, well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
@@ -33,6 +33,11 @@ def plan(
     job: MPIJob, facts: Facts, around: ClusterContext, settings: Settings, directory: Path, place: str
 ) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
+    if job.concurrency is not None:
+        raise Unsupported(
+            f"job '{job.name}' asks for a limit of jobs at once, and on a cluster the queue decides how many run",
+            hint="leave concurrency out, and give the jobs a queue whose quota lets so many of them run",
+        )
     by_module = "" if job.image else _image_of_modules(job, settings, directory)
     job = code_upload.resolve(_with_image(job, by_module or settings.image), directory, own_places(settings))
     job = job.replace(owner=around.owner or job.owner)  # who submits it, whoever wrote the file
@@ -41,7 +46,7 @@ def plan(
     documents = _documents(choice, job, shape, around)
     waits = unmet(facts.dependencies)
     if waits:
-        controller_notes.hold(documents[-1], waits)
+        controller_notes.hold(documents[-1], job.after, waits)
     workers = _workers(job, shape, choice.engine)
     if (forecast := _forecast(facts)) is not None and not waits:
         controller_notes.estimate(documents[-1], forecast)
@@ -196,6 +201,12 @@ def _notices(job: MPIJob, settings: Settings, by_module: str) -> Iterator[Findin
     if job.after:
         message = "whether the others have ended is seen by whoever waits for the job, or by the cluster's controller"
         yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
+    if job.ttl_seconds is not None:
+        message = "the job is deleted after its time by the cluster's controller (mpijob controller)"
+        yield Finding(code="CLUSTER_NOTICE", field="ttl_seconds", message=message, severity=Severity.NOTICE)
+    if job.notify:
+        message = "whom a job may have told is decided by the settings of the notifier (mpijob notifier)"
+        yield Finding(code="CLUSTER_NOTICE", field="notify", message=message, severity=Severity.NOTICE)
     if job.profile_mpi and not _can_profile(settings):
         message = f"MPI calls cannot be counted, so the job runs without: {profiler.HINT}"
         yield Finding(code="CLUSTER_NOTICE", field="profile_mpi", message=message, severity=Severity.NOTICE)

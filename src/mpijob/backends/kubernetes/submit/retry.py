@@ -22,6 +22,7 @@ from mpijob.formats.kubernetes.metadata import user_actions, well_known
 from mpijob.formats.kubernetes.metadata.user_actions import UserAction
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobState, MPIJob, Phase
+from mpijob.observation.state import retry_cause
 from mpijob.observation.state.phase import Reason
 
 # What trying again cannot mend.
@@ -30,8 +31,9 @@ _FINAL = (Reason.DEADLINE_EXCEEDED.value, Reason.CANCELLED.value, Reason.DEPENDE
 
 def may_follow(state: JobState, job: MPIJob) -> bool:
     """Whether a failed attempt is not the job's last."""
-    tried = state.attempt
-    return state.phase is Phase.FAILED and tried <= job.retry.limit and state.reason not in _FINAL
+    if state.phase is not Phase.FAILED or state.attempt > job.retry.limit or state.reason in _FINAL:
+        return False
+    return retry_cause.wanted(state, job.retry)
 
 
 def waiting(state: JobState, job: MPIJob, now: float) -> JobState:

@@ -91,8 +91,7 @@ class Submission:
     def _completed(self, job: MPIJob, facts: Facts, around: ClusterContext) -> Facts:
         """Add what other jobs and the fit broker say of a job, or the queue itself."""
         if job.after:
-            wanted = (JobRef(job.namespace, name) for name in job.after)
-            facts = msgspec.structs.replace(facts, dependencies=self._reader.dependencies(wanted))
+            facts = msgspec.structs.replace(facts, dependencies=self._reader.dependencies(job))
         if self._settings.broker:
             from mpijob.backends.kubernetes.broker import client
 

@@ -88,7 +88,9 @@ def _with_forecast(store: Store, around: Facts, state: JobState, known: Mapping[
     except NotFound:  # somebody has deleted it since we looked
         return state
     if plan.waits_for and dependencies.is_held(state):
-        return dependencies.told(state, plan.waits_for, store)
+        return dependencies.told(state, plan, store)
+    if scheduler.is_throttled(store, plan.job):
+        return msgspec.structs.replace(state, waiting_for=admission.group_sentence(plan.job))
     if (found := known.get(state.ref.uid)) is not None:
         state = state.forecast(found)
     ahead = (state.queue_position or 1) - 1

@@ -17,6 +17,7 @@ import msgspec
 from mpijob.backends import code_upload
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import Code, MPIJob
+from mpijob.model.spec import dependencies
 from mpijob.model.spec.command import BATCH_LAUNCHERS
 from mpijob.model.spec.enums import did_you_mean, shown
 
@@ -138,7 +139,7 @@ def _no_script(job: MPIJob, script: str, field: str, directory: Path) -> Finding
         message = f"there is no file {shown(script)} in what goes along with the job"
         meant = did_you_mean(script, _along(job.code, directory))
         if job.after:
-            hint = _made_before(job.after, os.path.basename(script))
+            hint = _made_before(dependencies.names(job.after), os.path.basename(script))
             return Finding(code="COMMAND_NOT_FOUND", field=field, message=message, hint=hint)
     return Finding(code="COMMAND_NOT_FOUND", field=field, message=message, hint=_hint(script, meant))
 

@@ -11,6 +11,7 @@ import msgspec
 
 from mpijob import admission
 from mpijob.backends import code_upload, fail_fast
+from mpijob.backends.common_errors import refuse_unknown_recipients
 from mpijob.backends.local.planning import (
     command_check,
     machine,
@@ -46,6 +47,7 @@ _DAEMON_FAULTS = frozenset(
 
 def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: Path) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
+    refuse_unknown_recipients(job, settings)
     job = code_upload.resolve(job, directory, own_places(settings))
     found, reason = mpi_selection.choose(job, settings, home, directory)
     chosen = isolation.choose(settings.isolation)
@@ -290,6 +292,8 @@ def _notices(job: MPIJob, settings: Settings, home: Home) -> Iterator[Finding]:
     if job.profile_mpi and profiler.planned(home.root) is None:
         message = f"MPI calls cannot be counted on this machine, so the job runs without: {profiler.HINT}"
         yield _notice("profile_mpi", message)
+    if job.notify:
+        yield _notice("notify", "notices are sent while `mpijob notifier` runs on this machine")
     if job.image:
         yield _notice("image", f"image '{job.image}' is not used here: the command runs on this machine")
     if job.placement != type(job.placement)():

@@ -15,19 +15,27 @@ import msgspec
 from mpijob.backends.local.queue.store import NEVER
 from mpijob.errors import NotFound, Severity
 from mpijob.model import Event, Phase
-from mpijob.model.spec.dependencies import FAILED, WAITING, Dependency, judge, sentence
+from mpijob.model.spec.dependencies import (
+    FAILED,
+    WAITING,
+    Dependency,
+    judge,
+    names,
+    of_entries,
+    sentence,
+)
 
 if TYPE_CHECKING:
     from mpijob.backends.local.queue.store import Row, Store
-    from mpijob.model import JobRef, JobState, MPIJob
+    from mpijob.model import JobRef, JobState, MPIJob, Plan
 
 _HELD = f"phase='Queued' AND not_before>={NEVER:.0f}"
 
 
-def dependencies(store: Store, refs: tuple[JobRef, ...]) -> tuple[Dependency, ...]:
-    """Return where the jobs stand that one waits for."""
+def dependencies(store: Store, after: tuple[str, ...], refs: tuple[JobRef, ...]) -> tuple[Dependency, ...]:
+    """Return where the jobs stand that one waits for, by its `after`."""
     found = ((ref, store.find(ref)) for ref in refs)
-    return tuple(Dependency.of(ref, row.state if row is not None else None) for ref, row in found)
+    return of_entries(after, ((ref, None if row is None else row.state) for ref, row in found))
 
 
 def wanted(store: Store, job: MPIJob) -> tuple[Dependency, ...]:
@@ -36,7 +44,7 @@ def wanted(store: Store, job: MPIJob) -> tuple[Dependency, ...]:
         return ()
     from mpijob.model import JobRef
 
-    return dependencies(store, tuple(JobRef(job.namespace, name) for name in job.after))
+    return dependencies(store, job.after, tuple(JobRef(job.namespace, name) for name in names(job.after)))
 
 
 def release(store: Store) -> None:
@@ -47,12 +55,15 @@ def release(store: Store) -> None:
 
 
 def _judge(store: Store, row: Row) -> None:
-    waits, finding = judge(row.state.ref.name, dependencies(store, store.plan(row.uid).waits_for))
+    plan = store.plan(row.uid)
+    waits, finding = judge(row.state.ref.name, dependencies(store, plan.job.after, plan.waits_for))
     if waits:
         return
     now = time.time()
     if finding is None:
-        event = Event(now, "Queued", "all jobs that it waited for have succeeded", attempt=row.attempt)
+        event = Event(
+            now, "Queued", "all jobs that it waited for have ended as it wants", attempt=row.attempt
+        )
         state = msgspec.structs.replace(
             row.state, reason="WaitingForResources", message="waiting in the queue", queued=now
         )
@@ -74,8 +85,8 @@ def is_held(state: JobState) -> bool:
     return state.reason == WAITING
 
 
-def told(state: JobState, refs: tuple[JobRef, ...], store: Store) -> JobState:
+def told(state: JobState, plan: Plan, store: Store) -> JobState:
     """Return the state of a held job with what it waits for now."""
-    waits = judge(state.ref.name, dependencies(store, refs)).waits
+    waits = judge(state.ref.name, dependencies(store, plan.job.after, plan.waits_for)).waits
     text = sentence(waits) if waits else state.message
     return msgspec.structs.replace(state, message=text, waiting_for=text)

@@ -89,10 +89,19 @@ def settle(store: Store, state: JobState) -> None:
         _queue_again(store, state, ended, 0.0 if at_once else job.retry.delay_seconds(state.attempt))
         _tell_audit(store, state, job)
         return
-    store.put(state, holds=0, gpu_ids="", runner="", supervisor="", desired="")
+    events = _not_retried(state, job) if state.phase is Phase.FAILED else ()
+    store.put(state, *events, holds=0, gpu_ids="", runner="", supervisor="", desired="")
     _tell_audit(store, state, job)
     if state.phase.final:
         forget_secrets(store.home, state.ref.uid)
+
+
+def _not_retried(state: JobState, job: MPIJob) -> tuple[Event, ...]:
+    """Return the event by which a job tells that its cause is none for which it is tried again."""
+    from mpijob.observation.state import retry_cause
+
+    why = retry_cause.refusal(state, job.retry) if state.attempt < state.attempts_allowed else ""
+    return (Event(time.time(), "NotRetried", why, Severity.WARNING, state.attempt),) if why else ()
 
 
 def _tell_audit(store: Store, state: JobState, job: MPIJob) -> None:
@@ -104,8 +113,19 @@ def _tell_audit(store: Store, state: JobState, job: MPIJob) -> None:
 
 
 def tried_again(state: JobState, job: MPIJob) -> bool:
-    """Return whether a failed attempt has a next one; lost workers may have some of their own."""
+    """Return whether a failed attempt has a next one; lost workers may have some of their own.
+
+    One that its supervisor has planned with another MPI is not tried again for its cause, but for the first time.
+    """
+    from mpijob.observation.state import retry_cause  # only for a failed job: start-up is a feature
+
+    allowed = job.retry.limit + 1
     lost = job.requeue_on_lost_worker and state.reason in ("WorkerLost", "SupervisorLost")
+    planned = (
+        bool(state.findings) and state.findings[0].code == "WRONG_WORLD" and state.attempts_allowed > allowed
+    )
+    if not (lost or planned or retry_cause.wanted(state, job.retry)):
+        return False
     return state.attempt < state.attempts_allowed + (REQUEUES if lost else 0)
 
 

@@ -1,17 +1,19 @@
-"""Forgetting in time: logs and records of finished jobs are kept as long as their namespace or spec says.
+"""Retention: finished jobs, their logs and records are kept as long as their namespace or spec says.
 
-A runner does this when it has nothing else to do; nobody waits for it.
+A runner does this when it has nothing else to do. Jobs with `ttl_seconds` are deleted as `mpijob delete` would: their
+record goes into the archive. The runner stays until the last of them is due.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from mpijob.backends.local.queue.store import Row, Store
 from mpijob.errors import NotFound
 from mpijob.history.retention import RetentionSettings
+from mpijob.settings import Settings
 
 _DAY = 86_400.0
 _AT_ONCE = 200
@@ -39,6 +41,33 @@ def forget_old(
         with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
             forgotten += _forget(store, row, now, policy, farewell)
     return forgotten
+
+
+def expire(store: Store, settings: Settings, now: float) -> float | None:
+    """Delete the jobs whose `ttl_seconds` are over; return in how many seconds the next one is due, None for none."""
+    due_in = None
+    for row, seconds in _expiring(store, now):
+        if seconds <= 0:
+            from mpijob.backends.local.queue import lifecycle
+
+            lifecycle.remove(store, store.home, settings, row, alone=True)
+        else:
+            due_in = seconds if due_in is None else min(seconds, due_in)
+    return due_in
+
+
+def is_due(store: Store, now: float) -> bool:
+    """Whether there is a job whose `ttl_seconds` are over."""
+    return any(seconds <= 0 for _, seconds in _expiring(store, now))
+
+
+def _expiring(store: Store, now: float) -> Iterator[tuple[Row, float]]:
+    """Yield the finished jobs that have a `ttl_seconds`, each with the seconds that are left of it."""
+    where = "ttl IS NOT NULL AND phase IN ('Succeeded','Failed','Cancelled') AND holds=0"
+    ttl = dict(store.read(f"SELECT uid, ttl FROM jobs WHERE {where}"))
+    for row in store.rows(where) if ttl else ():
+        if row.uid in ttl:
+            yield row, (row.state.finished or now) + ttl[row.uid] - now
 
 
 def _sweep(store: Store, now: float) -> None:

@@ -30,6 +30,7 @@ from mpijob.errors import BackendError
 from mpijob.settings import Settings
 
 LINGER_SECONDS = 2.0
+_EXPIRY_LOOK_SECONDS = 60.0  # a clock may be set, a job deleted by hand, another release installed
 PATIENCE_SECONDS = 60.0
 _NAME = "mpijob-runner"
 
@@ -67,7 +68,7 @@ class Runner:
             if claimed is not None:
                 self._share(store)
                 self._supervise(store, claimed)
-            elif not self._listen(store):
+            elif not self._listen(store, self._expire(store)):
                 self._forget_old(store)
                 return
 
@@ -100,8 +101,16 @@ class Runner:
         recovery.recover(store)
         return scheduler.claim(store, self._settings, self._me, time.time())
 
-    def _listen(self, store: Store) -> bool:
-        """Wait a while for work; return whether there is some.
+    def _expire(self, store: Store) -> float | None:
+        """Delete jobs whose `ttl_seconds` are over; return in how many seconds the next is due."""
+        if not store.read("SELECT 1 FROM jobs WHERE ttl IS NOT NULL LIMIT 1"):
+            return None
+        from mpijob.backends.local.queue import retention
+
+        return retention.expire(store, self._settings, time.time())
+
+    def _listen(self, store: Store, expiry: float | None) -> bool:
+        """Wait a while for work, or for the expiry of a job; return whether there is some.
 
         Whoever submits writes the job first and rings then. So what is queued before the bell is hung
         up is seen by the look after that, and what comes later rings, or finds no bell.
@@ -112,10 +121,14 @@ class Runner:
                 return True
             delayed = scheduler.next_wake(store, time.time())
             seconds = LINGER_SECONDS if delayed is None else delayed + 0.01
+            if expiry is not None:
+                due = min(expiry + 0.01, _EXPIRY_LOOK_SECONDS)
+                seconds = due if delayed is None else min(seconds, due)
             rung, _, _ = select.select([wakeup_pipe], [], [], seconds)
         finally:
             os.close(wakeup_pipe)
-        return bool(rung) or delayed is not None or scheduler.ready(store, time.time(), self._settings)
+        waits = delayed is not None or expiry is not None
+        return bool(rung) or waits or scheduler.ready(store, time.time(), self._settings)
 
     def _open_wakeup_pipe(self) -> int:
         with contextlib.suppress(FileExistsError):

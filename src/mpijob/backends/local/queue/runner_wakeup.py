@@ -59,6 +59,14 @@ class RunnerWaker:
             recovery.recover(store)
             self.wake(store)
 
+    def wake_for_expired(self, store: Store) -> None:
+        """After a restart of the machine nobody deletes jobs whose `ttl_seconds` are over."""
+        if store.read("SELECT 1 FROM jobs WHERE ttl IS NOT NULL LIMIT 1"):
+            from mpijob.backends.local.queue import retention
+
+            if retention.is_due(store, time.time()):
+                wake(self._home, self._settings)
+
 
 SETTINGS = "MPIJOB_RUNNER_SETTINGS"
 _RUNNER = "from mpijob.backends.local.queue.runner import main; main()"

@@ -19,6 +19,7 @@ from mpijob.model.spec import quantity
 
 if TYPE_CHECKING:
     from mpijob.backends.local.queue.store import Store
+    from mpijob.model import MPIJob
     from mpijob.settings import Settings
 
 _MOMENT_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
@@ -102,10 +103,20 @@ def _in_order(store: Store, now: float, without: list[str]) -> list[_Waiting]:
         " LEFT JOIN (SELECT owner, namespace, sum(cores) AS used FROM jobs WHERE holds=1 GROUP BY 1, 2) h"
         " ON h.owner=j.owner AND h.namespace=j.namespace"
         f" WHERE j.phase='Queued' AND j.not_before<=? AND j.desired='' AND j.namespace NOT IN ({marks})"
+        " AND (j.at_once IS NULL OR j.at_once > (SELECT count(*) FROM jobs g"
+        "   WHERE g.holds=1 AND g.namespace=j.namespace AND g.member_of=j.member_of))"
         " ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1",
         now, *without,
     )  # fmt: skip
     return [_Waiting(*row) for row in rows]
+
+
+def is_throttled(store: Store, job: MPIJob) -> bool:
+    """Whether as many jobs of a job's group hold resources as may at once."""
+    if job.concurrency is None:
+        return False
+    of_group = "SELECT count(*) FROM jobs WHERE holds=1 AND namespace=? AND member_of=?"
+    return bool(store.read(of_group, job.namespace, job.group)[0][0] >= job.concurrency.limit)
 
 
 def held(store: Store) -> Amounts:

@@ -89,7 +89,14 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX named ON jobs (namespace, name, seq);
 """
-_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS)
+# `ttl`: seconds after its end until a job is deleted; `at_once`: how many jobs `member_of` a group may hold resources
+_LIMITS = """
+ALTER TABLE jobs ADD COLUMN ttl REAL;
+ALTER TABLE jobs ADD COLUMN member_of TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN at_once INTEGER;
+CREATE INDEX expiring ON jobs (phase) WHERE ttl IS NOT NULL;
+"""
+_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS)
 _VERSION = len(_STEPS)
 NEVER = 1e15  # seconds since the epoch: `not_before` of a job that waits for others, until they have ended
 
@@ -264,13 +271,14 @@ class Store:
                     raise name_in_use(ref, Phase(phase))
                 db.execute("UPDATE jobs SET newest=0 WHERE uid=?", (uid,))
                 earlier = True
-            needs = plan.needs
+            needs, job = plan.needs, plan.job
+            at_once = None if job.concurrency is None else job.concurrency.limit
             db.execute(
                 "INSERT INTO jobs (uid, namespace, name, owner, queue, labels, priority, phase, state,"
-                " cores, memory, gpus, not_before) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                " cores, memory, gpus, not_before, ttl, member_of, at_once) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (ref.uid, ref.namespace, ref.name, state.owner, state.queue, labels, priority,
                  state.phase.value, _encode(state), needs.cores, needs.memory_bytes, needs.gpus,
-                 not_before),
+                 not_before, job.ttl_seconds, job.group, at_once),
             )  # fmt: skip
             db.execute("INSERT INTO plans VALUES (?,?)", (ref.uid, _encode(plan)))
             text = f"submitted by {state.owner}" + (

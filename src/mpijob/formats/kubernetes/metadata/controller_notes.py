@@ -24,6 +24,7 @@ from mpijob.formats.kubernetes.metadata.well_known import (
 )
 from mpijob.formats.status.nested_fields import text
 from mpijob.model.ref import JobRef
+from mpijob.model.spec.dependencies import parsed
 from mpijob.model.status.forecast import Forecast
 
 COMPONENT = "mpijob-controller"
@@ -118,16 +119,17 @@ def estimated(document: Mapping[str, Any]) -> Forecast | None:
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the annotation says: names and uids of the jobs waited for, and the queue to come."""
+    """What the annotation says: the entries of `after` with their jobs' uids, and the queue to come."""
 
     jobs: dict[str, str] = {}
     queue: str = ""
 
 
-def hold(document: Document, refs: Iterable[JobRef]) -> None:
-    """Write the note on a job's document, and take it out of its queue."""
+def hold(document: Document, after: Iterable[str], refs: Iterable[JobRef]) -> None:
+    """Write the note on a job's document, and take it out of its queue; `refs` are what it waits for of `after`."""
     metadata, spec = document["metadata"], document["spec"]
-    note = Note({ref.name: ref.uid for ref in refs}, metadata["labels"].pop(QUEUE_LABEL, ""))
+    entries = {parsed(entry).name: entry for entry in after}
+    note = Note({entries[ref.name]: ref.uid for ref in refs}, metadata["labels"].pop(QUEUE_LABEL, ""))
     metadata.setdefault("annotations", {})[AFTER_ANNOTATION] = written(note)
     policy = spec.setdefault("runPolicy", {}) if document["kind"] == "MPIJob" else spec
     policy["suspend"] = True

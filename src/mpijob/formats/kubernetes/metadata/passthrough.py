@@ -143,7 +143,7 @@ def _agrees(name: str, native: MPIJob, told: MPIJob, line: Sequence[str]) -> boo
 _UNTOLD = frozenset(
     {"description", "ranks", "cores_per_rank", "elastic", "launch", "presets", "code", "network", "after"}
     | {"gang_timeout_seconds", "retry", "signal", "requeue_on_lost_worker", "keep_on_failure_seconds"}
-    | {"retention", "model", "census", "profile_mpi", "priority"}
+    | {"retention", "model", "census", "profile_mpi", "priority", "concurrency", "ttl_seconds", "notify"}
 )
 
 
