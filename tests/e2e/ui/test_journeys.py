@@ -375,5 +375,5 @@ def test_workers_are_shown_with_shape_word_and_use(page: Page, client: Client) -
     expect(page).to_have_url(re.compile("/logs\\?workers=2"))
     page.get_by_role("tab", name="Overview").click()
     page.get_by_role("button", name=re.compile("^Timeline and checks")).click()
-    expect(page.get_by_role("list", name="What happened")).to_contain_text("failed")
+    expect(page.get_by_role("list", name="What happened")).to_contain_text("Failed")
     expect(page.get_by_role("list", name="Checks")).to_contain_text("Yes")
