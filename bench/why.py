@@ -38,7 +38,7 @@ _NAMES_NO_CAUSE = {rule.id for rule in RULES if rule.only_how or rule.trust is T
     "UNKNOWN",
     "MPI_INIT_FAILED",
 }
-_OWN_WORDS = "PROGRAM_ERROR"
+_OWN_WORDS = {"PROGRAM_ERROR", "LAUNCHER_ERROR"}
 MENDED_BY = {  # causes that a change of the job can mend, and the fields of that change
     "BAD_BINDING": {"launch"},
     "BUS_ERROR": {"volumes"},
@@ -73,12 +73,12 @@ def judge(log: Log, findings: tuple[Finding, ...]) -> str:
     named = all(_holds(said, words) for words in log.truth.words)
     if first is not None and first.code in log.truth.codes:
         return "right" if named else "partly"
-    if first is None or first.code in _NAMES_NO_CAUSE | {_OWN_WORDS}:
+    if first is None or first.code in _NAMES_NO_CAUSE | _OWN_WORDS:
         return (
             "line"
             if named and log.truth.words
             else "wrong"
-            if first and first.code == _OWN_WORDS
+            if first and first.code in _OWN_WORDS
             else "silent"
         )
     return "wrong"
@@ -131,7 +131,7 @@ def main() -> None:
     kept = logs(which)
     failures, healthy = [log for log in kept if log.truth.codes], [log for log in kept if not log.truth.codes]
     answers = [(log, explain(log.evidence(facts=False))) for log in failures]
-    known = [(log, explain(log.evidence(facts=True))) for log in failures if not log.truth.written]
+    known = [(log, explain(log.evidence(facts=True))) for log in failures if log.has_facts]
     print(f"{which} half: {len(failures)} failures ({sum(log.truth.written for log in failures)} in our words), "
           f"{len(healthy)} healthy logs")  # fmt: skip
     _table("log alone", answers)

@@ -94,9 +94,7 @@ def test_a_job_that_hung_until_its_deadline_says_so_first(client: Client) -> Non
     told = job.diagnose()
     hang, late = told.findings
     assert (hang.code, late.code) == ("HANG", "DEADLINE_EXCEEDED")
-    assert hang.message == (
-        "The job probably hung until its deadline ended it: rank 1 on worker 1 had been idle while others were busy."
-    )
+    assert "rank 1 on worker 1 was idle" in hang.message
     assert any("Rank 1 on worker 1 has been idle" in line and "[RANK_IDLE]" in line for line in hang.evidence)
     assert told.fixes[0].command == "mpijob stacks hangs"
     assert told.summary.startswith("Failed: The job probably hung")
@@ -110,7 +108,7 @@ def test_ranks_that_wait_for_each_other_in_mpi_are_told_as_silent_and_to_be_look
     (late,) = told.findings
     assert (late.code, late.confidence) == ("DEADLINE_EXCEEDED", 0.5)
     assert re.search(
-        r"no rank had said anything in the last 1\d s: .* or waited for each other", late.message
+        r"no rank had written output in the last 1\d s: .* or waited for each other", late.message
     )
     assert told.fixes[0].command == "mpijob stacks dead"
     assert told.fixes[1].patch == {"deadline_seconds": 26.0}

@@ -16,8 +16,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from mpijob.diagnosis import Evidence
+from tools.provoke import engine
 from tools.provoke.case import Case, Truth, cases, keep
-from tools.provoke.stacks import FOLDERS, SLURM, Stack, environ, known, missing
+from tools.provoke.stacks import CLUSTER, FOLDERS, SLURM, Stack, environ, known, missing
 
 MOST_BYTES = 6 << 10
 _MARK = "===== provoked"
@@ -35,7 +37,7 @@ def main() -> None:
     """Provoke the cases whose names are given, or all."""
     wanted = sys.argv[1:]
     absent = [stack.name for stack in known().values() if not stack.there]
-    parts = FOLDERS | {SLURM: "Slurm"}
+    parts = FOLDERS | {SLURM: "Slurm"} | dict.fromkeys(CLUSTER, "Kubernetes")
     absent += [f"{title} ({name} is not set)" for name, title in parts.items() if not os.environ.get(name)]
     if absent:
         sys.stderr.write(f"not installed, left out: {', '.join(absent)}\n")
@@ -91,11 +93,13 @@ def _collect(file: Path) -> None:
 
 
 def _provoke(name: str, case: Case, stack: Stack | None) -> Path:
-    code, text = (case.exit_code, case.log.encode()) if case.log else _run(case, stack)
-    return _keep(name, case, stack, code, text)
+    code, text, seen = (case.exit_code, case.log.encode(), None) if case.log else _run(case, stack)
+    return _keep(name, case, stack, code, text, seen)
 
 
-def _keep(name: str, case: Case, stack: Stack | None, code: int | None, text: bytes) -> Path:
+def _keep(
+    name: str, case: Case, stack: Stack | None, code: int | None, text: bytes, seen: Evidence | None = None
+) -> Path:
     of_stack = {} if stack is None else {"family": stack.family, **case.facts_on.get(stack.name, {})}
     truth = Truth(
         what=case.what,
@@ -106,11 +110,11 @@ def _keep(name: str, case: Case, stack: Stack | None, code: int | None, text: by
         software=case.software or (stack.title if stack is not None else ""),
         written=bool(case.log),
     )
-    return keep(case.name, name, truth, text)
+    return keep(case.name, name, truth, text, seen)
 
 
-def _run(case: Case, stack: Stack | None) -> tuple[int, bytes]:
-    with tempfile.TemporaryDirectory(prefix="provoke-") as folder:
+def _run(case: Case, stack: Stack | None) -> tuple[int, bytes, Evidence | None]:
+    with tempfile.TemporaryDirectory(prefix="provoke-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
         for path, text in case.files.items():
             (place / path).parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +122,10 @@ def _run(case: Case, stack: Stack | None) -> tuple[int, bytes]:
         script = place / "run.sh"
         prelude = stack.prelude if stack is not None else ""
         script.write_text(f"cd {place}\n{prelude}\n{_launch(case, place)}\n")
-        argv = ["unshare", "--mount", "timeout", "--signal=TERM", "--kill-after=5", str(case.seconds)]
+        alone = ("--pid", "--fork", "--kill-child", "--mount-proc")  # nothing outlives the run
+        in_bed = f"${SLURM}" in case.run  # the cluster is entered by its process ids
+        argv = ["unshare", "--mount", *(() if in_bed else alone)]
+        argv += ["timeout", "--signal=TERM", "--kill-after=5", str(case.seconds)]
         done = subprocess.run(
             [*argv, "bash", str(script)],
             env=environ(stack) | {"TMPDIR": tempfile.gettempdir()},
@@ -127,7 +134,9 @@ def _run(case: Case, stack: Stack | None) -> tuple[int, bytes]:
             stderr=subprocess.STDOUT,
             check=False,
         )
-        return done.returncode, _shortened(_neutral(done.stdout, place, stack))
+        as_job = case.job is not None and stack is not None and stack.name in engine.STACKS
+        seen = engine.evidence(case, stack, place) if as_job and stack is not None else None
+        return done.returncode, _shortened(_neutral(done.stdout, place, stack)), seen
 
 
 def _launch(case: Case, place: Path) -> str:
@@ -148,6 +157,7 @@ def _neutral(text: bytes, place: Path, stack: Stack | None) -> bytes:
     """Return the output without what belongs to this machine."""
     text = text.replace(str(place).encode(), b"/job").replace(sys.prefix.encode(), b"/opt/venv")
     text = text.replace(sys.base_prefix.encode() + b"/lib/python", b"/usr/lib/python")
+    text = text.replace(str(Path(__file__).parent).encode(), b"/opt/provoke")
     for name in FOLDERS:
         if folder := os.environ.get(name):
             text = text.replace(str(Path(folder).parent).encode(), f"/opt/{name.lower()}".encode())

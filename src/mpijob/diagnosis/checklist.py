@@ -37,7 +37,10 @@ _WAITS = (
     *("QUEUE_INACTIVE", "GANG_TIMEOUT", "POLICY_REFUSED", "NOT_RESUMED"),
 )
 _IMAGE = ("IMAGE_NOT_FOUND", "IMAGE_NAME_INVALID", "IMAGE_REFUSED", "IMAGE_PULL_FAILED")
-_START = ("START_REFUSED", "NO_SSHD", "SSHD_FAILED", "NO_KEY", "SETTINGS_MISSING", "VOLUME_NOT_READY")
+_START = (
+    *("START_REFUSED", "NO_SSHD", "SSHD_FAILED", "NO_KEY", "SETTINGS_MISSING", "VOLUME_NOT_READY"),
+    "POD_NOT_STARTED",
+)
 _REACH = (
     *("UNKNOWN_HOST", "CONNECTION_REFUSED", "NETWORK_BLOCKED", "HOST_KEY", "PERMISSION_DENIED", "SSH_USER"),
     *("SSH_CUT_OFF", "DAEMON_NOT_STARTED"),
@@ -55,7 +58,14 @@ WORLD = (
 )
 _PROGRAM = ("MISSING_EXECUTABLE",)
 _MEMORY = ("MEMORY_LIMIT", "OOM_KILLED", "MEMORY_ERROR", "LAUNCHER_MEMORY")
-_NETWORK = ("MPI_UNREACHABLE", "NCCL_CONNECTION", "NCCL_TIMEOUT", "RENDEZVOUS", "NO_INFINIBAND")
+_NETWORK = (
+    "MPI_UNREACHABLE",
+    "NCCL_CONNECTION",
+    "NCCL_TIMEOUT",
+    "RENDEZVOUS",
+    "NO_INFINIBAND",
+    "LINK_FAILED",
+)
 _GPU = ("CUDA_OOM", "CUDA_ERROR", "NO_GPU", "CUDA_DRIVER")
 _DISK = ("DISK_FULL", "SHM_FULL")
 _LOST = ("WORKER_LOST", "WORKER_EVICTED", "WORKER_PREEMPTED", "NODE_LOST", "DAEMON_LOST")
@@ -78,20 +88,20 @@ def _checks(
     well = state is not None and state.phase is Phase.SUCCEEDED
     total = "all" if seen.bare else f"all {seen.spec.workers}"
     ranks = "the ranks" if seen.bare else f"{seen.spec.world} ranks"
-    yield _check("resources allocated", found, _WAITS, yes=begun or up)
+    yield _check("resources were allocated", found, _WAITS, yes=begun or up)
     if seen.spec.image or any(code in found for code in _IMAGE):
-        yield _check("image available", found, _IMAGE, yes=up)
+        yield _check("the image was pulled", found, _IMAGE, yes=up)
     yield _check(f"{total} workers started", found, _START, yes=up or ready)
     yield _check("the launcher reached every worker", found, _REACH, yes=up)
     yield _check(f"MPI started with {ranks}", found, WORLD, yes=up and seen.spec.census)
     if any(code in found for code in _PROGRAM):
-        yield _check("program found", found, _PROGRAM, yes=False)
-    yield _check("no worker lost", found, _LOST, yes=well)
+        yield _check("the program was found", found, _PROGRAM, yes=False)
+    yield _check("every worker stayed until the end", found, _LOST, yes=well)
     yield _memory(seen, found)
-    yield _check("enough space on disk and in /dev/shm", found, _DISK, yes=well)
+    yield _check("there was space on disk and in /dev/shm", found, _DISK, yes=well)
     if seen.spec.resources.gpu or any(code in found for code in _GPU):
-        yield _check("GPUs working", found, _GPU, yes=well)
-    yield _check("ranks could communicate", found, _NETWORK, yes=well)
+        yield _check("the GPUs worked", found, _GPU, yes=well)
+    yield _check("the ranks could communicate", found, _NETWORK, yes=well)
     yield _ended(state, seen)
 
 
@@ -119,7 +129,7 @@ def _share(memory: Memory) -> float:
 
 
 def _ended(state: JobState | None, seen: Evidence) -> Check:
-    question = "launcher exit code 0"
+    question = "the launcher exited with 0"
     code = seen.launcher.status if seen.launcher is not None else None
     code = state.launcher_exit_code if code is None and state is not None else code
     if code is None:

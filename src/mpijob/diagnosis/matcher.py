@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence
+from mpijob.diagnosis.logs.error_lines import says_something
 from mpijob.diagnosis.logs.log_index import Stream, shown, streams
 from mpijob.diagnosis.logs.prefilter import Prefilter
 from mpijob.diagnosis.rule import Rule, Sign, Trust
@@ -21,9 +22,11 @@ from mpijob.diagnosis.template_fields import worker_of_host
 from mpijob.errors import Place
 from mpijob.model import Role
 
+HERE = "here"
 AFTERWORD_LINES = 12  # the banner of an abort alone has ten
 SAID_AT_MOST = 0.85  # of a line alone: likely, at best
 _WORD = re.compile(rb"[^\W_]")
+_AGAIN = re.compile(rb"\n\w+: error: ")  # the name before each line of a report
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -39,6 +42,7 @@ class Hit(msgspec.Struct, frozen=True):
     confidence: float | None = None
     where: Place | None = None
     fact: bool = False
+    weak: bool = False
 
     @property
     def trust(self) -> Trust:
@@ -79,11 +83,12 @@ def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
 
 def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | None:
     """Return the sign that tells most in one stream, at the time of the first one."""
-    matches = [match for sign in rule.signs if (match := _match(seen, rule, sign, stream))]
-    if not matches:
+    found = [(sign, match) for sign in rule.signs if (match := _match(seen, rule, sign, stream))]
+    if not found:
         return None
-    best = max(matches, key=lambda match: (len(_named(match)), -match.start()))
-    begin = min(matches, key=lambda match: match.start())
+    matches = [match for _, match in found]
+    best = max(matches, key=lambda match: (len(_named(match)), -_start(match)))
+    begin = min(matches, key=_start)
     named = {name: value for match in (*matches, begin, best) for name, value in _named(match).items()}
     rank, worker = _speaker(seen, stream, named)
     (first, last), where = _lines(stream, best), _lines(stream, begin)[0]
@@ -91,8 +96,9 @@ def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | 
     if where < first:
         quoted = (*_quote(stream, *_lines(stream, begin))[:3], *quoted)
     return Hit(
-        rule, place, stream.time(where), worker, rank, named, quoted, where=stream.place(min(first, where))
-    )
+        rule, place, stream.time(where), worker, rank, named, quoted, where=stream.place(min(first, where)),
+        weak=all(sign.weak for sign, _ in found),
+    )  # fmt: skip
 
 
 def _match(seen: Evidence, rule: Rule, sign: Sign, stream: Stream) -> re.Match[bytes] | None:
@@ -116,22 +122,29 @@ def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]
     if any(exit.good for exit in seen.ranks if exit.index == stream.rank):
         return True
     _, last = _lines(stream, match)
-    return stream.count - 1 - last + stream.after > AFTERWORD_LINES
+    more = sum(map(says_something, stream.window.lines[last + 1 :]))
+    return more + stream.after > AFTERWORD_LINES
 
 
 def _named(match: re.Match[bytes]) -> dict[str, str]:
-    return {name: shown(_joined(text)) for name, text in match.groupdict().items() if text is not None}
+    groups = ((name, text) for name, text in match.groupdict().items() if text is not None and name != HERE)
+    return {name: shown(_joined(text)) for name, text in groups}
+
+
+def _start(match: re.Match[bytes]) -> int:
+    """Return where a sign stands: where its group `here` does, if the pattern has to look at more of the text."""
+    return match.start(HERE) if HERE in match.re.groupindex else match.start()
 
 
 def _joined(text: bytes) -> bytes:
     """Return text of several lines as one, without the frame or figure that it is drawn in."""
     if b"\n" not in text.strip():
         return text
-    return b" ".join(word for word in text.split() if _WORD.search(word))
+    return b" ".join(word for word in _AGAIN.sub(b" ", text).split() if _WORD.search(word))
 
 
 def _lines(stream: Stream, match: re.Match[bytes]) -> tuple[int, int]:
-    return stream.at(match.start()), stream.at(max(match.start(), match.end() - 1))
+    return stream.at(_start(match)), stream.at(max(_start(match), match.end() - 1))
 
 
 def _speaker(seen: Evidence, stream: Stream, named: dict[str, str]) -> tuple[int | None, int | None]:

@@ -20,7 +20,7 @@ from mpijob.diagnosis.logs.error_lines import COMPLAINT, EXPLICIT, STRONG
 from mpijob.diagnosis.logs.log_index import streams
 from mpijob.diagnosis.matcher import Hit, find
 from mpijob.diagnosis.rule import Rule, Trust
-from mpijob.diagnosis.rules import PROGRAM_ERROR, RULES, UNKNOWN
+from mpijob.diagnosis.rules import LAUNCHER_ERROR, PROGRAM_ERROR, RULES, UNKNOWN
 from mpijob.diagnosis.signals import TOGETHER_SECONDS
 from mpijob.diagnosis.template_fields import fill, fill_patch, lasting, words
 from mpijob.errors import Finding, Fix, Severity
@@ -43,12 +43,12 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
     own = sum(_may(rule, seen) for rule in site)  # a site knows its own lines best
     hits = sorted(
         (hit for hit in find(seen, rules) if not _followed(seen, hit)),
-        key=lambda hit: (hit.trust, hit.place >= own, hit.time, hit.place),
+        key=lambda hit: (hit.trust, hit.place >= own, hit.weak, hit.time, hit.place),
     )
     warnings, kept = _apart(_kept(hits))
     if seen.succeeded or seen.going:
         return tuple(_named(_finding(seen, hit), seen) for hit in (*kept, *warnings)[:MOST_FINDINGS])
-    if kept and (kept[0].rule.only_how or kept[0].trust is Trust.GENERIC):
+    if kept and (kept[0].rule.only_how or kept[0].weak or kept[0].trust is Trust.GENERIC):
         kept = _in_own_words(seen, kept)
     elif kept:
         kept = _with_earlier_error(seen, kept, hits)
@@ -83,17 +83,41 @@ def _in_own_words(seen: Evidence, kept: list[Hit]) -> list[Hit]:
     """
     how = kept[0]
     told = None if seen.veiled else telling_line.find(seen, rank=how.rank)
-    if told is None and how.rule.only_how and not seen.veiled:
-        before = telling_line.last_before(seen, how.time)
-        return [msgspec.structs.replace(how, evidence=(*before, *how.evidence)), *kept[1:]]
+    if told is None and (how.rule.only_how or how.weak) and not seen.veiled:
+        return [_with_final_words(seen, how), *kept[1:]]
     if told is None or told.points < STRONG or told.quote in how.evidence:
         return kept
     if not how.rule.only_how and not (told.last and told.points >= EXPLICIT):
         return [msgspec.structs.replace(how, evidence=(*told.evidence[:3], *how.evidence)), *kept[1:]]
     return [
         _own(told, how),
-        *(hit for hit in kept if not hit.rule.only_how and hit.trust < Trust.GENERIC),
+        *(hit for hit in kept if not hit.rule.only_how and not hit.weak and hit.trust < Trust.GENERIC),
     ]
+
+
+def _with_final_words(seen: Evidence, how: Hit) -> Hit:
+    """Return an end with what was written last before it, where no line looks wrong.
+
+    What a rank that exited with an error wrote to stderr last is its own report, whatever words it uses. Elsewhere the
+    last line may be the reason, and proves nothing.
+    """
+    by_itself = how.values.get("code") and (how.fact or (how.rule.id == "MPI_ABORT" and how.rank is not None))
+    final = telling_line.final_words(seen, how.rank, how.time) if by_itself else None
+    if final is not None:
+        values = {"final": final.text, "code": how.values["code"]}
+        return Hit(
+            PROGRAM_ERROR,
+            -1,
+            final.time,
+            how.worker,
+            how.rank,
+            values,
+            final.evidence,
+            LAST_WORDS,
+            final.place,
+        )
+    before = telling_line.last_before(seen, how.time)
+    return msgspec.structs.replace(how, evidence=(*before, *how.evidence))
 
 
 def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
@@ -128,7 +152,7 @@ def _last_words(seen: Evidence, warnings: list[Hit]) -> list[Hit]:
     values = {"last": told.text}
     return [
         Hit(
-            PROGRAM_ERROR,
+            LAUNCHER_ERROR if told.of_launcher else PROGRAM_ERROR,
             -1,
             told.time,
             told.worker,
@@ -146,14 +170,17 @@ def _ends_with(told: telling_line.Telling, seen: Evidence) -> bool:
     known = seen.launcher is not None or told.reported
     if not told.first or told.points < (COMPLAINT if known or told.very_last else EXPLICIT):
         return False
-    return told.last or (known and told.nearly_last)
+    if told.of_launcher and not told.boxed and not known:
+        return told.very_last  # a library complains of much that a run survives
+    return told.last or ((known or seen.shown_end is False) and told.nearly_last)
 
 
 def _own(told: telling_line.Telling, how: Hit) -> Hit:
     """Return the program's own words as a cause, of the rank that wrote them."""
     values = {"error": told.text, "code": how.values.get("code")}
     rank, worker = (told.rank, told.worker) if told.rank is not None else (how.rank, how.worker)
-    return Hit(PROGRAM_ERROR, -1, told.time, worker, rank, values, told.evidence, OWN_WORDS, told.place)
+    rule = LAUNCHER_ERROR if told.of_launcher else PROGRAM_ERROR
+    return Hit(rule, -1, told.time, worker, rank, values, told.evidence, OWN_WORDS, told.place)
 
 
 def _may(rule: Rule, seen: Evidence) -> bool:

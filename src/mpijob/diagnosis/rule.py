@@ -33,12 +33,15 @@ class Sign(msgspec.Struct, frozen=True):
     """A pattern in the text; it is tried only where its literal occurs, so it costs nothing elsewhere.
 
     A blank in the pattern stands for any white space, because banners wrap; `[ ]` is one blank. With a `code`, a rank
-    that is known to have ended with another one went on after it.
+    that is known to have ended with another one went on after it. A group `here` says where the sign stands, where the
+    pattern has to look at what is before it. A `weak` sign is also written of ranks that the
+    launcher itself ended because another one had failed: an error that was reported tells more.
     """
 
     literal: str
     pattern: str
     code: int | None = None
+    weak: bool = False
 
     @property
     def regex(self) -> re.Pattern[bytes]:

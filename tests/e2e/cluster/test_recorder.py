@@ -161,7 +161,7 @@ def test_what_a_deadline_took_away_is_told_from_the_record_and_a_silence_before_
         eventually(lambda: not place.pods(job), "its pods are gone", PATIENCE)
         assert said(place.client, "muted") == {0: ["begun"], 1: ["begun"]}
         (told,) = job.diagnose().findings
-        assert "past its deadline of 60 s, and no rank had said anything in the last" in told.message
+        assert "past its deadline of 60 s, and no rank had written output in the last" in told.message
         assert "mpijob stacks" in told.fixes[0].text
 
 

@@ -327,8 +327,8 @@ def test_explain_guesses(word: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("UNKNOWN_HOST", "The launcher does not find a worker by its name"),
-        ("rank_exit", "A rank ended with an error code"),
+        ("UNKNOWN_HOST", "A host name does not resolve"),
+        ("rank_exit", "A rank exited with an error code"),
         ("BAD_NAME", "Fields: name, workers"),
         ("CONFLICT", "clashes with what is there already"),
         ("UNKNOWN", "The cause is not recognised"),

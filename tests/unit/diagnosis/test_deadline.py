@@ -16,6 +16,7 @@ from mpijob.errors import Finding, NotAllowed
 from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, Mark, MPIJob, Phase, Role, Sample
 from mpijob.settings import Settings
 
+SILENT = "no rank had written output in the last"
 LIMIT = Finding("DEADLINE_EXCEEDED", "The job ran past its deadline of 60 s.")
 STATE = JobState(
     ref=JobRef("team-a", "job"),
@@ -70,9 +71,8 @@ def why(*lines: LogLine, **fields: Any) -> tuple[Diagnosis, Engine]:
 def test_ranks_that_had_gone_silent_may_have_hung_and_that_is_told_with_what_to_do() -> None:
     told, _ = why(line(110.0), line(115.0, 3))
     (first,) = told.findings
-    assert first.message.startswith(
-        "The job ran past its deadline of 60 s, and no rank had said anything in the"
-    )
+    assert "60 s" in first.message
+    assert SILENT in first.message
     assert "waited for each other (hang)" in first.message
     assert "mpijob stacks" in first.fixes[0].text
 
@@ -110,12 +110,12 @@ def test_a_log_that_may_not_be_read_takes_nothing_from_what_is_known() -> None:
 def test_lines_missing_of_a_worker_or_after_the_deadline_are_none_of_the_ranks() -> None:
     of_worker = LogLine(time=int(112e9), text=b"gap", role=Role.WORKER, worker=0, marks=(Mark.GAP,))
     told, _ = why(of_worker, line(110.0), line(160.6, None, Mark.GAP))
-    assert "no rank had said anything in the last" in told.findings[0].message
+    assert SILENT in told.findings[0].message
 
 
 def test_what_ranks_say_as_they_are_ended_does_not_count() -> None:
     told, _ = why(line(110.0), line(160.4), line(160.6, 2))
-    assert "no rank had said anything in the last" in told.findings[0].message
+    assert SILENT in told.findings[0].message
 
 
 @pytest.mark.parametrize(

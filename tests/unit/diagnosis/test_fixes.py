@@ -71,8 +71,8 @@ CRASH = (Exit(signal=11, index=1, worker=0, time=1.0),)
         ({"command": ("bash", "rank.sh"), "code": Code(files={"rank.sh": "exec python x.py\n"})},
          "PYTHONFAULTHANDLER=1", {"env": {"PYTHONFAULTHANDLER": "1"}}),
         # what is there already is not offered again
-        ({"command": ("python", "a.py"), "env": {"PYTHONFAULTHANDLER": "1"}}, "one rank alone", {}),
-        ({"command": (*GDB.split(), "./heat")}, "one rank alone", {}),
+        ({"command": ("python", "a.py"), "env": {"PYTHONFAULTHANDLER": "1"}}, "a single rank", {}),
+        ({"command": (*GDB.split(), "./heat")}, "a single rank", {}),
     ],
 )  # fmt: skip
 def test_the_line_of_a_crash_is_looked_for_with_what_the_program_has(

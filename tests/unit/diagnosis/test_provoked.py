@@ -14,13 +14,22 @@ from mpijob.diagnosis.rules import IDS
 READ, OPENED, MEASURED = logs("rules"), logs("opened"), logs("measure")
 NOT_TOLD = {  # log → why its cause is not in it, or not named by a rule
     "launch-btl-self-openmpi4": "silent",  # this build of Open MPI loses its help texts
-    "t5-errx-mpich4": "line",  # Hydra does not report exit codes
-    "t5-errx-mpich5": "line",
-    "t5-level-letter-mpich5": "line",
-    "t5-teardown-mpich4": "line",
     "t5-gatherv-mpich5": "partly",  # MPICH does not say which error
     "t3-own-plain-mpich4": "line",  # no word of failure in what it says
     "t3-own-plain-openmpi4": "line",  # as above, and the abort's banner was lost
+    "t6-python-abort-intel": "line",  # no word of failure before the abort
+    "t6-python-abort-mpich5": "line",
+    "t6-python-abort-openmpi5": "line",
+    "t6-remote-killed-intel": "line",  # Intel MPI reports ranks that it ended itself in the same words
+    "t6-machine-dies-intel": "line",
+    "t6-memory-limit-intel": "line",
+    "t6-memory-python-intel": "line",
+    "t6-remote-folder-mpich5": "silent",  # the launcher does not print why
+    "t6-remote-folder-openmpi5": "silent",
+    "t6-remote-program-intel": "silent",
+    "t6-thread-level-mpich5": "line",  # too weak a sign of failure for a cause
+    "t7-healthy-caught-mpich5": "wrong",  # its tracebacks come after other ranks' reports of success
+    "t6-torch-loader": "silent",  # the worker's signal is not in the log
 }
 
 
@@ -32,7 +41,7 @@ def test_a_failure_that_rules_were_written_from_is_told_rightly(log: Log) -> Non
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "log", [log for log in READ if log.truth.codes and not log.truth.written], ids=lambda log: log.name
+    "log", [log for log in READ if log.truth.codes and log.has_facts], ids=lambda log: log.name
 )
 def test_with_the_engines_facts_nothing_is_wrong(log: Log) -> None:
     verdict = judge(log, explain(log.evidence(facts=True)))
@@ -42,7 +51,7 @@ def test_with_the_engines_facts_nothing_is_wrong(log: Log) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("part", "right", "wrong"),
-    [(OPENED, 0.96, 0.02), (MEASURED, 0.80, 0.025)],  # 0.01 wrong is asked for: docs/why.md lists the misses
+    [(OPENED, 0.95, 0.02), (MEASURED, 0.85, 0.01)],
     ids=["opened", "measured"],
 )
 def test_answers_to_logs_that_rules_were_not_written_from_are_as_good_as_the_manual_says(
@@ -57,7 +66,11 @@ def test_answers_to_logs_that_rules_were_not_written_from_are_as_good_as_the_man
 @pytest.mark.thorough
 def test_nothing_certain_is_wrong_and_no_healthy_log_has_a_cause() -> None:
     known = [(log, explain(log.evidence(facts=False))) for log in (*OPENED, *MEASURED)]
-    known += [(log, explain(log.evidence(facts=True))) for log in (*OPENED, *MEASURED) if log.truth.codes]
+    known += [
+        (log, explain(log.evidence(facts=True)))
+        for log in (*OPENED, *MEASURED)
+        if log.truth.codes and log.has_facts
+    ]
     certain = [one for one in known if one[1] and one[1][0].confidence >= CERTAIN]
     assert len(certain) > 10
     assert [log.name for log, found in certain if judge(log, found) == "wrong"] == []

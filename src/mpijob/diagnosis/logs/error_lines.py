@@ -55,6 +55,7 @@ _FORMS = (
             rb"error|exception)\b(?:: ?|\(|\s*$)"
             rb"|^\W{0,4}(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{2,60}: "
             rb"|\b(?:Caused by|Uncaught|Unhandled|uncaught exception)\b|^\W{0,4}Exception in\b|\braised exception\b"
+            rb"|^\W{0,8}(?:[\w.\[\]-]{1,60}:? ){0,3}?(?i:exception): \S"
             rb"|\([A-Z]\w*(?:::\w+)*(?:Error|Exception)\)$"
         ),
     ),
@@ -69,10 +70,14 @@ _FORMS = (
     (  # program: cannot …
         4.0,
         re.compile(
-            rb"(?i)^(?:[\w.+/-]{1,60}(?:\[\d+\])?: ){1,2}(?:\S+ ){0,5}?(?:fail(?:ed|ure)|cannot|can't|could not|unable"
-            rb"|no such|no rule|not found|unrecogni[sz]ed|unknown|invalid|illegal|missing|unbound|undefined"
-            rb"|unterminated|unexpected)\b"
+            rb"(?i)^(?:[\w.+/-]{1,60}(?:\[\d+\])?: +){1,2}(?:\S+ ){0,5}?(?:fail(?:ed|ure)|cannot|can't|could not|unable"
+            rb"|no such|no rule|not found|unrecogni[sz]ed|unknown|invalid|illegal|missing|unbound|undefined|giving up"
+            rb"|unterminated|unexpected|does not|do not|did not|is not|are not|was not|were not|has no|have no|must)\b"
         ),
+    ),
+    (  # what failed: why
+        4.0,
+        re.compile(rb"(?i)^\W{0,8}(?:[\w./'\"-]{1,60} ){1,8}?(?:failed|failure|refused|denied)(?:: +| \()\S"),
     ),
     (  # a complaint with the place in a source or input: x.pl line 3., "x.gp" line 2: …, x.lua:3: …
         4.0,
@@ -118,6 +123,13 @@ _FORMS = (
             rb"(?i)\b(?:killed|timed out|timeout|time-out|lost|broken|too (?:many|large|small|long|few|big))\b"
         ),
     ),
+    (  # what is needed, and what there is: needs level 3, the library gives 0
+        3.0,
+        re.compile(
+            rb"(?i)\b(?:needs?|requires?|required|requested|expects?|announced)\b.{1,80}"
+            rb"\b(?:but|gives?|gave|has|have|provides?|got|found|only)\b.{0,40}\d"
+        ),
+    ),
     (2.0, re.compile(rb"^[\w.+/-]{1,40}(?:\[\d+\])?: [a-z]\w* \w+ \w+[^:=]*$")),  # program: a sentence
     (
         2.0,
@@ -129,9 +141,15 @@ _FORMS = (
     (1.0, re.compile(rb"(?i)\b(?:abort(?:ed|ing)?|exception|stopp(?:ed|ing)|exit(?:ed|ing)?)\b")),
     (0.5, re.compile(rb"['\"`][^'\"`]+['\"`]|/[\w.-]+/|>[^<>]+<|[\w-]\.[a-z]\w{1,5}\b|= ?-?\d|\d")),
 )
+_OF_SHELL = re.compile(rb": (?:line )?\d+: [^\s:]+: (?:command )?not found$")  # the shell continues after it
 _INNOCENT = (
+    (9.0, re.compile(rb"help message help-|to see all help / error messages")),
     (4.0, re.compile(rb"^\[(?:mpiexec|proxy)\S*@")),  # Hydra's own functions, after any failure
-    (5.0, re.compile(rb": (?:line )?\d+: [^\s:]+: (?:command )?not found$")),  # a shell goes on after it
+    (5.0, _OF_SHELL),
+    (
+        7.0,
+        re.compile(rb"^object (?:address|refcount|type|type name|repr) *: |^lost sys\.std"),
+    ),  # Python's, at its end
     (5.0, re.compile(rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|\[W\]|^W\d{4} |^W\w{0,3}\[|warning: ")),
     (4.0, re.compile(rb"\b(?:INFO|DEBUG|TRACE|NOTE|Note|note|HINT|Hint)\b|^\s*(?:hint|see|try|use)\b")),
     (
@@ -148,7 +166,7 @@ _INNOCENT = (
             rb"|\berror (?:rate|norm|estimate|bound|tolerance|bars?|handler|handling)|\bretry(?:ing)?\b"
             rb"|\bignor(?:e|ed|ing)\b"
             rb"|\bdefaulting to\b|\busing (?:the )?(?:built-in )?defaults?\b|\bfall(?:ing|s)? ?back\b"
-            rb"|\brecovered\b|\bas expected\b"
+            rb"|\brecovered\b|\bas expected\b|\bexpected failures?\b"
             rb"|\bdeprecated\b|non-fatal|\bharmless\b|\bresidual error\b|\bmean (?:squared"
             rb"|absolute) error\b"
         ),
@@ -179,7 +197,8 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|slurmstepd\S*: error: "
     rb"\*\*\*|Terminated$|^Killed$"
     rb"|exit(?:s|ed)? with (?:return |exit |status )*(?:code|status)|[Ee]xecution halted|application called MPI_Abort"
-    rb"|Per user-direction|thus causing|The first process to do so|mpirun has exited|MPI processes|local "
+    rb"|Per user-direction|thus causing|The first process to do so|(?:mpirun|prterun"
+    rb"|mpiexec)\S* has exited|MPI processes|local "
     rb"abort before MPI_INIT"
     rb"|Killing subprocess|subprocess\.CalledProcessError|[Cc]ommand exited"
     rb"|[Cc]hild returned status|exit status \d|make(?:\[\d\])?: "
@@ -191,17 +210,30 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|closed) by peer|ncclRemoteError|(?:ORTE|PRTE)_ERROR_LOG|PMIX "
     rb"ERROR: ERROR in file|MPI_INIT failed"
     rb"|[Ee]rror is not recoverable|Downstream from host"
+    rb"|PETSC ERROR: *(?:[-\[]|Try option|or (?:see|try)|configure using|to get|Caught signal|$)"
+    rb"|^[\w.]+\([\w./:]*\d+\)\.*:(?: P?MPI_\w+\(.{0,400}\) failed)?\s*$"
     rb"|internal error has occurred in|error message you will|ld returned \d+ exit|FORCE-TERMINATE"
     rb"|^\s*Error(?: name)?: {2,}|There (?:was|were) \d+ errors?|incomplete, errors occurred"
     rb"|This typically refers to a problem|Please see the FAQ|Process received signal|[Ff]orwarding signal"
     rb"|^-{10,}|^={10,}\W*$|^%{10,}|job aborted|signal \d+ \(|Signal (?:code|:)|^\s*(?:Node|Host|Local host|PID):"
+)
+_OF_LAUNCHER = re.compile(  # MPI's own lines, and those of what starts ranks
+    rb"^\[(?:mpiexec|proxy)\S*@|^(?:mpirun|mpiexec|prterun|prted|orted|srun|sbatch|salloc|slurmstepd|launch_helper)\S*"
+    rb"(?:: | \()|^HYD\w+ \(|^MPI startup\(\)|\bUCX +ERROR\b|\b(?:pml|osc|btl|mtl|coll|common)_\w+\.c:\d+"
+    rb"|\b(?:ORTE|PRTE|PMIX|OPAL) ERROR\b|\b(?:ORTE|PRTE)_ERROR_LOG\b"
+)
+_PROGRESS = re.compile(
+    rb"(?i)\b(?:info|debug|trace|notice|warn(?:ing)?)\b|Warning: |\d+%\||\d+(?:\.\d+)? ?(?:it"
+    rb"|s|steps?|samples?)/(?:s|it)\b"
+    rb"|\b(?:step|epoch|iteration|iter|loss|elapsed|eta)\b ?[=:]? ?\d"
 )
 _FATAL = re.compile(rb"(?i)\b(?:fatal|panic|uncaught|unhandled|terminating)\b")
 _DETAIL = re.compile(  # stack frames, and what explains an error line before it
     rb"^[ \t]+\S|^#\d+ |^goroutine \d|^[\w./*()$]+\([^()]*\)$|^created by |^\.{3} \d+ more|^[Ss]tack ?(?:trace|back)"
     rb"|[Bb]acktrace|^[Tt]raceback|^error: called from|^note: |^[Uu]sage\b"
     rb"|^At line \d+ of file|: note: "
-    rb"|(?i:^(?:see|try|run|use|for|to|ensure|make sure|check|set|install|add|consider|please|you) \w)|https?://"
+    rb"|(?i:^(?:see|try|use|for|to|ensure|make sure|check|set|install|add|consider|please|you) \w)|https?://"
+    rb"|(?i:^run (?:it|this|with|again|the|[`'\"]|\S+ -))"
     rb"|^.{0,40}\b(?:[Ee]xiting|[Tt]erminat(?:ed|ing)|[Ss]topping|[Qq]uitting|[Hh]alted|[Ee]nd of program)\b"
     rb"|^m?\W{0,3}(?:at|from|in) \S|^\S+:\d+:in |^exit status|^The above exception|^During handling"
     rb"|^[^\w\s]*$|^\s*\xe2\x94\x82"
@@ -238,6 +270,16 @@ def follows_failure(line: bytes) -> bool:
 @lru_cache(maxsize=_CACHED)
 def _after_any_failure(line: bytes) -> bool:
     return bool(_ANY_FAILURE.search(line))
+
+
+def of_launcher(line: bytes) -> bool:
+    """Return whether MPI or a launcher wrote a line, and not the program."""
+    return bool(_OF_LAUNCHER.search(line))
+
+
+def is_progress(line: bytes) -> bool:
+    """Return whether a line is a log of normal work, a bar of progress or a warning."""
+    return bool(_PROGRESS.search(line) or _OF_SHELL.search(line))
 
 
 def is_fatal(line: bytes) -> bool:

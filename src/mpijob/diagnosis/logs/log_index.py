@@ -18,7 +18,7 @@ LINE_BYTES = 4096
 STREAM_BYTES = 1 << 20
 MOMENTS_SECONDS = 10.0  # before an end: what was said then may belong to it
 _QUOTE = 300
-_SILENT = re.compile(rb"[\x00\s]*$|mpijob: this rank exits with ")  # no words of the program's own
+SILENT = re.compile(rb"[\x00\s]*$|mpijob: this rank exits with ")  # no words of the program's own
 _Speaker = tuple[Role, int | None, int | None, str]
 
 
@@ -101,7 +101,7 @@ def source(line: LogLine | Window) -> str:
 
 def last_words(seen: Evidence, rank: int, ended: float) -> str | None:
     """Return what a rank said last: in the moments before its end, on stderr if it can be. It proves nothing."""
-    mine = [line for line in seen.logs if line.rank == rank and not _SILENT.match(line.text)]
+    mine = [line for line in seen.logs if line.rank == rank and not SILENT.match(line.text)]
     late = [line for line in mine if ended - line.time / 1e9 <= MOMENTS_SECONDS]
     errors = [line for line in mine if line.stream == "stderr"]
     chosen = [line for line in late if line in errors] or late or errors

@@ -22,17 +22,25 @@ from mpijob.diagnosis.logs.error_lines import (
     follows_failure,
     is_detail,
     is_fatal,
+    is_progress,
+    of_launcher,
     points,
     says_something,
 )
-from mpijob.diagnosis.logs.log_index import Stream, shown, streams
+from mpijob.diagnosis.logs.help_box import Box, boxes
+from mpijob.diagnosis.logs.log_index import MOMENTS_SECONDS, SILENT, Stream, shown, streams
 from mpijob.errors import Place
 
 _AFTER_LINES = 3
 _BEFORE_LINES = 6
 _MORE_LINES = 2
+_BOX_LINES = 5
+_LATE_LINES = 30  # before an end
+_ANNOUNCED = 120  # characters of a report: by then it has said what it is about
 _SURVIVED_LINES = 12  # of other text after an error
 _SURVIVED = 6.0
+_MOST_POINTS = 7.0  # of lines that are surely errors, the first one counts
+_REPORT = 6.5  # points of a report in a box
 _SHORT = 24  # a line that only announces: what it announces follows
 _FRAME = re.compile(r"^[\s*│┃|╭╰─╮╯>]+|[\s*│┃|╭╰─╮╯]+$")
 _BOXED = re.compile(rb"^\s*(?:\*|\||\xe2\x94\x82|\xe2\x94\x83)\s.*(?:\*|\||\xe2\x94\x82|\xe2\x94\x83)\s*$")
@@ -47,7 +55,8 @@ class Telling(msgspec.Struct, frozen=True):
     failure. `last` allows for two lines more, and `nearly_last` for some as other ranks wrote them before it,
     too, or for any after what calls itself fatal.
     `first` says that no other line called itself an error before it, but those that lead to it; `reported`,
-    that a launcher or a run time reports a failure.
+    that a launcher or a run time reports a failure. `of_launcher` says that MPI or its launcher wrote the line, and
+    not the program; `boxed` that it is a report in a box.
     """
 
     text: str
@@ -63,10 +72,15 @@ class Telling(msgspec.Struct, frozen=True):
     nearly_last: bool = False
     first: bool = False
     reported: bool = False
+    of_launcher: bool = False
+    boxed: bool = False
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """One line: `other` if it is another subject than an error before it, `went_on` how many such follow it."""
+    """One line: `other` if it is another subject than an error before it, `went_on` how many such follow it.
+
+    `box` is the report that begins with it.
+    """
 
     time: float
     stream: Stream
@@ -75,6 +89,7 @@ class _Line(msgspec.Struct, frozen=True):
     points: float
     other: bool
     went_on: int
+    box: Box | None = None
 
     @property
     def survived(self) -> bool:
@@ -102,7 +117,7 @@ def find(
         if known and not known.isdisjoint(line.stream.quote(line.at, line.at)):
             continue
         rarity = math.log2(often[_shape(line.text)])
-        score = line.points + 2.0 / (1 + number / 2) - min(3.0, max(0.0, rarity - 1))
+        score = min(line.points, _MOST_POINTS) + 2.0 / (1 + number / 2) - min(3.0, max(0.0, rarity - 1))
         score -= _SURVIVED if line.survived else 0.0
         if best is None or score > best[0] + 1e-9:
             best = score, line
@@ -127,10 +142,14 @@ def _in_its_place(line: _Line, score: float, lines: list[_Line]) -> Telling:
 
 def _lines(stream: Stream) -> list[_Line]:
     texts = stream.window.lines
+    inside = {at: box for box in boxes(texts) for at in range(box.first, box.last + 1)}
     found: list[_Line] = []
     after = stream.after
     for at in range(len(texts) - 1, -1, -1):
         text = texts[at]
+        if (box := inside.get(at)) is not None:
+            found.append(_in_box(stream, at, box, after))
+            continue
         source = text[:1].isspace() and at > 0 and _SOURCE.match(texts[at - 1])
         marked = at + 1 < len(texts) and _MARK.match(texts[at + 1])
         worth = 0.0 if source or marked else points(text)
@@ -138,6 +157,14 @@ def _lines(stream: Stream) -> list[_Line]:
         found.append(_Line(stream.time(at), stream, at, text, worth, other, after))
         after += other
     return found[::-1]
+
+
+def _in_box(stream: Stream, at: int, box: Box, after: int) -> _Line:
+    """Return a line of a report: the first one stands for all."""
+    counts = at == box.first and box.text and not follows_failure(box.text[:_ANNOUNCED].encode())
+    return _Line(
+        stream.time(at), stream, at, stream.window.lines[at], _REPORT if counts else 0.0, False, after, box
+    )
 
 
 def _same_speaker(one: _Line, line: _Line) -> bool:
@@ -158,21 +185,57 @@ def _is_first(line: _Line, lines: list[_Line]) -> bool:
 
 
 def last_before(seen: Evidence, time: float) -> tuple[str, ...]:
-    """Return what was said last before an end, where no line looks wrong: it may be the reason, and proves nothing."""
-    said = [
-        (when, stream, at)
-        for stream in streams(seen)
-        for at in range(stream.count)
-        if (when := stream.time(at)) < time and says_something(stream.window.lines[at])
-    ]
+    """Return the last line before an end, where none looks wrong: it may be the reason, and proves nothing.
+
+    Of the last ones it is one like no other: ranks and steps repeat what belongs to normal work.
+    """
+    said = sorted(
+        (
+            (when, stream, at)
+            for stream in streams(seen)
+            for at in range(stream.count)
+            if (when := stream.time(at)) < time and says_something(stream.window.lines[at])
+        ),
+        key=lambda line: line[0],
+    )
     if not said:
         return ()
-    _, stream, at = max(said, key=lambda line: line[0])
+    often = Counter(_shape(stream.window.lines[at]) for _, stream, at in said)
+    late = [(stream, at) for _, stream, at in said[-_LATE_LINES:]]
+    alone = [
+        (stream, at)
+        for stream, at in late
+        if often[_shape(text := stream.window.lines[at])] == 1 and not is_progress(text)
+    ]
+    stream, at = (alone or late)[-1]
     return stream.quote(at, at)
+
+
+def final_words(seen: Evidence, rank: int | None, ended: float) -> Telling | None:
+    """Return what a rank wrote to stderr last, in the moments before its end; None where that is progress or a log.
+
+    A line of a form that the rank wrote before is progress.
+    """
+    mine = [
+        one
+        for one in streams(seen)
+        if rank is not None and one.rank == rank and one.window.stream == "stderr"
+    ]
+    lines = [line for stream in mine for line in _lines(stream) if ended - line.time <= MOMENTS_SECONDS]
+    own = (line for line in lines if not SILENT.match(line.text))
+    said = [line for line in own if says_something(line.text) and not is_detail(line.text)]
+    if not said or is_progress(said[-1].text):
+        return None
+    often = Counter(_shape(line.text) for stream in mine for line in _lines(stream))
+    return _told(said[-1], 0.0) if often[_shape(said[-1].text)] == 1 else None
 
 
 def _told(line: _Line, score: float) -> Telling:
     stream, at = line.stream, line.at
+    if line.box is not None:
+        of_box = stream.quote(at, min(line.box.last, at + _BOX_LINES))
+        return Telling(line.box.text, score, "".join(stream.quote(at, at)), of_box, stream.place(at), line.time,
+                       stream.rank, stream.worker, of_launcher=True, boxed=True)  # fmt: skip
     following = stream.window.lines[at + 1 : at + 1 + _AFTER_LINES]
     text = _unframed(line.text)
     if _BOXED.match(line.text):
@@ -189,7 +252,8 @@ def _told(line: _Line, score: float) -> Telling:
             break
         quotes += stream.quote(after, after)
     quote = "".join(stream.quote(at, at))
-    return Telling(text, score, quote, tuple(quotes), stream.place(at), line.time, stream.rank, stream.worker)
+    return Telling(text, score, quote, tuple(quotes), stream.place(at), line.time, stream.rank, stream.worker,
+                   of_launcher=of_launcher(line.text))  # fmt: skip
 
 
 def _rest_of_box(lines: Iterable[bytes]) -> Iterator[str]:

@@ -2,7 +2,16 @@
 
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import connectivity, fabric, frameworks, gpus, launch, limits, memory, mpi
-from mpijob.diagnosis.rules.platform import api_server, cluster, images, pods, slurm, supervisor, waiting
+from mpijob.diagnosis.rules.platform import (
+    api_server,
+    batch,
+    cluster,
+    images,
+    pods,
+    slurm,
+    supervisor,
+    waiting,
+)
 from mpijob.diagnosis.rules.program import crashes, own_words
 from mpijob.diagnosis.rules.program import exit as program_exit
 from mpijob.diagnosis.rules.program import start as program_start
@@ -15,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     *pods.RULES,
     *api_server.RULES,
     *slurm.RULES,
+    *batch.RULES,
     *memory.RULES,
     *gpus.RULES,
     *frameworks.RULES,
@@ -29,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     *connectivity.RULES,
 )
 UNKNOWN, PROGRAM_ERROR = supervisor.UNKNOWN, own_words.PROGRAM_ERROR
+LAUNCHER_ERROR = own_words.LAUNCHER_ERROR
 IDS = frozenset(rule.id for rule in (*RULES, UNKNOWN))
 
-__all__ = ["IDS", "PROGRAM_ERROR", "RULES", "UNKNOWN"]
+__all__ = ["IDS", "LAUNCHER_ERROR", "PROGRAM_ERROR", "RULES", "UNKNOWN"]

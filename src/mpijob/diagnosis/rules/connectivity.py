@@ -7,9 +7,9 @@ from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 RULES = (
     Rule(
         id="UNKNOWN_HOST",
-        title="The launcher does not find a worker by its name",
-        why="The hostfile names a worker that nobody knows: it was never started, it is gone, or its name is "
-        "written in another way than the network knows it.",
+        title="A host name does not resolve",
+        why="The name of a host does not resolve: the worker is not started yet or has ended, the "
+        "name is misspelt, or DNS or /etc/hosts does not know it.",
         signs=(
             Sign(
                 "Could not resolve hostname",
@@ -20,35 +20,58 @@ RULES = (
             Sign("cannot reach worker", r"cannot reach worker (?P<host>\S+): No such file or directory"),
             Sign("get host address for", r"unable to get host address for (?P<host>\S+)"),
             Sign(
+                "unable to connect from",
+                r"unable to connect from \"[^\"\n]+\" to \"(?P<host>[^\"\n]+)\" \((?:Unknown host"
+                r"|Name or service|Host name lookup)",
+            ),
+            Sign(
                 "getaddrinfo",
-                r"getaddrinfo[^\n]{0,60} (?P<host>[\w.-]+)[^\n]{0,20}(?:Name or service not known|Temporary failure)",
+                r"getaddrinfo[^\n]{0,60} (?P<host>(?!(?:returned|error)\b)[A-Za-z][\w.-]*)[^\n]{0,20}"
+                r"(?:Name or service not known|Temporary failure)",
+            ),
+            Sign(
+                "getaddrinfo returned error",
+                r"getaddrinfo returned error -\d+ [^\n]{0,80}\n[^\n]{0,300}connect to server (?P<host>\S+) at port",
             ),
             Sign("unknown worker", r"unknown worker (?P<host>\S+)"),
             Sign("DNS has no address", r"DNS has no address for (?P<host>\S+) after"),
         ),
-        causes=("The launcher does not find the worker {host}.",),
+        causes=("The host name {host} does not resolve.",),
         remedies=(
-            Remedy("let the job write the hostfile: leave out a -host, -hostfile or -f of your own"),
-            Remedy("see whether the worker is up: mpijob get JOB"),
+            Remedy("let the job write the hostfile: remove -host, -hostfile or -f from the command"),
+            Remedy("check the worker's state: mpijob get JOB"),
         ),
         confidence=0.95,
     ),
     Rule(
         id="CONNECTION_REFUSED",
-        title="A worker does not accept connections",
-        why="The worker's machine answers, but nothing listens on the port: its ssh server or start agent "
-        "has not started, listens on another port, or has ended.",
+        title="A worker refuses connections",
+        why="The worker's machine responds, but nothing listens on the port: its ssh server or start "
+        "agent has not started, listens on another port, or has ended.",
         signs=(
             Sign(
                 "Connection refused", r"connect to host (?P<host>\S+) port (?P<port>\d+): Connection refused"
             ),
             Sign("Connection refused", r"cannot reach worker (?P<host>\S+): Connection refused"),
+            Sign(
+                "unable to connect from",
+                r"unable to connect from \"[^\"\n]+\" to \"(?P<host>[^\"\n]+)\" \(Connection refused\)"
+                r"(?:[\s\S]{0,200}?at port (?P<port>\d+))?",
+            ),
+            Sign(
+                "connect error",
+                r"HYDU_sock_connect[^\n]{0,40}: connect error \((?P<refused>Connection refused)\)",
+            ),
         ),
-        causes=("Nothing answers on {host}, port {port}.", "The worker {host} does not accept connections."),
+        causes=(
+            "{host} refuses connections on port {port}: nothing listens there.",
+            "{host} refuses connections: nothing listens there.",
+            "MPI's daemon on a worker refuses connections ({refused}).",
+        ),
         remedies=(
-            Remedy("see why it did not come up: mpijob logs JOB --role worker"),
-            Remedy("let the workers' start command be the job's own; one of yours must start the ssh server"),
-            Remedy("compare the port of the server with the launcher's"),
+            Remedy("see why its server did not start: mpijob logs JOB --role worker"),
+            Remedy("use the job's own start command for the workers; a custom one must start the ssh server"),
+            Remedy("check that the server listens on the port that the launcher uses"),
         ),
         confidence=0.95,
         yields_to=("NETWORK_BLOCKED",),
@@ -56,15 +79,20 @@ RULES = (
     Rule(
         id="NETWORK_BLOCKED",
         title="Packets to a worker are dropped",
-        why="The connection got no answer at all, not even a refusal: a firewall or a network policy in "
-        "between, or an address that is not routed. Some policies refuse instead: the worker's server answers "
-        "on its own machine, and from the launcher's it is refused.",
+        why="The connection got no answer, not even a refusal: a firewall or a network policy drops "
+        "the packets, or there is no route. Some policies refuse instead: the worker's server "
+        "responds on its own machine, and the connection from the launcher is refused.",
         facts=("refused-though-ready",),
         signs=(
             Sign(
                 "connect to host",
                 r"connect to host (?P<host>\S+) port (?P<port>\d+): (?:Connection timed out|Operation "
                 r"timed out|No route to host)",
+            ),
+            Sign(
+                "unable to connect from",
+                r"unable to connect from \"[^\"\n]+\" to \"(?P<host>[^\"\n]+)\" \((?:Connection timed out|No route to "
+                r"host)\)(?:[\s\S]{0,200}?at port (?P<port>\d+))?",
             ),
             Sign(
                 "did not answer on its ssh port",  # and ssh said nothing: else its words tell more
@@ -82,8 +110,8 @@ RULES = (
     ),
     Rule(
         id="MPI_UNREACHABLE",
-        title="Ranks can start but cannot talk to each other",
-        why="The launcher reached every worker, but the ranks' own connections do not work: they use other "
+        title="Ranks start but cannot connect to each other",
+        why="The launcher reaches every worker, but the ranks' own connections fail: they use other "
         "ports and sometimes another network interface.",
         signs=(
             Sign(
@@ -95,12 +123,25 @@ RULES = (
                 r"was unable to complete a TCP connection to another process:"
                 r"(?: Local host: \S+ Remote host: (?P<host>\S+))?",
             ),
-            Sign("TCP connect to a peer", r"failed to TCP connect to a peer MPI process"),
+            Sign(
+                "TCP connect to a peer",
+                r"failed to TCP connect to a peer MPI process(?:[\s\S]{0,400}?connect\(\) to (?P<host>\S+) failed"
+                r"(?: Error: (?P<detail>[^\n(]{4,60}?) \(\d+\))?)?",
+            ),
+            Sign(
+                "btl_tcp_endpoint",
+                r"btl_tcp_endpoint[^\n]{0,100}connect\(\) to (?P<host>\S+) failed: (?P<detail>[^\n(]{4,60}?) ?\(\d+\)",
+            ),
+            Sign(
+                "unexpected process identifier",
+                r"btl_tcp_endpoint[^\n]{0,100}received unexpected process identifier",
+            ),
             Sign(
                 "inbound MPI TCP", r"inbound MPI TCP connection request from a peer [\s\S]{0,200}?unexpected"
             ),
         ),
         causes=(
+            "A rank cannot connect to {host}: {detail}.",
             "MPI communication failure - check NetworkPolicies: {host} cannot be reached by TCP.",
             "MPI communication failure - check NetworkPolicies",
         ),
@@ -112,7 +153,7 @@ RULES = (
             ),
             Remedy("allow all TCP ports between the workers"),
             Remedy(
-                "with several network interfaces, name the right one",
+                "with several network interfaces, select the right one",
                 {"launch": {"settings": {"btl_tcp_if_include": "eth0"}}},
             ),
         ),
@@ -127,27 +168,28 @@ RULES = (
     ),
     Rule(
         id="HOST_KEY",
-        title="A worker's ssh key is not known",
-        why="ssh compares the worker's key with a list and found none, or another one: the worker was made "
-        "anew, or the launcher's ssh settings ask for strict checking.",
+        title="ssh does not trust a worker's host key",
+        why="ssh checks the worker's host key against known_hosts. The key is not there, or it "
+        "changed because the worker was recreated, and the launcher's ssh settings check "
+        "strictly.",
         signs=(
             Sign(
                 "Host key verification failed",
                 r"(?:host key is known for (?P<host>\S+) and[\s\S]{0,120}?)?Host key verification failed",
             ),
         ),
-        causes=("ssh did not accept the key of {host}.", "ssh did not accept the key of a worker."),
+        causes=("ssh does not trust the host key of {host}.", "ssh does not trust the host key of a worker."),
         remedies=(
-            Remedy("let the job make its own keys: no ssh settings of your own in the image"),
-            Remedy("in an image of your own: StrictHostKeyChecking no, for the workers only"),
+            Remedy("let the job create its own keys: remove custom ssh settings from the image"),
+            Remedy("in a custom image: StrictHostKeyChecking no, for the workers only"),
         ),
         confidence=0.95,
     ),
     Rule(
         id="PERMISSION_DENIED",
         title="ssh rejects the launcher's key",
-        why="The worker's ssh server did not accept the launcher's key: another key, a key file that others "
-        "may read, or a user that the image does not know.",
+        why="The worker's ssh server does not accept the launcher's key: it is another key, its file "
+        "is readable by others, or the image does not have the user.",
         signs=(
             Sign(
                 "Permission denied (",
@@ -157,38 +199,45 @@ RULES = (
             Sign("Load key", r"Load key [^\n]{1,120}: (?:bad permissions|invalid format|error in libcrypto)"),
             Sign("by PAM account", r"denied for user \S+ by PAM account configuration"),
         ),
-        causes=("ssh on {host} did not accept the launcher's key.", "ssh did not accept the launcher's key."),
+        causes=(
+            "The ssh server on {host} rejects the launcher's key.",
+            "The ssh server of a worker rejects the launcher's key.",
+        ),
         remedies=(
-            Remedy("let the job make its own keys, and mount them where the running user's home is"),
-            Remedy("the key file must be readable by its owner only: chmod 600"),
+            Remedy(
+                "let the job create its own keys, and mount them in the home directory of the user that runs"
+            ),
+            Remedy("make the key file readable by its owner only: chmod 600"),
         ),
         confidence=0.95,
     ),
     Rule(
         id="SSH_USER",
-        title="The user that a pod runs as has no account in the image",
-        why="ssh and Open MPI look the user up by its number. On OpenShift every namespace has numbers of its own, "
-        "which no image can know; the entry is then missing from /etc/passwd.",
+        title="The user ID of the pod has no account in the image",
+        why="ssh and Open MPI look up the user ID in /etc/passwd. On OpenShift every namespace has "
+        "its own range of user IDs, which no image can know.",
         signs=(
             Sign("No user exists for uid", r"No user exists for uid (?P<uid>\d+)"),
             Sign("is unknown to the system", r"The user \((?P<uid>\d+)\) is unknown to the system"),
         ),
-        causes=("The user number {uid} has no account in the image.",),
+        causes=("The user ID {uid} has no account in the image.",),
         remedies=(
             Remedy(
                 "set HOME, so that the container runtime adds the entry",
                 {"env": {"HOME": "/tmp"}},  # noqa: S108 - the pod's own
             ),
-            Remedy("let the job's own start script run: it makes the entry without rights on /etc/passwd"),
-            Remedy("never make /etc/passwd writable for the group: anybody in the pod could become root"),
+            Remedy(
+                "use the job's own start script: it adds the entry without write permission on /etc/passwd"
+            ),
+            Remedy("do not make /etc/passwd group-writable: every process in the pod could become root"),
         ),
         confidence=0.95,
     ),
     Rule(
         id="SSHD_FAILED",
         title="A worker's ssh server cannot start",
-        why="The server wants rights that the pod's security policy does not give: the port 22, a change of root, a "
-        "capability on its file, keys of the host, or a directory that it may write.",
+        why="The server needs permissions that the pod's security policy does not grant: port 22, "
+        "chroot, a file capability, host keys, or a writable directory.",
         signs=(
             Sign("/run/sshd", r"(?P<detail>chroot\(\"/run/sshd\"\): Operation not permitted)"),
             Sign(
@@ -206,19 +255,21 @@ RULES = (
         example="The ssh server of worker 1 cannot start: Bind to port 22 on 0.0.0.0 failed.",
         remedies=(
             Remedy(
-                "let the workers' start command be the job's own: it runs sshd as an ordinary user on port 2222"
+                "use the job's own start command for the workers: it runs sshd as an ordinary user on "
+                "port 2222"
             ),
-            Remedy("in an image of your own: no setcap on sshd, or add NET_BIND_SERVICE to the pods"),
-            Remedy("let /tmp or the home directory be writable"),
+            Remedy("in a custom image: remove setcap from sshd, or add NET_BIND_SERVICE to the pods"),
+            Remedy("make /tmp or the home directory writable"),
         ),
         confidence=0.9,
         field="image",
     ),
     Rule(
         id="SSH_CUT_OFF",
-        title="Something cut the ssh connection before it was made",
-        why="The connection was accepted and closed at once. A proxy in between does that (an Istio sidecar that does "
-        "not know ssh), and so does an ssh server that gets more connections at once than MaxStartups allows.",
+        title="The ssh connection was closed during the handshake",
+        why="The connection was accepted and closed at once. A proxy in between does that (an Istio "
+        "sidecar without support for ssh), and an ssh server that gets more connections at once "
+        "than MaxStartups allows.",
         facts=("cut-by-sidecar",),
         signs=(
             Sign(
@@ -232,38 +283,44 @@ RULES = (
             ),
         ),
         causes=(
-            "An Istio sidecar ({sidecar}) cut the ssh connection to {host}.",
-            "The ssh connection to {host} was cut before it was made.",
-            "An ssh connection to a worker was cut before it was made: by a proxy, or by a server that has too many.",
+            "An Istio sidecar ({sidecar}) closed the ssh connection to {host}.",
+            "The ssh connection to {host} was closed during the handshake.",
+            "An ssh connection to a worker was closed during the handshake: by a proxy, or by a "
+            "server with too many connections.",
         ),
         remedies=(
             Remedy(
-                "keep the mesh's sidecar out of the job's pods",
+                "disable the mesh's sidecar in the job's pods",
                 {"labels": {"sidecar.istio.io/inject": "false"}},
             ),
-            Remedy("in an image of your own: MaxStartups 200 in sshd_config of the workers"),
-            Remedy("see what the worker said: mpijob logs JOB --role worker"),
+            Remedy("in a custom image: MaxStartups 200 in sshd_config of the workers"),
+            Remedy("read the worker's log: mpijob logs JOB --role worker"),
         ),
         confidence=0.8,
     ),
     Rule(
         id="SSH_FAILED",
-        title="ssh could not reach a worker, and its words were not passed on",
-        why="Intel MPI's launcher keeps what ssh says to itself and reports only its exit code: 65280 is 255, which "
-        "ssh uses for its own failures alone. So the helper was never started; whether the name, the port or the "
-        "key was wrong, only ssh itself can say.",
+        title="ssh to a worker failed",
+        why="The daemon on the worker was never started. The user's login shell there refuses "
+        "logins (nologin), or ssh itself failed: Intel MPI's launcher hides the output of ssh and "
+        "reports only its exit code, 65280, which is 255. Only ssh itself can show whether the "
+        "name, the port or the key is wrong.",
         trust=Trust.CAUSE,
         signs=(
             Sign(
                 "nable to run",
                 r"[Uu]nable to run (?:bstrap_proxy|proxy) on (?P<host>\S+) \(pid \d+, exit code 65280\)",
             ),
+            Sign("This account is", r"(?P<shell>This account is currently not available)"),
         ),
-        causes=("ssh from the launcher to {host} failed; Intel MPI does not pass on why.",),
+        causes=(
+            "ssh from the launcher to {host} failed; Intel MPI does not show why.",
+            "ssh to a worker failed: the user's login shell there refuses logins ({shell}).",
+        ),
         remedies=(
-            Remedy("ask ssh itself, in the launcher: ssh {host} true"),
-            Remedy("see whether the worker's server came up: mpijob logs JOB --role worker"),
-            Remedy("let the job make its own keys and hostfile: no ssh settings of your own in the image"),
+            Remedy("run ssh yourself where the launcher runs: ssh {host} true"),
+            Remedy("check that the worker's server started: mpijob logs JOB --role worker"),
+            Remedy("let the job create its own keys and hostfile: remove custom ssh settings from the image"),
         ),
         confidence=0.8,
         yields_to=(
@@ -273,10 +330,10 @@ RULES = (
     ),
     Rule(
         id="DAEMON_NOT_STARTED",
-        title="MPI's helper process did not start on a worker",
-        why="The launcher could not start its helper on a worker, or the helper could not connect back. The "
-        "launcher's report does not say why; the first line of ssh or of the loader above it does, if there "
-        "is one.",
+        title="MPI's daemon did not start on a worker",
+        why="The launcher could not start its daemon on a worker, or the daemon could not connect "
+        "back. The launcher's report does not say why; a line of ssh or of the loader above it "
+        "does, if there is one.",
         trust=Trust.GENERIC,
         signs=(
             Sign(
@@ -293,14 +350,15 @@ RULES = (
             Sign("Launch proxy failed", r"Launch proxy failed"),
         ),
         causes=(
-            "The launcher could not start its helper on {host}.",
-            "The launcher could not start its helper on a worker.",
+            "The launcher could not start its daemon on {host}.",
+            "The launcher could not start its daemon on a worker.",
         ),
         remedies=(
-            Remedy("see what the worker said: mpijob logs JOB --role worker"),
-            Remedy("the same MPI must be on launcher and workers, at the same path"),
+            Remedy("read the worker's log: mpijob logs JOB --role worker"),
+            Remedy("install the same MPI on launcher and workers, in the same path"),
             Remedy(
-                "without an error above: the worker cannot connect back; allow worker-to-launcher traffic"
+                "if there is no error above: the worker cannot connect back; allow traffic from the "
+                "workers to the launcher"
             ),
         ),
         confidence=0.5,

@@ -26,30 +26,33 @@ RULES = (
     Rule(
         id="RAN_ON_LAUNCHER",
         title="Ranks ran in the launcher, the workers were idle",
-        why="Open MPI 5 does not read the settings that older launchers understood (OMPI_MCA_orte_default_hostfile), "
-        "so mpirun without a hostfile starts everything where it stands, and reports success. The census finds it "
-        "before the program starts.",
+        why="Open MPI 5 does not read the settings of older launchers "
+        "(OMPI_MCA_orte_default_hostfile), so mpirun without a hostfile starts all ranks on its "
+        "own machine and reports success. mpijob detects it before the program starts.",
         trust=Trust.FACT,
         facts=("ran-on-launcher",),
         causes=(
-            "The ranks ran on {elsewhere}, not on the job's {workers} workers: the hostfile was not read.",
+            "The ranks ran on {elsewhere}, not on the job's {workers} workers: mpirun did not read "
+            "the hostfile.",
         ),
         remedies=(
-            Remedy("let the job start the ranks: leave mpirun out of the command"),
-            Remedy("or give your mpirun the hostfile: --hostfile /etc/mpi/hostfile"),
+            Remedy("let the job start the ranks: remove mpirun from the command"),
+            Remedy("or pass the hostfile to your mpirun: --hostfile /etc/mpi/hostfile"),
         ),
         confidence=0.95,
         field="command",
     ),
     Rule(
         id="FABRIC_FAILED",
-        title="MPI could not start over the selected network",
-        why="MPI, UCX or libfabric was set to a network (InfiniBand, RoCE, EFA, Omni-Path, or a named interface) "
-        "and found no device or provider that works, so MPI_Init failed.",
+        title="MPI could not use the selected network",
+        why="MPI, UCX or libfabric selects a network (InfiniBand, RoCE, EFA, Omni-Path, or a named "
+        "interface) and finds no device or provider that works, so MPI_Init fails.",
         signs=(
             Sign("no usable transports", r"(?P<detail>no usable transports/devices[^\n]{0,80})"),
+            Sign("' is not available", r"UCX ERROR (?P<detail>network device '[^']{1,60}' is not available)"),
             Sign(
-                "is not available on", r"UCX ERROR (?P<detail>network device '[^']{1,60}' is not available)"
+                "' is not available",
+                r"UCX WARN (?P<detail>network device '[^']{1,60}' is not available)[\s\S]{0,4000}?PML ucx cannot be",
             ),
             Sign(
                 "transport to",
@@ -57,30 +60,77 @@ RULES = (
                 r"|\w+) transport to "
                 r"[^\n]{1,80})",
             ),
+            Sign("pml_ucx.c", r"pml_ucx\.c:\d+ +Error: (?P<failed>[^\n]{4,160})"),
+            Sign("cannot create cq", r"(?P<detail>\w+\(\d+\)\.*: cannot create cq)"),
             Sign(
                 "OFI ",
                 r"(?P<detail>OFI (?:addrinfo\(\)|fi_\w+(?:\(\))?|endpoint open|domain open|\w+) fail(?:ed|ure)"
                 r"[^\n]{0,80})",
             ),
             Sign("fi_getinfo", r"(?P<detail>[^\n]{0,60}fi_getinfo[^\n]{0,40}fail[^\n]{0,80})"),
-            Sign("No provider found", r"(?P<detail>(?:OFI )?[Nn]o provider found[^\n]{0,80})"),
+            Sign("o provider found", r"(?P<detail>(?:OFI )?[Nn]o provider found[^\n]{0,80})"),
             Sign("can't open", r"(?P<detail>PSM[23] can't open (?:hfi|nic) unit[^\n]{0,40})"),
             Sign("unable to find any HCAs", r"(?P<detail>unable to find any HCAs)"),
         ),
-        causes=("MPI could not start over the selected network: {detail}.",),
-        example="MPI could not start over the selected network: OFI addrinfo() failed.",
+        causes=(
+            "MPI could not use the selected network: {detail}.",
+            "MPI could not use the selected network: {failed}.",
+        ),
+        example="MPI could not use the selected network: OFI addrinfo() failed.",
         remedies=(
             *_TCP,
-            Remedy("ask for the device in the job's resources: resources.others, as `rdma/hca: 1`"),
+            Remedy("request the device in the job's resources: resources.others, as `rdma/hca: 1`"),
         ),
         confidence=0.85,
         yields_to=("LOCKED_MEMORY", "SHM_FULL", "TOO_MANY_FILES", "DISK_FULL"),
     ),
     Rule(
+        id="LINK_FAILED",
+        title="The fast network lost the connection between two ranks",
+        why="A network card retransmitted a message and got no answer. The other rank, its node or "
+        "the link between them failed: a rank that ended first, a cable, a switch, or a card that "
+        "was reset.",
+        signs=(
+            Sign("retry count exceeded", r"(?P<detail>[Tt]ransport retry count exceeded on \S+)"),
+            Sign(
+                "InfiniBand retry count",
+                r"InfiniBand retry count between two MPI processes has been exceeded(?:[\s\S]{0,600}?Local host: "
+                r"(?P<from>\S+)[\s\S]{0,100}?Local device: (?P<device>\S+)[\s\S]{0,100}?Peer host: (?P<host>\S+))?",
+            ),
+            Sign(
+                "Got completion",
+                r"Got completion from peer (?P<peer>\S+?)(?:<\d+>)? with (?:error|status)[= ]12\b",
+            ),
+            Sign("Remote ", r"(?P<detail>[Rr]emote (?:invalid request|operation error|access error) on \S+)"),
+        ),
+        causes=(
+            "The fast network lost the connection from {from} ({device}) to {host}.",
+            "The fast network lost the connection to {peer}: no answer after all retries (status 12).",
+            "The fast network lost the connection between two ranks: {detail}.",
+            "The fast network lost the connection between two ranks.",
+        ),
+        example="The fast network lost the connection from n3 (mlx5_0) to n4.",
+        remedies=(
+            Remedy("check that {host} is up and its link is active: ibstat, ibv_devinfo, dmesg"),
+            Remedy("check whether another rank ended before: its last lines are the cause then"),
+            Remedy("if it is always the same node, exclude it: placement.exclude_nodes"),
+        ),
+        confidence=0.6,
+        yields_to=(
+            "OOM_KILLED",
+            "MEMORY_LIMIT",
+            "SEGFAULT",
+            "BUS_ERROR",
+            "PYTHON_EXCEPTION",
+            "CUDA_ERROR",
+            "CUDA_OOM",
+        ),
+    ),
+    Rule(
         id="LOCKED_MEMORY",
-        title="A rank may not lock enough memory for the fast network",
-        why="RDMA needs memory that stays in place. The limit on locked memory (ulimit -l) is too small, so a buffer "
-        "could not be registered with the network card.",
+        title="The limit on locked memory is too small for the fast network",
+        why="RDMA needs locked (pinned) memory. The limit on locked memory (ulimit -l) is too small, "
+        "so a buffer could not be registered with the network card.",
         signs=(  # good runs complain of it, too: only where MPI then gave up
             Sign("ocked memory", r"(?P<detail>[^\n]{0,80}max locked memory[^\n]{0,80})" + _GAVE_UP),
             Sign(
@@ -99,8 +149,9 @@ RULES = (
                 r"(?P<detail>failed to initialize while trying to allocate some locked memory)" + _GAVE_UP,
             ),
         ),
-        causes=("{who} may not lock enough memory for the fast network: {detail}.",),
-        example="Rank 3 may not lock enough memory for the fast network: Please check max locked memory (ulimit -l).",
+        causes=("{who} cannot lock enough memory for the fast network (ulimit -l): {detail}.",),
+        example="Rank 3 cannot lock enough memory for the fast network (ulimit -l): ibv_create_cq "
+        "failed: Cannot allocate memory.",
         remedies=(
             Remedy(
                 "raise the limit before the program starts: ulimit -l unlimited; in a container: --ulimit memlock=-1"
@@ -115,8 +166,8 @@ RULES = (
     Rule(
         id="NO_INFINIBAND",
         title="MPI found no fast network",
-        why="MPI looked for InfiniBand, RoCE or EFA and found no device that works. It goes on over TCP, which is "
-        "slower; a run that fails all the same fails for another reason.",
+        why="MPI looked for InfiniBand, RoCE or EFA and found no device that works. It continues over "
+        "TCP, which is slower; if the run fails, it fails for another reason.",
         signs=(
             Sign(
                 "initializing an OpenFabrics device", r"(?P<detail>error initializing an OpenFabrics device)"
@@ -129,7 +180,7 @@ RULES = (
         example="RDMA network not detected. Performance may be degraded. (no active ports detected)",
         remedies=(
             *_TCP,
-            Remedy("ask for the device in the job's resources: resources.others, as `rdma/hca: 1`"),
+            Remedy("request the device in the job's resources: resources.others, as `rdma/hca: 1`"),
         ),
         confidence=0.7,
         warning=True,
@@ -137,13 +188,13 @@ RULES = (
     Rule(
         id="COPY_FORBIDDEN",
         title="Fast copies between ranks are forbidden in this container",
-        why="Ranks on one worker copy from each other's memory (CMA). Containers usually may not do that "
-        "(process_vm_readv needs the right to trace); messages are then lost or slow.",
+        why="Ranks on one worker copy from each other's memory (CMA). Containers usually forbid it "
+        "(process_vm_readv needs the permission to trace); messages are then lost or slow.",
         signs=(
             Sign("errno = 1", r"Read -1, expected \d+, errno = 1\b"),
             Sign("process_vm_readv", r"process_vm_readv[^\n]{0,120}(?:Operation not permitted|delivered 0)"),
         ),
-        causes=("{who} may not copy from another rank's memory (CMA): the container forbids it.",),
+        causes=("{who} cannot copy from another rank's memory (CMA): the container forbids it.",),
         remedies=(
             Remedy(
                 "copy through shared memory instead",

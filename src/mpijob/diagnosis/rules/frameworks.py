@@ -5,17 +5,17 @@ from __future__ import annotations
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 
 _INTERFACE = Remedy(
-    "name the network interface of the pods for NCCL and Gloo",
+    "set the network interface for NCCL and Gloo",
     {"env": {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}},
 )
-_STACKS = Remedy("capture stacks while it hangs: mpijob stacks JOB")
+_STACKS = Remedy("see the call stack of each rank while it hangs: mpijob stacks JOB")
 
 RULES = (
     Rule(
         id="HOROVOD_STALL",
         title="Some ranks wait for others in Horovod",
-        why="Every rank must reduce the same tensors. Some submitted a tensor, others did not: one rank evaluates or "
-        "saves alone, takes another path through the code, or has ended.",
+        why="Every rank must reduce the same tensors. Some ranks submitted a tensor and others did "
+        "not: one rank evaluates or saves alone, takes another branch, or has ended.",
         signs=(
             Sign(
                 "tensors were submitted",
@@ -24,12 +24,12 @@ RULES = (
             ),
         ),
         causes=(
-            "Some ranks wait for others in Horovod; those that are missing: {missing}",
-            "Some ranks wait for others in Horovod.",
+            "Some ranks wait in Horovod for others that did not submit the tensor: missing {missing}",
+            "Some ranks wait in Horovod for others that did not submit the tensor.",
         ),
         remedies=(
             Remedy(
-                "let the job fail instead of waiting forever",
+                "make the job fail instead of waiting forever",
                 {
                     "env": {
                         "HOROVOD_STALL_CHECK_TIME_SECONDS": "60",
@@ -48,35 +48,39 @@ RULES = (
     ),
     Rule(
         id="HOROVOD_MISMATCH",
-        title="The ranks do not agree on a tensor in Horovod",
-        why="The ranks gave tensors of the same name with different shapes, types or devices, so they cannot be "
-        "combined: usually data or a model that differs between ranks.",
+        title="The ranks submitted different tensors to Horovod",
+        why="The ranks submitted tensors of the same name with different shapes, types or devices. "
+        "Usually the data or the model differs between ranks.",
         signs=(
             Sign("Mismatched", r"(?P<detail>Mismatched [\w/ ]{1,60}: [^\n]{1,200})"),
             Sign("Mismatched", r"(?P<detail>Mismatched \w+ CPU/GPU device selection[^\n]{0,120})"),
         ),
-        causes=("The ranks do not agree in Horovod: {detail}",),
-        example="The ranks do not agree in Horovod: Mismatched allreduce tensor shapes: One rank sent a tensor of "
-        "shape [2], but another rank sent a tensor of shape [3].",
+        causes=("The ranks submitted different tensors to Horovod: {detail}",),
+        example="The ranks submitted different tensors to Horovod: Mismatched allreduce tensor "
+        "shapes: One rank sent a tensor of shape [2], but another rank sent a tensor of shape "
+        "[3].",
         remedies=(
             Remedy("compare shapes and types of that tensor on all ranks; drop the last, smaller batch"),
-            Remedy("put the model on the GPU of every rank before the optimizer is made"),
+            Remedy("move the model to the GPU on every rank before creating the optimizer"),
         ),
         confidence=0.9,
     ),
     Rule(
         id="HOROVOD_LOST_RANK",
-        title="Horovod lost a rank",
-        why="A rank found that another one is gone and stopped. That other rank failed first; this line follows.",
+        title="Horovod lost the connection to a rank",
+        why="A rank lost the connection to another rank and stopped. That other rank failed first; "
+        "this error is a consequence.",
         trust=Trust.GENERIC,
         signs=(
             Sign("HorovodInternalError", r"HorovodInternalError"),
             Sign("Horovod has been shut down", r"Horovod has been shut down"),
         ),
-        causes=("{who} lost another rank in Horovod, which had ended before.",),
+        causes=("{who} lost the connection to another rank in Horovod, which had ended before.",),
         remedies=(
             Remedy("find the rank that ended first: mpijob describe JOB"),
-            Remedy("look at memory: a rank that vanishes without a word was often killed for it"),
+            Remedy(
+                "check the memory: a rank that ends without a message was often killed when memory ran out"
+            ),
         ),
         only_how=True,
         confidence=0.4,
@@ -84,14 +88,14 @@ RULES = (
     Rule(
         id="DEEPSPEED_ONE_MACHINE",
         title="DeepSpeed used one machine only",
-        why="DeepSpeed's launcher looks for a hostfile, found none, and went on with the machine that it runs on. The "
+        why="DeepSpeed's launcher found no hostfile and used only the machine that it runs on. The "
         "other workers were idle, and the job even reports success.",
         trust=Trust.GENERIC,
         facts=("deepspeed-alone",),
         causes=("DeepSpeed found no hostfile and trained on one machine only; the other workers were idle.",),
         remedies=(
-            Remedy("give it the job's hostfile: deepspeed --hostfile /etc/mpi/hostfile …"),
-            Remedy("or let the job start the ranks: leave out deepspeed, and the command is run by mpirun"),
+            Remedy("pass the job's hostfile: deepspeed --hostfile /etc/mpi/hostfile …"),
+            Remedy("or let the job start the ranks: remove deepspeed from the command, and mpirun runs it"),
         ),
         confidence=0.9,
         even_on_success=True,
@@ -99,9 +103,10 @@ RULES = (
     ),
     Rule(
         id="MAIN_GUARD",
-        title="The program starts processes before it is ready to",
-        why="A process that is started anew (spawn) imports the program again. Without a guarded main part it starts "
-        "processes itself, and Python refuses that: data loaders and pools then end unexpectedly.",
+        title="The program starts processes while it is being imported",
+        why="A process that is started with spawn imports the program again. Without the guard if "
+        "__name__ == '__main__' it starts processes itself, and Python refuses that: data loaders "
+        "and pools then end unexpectedly.",
         signs=(
             Sign(
                 "bootstrapping phase",
@@ -110,16 +115,17 @@ RULES = (
         ),
         causes=("{who} starts processes while the program is still being imported.",),
         remedies=(
-            Remedy("put what the program does below if __name__ == '__main__':"),
-            Remedy("let data loaders work in the rank itself: num_workers=0"),
+            Remedy("move the main code below if __name__ == '__main__':"),
+            Remedy("load data in the rank itself: num_workers=0"),
         ),
         confidence=0.85,
     ),
     Rule(
         id="PORT_IN_USE",
-        title="A port that the program wants is taken",
-        why="The first rank opens a port where the others meet. Something already listens there: another job on the "
-        "machine, or a process that is left from an earlier one.",
+        title="A port is already in use",
+        why="The program listens on a port, for example for the rendezvous of its ranks. Another "
+        "process already uses it: another job on the machine, or a process left from an earlier "
+        "run.",
         signs=(
             Sign(
                 "ddress already in use",
@@ -129,29 +135,66 @@ RULES = (
             Sign("EADDRINUSE", r"(?:port[: ]+(?P<port>\d{2,5})[^\n]{0,160}?)?EADDRINUSE"),
         ),
         causes=(
-            "Port {port}, which {whom} wants to open, is taken.",
-            "A port that {whom} wants to open is taken.",
+            "{who} cannot listen on port {port}: another process already uses it.",
+            "{who} cannot listen on its port: another process already uses it.",
         ),
-        example="Port 29500, which rank 0 wants to open, is taken.",
+        example="Rank 0 cannot listen on port 29500: another process already uses it.",
         remedies=(
             Remedy("use another port", {"env": {"MASTER_PORT": "29511"}}),
-            Remedy("see what listens there: mpijob exec JOB --worker 0 -- ss -ltnp"),
+            Remedy("see which process listens there: mpijob exec JOB --worker 0 -- ss -ltnp"),
         ),
         confidence=0.9,
         uncaught=True,
         yields_to=("TOO_MANY_FILES",),
     ),
     Rule(
+        id="COLLECTIVE_TIMEOUT",
+        title="A collective call was not finished in time",
+        why="All ranks must make the same collective calls. One rank did not join in time: it is slow "
+        "(data, storage, a checkpoint), it ended, or it made another call.",
+        signs=(
+            Sign(
+                "gloo",
+                r"/gloo/[^\n]{0,120}(?P<detail>Timed out waiting \d+ms for (?:recv|send) operation to complete)",
+            ),
+            Sign(
+                "monitoredBarrier",
+                r"(?P<detail>Rank (?P<missing>\d+) failed to pass monitoredBarrier in \d+ ms)",
+            ),
+            Sign("monitoredBarrier", r"Ranks (?P<missing>[\d, ]+) failed to pass monitoredBarrier"),
+        ),
+        causes=(
+            "Rank {missing} did not reach a barrier in time: it is slow, has ended, or made another call.",
+            "{who} waited too long for the others in a collective call: {detail}",
+        ),
+        example="Rank 3 did not reach a barrier in time: it is slow, has ended, or made another call.",
+        remedies=(
+            Remedy("read the last lines of that rank: mpijob logs JOB --rank {missing} --tail 50"),
+            Remedy(
+                "find the rank that does not report the timeout, and read its last lines: mpijob "
+                "logs JOB --tail 200"
+            ),
+            _STACKS,
+        ),
+        confidence=0.8,
+    ),
+    Rule(
         id="RENDEZVOUS",
-        title="The ranks did not meet (torch.distributed)",
-        why="Every rank connects to the first one at MASTER_ADDR and MASTER_PORT. Some could not: the address is "
-        "localhost or a name that the workers do not know, the first rank ended, or traffic is not allowed.",
+        title="The rendezvous of the ranks failed",
+        why="Every rank connects to rank 0 at MASTER_ADDR and MASTER_PORT. Some could not: the "
+        "address is localhost or a name that does not resolve on the workers, rank 0 ended or "
+        "never started, or the traffic is blocked.",
         signs=(
             Sign("DistNetworkError", r"DistNetworkError: (?P<detail>[^\n]{1,200})"),
             Sign(
                 "ncclUniqueId",
                 r"retrieving ncclUniqueId from [^\n]{1,200}?got error: (?P<detail>[^\n]{1,160})",
             ),
+            Sign(
+                "Rendezvous",
+                r"Rendezvous(?:Connection|Timeout|Closed|State)Error(?:: (?P<detail>[^\n]{4,200}))?",
+            ),
+            Sign("connect() timed out", r"RuntimeError: (?P<detail>connect\(\) timed out\.[^\n]{0,80})"),
             Sign("DistStoreError", r"DistStoreError: (?P<detail>[^\n]{1,200})"),
             Sign(
                 "client socket has timed out",
@@ -165,21 +208,24 @@ RULES = (
                 "server socket has failed to listen",
                 r"(?P<detail>The server socket has failed to listen[^\n]{0,160})",
             ),
-            Sign("Unable to find address for", r"(?P<detail>[Uu]nable to find address for: [^\n]{1,80})"),
+            Sign("nable to find address for", r"(?P<detail>[Uu]nable to find address for: [^\n]{1,80})"),
             Sign("host not found", r"(?P<detail>[^\n]{0,60}host not found[^\n]{0,80})"),
             Sign(
                 "IPv",
                 r"(?P<detail>The IPv[46] network addresses of \([^)\n]{1,120}\) cannot be retrieved[^\n]{0,80})",
             ),
-            Sign("shutdown barrier", r"(?P<detail>[^\n]{0,80}coordination service[^\n]{0,120})"),
+            Sign("coordination service", r"(?P<detail>[^\n]{0,80}coordination service[^\n]{0,120})"),
             Sign("DEADLINE_EXCEEDED:", r"(?P<detail>DEADLINE_EXCEEDED: [^\n]{1,160})"),
             Sign("Gloo connectFullMesh failed", r"(?P<detail>Gloo connectFullMesh failed with [^\n]{1,160})"),
         ),
-        causes=("{who} did not meet the other ranks: {detail}",),
-        example="Rank 3 did not meet the other ranks: The client socket has timed out after 600s while trying to "
-        "connect to (localhost, 29500).",
+        causes=(
+            "The rendezvous of {whom} failed: {detail}",
+            "The rendezvous of {whom} failed: no connection in time.",
+        ),
+        example="The rendezvous of rank 3 failed: The client socket has timed out after 600s while "
+        "trying to connect to (localhost, 29500).",
         remedies=(
-            Remedy("let MASTER_ADDR be the name of worker 0, not localhost"),
+            Remedy("set MASTER_ADDR to the name of worker 0, not localhost"),
             Remedy("allow all TCP ports between the workers"),
             _INTERFACE,
         ),

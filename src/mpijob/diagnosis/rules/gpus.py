@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign
 
-_NCCL_DEBUG = Remedy("let NCCL say more next time: NCCL_DEBUG=INFO", {"env": {"NCCL_DEBUG": "INFO"}})
+_NCCL_DEBUG = Remedy("log more of NCCL in the next run: NCCL_DEBUG=INFO", {"env": {"NCCL_DEBUG": "INFO"}})
 _INTERFACE = Remedy(
-    "name the network interface of the pods for NCCL and Gloo",
+    "set the network interface for NCCL and Gloo",
     {"env": {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}},
 )
-_NO_IB = Remedy("without InfiniBand, make NCCL use TCP", {"env": {"NCCL_IB_DISABLE": "1"}})
-_STACKS = Remedy("capture stacks while it hangs: mpijob stacks JOB")
-_ONE_EACH = Remedy("give each rank a GPU of its own: {gpu_slots} slots", {"slots": "{gpu_slots}"})
+_NO_IB = Remedy("without InfiniBand, make NCCL use TCP: NCCL_IB_DISABLE=1", {"env": {"NCCL_IB_DISABLE": "1"}})
+_STACKS = Remedy("see the call stack of each rank while it hangs: mpijob stacks JOB")
+_ONE_EACH = Remedy("give each rank its own GPU: {gpu_slots} slots", {"slots": "{gpu_slots}"})
 
 
 RULES = (
     Rule(
         id="NCCL_TIMEOUT",
         title="A collective call of NCCL was not finished in time",
-        why="All ranks must make the same collective calls. One of them did not come: it is slow (data, storage, a "
-        "checkpoint), it has ended, or it made another call. Those that waited report it; the rank that did not "
-        "report is the suspect.",
+        why="All ranks must make the same collective calls. One rank did not join: it is slow (data, "
+        "storage, a checkpoint), it ended, or it made another call. The waiting ranks report the "
+        "timeout; the rank that does not report it is the suspect.",
         signs=(
             Sign(
                 "collective operation timeout",
@@ -30,13 +30,15 @@ RULES = (
             Sign("collective operation timeout", r"Watchdog caught collective operation timeout"),
         ),
         causes=(
-            "{who} timed out waiting for the others in {call} (NCCL, call number {sequence}): a rank fell behind or "
-            "left.",
-            "{who} timed out waiting for the others in a collective call of NCCL: a rank fell behind or left.",
+            "{who} timed out in {call} (NCCL call number {sequence}) waiting for another rank, which "
+            "is slow, has ended or made another call.",
+            "{who} timed out in a collective call of NCCL waiting for another rank, which is slow, "
+            "has ended or made another call.",
         ),
         remedies=(
             Remedy(
-                "find the rank that did not report it, and read its last lines: mpijob logs JOB --tail 200"
+                "find the rank that does not report the timeout, and read its last lines: mpijob logs "
+                "JOB --tail 200"
             ),
             _STACKS,
             _NCCL_DEBUG,
@@ -56,12 +58,15 @@ RULES = (
     Rule(
         id="NCCL_CONNECTION",
         title="GPUs of different workers cannot connect",
-        why="NCCL opens connections of its own between the workers, on ports that the system chooses. They were "
-        "refused, dropped, or tried on a network interface that does not lead to the other workers.",
+        why="NCCL opens its own connections between the workers, on ports that the system chooses. "
+        "They are refused or dropped, or NCCL chose a network interface that does not reach the "
+        "other workers.",
         signs=(
             Sign(
                 "NCCL WARN",
-                r"NCCL WARN (?P<detail>[^\n]{0,160}?(?:[Cc]onnect|timed out|refused|No route to host)[^\n]{0,120})",
+                r"NCCL WARN (?P<detail>(?!\[Proxy Service)[^\n]{0,160}?(?:[Cc]onnect(?!ion (?:closed"
+                r"|reset))|timed out|refused"
+                r"|No route to host)[^\n]{0,120})",
             ),
             Sign("Call to connect", r"WARN (?P<detail>Call to connect (?:failed|returned)[^\n]{1,120})"),
             Sign("socket interface found", r"(?P<detail>no socket interface found)"),
@@ -69,10 +74,17 @@ RULES = (
                 "ncclSystemError",
                 r"ncclSystemError: (?P<detail>System call \(e\.g\. socket, malloc\)[^\n]{0,160})",
             ),
+            Sign(
+                "Last error:",
+                r"Last error:\s*\n(?:\S+[ ])?(?P<last>[^\n]{0,160}?(?:[Cc]onnect to|timed out|refused|No route to host)"
+                r"[^\n]{0,120})",
+            ),
         ),
-        causes=("MPI communication failure - check NetworkPolicies: NCCL of {whom}: {detail}",),
-        example="MPI communication failure - check NetworkPolicies: NCCL of rank 3: Call to connect returned "
-        "Connection refused",
+        causes=(
+            "NCCL of {whom} cannot connect to another rank: {last}",
+            "NCCL of {whom} cannot connect to another rank: {detail}",
+        ),
+        example="NCCL of rank 3 cannot connect to another rank: Call to connect returned Connection refused",
         remedies=(
             _INTERFACE,
             _NO_IB,
@@ -85,12 +97,13 @@ RULES = (
     Rule(
         id="COLLECTIVE_MISMATCH",
         title="The ranks made different collective calls",
-        why="Every rank must make the same collective calls in the same order, with tensors that fit. One rank made "
-        "another call, or gave another shape: an if that only some ranks enter, or a model that differs.",
+        why="Every rank must make the same collective calls in the same order, with matching tensors. "
+        "One rank made another call or passed another shape: an if that only some ranks enter, or "
+        "a model that differs.",
         signs=(
             Sign("ollective", r"(?P<detail>Detected mismatch between collectives on ranks\.[^\n]{0,240})"),
             Sign("ollective mismatch", r"(?P<detail>[Cc]ollective mismatch[^\n]{0,160})"),
-            Sign("op mismatch", r"(?P<detail>[^\n]{0,60}(?:op|size|type|root) mismatch[^\n]{0,120})"),
+            Sign("op mismatch", r"(?P<detail>[^\n]{0,60}\bop mismatch[^\n]{0,120})"),
             Sign("op.preamble.length", r"(?P<detail>op\.preamble\.length <= op\.nbytes[^\n]{0,80})"),
         ),
         causes=("The ranks made different collective calls: {detail}",),
@@ -107,8 +120,8 @@ RULES = (
     Rule(
         id="GPU_SHARED",
         title="Two ranks use the same GPU",
-        why="NCCL needs a GPU for each rank. The program took the same device in several ranks, usually because it "
-        "does not use its local rank, or because a worker has more slots than GPUs.",
+        why="NCCL needs one GPU for each rank. Several ranks use the same device, usually because the "
+        "program does not use its local rank, or because a worker has more slots than GPUs.",
         signs=(
             Sign(
                 "Duplicate GPU detected",
@@ -119,15 +132,15 @@ RULES = (
         causes=("{who} and rank {other} use the same GPU.", "Two ranks use the same GPU."),
         remedies=(
             _ONE_EACH,
-            Remedy("choose the device by the local rank in the program: torch.cuda.set_device(local_rank)"),
+            Remedy("select the device by the local rank: torch.cuda.set_device(local_rank)"),
         ),
         confidence=0.95,
     ),
     Rule(
         id="NCCL_ERROR",
         title="NCCL failed",
-        why="The library for communication between GPUs gave up. Its own message is short; with NCCL_DEBUG=INFO it "
-        "says which call failed, and where.",
+        why="The library for communication between GPUs failed. Its own message is short; with "
+        "NCCL_DEBUG=INFO it logs which call failed, and where.",
         signs=(
             Sign(
                 "NCCL error",
@@ -139,15 +152,20 @@ RULES = (
                 r"(?P<detail>Got completion from peer [^\n]{1,60} with (?:error|status)=?\d*[^\n]{0,120})",
             ),
             Sign("Got completion", r"(?P<detail>Got completion[^\n]{0,200})"),
-            Sign("Last error:", r"Last error:\s*\n?(?P<detail>[^\n]{4,200})"),
-            Sign("NCCL WARN Bootstrap", r"NCCL WARN (?P<detail>Bootstrap Root[^\n]{1,120})"),
+            Sign("Last error:", r"Last error:\s*\n?(?:\[rank\d+\]:?[ ])?(?P<last>[^\n]{4,200})"),
+            Sign("NCCL WARN", r"NCCL WARN (?P<warned>(?!Duplicate GPU)[^\n]{4,200})"),
             Sign("ncclInternalError", r"(?P<detail>ncclInternalError[^\n]{0,160})"),
             Sign("ncclInvalidUsage", r"(?P<detail>ncclInvalidUsage[^\n]{0,160})"),
             Sign("ncclUnhandledCudaError", r"(?P<detail>ncclUnhandledCudaError[^\n]{0,160})"),
             Sign("unhandled cuda error", r"(?P<detail>unhandled cuda error[^\n]{0,120})"),
             Sign("unhandled system error", r"(?P<detail>unhandled system error[^\n]{0,120})"),
         ),
-        causes=("NCCL failed in {whom}: {detail}", "NCCL failed in {whom}."),
+        causes=(
+            "NCCL failed in {whom}: {last}",
+            "NCCL failed in {whom}: {warned}",
+            "NCCL failed in {whom}: {detail}",
+            "NCCL failed in {whom}.",
+        ),
         example="NCCL failed in rank 3 on worker 1: unhandled cuda error",
         remedies=(_NCCL_DEBUG, _INTERFACE, _NO_IB, Remedy("use one version of NCCL and CUDA on all workers")),
         confidence=0.7,
@@ -166,12 +184,16 @@ RULES = (
     ),
     Rule(
         id="NO_GPU",
-        title="A rank finds no GPU",
-        why="The program wants a GPU and sees none: the job asks for none, the node's driver or container runtime "
-        "does not hand it in, or CUDA_VISIBLE_DEVICES hides it.",
+        title="A rank does not find a GPU",
+        why="The program needs a GPU and finds none: the job requests none, the node's driver or "
+        "container runtime does not provide it, or CUDA_VISIBLE_DEVICES hides it.",
         signs=(
             Sign("CUDA-capable device", r"(?P<detail>no CUDA-capable device is detected)"),
             Sign("No CUDA GPUs", r"(?P<detail>No CUDA GPUs are available)"),
+            Sign(
+                "Cannot access accelerator",
+                r"(?P<detail>Cannot access accelerator device when none is available)",
+            ),
             Sign("Found no NVIDIA driver", r"(?P<detail>Found no NVIDIA driver on your system)"),
             Sign("not compiled with CUDA", r"(?P<detail>Torch not compiled with CUDA enabled)"),
             Sign("invalid device ordinal", r"(?P<detail>CUDA error: invalid device ordinal)"),
@@ -183,11 +205,11 @@ RULES = (
             ),
             Sign("no ROCm-capable device", r"(?P<detail>no ROCm-capable device is detected)"),
         ),
-        causes=("{who} finds no GPU that it can use: {detail}.",),
+        causes=("{who} does not find a usable GPU: {detail}.",),
         remedies=(
-            Remedy("ask for a GPU in each worker", {"resources": {"gpu": 1}}),
+            Remedy("request a GPU for each worker", {"resources": {"gpu": 1}}),
             Remedy("run no more ranks in a worker than it has GPUs: {gpu_slots}", {"slots": "{gpu_slots}"}),
-            Remedy("see what the workers have: mpijob describe JOB; on a worker: nvidia-smi"),
+            Remedy("check the workers' GPUs: mpijob describe JOB; on a worker: nvidia-smi"),
             Remedy("use an image whose torch or TensorFlow is built for CUDA"),
         ),
         confidence=0.9,
@@ -196,9 +218,9 @@ RULES = (
     ),
     Rule(
         id="CUDA_DRIVER",
-        title="The image's CUDA does not fit the node's driver or GPU",
-        why="The image was built with a CUDA that is newer than the node's driver, or for other GPUs than the node "
-        "has.",
+        title="The program's CUDA does not match the node's driver or GPU",
+        why="The program was built with a CUDA that is newer than the node's driver supports, or for "
+        "other GPUs than the node has.",
         signs=(
             Sign("driver version is insufficient", r"(?P<detail>CUDA driver version is insufficient)"),
             Sign(
@@ -214,11 +236,12 @@ RULES = (
                 r"(?P<detail>the provided PTX was compiled with an unsupported toolchain)",
             ),
         ),
-        causes=("The image's CUDA does not fit the machine of {whom}: {detail}.",),
-        example="The image's CUDA does not fit the machine of rank 0 on worker 0: CUDA driver version is insufficient.",
+        causes=("The CUDA of {whom} does not match the node's driver or GPU: {detail}.",),
+        example="The CUDA of rank 0 on worker 0 does not match the node's driver or GPU: CUDA driver "
+        "version is insufficient.",
         remedies=(
-            Remedy("use an image with an older CUDA, or one built for this kind of GPU"),
-            Remedy("send the job to nodes with a newer driver: placement.node_selector"),
+            Remedy("use an image (or wheel) with an older CUDA, or one built for this GPU"),
+            Remedy("run on nodes with a newer driver: placement.node_selector"),
         ),
         confidence=0.95,
         field="image",
@@ -227,15 +250,23 @@ RULES = (
     Rule(
         id="CUDA_ERROR",
         title="A GPU call failed",
-        why="A kernel read memory that is not its own, an assertion on the device failed, or the GPU itself has a "
-        "fault. CUDA reports it late, at a later call, so the line shown may be innocent.",
+        why="A kernel accessed invalid memory, an assertion on the device failed, or the GPU itself "
+        "has a fault. CUDA reports errors asynchronously, at a later call, so the failing call "
+        "may be an earlier one.",
         signs=(
             Sign("Xid", r"NVRM: Xid \([^)]{1,60}\): (?P<detail>\d+[^\n]{0,120})"),
-            Sign("uncorrectable ECC", r"(?P<detail>uncorrectable (?:NVLink error|ECC error)[^\n]{0,60})"),
+            Sign("uncorrectable ", r"(?P<detail>uncorrectable (?:NVLink error|ECC error)[^\n]{0,60})"),
             Sign(
                 "CUDA error:",
                 r"CUDA error: (?P<detail>(?!out of memory|invalid device ordinal|no kernel image)[^\n]{1,120})",
             ),
+            Sign(
+                "CUDA ",
+                r"CUDA (?:[Rr]untime |[Dd]river )?(?:API )?[Ee]rror(?: \d+)?: "
+                r"(?P<detail>(?!out of memory|invalid device ordinal|no kernel image"
+                r"|.{0,30}driver version)[^\n]{1,120})",
+            ),
+            Sign("cuDNN error:", r"(?P<detail>cuDNN error: CUDNN_STATUS_\w+)"),
             Sign("device-side assert", r"(?P<detail>device-side assert triggered)"),
             Sign("cudaErrorIllegalAddress", r"(?P<detail>cudaErrorIllegalAddress)"),
             Sign("HIP error:", r"HIP error: (?P<detail>(?!out of memory)[^\n]{1,120})"),
@@ -244,11 +275,12 @@ RULES = (
         example="A GPU call of rank 3 on worker 1 failed: an illegal memory access was encountered.",
         remedies=(
             Remedy(
-                "see the call that really fails: CUDA_LAUNCH_BLOCKING=1",
+                "report the failing call itself: CUDA_LAUNCH_BLOCKING=1",
                 {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
             ),
             Remedy(
-                "if it is always one machine, leave it out: placement.exclude_nodes; report it to an administrator"
+                "if it is always the same node, exclude it (placement.exclude_nodes) and report it to "
+                "an administrator"
             ),
         ),
         confidence=0.85,

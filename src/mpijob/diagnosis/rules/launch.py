@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign
 
-_LET_THE_JOB = Remedy("let the job start the ranks: leave mpirun and its options out of the command")
+_LET_THE_JOB = Remedy("let the job start the ranks: remove mpirun and its options from the command")
 
 RULES = (
     Rule(
         id="BAD_LAUNCH_OPTION",
-        title="The launcher does not know an option",
-        why="The command line of mpirun, mpiexec or srun holds an option that this launcher, or this version of "
-        "it, does "
-        "not have. Options differ between Open MPI, MPICH, Intel MPI and Slurm.",
+        title="The launcher rejects its command line",
+        why="The command line of mpirun, mpiexec or srun has an option that this launcher, or this "
+        "version of it, does not know. Options differ between Open MPI, MPICH, Intel MPI and "
+        "Slurm.",
         signs=(
             Sign(
                 "unrecognized option",
@@ -28,7 +28,10 @@ RULES = (
                 "expected format:",
                 r"does not match the expected format: Option: (?P<option>\S+)(?: Param: (?P<value>\S+))?",
             ),
-            Sign("nrecognized argument", r"[Uu]nrecognized argument (?P<option>\S+)"),
+            Sign(
+                "nrecognized argument",
+                r"(?:match_arg|mpiexec|mpirun|HYD)[^\n]{0,160}?: [Uu]nrecognized argument (?P<option>\S+)",
+            ),
             Sign(
                 "unrecognized option",
                 r"(?P<launcher>srun|sbatch|salloc|mpirun|mpiexec)\S*: unrecognized option '?(?P<option>[^'\n]{1,60})",
@@ -43,7 +46,7 @@ RULES = (
                 r"No executable was specified on the (?P<launcher>\S+) command line(?P<nothing>)",
             ),
             Sign("find anything to do", r"(?P<launcher>\S+) could not find anything to do(?P<nothing>)"),
-            Sign("Try -h for usages", r"(?P<nothing>)(?:No|Missing) executable(?: provided)?\. Try -h"),
+            Sign(". Try -h", r"(?P<nothing>)(?:No|Missing) executable(?: provided)?\. Try -h"),
             Sign("no executable specified", r"(?P<nothing>)no executable specified"),
             Sign(
                 "is not recognized:",
@@ -63,7 +66,7 @@ RULES = (
                 r"The \"(?P<option>[^\"\n]{1,60})\" command line option was listed more than once",
             ),
             Sign(
-                "deprecated command line option",
+                "Deprecated option:",
                 r"Deprecated option: (?P<option>[^\n]{1,60})[\s\S]{0,200}?not able to proceed",
             ),
             Sign(
@@ -82,17 +85,17 @@ RULES = (
             ),
         ),
         causes=(
-            "The launcher does not take {value} for its option {option}.",
+            "The launcher does not accept {value} for its option {option}.",
             "{launcher} does not know the option {option}.",
             "The launcher does not know the option {option}.",
-            "The launcher refuses its command line: {detail}.",
-            "{launcher} was given no program to run.{nothing}",
-            "The launcher was given no program to run.{nothing}",
+            "The launcher rejects its command line: {detail}.",
+            "The command line of {launcher} names no program to run.{nothing}",
+            "The launcher's command line names no program to run.{nothing}",
         ),
         example="mpirun does not know the option --bind-two.",
         remedies=(
             _LET_THE_JOB,
-            Remedy("correct the option: mpirun --help lists those of the MPI in use"),
+            Remedy("correct the option; mpirun --help lists the options of the MPI in use"),
         ),
         confidence=0.85,
         field="command",
@@ -101,8 +104,8 @@ RULES = (
     Rule(
         id="BAD_HOSTFILE",
         title="The hostfile cannot be read",
-        why="The launcher was given a list of hosts that is not there, or that holds something it does not understand. "
-        "Open MPI writes slots=N, MPICH and Intel MPI write HOST:N.",
+        why="The hostfile does not exist, or the launcher cannot parse it. Open MPI expects HOST "
+        "slots=N, MPICH and Intel MPI expect HOST:N.",
         signs=(
             Sign("unable to open the hostfile", r"unable to open the hostfile: (?P<path>\S+)"),
             Sign("unable to open host file", r"unable to open host file: (?P<path>\S+)"),
@@ -130,10 +133,10 @@ RULES = (
         causes=("The hostfile {path} cannot be read.", "The launcher cannot read its hostfile: {detail}"),
         example="The hostfile hosts.txt cannot be read.",
         remedies=(
-            Remedy("let the job write the hostfile: leave out a -hostfile or -f of your own"),
-            Remedy("{openmpi}: one line for each host, as in HOST slots=4"),
-            Remedy("{mpich}: one line for each host, as in HOST:4"),
-            Remedy("{intel}: one line for each host, as in HOST:4"),
+            Remedy("let the job write the hostfile: remove -hostfile or -f from the command"),
+            Remedy("{openmpi}: write one line for each host, as in HOST slots=4"),
+            Remedy("{mpich}: write one line for each host, as in HOST:4"),
+            Remedy("{intel}: write one line for each host, as in HOST:4"),
         ),
         confidence=0.85,
         field="command",
@@ -141,9 +144,9 @@ RULES = (
     ),
     Rule(
         id="BAD_BINDING",
-        title="The ranks cannot be bound as asked",
-        why="The command asks to bind or map ranks to more cores, sockets or hardware threads than the node, or the "
-        "container's share of it, has.",
+        title="The ranks cannot be bound as requested",
+        why="The command binds or maps ranks to more cores, sockets or hardware threads than the "
+        "node, or the container's share of it, has.",
         signs=(
             Sign(
                 "per resource (ppr)",
@@ -152,7 +155,7 @@ RULES = (
             ),
             Sign("binding more", r"would result in binding more processes than cpus on a resource"),
             Sign(
-                "bind to",
+                "A request ",
                 r"(?P<detail>A request (?:was made|for multiple cpus-per-proc)[^\n]{0,60}bind[^\n]{0,80})",
             ),
             Sign(
@@ -210,23 +213,23 @@ RULES = (
             Sign("CPU binding outside", r"(?P<detail>CPU binding outside of job step allocation[^\n]{0,80})"),
         ),
         causes=(
-            "The ranks cannot be bound as asked: {detail}",
-            "The ranks cannot be bound to {target}: the node has none that is free.",
-            "More ranks are to be bound than a node has cores.",
+            "The ranks cannot be bound as requested: {detail}",
+            "The ranks cannot be bound to {target}: the node has no free one.",
+            "More ranks should be bound than the node has cores.",
         ),
         remedies=(
-            Remedy("do not bind the ranks: --bind-to none", {"launch": {"bind_to": "none"}}),
-            Remedy("run fewer ranks on each node, or ask for more cores: resources.cpu"),
+            Remedy("turn binding off: --bind-to none", {"launch": {"bind_to": "none"}}),
+            Remedy("run fewer ranks on each node, or request more cores: resources.cpu"),
         ),
         confidence=0.85,
         field="launch",
     ),
     Rule(
         id="BAD_WORKDIR",
-        title="The ranks' working folder does not exist",
-        why="The launcher changes to a folder before it starts a rank, and that folder is not there on the "
-        "rank's node: "
-        "it exists where you are, and is not shared with the nodes.",
+        title="The ranks' working directory does not exist",
+        why="The launcher changes to a directory before it starts a rank. That directory does not "
+        "exist on the rank's node: it is local to the machine where you are, and not shared with "
+        "the nodes.",
         signs=(
             Sign(
                 "cannot change to",
@@ -243,10 +246,10 @@ RULES = (
             Sign("WDir:", r"WDir: (?P<path>/\S+)"),
             Sign("couldn't chdir to", r"couldn't chdir to `(?P<path>[^'\n]+)'"),
         ),
-        causes=("The working folder {path} does not exist where the ranks run.",),
+        causes=("The working directory {path} does not exist where the ranks run.",),
         remedies=(
             Remedy("create it on every node: mkdir -p {path}"),
-            Remedy("name a folder that all nodes have: a volume, or leave working_dir out"),
+            Remedy("use a directory that all nodes have, such as a volume, or remove working_dir"),
         ),
         confidence=0.85,
         field="working_dir",
@@ -254,9 +257,8 @@ RULES = (
     Rule(
         id="COMPONENT_MISSING",
         title="A selected Open MPI component is not available",
-        why="A parameter (--mca, OMPI_MCA_…) names a transport or another part that this build of Open MPI does "
-        "not have, "
-        "or that cannot work on this machine.",
+        why="A parameter (--mca, OMPI_MCA_…) selects a transport or another component that this build "
+        "of Open MPI does not have, or that does not work on this machine.",
         signs=(
             Sign(
                 "requested component was not",
@@ -276,10 +278,10 @@ RULES = (
             "Open MPI has no component of {needed} that works here.",
         ),
         remedies=(
-            Remedy("let Open MPI choose: leave out --mca {framework} and OMPI_MCA_{framework}"),
-            Remedy("let Open MPI choose: leave out --mca {needed} and OMPI_MCA_{needed}"),
-            Remedy("let Open MPI choose: leave out the --mca options and OMPI_MCA_ variables"),
-            Remedy("see what this build has: ompi_info | grep {framework}"),
+            Remedy("let Open MPI choose: remove --mca {framework} and unset OMPI_MCA_{framework}"),
+            Remedy("let Open MPI choose: remove --mca {needed} and unset OMPI_MCA_{needed}"),
+            Remedy("let Open MPI choose: remove the --mca options and unset the OMPI_MCA_ variables"),
+            Remedy("list the components of this build: ompi_info | grep {framework}"),
         ),
         confidence=0.85,
         field="launch",
@@ -287,20 +289,18 @@ RULES = (
     ),
     Rule(
         id="NO_SSH",
-        title="The launcher finds no ssh",
-        why="To start ranks on other hosts the launcher calls ssh, or the program that a parameter names, and that is "
-        "not installed where it runs.",
+        title="The launcher does not find ssh",
+        why="To start ranks on other hosts the launcher runs ssh, or the program that a parameter "
+        "names. That program is not installed where the launcher runs.",
         signs=(
             Sign("agent", r"(?:value|parameter)[\s\S]{0,200}?plm_(?:rsh|ssh)_agent:? (?P<agent>\S+)"),
             Sign("ssh", r"execvp error on file (?P<agent>\S*ssh) "),
-            Sign("unable to find ssh", r"(?P<agent>ssh)[^\n]{0,60}not found in (?:the )?PATH"),
+            Sign("not found in ", r"(?P<agent>ssh)[^\n]{0,60}not found in (?:the )?PATH"),
         ),
         causes=("The launcher does not find {agent}, which it needs to reach other hosts.",),
         remedies=(
             Remedy("install openssh-client where the launcher runs, or let the job use its own agent"),
-            Remedy(
-                "leave out plm_rsh_agent, plm_ssh_agent, I_MPI_HYDRA_BOOTSTRAP_EXEC and HYDRA_LAUNCHER_EXEC"
-            ),
+            Remedy("unset plm_rsh_agent, plm_ssh_agent, I_MPI_HYDRA_BOOTSTRAP_EXEC and HYDRA_LAUNCHER_EXEC"),
         ),
         confidence=0.8,
         field="image",
@@ -308,19 +308,20 @@ RULES = (
     Rule(
         id="PMI_MISSING",
         title="srun and the program's MPI have no PMI in common",
-        why="srun starts ranks by PMI or PMIx. The program's MPI was built without the one that this Slurm offers, so "
-        "MPI_Init failed, or each rank is a world of one.",
+        why="srun starts ranks through PMI or PMIx. The program's MPI was built without the one that "
+        "this Slurm offers, so MPI_Init fails, or each rank runs as rank 0 of 1.",
         signs=(
             Sign(
-                "direct launched using srun",
+                "application appears to have been direct launched",
                 r"(?P<detail>application appears to have been direct launched using \"?srun\"?)",
             ),
             Sign("PMI support", r"(?P<detail>OMPI was not built with SLURM'?s? PMI support)"),
             Sign(
-                "mpi plugin",
-                r"(?P<detail>(?:Couldn't find the specified plugin name for mpi|Invalid MPI type|mpi/\w+: "
-                r"can't load)[^\n]{0,100})",
+                "plugin name for mpi",
+                r"(?P<detail>Couldn't (?:find|load) (?:the )?specified plugin name for mpi[^\n]{0,100})",
             ),
+            Sign("Invalid MPI type", r"(?P<detail>Invalid MPI type[^\n]{0,100})"),
+            Sign("load PMIx library", r"(?P<detail>can(?:'t| ?not) load PMIx library)"),
             Sign("PMI server not found", r"(?P<detail>PMI server not found[^\n]{0,80})"),
             Sign("PMI2_Init failed", r"(?P<detail>PMI2_Init failed to (?:intialize|initialize)[^\n]{0,80})"),
             Sign("init failed", r"(?P<detail>PMI2? init failed[^\n]{0,60})"),
@@ -329,9 +330,10 @@ RULES = (
         causes=("srun and the program's MPI have no PMI in common: {detail}.",),
         remedies=(
             Remedy(
-                "name the PMI that both have: srun --mpi=pmix ({openmpi}); srun --mpi=list shows what Slurm has"
+                "select the PMI that both support: srun --mpi=pmix ({openmpi}); srun --mpi=list shows "
+                "what Slurm has"
             ),
-            Remedy("name the PMI that both have: srun --mpi=pmi2 ({mpich})"),
+            Remedy("select the PMI that both support: srun --mpi=pmi2 ({mpich})"),
             Remedy("{intel}: I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so and srun --mpi=pmi2"),
             Remedy("start the ranks with mpirun instead of srun"),
         ),
@@ -340,9 +342,9 @@ RULES = (
     Rule(
         id="MPI_VERSIONS",
         title="Launcher and ranks have different versions of the same MPI",
-        why="Launcher and ranks exchange messages whose form changes between versions. One of them cannot read "
-        "what the "
-        "other sent: two versions are installed, or the nodes differ.",
+        why="Launcher and ranks exchange messages whose format differs between versions. One of them "
+        "cannot read what the other sent: two versions are installed, the nodes differ, or a "
+        "container has another version than its host.",
         signs=(
             Sign(
                 "read past end",
@@ -350,15 +352,20 @@ RULES = (
             ),
             Sign("UNPACK-", r"(?P<detail>PMIX ERROR: UNPACK-[A-Z-]+[^\n]{0,80})"),
             Sign(
-                "Version mismatch",
+                "PMIX ERROR: ",
+                r"(?P<detail>PMIX ERROR: (?:NOT-SUPPORTED|PMIX TEMPORARILY UNAVAILABLE"
+                r"|UNREACHABLE) in file [^\n]{0,80})",
+            ),
+            Sign(
+                "ersion mismatch",
                 r"(?P<detail>(?:PMIx|PRTE|ORTE|Open MPI)[^\n]{0,60}[Vv]ersion mismatch[^\n]{0,80})",
             ),
-            Sign("ompi_version", r"(?P<detail>opal_value_t[^\n]{0,80}version[^\n]{0,60})"),
+            Sign("opal_value_t", r"(?P<detail>opal_value_t[^\n]{0,80}version[^\n]{0,60})"),
         ),
         causes=("Launcher and ranks have different versions of MPI: {detail}.",),
         remedies=(
             Remedy("use one version everywhere: compare mpirun --version in the launcher and on a worker"),
-            Remedy("let only one MPI be on PATH and LD_LIBRARY_PATH"),
+            Remedy("keep only one MPI on PATH and LD_LIBRARY_PATH"),
         ),
         confidence=0.7,
         yields_to=("*",),

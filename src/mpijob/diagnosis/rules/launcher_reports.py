@@ -17,6 +17,14 @@ NAMES = {  # number → name, and as the C library says it
     11: ("SIGSEGV", "Segmentation fault"),
     15: ("SIGTERM", "Terminated"),
 }
+_FORRTL = {  # how Intel's Fortran run time numbers what ends a program: signal → its own numbers
+    4: "168",
+    6: "76",
+    7: "175",
+    8: "65|71|72|73|74|75",
+    11: "174",
+    15: "78",
+}
 _ROOT_CAUSE = (
     r"Root Cause \(first observed failure\): \[\d+\]:[\s\S]{0,200}?"
     r"rank : (?P<rank>\d+) \(local_rank[\s\S]{0,40}?"
@@ -26,7 +34,7 @@ _ROOT_CAUSE = (
 def ended_by(number: int) -> tuple[Sign, ...]:
     """Return what is written of a process that a signal ended, by whoever started it."""
     name, words = NAMES[number]
-    return (*_by_mpi(number), *_by_frameworks(number), *_by_systems(number, name, words))
+    return (*_by_mpi(number), *_by_frameworks(number), *_by_systems(number, name, words), *_by_forrtl(number))
 
 
 def exited_with(code: str) -> tuple[Sign, ...]:
@@ -73,15 +81,20 @@ def _by_mpi(number: int) -> tuple[Sign, ...]:
             "EXIT STRING",
             rf"EXIT CODE: (?:9\b[\s\S]{{0,300}}?EXIT STRING: [^\n(]{{1,40}}\(signal {number}\)"
             rf"|(?!9\b){number}\b[\s\S]{{0,300}}?EXIT STRING: [^\n(]{{1,40}}\(signal \d+\))",
+            weak=number == 9,
         ),
         Sign(
-            "EXIT STRING",  # without the frame that names the EXIT CODE
-            rf"(?<!===\n)YOUR APPLICATION TERMINATED WITH THE EXIT STRING: [^\n(]{{1,40}}\(signal {number}\)",
+            "EXIT STRING",  # without the line of the frame that names the EXIT CODE
+            rf"(?:(?:^(?!=)[^\n]*\n|\A)(?:=(?!\s+EXIT CODE)[^\n]*\n){{1,6}}={{20,}}\n|"
+            rf"(?<!===\n))YOUR APPLICATION TERMINATED WITH THE EXIT STRING: [^\n"
+            rf"(]{{1,40}}\(signal {number}\)",
+            weak=number == 9,
         ),
         Sign(
             "BAD TERMINATION",  # without its end, which names a signal: Hydra has no such frame for a plain exit code
             r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = (?:PID \d+ RUNNING AT (?P<host>\S+) = )?"
             rf"EXIT CODE: {number}\b(?![\s\S]{{0,300}}EXIT STRING)",
+            weak=number == 9,
         ),
         Sign(
             "BAD TERMINATION",  # of a shell whose program was ended, as 128 + N
@@ -112,9 +125,15 @@ def _by_systems(number: int, name: str, words: str) -> tuple[Sign, ...]:
             rf"^(?:\S+[ ])?\S+: line \d+: \d+ {words}\b(?! (?:unshare|\"\$@\"|\S*ssh|\S*orted|\S*prted|\S*hydra))",
         ),
         Sign("exit code", rf"(?:terminated with |[Ff]ailed with |, |\()exit code:? {128 + number}\b"),
+        Sign("Caught signal number", rf"\[(?P<rank>\d+)\]PETSC ERROR: Caught signal number {number} "),
         Sign("exitCode", rf"\"?exitCode\"?: ?{128 + number}\b"),
         Sign("Exit Code:", rf"^[ ]*Exit Code: {128 + number}$"),
     )
+
+
+def _by_forrtl(number: int) -> tuple[Sign, ...]:
+    numbers = _FORRTL.get(number)
+    return (Sign("forrtl: ", rf"forrtl: (?:severe|error) \((?:{numbers})\): "),) if numbers else ()
 
 
 def crashed(number: int) -> tuple[Sign, ...]:
@@ -127,9 +146,15 @@ def crashed(number: int) -> tuple[Sign, ...]:
             rf"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: {number}\b",
         ),
         Sign(literal, rf"\[(?P<host>[\w.-]+):\d+\] Signal: {words} \({number}\)"),
+        Sign(
+            "Fatal Python error",  # with the first frame of its stack
+            rf"Fatal Python error: {words}(?:\n[^\n]*){{1,3}}?\n[ ]+File[ ]\"(?P<file>[^\"\n]+)\", "
+            rf"line (?P<line>\d+)[^\n]*",
+        ),
         Sign(literal, rf"^(?:Fatal Python error: )?{words}(?: \(core dumped\))?$"),
         Sign("Fatal Python error", rf"Fatal Python error: {words}"),
         Sign("Caught signal", rf"Caught signal {number} \("),
+        *((Sign("egmentation ", r"[Ss]egmentation [Vv]iolation\b"),) if number == 11 else ()),
         Sign("received signal", rf"[Pp]rogram received signal {name}\b[^\n]*\n?[^\n]{{0,300}}"),
         Sign(name, rf"Signal {number} \({name}\) received by PID"),
         *ended_by(number),

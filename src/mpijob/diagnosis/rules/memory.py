@@ -6,7 +6,7 @@ from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 from mpijob.diagnosis.rules.launcher_reports import ended_by
 
 _MORE = Remedy(
-    "increase worker memory to at least {more_memory} (estimate)",
+    "raise the memory of each worker to {more_memory}; this is an estimate, the total need is not known",
     {"resources": {"memory": "{more_memory}"}},
 )
 _FEWER = Remedy("run fewer ranks in each worker: {fewer_slots} slots", {"slots": "{fewer_slots}"})
@@ -15,14 +15,14 @@ SHARED_MEMORY = (
     r"[^\n]*(?:/dev/shm|shm\.h|shmget|shm_|mm_posix|mm_sysv|shared memory|shared-memory|[Ss]emaphore)"
 )
 _HALF = Remedy("halve the batch size: {batch} → {half_batch}", {"command": "{smaller_batch}"})
-_SMALLER = Remedy("make batches or chunks of data smaller")
+_SMALLER = Remedy("use smaller batches or chunks of data")
 
 RULES = (
     Rule(
         id="MEMORY_LIMIT",
         title="A worker used more memory than its limit",
-        why="The job states how much memory a worker may use. All ranks of the worker and its share of "
-        "/dev/shm count together. It used more, and was ended before it could harm others.",
+        why="The job sets a memory limit for each worker. All ranks of the worker and its share of "
+        "/dev/shm count together. The worker used more and was ended.",
         trust=Trust.FACT,
         facts=("memory-exceeded", "reason:MemoryLimitExceeded"),
         causes=(
@@ -37,15 +37,25 @@ RULES = (
     ),
     Rule(
         id="OOM_KILLED",
-        title="The system killed a process, probably for lack of memory",
-        why="Signal 9 without a sender of ours is what the Linux kernel sends when memory runs out, in the "
-        "worker's limit or on the whole machine. It can also be a person's kill -9.",
+        title="The kernel killed a process, probably because memory ran out",
+        why="Signal 9 that mpijob did not send usually comes from the Linux kernel when memory runs "
+        "out, in the worker's limit or on the whole machine. It can also come from a kill -9.",
         trust=Trust.CAUSE,
         facts=("oom-killed", "rank-killed-by-system"),
         signs=(
             *ended_by(9),
             Sign("oom-kill", r"oom-kill(?:er)?:"),
             Sign("oom", r"[Dd]etected \d+ oom[-_]kill event"),
+            Sign(
+                "emory limit",
+                r"slurmstepd: error: (?:Step|Job) \S+ exceeded memory limit \([^)\n]{1,60}\), being killed",
+            ),
+            Sign(
+                "xceeded ", r"slurmstepd: error: Exceeded (?:job|step) memory limit\n[\s\S]{0,600}?CANCELLED"
+            ),
+            Sign("TERM_MEMLIMIT", r"TERM_MEMLIMIT: job killed"),
+            Sign("PBS: job killed:", r"PBS: job killed: v?mem \d+\w* exceeded limit"),
+            Sign("out of memory: Killed", r"(?:cgroup|System) out of memory: Killed process"),
             Sign("Out Of Memory", r"srun: error: (?P<host>\S+): tasks? (?P<rank>\d+)[\d,-]*: Out Of Memory"),
             Sign("SIGKILL", r"Signal 9 \(SIGKILL\) received by PID"),
             Sign("Out of memory: Kill", r"Out of memory: Kill(?:ed)? process"),
@@ -63,7 +73,8 @@ RULES = (
             _FEWER,
             _SMALLER,
             Remedy(
-                "if memory was far below the limit, somebody sent SIGKILL: ask who, then mpijob retry JOB"
+                "if memory was far below the limit, another user or tool sent SIGKILL: find out "
+                "which, then mpijob retry JOB"
             ),
         ),
         confidence=0.6,
@@ -75,20 +86,18 @@ RULES = (
     ),
     Rule(
         id="RANK_KILLED",
-        title="A rank was killed from outside",
-        why="A rank was ended by signal 9 although its worker's memory was well below the limit: then it was "
-        "not the system short of memory, but somebody or something with the same rights.",
+        title="Another process killed a rank",
+        why="Signal 9 ended a rank although its worker's memory was well below the limit. So the "
+        "kernel did not do it for lack of memory, but a user or a process with the same "
+        "permissions.",
         facts=("rank-killed",),
         causes=(
-            "{who} was killed from outside by {signal_name}; its worker used {peak} of {limit} at most.",
-            "{who} was killed from outside by {signal_name}.",
+            "Another process killed {whom} with {signal_name}; its worker used at most {peak} of {limit}.",
+            "Another process killed {whom} with {signal_name}.",
         ),
         remedies=(
             Remedy("run it again: mpijob retry JOB"),
-            Remedy(
-                "see whether another tool ends processes: job limits of the shell, a watchdog, a clean-up "
-                "script"
-            ),
+            Remedy("check for tools that kill processes: limits of the shell, a watchdog, a clean-up script"),
         ),
         yields_to=(
             "PYTHON_EXCEPTION",
@@ -102,10 +111,9 @@ RULES = (
     ),
     Rule(
         id="MEMORY_ERROR",
-        title="A program asked for memory that it could not get",
-        why="The program, or its language, asked for a block of memory and the system said no: the worker's "
-        "address limit "
-        "is reached, or the array is larger than memory.",
+        title="A memory allocation failed",
+        why="The program or its run time requested a block of memory and the system refused: the "
+        "address space limit is reached, or the array is larger than the memory.",
         signs=(
             Sign(
                 "MemoryError", r"^(?:\S*[ ])?(?P<error>[\w.]*(?<!OutOf)MemoryError(?:: (?P<detail>[^\n]+))?)$"
@@ -121,18 +129,24 @@ RULES = (
                 r"Fortran runtime error: (?P<error>(?P<detail>Allocation would exceed memory limit))",
             ),
             Sign(
-                "Cannot allocate memory",
-                r"(?P<error>[^\n]{0,100}(?<!ibv)(?:malloc|mmap|fork|calloc|realloc|new)[^\n]{0,80}Cannot "
-                r"allocate memory)",
+                "Cannot allocate memory",  # but for locked memory, and for a process that cannot be started
+                rf"^(?!{SHARED_MEMORY}|[^\n]*(?:ibv_|mlx\d|[Vv]erbs|UCX|libfabric|locked|NCCL|posix_spawn|fork))"
+                r"(?P<error>[^\n]{0,200}Cannot allocate memory)(?!\s*[:.]? ?Please set max locked)",
             ),
             Sign(
-                "allocate memory",
-                r"(?P<error>(?:[Ff]ailed|[Uu]nable) to allocate (?:memory|\d+ bytes)[^\n]{0,80})",
+                "lloc",
+                r"(?P<error>(?!Cannot allocate memory)(?:[Ff]ailed|[Uu]nable|[Cc]annot|[Cc]ould not"
+                r"|[Nn]ot enough memory\.?|[Ee]rror:?) (?:\S+ ){0,2}?"
+                r"(?:m|c|re)?alloc(?:at(?:e|ing))?\b[^\n]{0,60}?(?:memory|\d[\d.]* ?(?:bytes|[kKMGT]i?B"
+                r"|elements))[^\n]{0,80})",
             ),
+            Sign("request more memory", r"(?P<error>unable to request more memory space)"),
+            Sign("nsufficient ", r"(?P<error>[Ii]nsufficient (?:virtual )?memory[^\n]{0,80})"),
+            Sign("ot enough memory", r"(?P<error>[Nn]ot enough memory(?! to write)[^\n]{0,120})"),
         ),
         causes=(
-            "{who} could not get the memory that it asked for: {detail}",
-            "{who} ran out of memory: {error}",
+            "A memory allocation of {whom} failed: {detail}",
+            "A memory allocation of {whom} failed: {error}",
         ),
         remedies=(_MORE, _HALF, _FEWER, _SMALLER),
         field="resources.memory",
@@ -141,10 +155,14 @@ RULES = (
     Rule(
         id="CUDA_OOM",
         title="A GPU ran out of memory",
-        why="The model, its optimizer's state and one batch did not fit into the memory of the GPU; or "
+        why="The model, the optimizer's state and one batch do not fit into the GPU's memory, or "
         "several ranks share one GPU.",
         signs=(
             Sign("out of memory", r"(?:CUDA|HIP)(?: error:)? out of memory"),
+            Sign(
+                "out of memory",
+                r"(?:cuda(?:Malloc|Success|Error|Free)|hipMalloc|CUDA|HIP|GPU)\w*\b[^\n]{0,60}\bout of memory",
+            ),
             Sign("OutOfMemoryError", r"(?:torch\.(?:cuda\.)?|cupy\.cuda\.memory\.)OutOfMemoryError"),
             Sign("CUDA_ERROR_OUT_OF_MEMORY", r"CUDA_ERROR_OUT_OF_MEMORY"),
             Sign("CUBLAS_STATUS_ALLOC_FAILED", r"CUBLAS_STATUS_ALLOC_FAILED"),
@@ -156,20 +174,20 @@ RULES = (
         remedies=(
             _HALF,
             Remedy(
-                "let the allocator join free pieces",
+                "reduce fragmentation: let the allocator expand its segments",
                 {"env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
             ),
             Remedy("halve the batch size"),
             Remedy("use mixed precision, gradient checkpointing or a sharded optimizer"),
-            Remedy("give each rank a GPU of its own: one slot for each GPU of a worker"),
+            Remedy("give each rank its own GPU: one slot for each GPU of a worker"),
         ),
         uncaught=True,
     ),
     Rule(
         id="LOADER_KILLED",
         title="A data loader process was killed",
-        why="A rank starts processes that load data. The system killed one of them, nearly always because memory ran "
-        "out: each has its own copy of what the dataset holds.",
+        why="A rank starts processes that load data. The kernel killed one of them, nearly always "
+        "because memory ran out: each process holds its own copy of the dataset object.",
         signs=(
             Sign(
                 "is killed by signal",
@@ -178,8 +196,8 @@ RULES = (
             Sign("exited unexpectedly", r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly"),
         ),
         causes=(
-            "A data loader process of {whom} was killed ({signal_name}), likely for lack of memory.",
-            "A data loader process of {whom} ended, likely for lack of memory.",
+            "A data loader process of {whom} was killed ({signal_name}), likely because memory ran out.",
+            "A data loader process of {whom} ended unexpectedly, likely because memory ran out.",
         ),
         remedies=(_MORE, Remedy("use fewer data loader processes: num_workers"), _FEWER),
         confidence=0.8,
@@ -189,8 +207,8 @@ RULES = (
     Rule(
         id="SHM_FULL",
         title="The shared memory /dev/shm is too small",
-        why="Ranks on one worker exchange data through /dev/shm. In a container it has 64 MiB unless more is "
-        "asked for; data loaders use it too.",
+        why="Ranks on one worker exchange data through /dev/shm, and data loaders use it too. In a "
+        "container it has 64 MiB by default.",
         signs=(
             Sign("shared-memory backing", r"not enough space for \S+ \(the shared-memory backing"),
             Sign("shared memory segment", r"Error while creating shared memory segment"),

@@ -5,14 +5,18 @@ from __future__ import annotations
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 from mpijob.diagnosis.rules.launcher_reports import ended_by
 
+_STACK = (  # the end of MPICH's error stack, where it says what is wrong: `function(line)...: reason`
+    r"(?:\n(?:\S+[ ])?[\w.]+\([\w./:]*\d+\)\.*:[^\n]*)*\n(?:\S+[ ])?[\w.]+\([\w./:]*\d+\)\.*:[ ]*"
+    r"(?P<reason>(?!P?MPI_\w+\()\S[^\n]{3,200})"
+)
 _SAME = Remedy("use the MPI that the program was built with: mpi: openmpi, mpich or intel")
 
 RULES = (
     Rule(
         id="MPI_MISMATCH",
         title="The program was built for another MPI than the one that starts it",
-        why="Each rank is then a world of one: all print rank 0 of 1, each does the whole work, and the "
-        "launcher even reports success. It happens when the image or the environment holds two MPI "
+        why="Each rank then runs alone: all print rank 0 of 1, each does the whole work, and the "
+        "launcher even reports success. It happens when the image or the environment has two MPI "
         "libraries.",
         trust=Trust.FACT,
         facts=("world-of-singletons",),
@@ -26,20 +30,22 @@ RULES = (
             Sign("No PMIx server", r"No PMIx server was reachable, but a PMI1/2 was detected"),
             Sign("unsupported PMI version", r"Runtime environment uses unsupported PMI version"),
             Sign("_Init", r"PMI2?_Init (?:failed|returned)"),
-            Sign("undefined symbol", r"undefined symbol: (?:ompi_|MPIR_|opal_)\w+"),
-            Sign("libmpi", r"libmpi(?:cxx|_cxx)?\.so\.\d+: cannot open shared object"),
+            Sign("undefined symbol", r"undefined symbol: (?P<symbol>(?:ompi_|P?MPI|MPIR_|opal_)\w+)"),
+            Sign("libmpi", r"(?P<missing>libmpi(?:cxx|_cxx)?\.so\.\d+): cannot open shared object"),
         ),
         causes=(
-            "MPI version mismatch detected. The program is built with {library}, the launcher is {family}: "
-            "each rank ran as a world of one.",
-            "MPI version mismatch detected. The program is built for another MPI than the launcher's, so "
-            "each rank ran as a world of one.",
+            "MPI version mismatch detected. The program was built for another MPI than the one it "
+            "loads: the symbol {symbol} is missing there.",
+            "MPI version mismatch detected. The program needs {missing}, which the loader does not "
+            "find: it was built for another MPI, or LD_LIBRARY_PATH lacks its directory.",
+            "MPI version mismatch detected. The program is built with {library}, the launcher is "
+            "{family}: each rank ran as rank 0 of 1.",
+            "MPI version mismatch detected. The program is built for another MPI than the launcher's, "
+            "so each rank ran as rank 0 of 1.",
         ),
         remedies=(
             _SAME,
-            Remedy(
-                "check the image's MPI installation: only one MPI should be on the PATH and the library path"
-            ),
+            Remedy("check the image's MPI installation: only one MPI should be on PATH and LD_LIBRARY_PATH"),
             Remedy("rebuild mpi4py or the program with the mpicc of the MPI in use"),
         ),
         confidence=0.9,
@@ -50,8 +56,9 @@ RULES = (
     Rule(
         id="WRONG_WORLD",
         title="The program's MPI is not the one that started it",
-        why="Each MPI starts only programs of its own. A rank of another MPI, or one cut off from its launcher, "
-        "would become a world of one: every rank computes the whole, and all succeed. So it was ended at once.",
+        why="A launcher can only start programs of its own MPI. A rank of another MPI would run as "
+        "rank 0 of 1: every rank would do the whole work, and all would succeed. So mpijob ended "
+        "it at once.",
         trust=Trust.FACT,
         facts=("reason:WrongWorld", "refused-open-mpi"),
         signs=(
@@ -65,11 +72,11 @@ RULES = (
             Sign("Found both env vars PMI", r"Found both env vars PMI_\w+ and (?P<both>PMIX_\w+)"),
         ),
         causes=(
-            "The program uses Open MPI, and {starter} started it: each rank would be a world of one.",
-            "The program uses MPICH or Intel MPI, and Open MPI started it ({nobody}:1 is where nobody answers): each "
-            "rank would be a world of one.",
-            "The program uses MPICH or Intel MPI, and a launcher of another MPI started it ({both} is set): each rank "
-            "would be a world of one.",
+            "The program uses Open MPI, but {starter} started it: each rank would run as rank 0 of 1.",
+            "The program uses MPICH or Intel MPI, but Open MPI started it (there is no PMI server at "
+            "{nobody}:1): each rank would run as rank 0 of 1.",
+            "The program uses MPICH or Intel MPI, but a launcher of another MPI started it ({both} is "
+            "set): each rank would run as rank 0 of 1.",
             "The program's MPI is not the one that started it: {message}.",
         ),
         remedies=(
@@ -79,10 +86,14 @@ RULES = (
             ),
             Remedy("start it with the MPI that it loads: mpi: {wanted_mpi}", {"mpi": "{wanted_mpi}"}),
             Remedy("start it with Open MPI instead of {starter}: mpi: openmpi", {"mpi": "openmpi"}),
-            Remedy("start it with MPICH ({nobody}:1 is where its MPI asked): mpi: mpich", {"mpi": "mpich"}),
+            Remedy(
+                "start it with MPICH (its MPI looked for a PMI server at {nobody}:1): mpi: mpich",
+                {"mpi": "mpich"},
+            ),
             Remedy("start it with MPICH, which does not set {both}: mpi: mpich", {"mpi": "mpich"}),
             Remedy(
-                "if a script hides the program: call it by its path in the command, so that its MPI can be read"
+                "if a script starts the program, name the program by its path in the command, so that "
+                "mpijob can read its MPI"
             ),
         ),
         confidence=0.98,
@@ -92,8 +103,9 @@ RULES = (
     Rule(
         id="MPI_NOT_ON_WORKER",
         title="The workers do not have the launcher's MPI",
-        why="The launcher starts a small helper of its MPI library on every worker. The workers have no program of "
-        "that name: their image holds another MPI, another version, or none, or has it in another place.",
+        why="The launcher starts a daemon of its MPI library on every worker. The workers do not have "
+        "that program: their image has another MPI, another version, none, or has it in another "
+        "path.",
         signs=(
             Sign(
                 "not found",
@@ -109,11 +121,12 @@ RULES = (
             ),
         ),
         causes=(
-            "MPI version mismatch detected. The workers have no {helper}: another MPI than the launcher's, or none.",
+            "MPI version mismatch detected. The workers do not have {helper}: they have another MPI "
+            "than the launcher, none, or one in another path.",
         ),
         remedies=(
             Remedy(
-                "check the image's MPI installation: launcher and workers need the same MPI at the same place"
+                "check the image's MPI installation: launcher and workers need the same MPI in the same path"
             ),
             _SAME,
         ),
@@ -122,10 +135,10 @@ RULES = (
     ),
     Rule(
         id="MPI_FAMILY",
-        title="The image holds another MPI than the job says",
-        why="Every MPI library has a launcher of its own, and all are called mpirun. The one in the image did not "
-        "understand how the job starts it, because the job names another library, or none: then it is taken for "
-        "Open MPI.",
+        title="The image has another MPI than the job says",
+        why="Every MPI library has its own launcher, and all are called mpirun. The one in the image "
+        "rejects the options of the job, because the job names another library, or none (then "
+        "Open MPI is assumed).",
         signs=(
             Sign("token slots", r"token slots not supported at this time"),
             Sign("unknown option", r'mpirun: Error: unknown option "-f"'),
@@ -136,32 +149,35 @@ RULES = (
         ),
         causes=("MPI version mismatch detected. The launcher in the image is not the one of {family}.",),
         remedies=(
-            Remedy("say which MPI the image has: mpi: openmpi, mpich or intel"),
-            Remedy("check the image's MPI installation: mpirun --version in it says what it is"),
+            Remedy("set the MPI that the image has: mpi: openmpi, mpich or intel"),
+            Remedy("check the image's MPI installation: mpirun --version"),
         ),
         confidence=0.95,
         field="mpi",
     ),
     Rule(
         id="WORLD_DIFFERS",
-        title="The world was not the planned one",
-        why="Before the program starts, a short launch of our own counts the ranks. It found another number "
-        "than the plan says, so the job was ended instead of computing something wrong.",
+        title="The number of ranks is not the planned one",
+        why="Before the program starts, mpijob counts the ranks with a short launch of its own. It "
+        "found another number than planned, so it ended the job.",
         trust=Trust.FACT,
         facts=("world-differs", "reason:WorldDiffers"),
-        causes=("The job planned {planned} ranks, and {proved} came up.", "Not the planned world: {message}"),
+        causes=(
+            "The job planned {planned} ranks, and {proved} started.",
+            "The number of ranks is not the planned one: {message}",
+        ),
         remedies=(
             Remedy("compare with the plan: mpijob plan FILE"),
-            Remedy("if the command calls mpirun itself, let its -np be {planned}"),
+            Remedy("if the command calls mpirun itself, set its -np to {planned}"),
         ),
         confidence=0.95,
         yields_to=("RAN_ON_LAUNCHER",),
     ),
     Rule(
         id="NOT_ENOUGH_SLOTS",
-        title="More ranks were asked for than there are slots",
-        why="The workers offer workers × slots places. Open MPI refuses to start more ranks than that; MPICH "
-        "and Intel MPI start them all the same, several on one place.",
+        title="More ranks are requested than there are slots",
+        why="The job has workers × slots slots. Open MPI refuses to start more ranks than slots; "
+        "MPICH and Intel MPI oversubscribe.",
         signs=(
             Sign(
                 "not enough slots", r"not enough slots available in the system to satisfy the (?P<asked>\d+)"
@@ -173,38 +189,38 @@ RULES = (
             Sign("already filled", r"All nodes which are allocated for this job are already filled"),
         ),
         causes=(
-            "{asked} ranks were asked for, and {workers} workers × {slots} slots give room for {room}.",
-            "More ranks were asked for than the {room} slots of the workers.",
+            "{asked} ranks are requested, and {workers} workers × {slots} slots allow {room}.",
+            "More ranks are requested than the {room} slots of the workers.",
         ),
         remedies=(
             Remedy("run as many ranks as there are slots: {room}", {"ranks": "{room}"}),
-            Remedy("raise slots or workers until their product is enough"),
-            Remedy("for tests only, let ranks share a slot", {"launch": {"map_by": ":OVERSUBSCRIBE"}}),
+            Remedy("increase slots or workers until their product is enough"),
+            Remedy("for tests only, oversubscribe the slots", {"launch": {"map_by": ":OVERSUBSCRIBE"}}),
         ),
         confidence=0.95,
         field="slots",
     ),
     Rule(
         id="TRUNCATED_MESSAGE",
-        title="A message was larger than the buffer for it",
-        why="A rank received more than it had made room for: counts or types differ between sender and "
-        "receiver, or a message meant for another call was received.",
+        title="A message is larger than its receive buffer",
+        why="A rank received more data than its buffer holds: counts or types differ between sender "
+        "and receiver, or it received a message that belongs to another call.",
         signs=(
             Sign("MPI_ERR_TRUNCATE", r"MPI_ERR_TRUNCATE"),
             Sign("Message truncated", r"Message truncated"),
         ),
-        causes=("{who} received a message that was larger than its buffer (MPI_ERR_TRUNCATE).",),
+        causes=("{who} received a message that is larger than its buffer (MPI_ERR_TRUNCATE).",),
         remedies=(
-            Remedy("compare count and type of the Send and the Recv that belong together"),
-            Remedy("give messages of different kinds different tags"),
+            Remedy("compare count and type of the matching Send and Recv"),
+            Remedy("use different tags for different kinds of messages"),
         ),
         confidence=0.95,
         uncaught=True,
     ),
     Rule(
         id="INVALID_RANK",
-        title="A message was sent to a rank that does not exist",
-        why="Ranks are numbered from 0 to the size of the world minus 1. The program named another one: "
+        title="An MPI call names a rank that does not exist",
+        why="Ranks are numbered from 0 to the number of ranks minus 1. The program names another one: "
         "often the number of ranks is fixed in the code, and the job has fewer.",
         signs=(
             Sign("MPI_ERR_RANK", r"MPI_ERR_RANK"),
@@ -216,8 +232,8 @@ RULES = (
             Sign("Invalid rank", r"Invalid rank, error stack"),
         ),
         causes=(
-            "{who} named rank {named}, but the world has only {size} ranks, the first of them rank 0.",
-            "{who} named a rank that does not exist; the world has {world} ranks.",
+            "{who} names rank {named}, but there are only {size} ranks (0 is the first).",
+            "{who} names a rank that does not exist; the job has {world} ranks.",
         ),
         remedies=(
             Remedy("take the number of ranks from MPI (comm.size) instead of a constant"),
@@ -229,8 +245,8 @@ RULES = (
     Rule(
         id="MPI_CALL_ERROR",
         title="An MPI call failed",
-        why="MPI found something wrong in a call and ended the job. The class of the error says what: "
-        "counts, types, communicators or roots that do not fit together.",
+        why="An MPI call failed and MPI ended the job. The error class says what is wrong: counts, "
+        "types, communicators or roots that do not match.",
         signs=(
             Sign(
                 "An error occurred in",
@@ -240,13 +256,15 @@ RULES = (
             Sign(
                 "Fatal error in",
                 r"Fatal error in (?:internal_|P?MPI_)(?P<call>(?!Init)\w+): (?P<error>[^\n]{1,160}?),? error stack:"
-                r"(?:[\s\S]{0,800}?\): (?P<reason>(?!MPI_\w+\()[^\n]{4,160})\n)?",
+                rf"(?:{_STACK})?",
             ),
+            Sign("error stack:", rf"Exception: (?P<error>[^\n,]{{4,120}}), error stack:{_STACK}"),
             Sign("Fatal error in", r"Fatal error in (?:internal_|P?MPI_)(?P<call>(?!Init)\w+)"),
         ),
         causes=(
             "{call} failed: {error} ({reason}).",
             "{call} failed with {error}.",
+            "An MPI call failed: {error} ({reason}).",
             "The MPI call {call} failed.",
         ),
         example="Bcast failed: Invalid root (Invalid root (value given was 77)).",
@@ -277,9 +295,9 @@ RULES = (
     Rule(
         id="MPI_AFTER_FINALIZE",
         title="MPI was called before MPI_Init or after MPI_Finalize",
-        why="MPI may be used only between MPI_Init and MPI_Finalize. A call outside of it ends the job: often an "
-        "object "
-        "that frees its communicator when the program ends, or a library that starts MPI by itself.",
+        why="MPI may be used only between MPI_Init and MPI_Finalize. A call outside of them ends the "
+        "job: often an object that frees its communicator when the program ends, or a library "
+        "that initializes MPI itself.",
         signs=(
             Sign(
                 "MPI_FINALIZE",
@@ -288,6 +306,13 @@ RULES = (
             Sign(
                 "MPI_INIT",
                 r"The (?P<call>MPI_\w+)\(\) function was called (?P<when>before MPI_INIT was invoked)",
+            ),
+            Sign(
+                "more than once",
+                r"this process has attempted to (?P<twice>(?:initialize|finalize) MPI) [\s\S]{0,80}?more than once",
+            ),
+            Sign(
+                "more than once", r"Cannot call (?P<twice_called>MPI_INIT or MPI_INIT_THREAD) more than once"
             ),
             Sign(
                 "after finalizing",
@@ -302,6 +327,8 @@ RULES = (
         causes=(
             "{call} was called outside of MPI_Init and MPI_Finalize: {when}.",
             "MPI was called too early or too late: {when}.",
+            "The program tries to {twice} more than once (MPI_Init, MPI_Finalize).",
+            "The program calls {twice_called} more than once.",
         ),
         example="MPI_Barrier was called outside of MPI_Init and MPI_Finalize: after MPI_FINALIZE was invoked.",
         remedies=(
@@ -314,10 +341,11 @@ RULES = (
     ),
     Rule(
         id="MPI_INIT_FAILED",
-        title="MPI could not start, and does not say why",
-        why="MPI_Init failed in a rank. Behind it stands a transport that does not work, a full /tmp or "
-        "/dev/shm, a limit, "
-        "or two versions of MPI; the library's report names only the step at which it gave up.",
+        trust=Trust.GENERIC,
+        title="MPI_Init failed without a reason",
+        why="MPI_Init failed in a rank. Usual reasons are a transport that does not work, a full /tmp "
+        "or /dev/shm, a limit, or two versions of MPI; the library's report only names the step "
+        "that failed.",
         signs=(
             Sign(
                 "MPI_INIT failed",
@@ -328,20 +356,25 @@ RULES = (
                 "Fatal error in",
                 r"Fatal error in (?:internal_|P?MPI_)Init\w*: (?P<detail>[^\n]{1,120}?)(?:, error stack|$)",
             ),
+            Sign(
+                "Fatal error in",
+                rf"Fatal error in (?:internal_|P?MPI_)Init\w*: [^\n]{{1,120}}error stack:{_STACK}",
+            ),
         ),
         causes=(
-            "MPI could not start in {whom}: {detail} ({error}).",
-            "MPI could not start in {whom}: {detail}.",
-            "MPI could not start in {whom} (MPI_Init failed).",
+            "MPI_Init failed in {whom}: {reason}.",
+            "MPI_Init failed in {whom}: {detail} ({error}).",
+            "MPI_Init failed in {whom}: {detail}.",
+            "MPI_Init failed in {whom}.",
         ),
         remedies=(
-            Remedy("look for room in /tmp and /dev/shm on that node: df -h /tmp /dev/shm"),
+            Remedy("check the free space on that node: df -h /tmp /dev/shm"),
             Remedy(
-                "{openmpi}: let it say more: OMPI_MCA_btl_base_verbose=30",
+                "{openmpi}: log more: OMPI_MCA_btl_base_verbose=30",
                 {"env": {"OMPI_MCA_btl_base_verbose": "30"}},
             ),
-            Remedy("{intel}: let it say more: I_MPI_DEBUG=10", {"env": {"I_MPI_DEBUG": "10"}}),
-            Remedy("{mpich}: let libfabric say more: FI_LOG_LEVEL=info", {"env": {"FI_LOG_LEVEL": "info"}}),
+            Remedy("{intel}: log more: I_MPI_DEBUG=10", {"env": {"I_MPI_DEBUG": "10"}}),
+            Remedy("{mpich}: log more of libfabric: FI_LOG_LEVEL=info", {"env": {"FI_LOG_LEVEL": "info"}}),
         ),
         confidence=0.5,
         yields_to=(
@@ -375,9 +408,9 @@ RULES = (
     ),
     Rule(
         id="PEER_LOST",
-        title="A rank lost its connection to another one",
-        why="A rank found the connection to another rank closed. That other rank died first; this line only "
-        "follows from it.",
+        title="A rank lost the connection to another rank",
+        why="The connection to another rank was closed. That other rank ended first; this error is a "
+        "consequence.",
         trust=Trust.GENERIC,
         signs=(
             Sign(
@@ -387,25 +420,38 @@ RULES = (
             Sign(
                 "unexpectedly disconnected", r"MPI communication peer process has unexpectedly disconnected"
             ),
-            Sign("Communication error with rank", r"[Cc]ommunication error with rank (?P<peer>\d+)"),
+            Sign("ommunication error with rank", r"[Cc]ommunication error with rank (?P<peer>\d+)"),
             Sign("by peer", r"/gloo/[^\n]{0,120}Connection (?:closed|reset) by peer"),
+            Sign(
+                "btl_tcp_frag",
+                r"btl_tcp_frag[^\n]{0,80}(?:readv|writev) failed: (?:Connection reset by peer"
+                r"|Broken pipe|Connection timed out)",
+            ),
             Sign("ncclRemoteError", r"ncclRemoteError: A call failed possibly due to a network error"),
         ),
-        causes=("{who} lost its connection to another rank, which had ended before.",),
+        causes=("{who} lost the connection to another rank, which had ended before.",),
         remedies=(
-            Remedy("find the rank that ended first: mpijob describe JOB shows the exits in order of time"),
-            Remedy("look at memory: a rank that vanishes without a word was often killed for it"),
+            Remedy("find the rank that ended first: mpijob describe JOB shows the exits by time"),
+            Remedy(
+                "check the memory: a rank that ends without a message was often killed when memory ran out"
+            ),
         ),
         only_how=True,
         confidence=0.4,
     ),
     Rule(
         id="RANK_ENDED_EARLY",
-        title="A rank ended before the others, and it is not said how",
-        why="Intel MPI reports ranks that it ended itself, after another one had failed, in the same words "
-        "as a rank that was killed. Its report alone does not prove which rank failed first, or why.",
+        title="A rank ended before the others; the launcher does not report how",
+        why="Intel MPI reports the ranks that it killed itself, after another one had failed, like a "
+        "rank that was killed. Its report alone does not show which rank failed first, or why.",
         trust=Trust.GENERIC,
         signs=(
+            Sign(
+                "KILLED BY SIGNAL: 9",
+                r"\A(?:(?!BAD TERMINATION)[\s\S])*(?P<here>BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = RANK "
+                r"(?P<only_rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: 9\b)"
+                r"(?![\s\S]*BAD TERMINATION)",
+            ),
             Sign(
                 "KILLED BY SIGNAL",
                 r"RANK \d+ PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: 9\b",
@@ -417,15 +463,19 @@ RULES = (
             ),
         ),
         causes=(
-            "A rank on worker {worker} ended early; which one failed first is not proved by the launcher's "
-            "report.",
-            "A rank ended early; which one failed first is not proved by the launcher's report.",
+            "Rank {only_rank} on {host} ended by signal 9: the kernel killed it because memory ran out, or MPI "
+            "ended it after another rank had failed.",
+            "A rank on worker {worker} ended early; the launcher's report does not show which one "
+            "failed first.",
+            "A rank ended early; the launcher's report does not show which one failed first.",
         ),
         remedies=(
             Remedy(
                 "read the last lines of the ranks on that worker: mpijob logs JOB --worker {worker} --tail 50"
             ),
-            Remedy("look at memory: a rank that vanishes without a word was often killed for it"),
+            Remedy(
+                "check the memory: a rank that ends without a message was often killed when memory ran out"
+            ),
         ),
         only_how=True,
         confidence=0.3,
@@ -433,17 +483,17 @@ RULES = (
     Rule(
         id="TERMINATED",
         title="The launcher was terminated (signal 15)",
-        why="The ranks ended by signal 15, which is what a launcher passes on when it receives it: "
-        "by a cancel, a time limit, a log-out, or a person.",
+        why="Signal 15 ended the ranks. A launcher forwards it when it receives it from a cancel, a "
+        "time limit, a logout or a user.",
         trust=Trust.GENERIC,
         signs=(
             Sign("KILLED BY SIGNAL", r"KILLED BY SIGNAL: 15 \(Terminated\)"),
             Sign("got signal: 15", r"SignalException: Process \d+ got signal: 15\b"),
             *ended_by(15),
         ),
-        causes=("The launcher and its ranks were terminated (signal 15, SIGTERM).",),
+        causes=("The launcher and its ranks received signal 15 (SIGTERM).",),
         remedies=(
-            Remedy("see who or what ended it: mpijob events JOB"),
+            Remedy("see who or what sent it: mpijob events JOB"),
             Remedy("run it again: mpijob retry JOB"),
         ),
         confidence=0.4,

@@ -45,7 +45,7 @@ def _memory_of(
         worker=worker.index,
         fixes=(
             Fix(f"give the workers more memory: {more}", {"resources": {"memory": more}}),
-            Fix("make batches or chunks of data smaller, or write a checkpoint now"),
+            Fix("use smaller batches or chunks of data, or write a checkpoint now"),
         ),
         confidence=0.95 if used >= FULL_SHARE * limit else 0.8,
     )

@@ -376,7 +376,7 @@ def late_with(home: Path, said: Iterable[tuple[float, str, bytes]]) -> str:
     return findings_for(orders, ledger, standing, started=100.0)[0].message
 
 
-SILENT = "no rank had said anything in the last"
+SILENT = "no rank had written output in the last"
 
 
 @pytest.mark.parametrize(

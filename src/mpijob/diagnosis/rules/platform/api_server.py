@@ -7,9 +7,8 @@ from mpijob.diagnosis.rule import Remedy, Rule, Sign
 RULES = (
     Rule(
         id="API_FORBIDDEN",
-        title="A right is missing in the cluster",
-        why="The API server knows who asks, and the role of that account does not allow what was asked for in that "
-        "namespace.",
+        title="The account lacks a permission in the cluster",
+        why="The API server knows the account, but no role allows it this request in this namespace.",
         signs=(
             Sign(
                 "is forbidden: User",
@@ -28,21 +27,19 @@ RULES = (
         causes=(
             "{user} may not {verb} {resource} in namespace {namespace}.",
             "{user} may not {verb} {resource}.",
-            "A right is missing in the cluster: {detail}.",
+            "The account lacks a permission in the cluster: {detail}.",
         ),
         example="system:serviceaccount:team:runner may not create trainjobs in namespace team.",
         remedies=(
-            Remedy("see it, and who may change it: kubectl auth can-i {verb} {resource} -n {namespace}"),
-            Remedy(
-                "ask an administrator for a role with that right, or use the account that has it: service_account"
-            ),
+            Remedy("check the permission: kubectl auth can-i {verb} {resource} -n {namespace}"),
+            Remedy("request a role with that permission, or use an account that has it: service_account"),
         ),
         confidence=0.9,
     ),
     Rule(
         id="API_UNAUTHORIZED",
-        title="The cluster does not accept the login",
-        why="The token or certificate that was sent has expired, belongs to another cluster, or is missing.",
+        title="The cluster does not accept the credentials",
+        why="The token or certificate has expired, belongs to another cluster, or is missing.",
         signs=(
             Sign("must be logged in", r"(?P<detail>You must be logged in to the server[^\n]{0,80})"),
             Sign(
@@ -54,19 +51,19 @@ RULES = (
             ),
             Sign("token has expired", r"(?P<detail>(?:the )?token has expired[^\n]{0,60})"),
         ),
-        causes=("The cluster does not accept the login: {detail}.",),
+        causes=("The cluster does not accept the credentials: {detail}.",),
         remedies=(
             Remedy("log in again: oc login, or your cluster's own command; then kubectl auth whoami"),
-            Remedy("check which cluster is meant: kubectl config current-context"),
+            Remedy("check which cluster is configured: kubectl config current-context"),
         ),
         confidence=0.85,
         yields_to=("IMAGE_REFUSED", "IMAGE_PULL_FAILED", "PYTHON_EXCEPTION"),
     ),
     Rule(
         id="API_UNREACHABLE",
-        title="The cluster's API server does not answer",
-        why="kubectl or a program in the cluster found nothing at the API server's address: no configuration, a wrong "
-        "address, a VPN that is off, or a server that is down.",
+        title="The cluster's API server does not respond",
+        why="Nothing responds at the API server's address: there is no configuration, the address is "
+        "wrong, a VPN is off, or the server is down.",
         signs=(
             Sign(
                 "Unable to connect to the server",
@@ -79,7 +76,7 @@ RULES = (
                 r"(?P<detail>[^\n]{1,120})",
             ),
             Sign(
-                "couldn't get current server API",
+                'Get "http',
                 r"Get \"(?P<server>https?://[^/\"]+)[^\n]{0,60}: (?P<detail>[^\n]{1,120})",
             ),
             Sign("does not exist", r"(?:error: |[^\n]{0,40})(?P<detail>context \"[^\"]+\" does not exist)"),
@@ -93,24 +90,25 @@ RULES = (
             ),
         ),
         causes=(
-            "The cluster's API server {server} does not answer: {detail}.",
+            "The cluster's API server {server} does not respond: {detail}.",
             "The cluster's API server {server} refuses connections.",
             "The cluster's API server cannot be reached: {detail}.",
         ),
         example="The cluster's API server localhost:8080 refuses connections.",
         remedies=(
             Remedy(
-                "see which cluster is meant, and whether it answers: kubectl config view --minify; kubectl version"
+                "check which cluster is configured, and whether it responds: kubectl config view "
+                "--minify; kubectl version"
             ),
-            Remedy("name the configuration: export KUBECONFIG=FILE, or kubectl config use-context NAME"),
+            Remedy("set the configuration: export KUBECONFIG=FILE, or kubectl config use-context NAME"),
         ),
         confidence=0.85,
     ),
     Rule(
         id="WEBHOOK_UNREACHABLE",
-        title="A webhook of the cluster does not answer",
-        why="The API server asks webhooks before it accepts an object. One of them does not answer, so nothing of its "
-        "kind can be created until it does: its pod is down, or its certificate has expired.",
+        title="An admission webhook of the cluster does not respond",
+        why="The API server calls webhooks before it accepts an object. One of them does not respond, "
+        "so no such object can be created: its pod is down, or its certificate has expired.",
         signs=(
             Sign(
                 "failed calling webhook",
@@ -120,24 +118,22 @@ RULES = (
             Sign("failed calling webhook", r"failed calling webhook \"(?P<hook>[^\"]+)\""),
         ),
         causes=(
-            "The webhook {hook} of the cluster does not answer: {detail}.",
-            "The webhook {hook} of the cluster does not answer.",
+            "The cluster's webhook {hook} does not respond: {detail}.",
+            "The cluster's webhook {hook} does not respond.",
         ),
-        example="The webhook validator.trainer.kubeflow.org of the cluster does not answer: connect: connection "
-        "refused.",
+        example="The cluster's webhook validator.trainer.kubeflow.org does not respond: connect: "
+        "connection refused.",
         remedies=(
-            Remedy(
-                "see whether its pod runs: kubectl get pods -A; kubectl get validatingwebhookconfigurations"
-            ),
-            Remedy("ask an administrator: the engine's controller is down or its certificate has expired"),
+            Remedy("check its pod: kubectl get pods -A; kubectl get validatingwebhookconfigurations"),
+            Remedy("ask an administrator: the controller is down or its certificate has expired"),
         ),
         confidence=0.9,
     ),
     Rule(
         id="API_INVALID",
         title="The cluster refuses an invalid object",
-        why="The API server checked the object against its schema, and a field is wrong, missing or unknown; or the "
-        "cluster does not have that kind of object at all.",
+        why="The API server validated the object: a field is wrong, missing or unknown, or the "
+        "cluster does not have that kind of object.",
         signs=(
             Sign(
                 "is invalid:",
@@ -157,7 +153,7 @@ RULES = (
             ),
             Sign("failed quota:", r"(?P<detail>failed quota: \S+: must specify [^\n]{1,120})"),
             Sign(
-                "minimum cpu usage",
+                "usage per",
                 r"(?P<detail>(?:minimum|maximum) (?:cpu|memory) usage per \w+ is [^\n]{1,120})",
             ),
             Sign(
@@ -171,7 +167,7 @@ RULES = (
         '"trainer.kubeflow.org/v1alpha1".',
         remedies=(
             Remedy("correct the field that the message names; kubectl explain KIND.FIELD says what it takes"),
-            Remedy("see whether the engine is installed: mpijob doctor"),
+            Remedy("check that the controller is installed: mpijob doctor"),
         ),
         confidence=0.9,
     ),

@@ -8,8 +8,8 @@ RULES = (
     Rule(
         id="IMAGE_NOT_FOUND",
         title="The image does not exist",
-        why="The registry was asked for the image and does not have it: the name or the tag is misspelt, it "
-        "was never pushed, or it was deleted. Kubernetes goes on asking and never reports a failure.",
+        why="The registry does not have the image: the name or the tag is misspelt, it was never "
+        "pushed, or it was deleted. Kubernetes keeps retrying and never reports a failure.",
         trust=Trust.FACT,
         facts=("reason:ImageNotFound",),
         signs=(
@@ -27,33 +27,34 @@ RULES = (
         example="Image team/mpi:9 does not exist in its registry (all 4 workers, for 40 s)",
         remedies=(
             Remedy("correct the image's name and tag, then submit the job again"),
-            Remedy("push the image to that registry; the pods then start by themselves"),
+            Remedy("push the image to that registry; the pods then start automatically"),
         ),
         confidence=0.95,
         field="image",
     ),
     Rule(
         id="IMAGE_NAME_INVALID",
-        title="The image's name is not a name of an image",
-        why="A name has small letters, digits, dots, dashes and slashes, and may end with :TAG or @DIGEST. "
-        "This one has another form, so no registry can be asked for it.",
+        title="The image name is not valid",
+        why="An image name consists of lower-case letters, digits, dots, dashes and slashes, and may "
+        "end with :TAG or @DIGEST. This one has another form.",
         trust=Trust.FACT,
         facts=("reason:ImageNameInvalid",),
         signs=(
             Sign("InvalidImageName", r"InvalidImageName"),
             Sign("invalid reference format", r"(?P<detail>invalid reference format[^\n]{0,80})"),
         ),
-        causes=("{message}", "The image's name is not a name of an image."),
-        example="'Team/MPI:9' is not the name of an image (all 4 workers)",
+        causes=("{message}", "The image name is not valid."),
+        example="'Team/MPI:9' is not a valid image name (all 4 workers)",
         remedies=(Remedy("write it as REGISTRY/PATH:TAG"),),
         confidence=1.0,
         field="image",
     ),
     Rule(
         id="IMAGE_REFUSED",
-        title="The registry refuses to serve the image",
-        why="The registry wants a login that the namespace does not have, or the login may not read this "
-        "image. Some registries answer the same for images that do not exist.",
+        title="The registry refuses access to the image",
+        why="The registry requires credentials that the namespace does not have, or these credentials "
+        "may not read the image. Some registries give the same answer for images that do not "
+        "exist.",
         trust=Trust.FACT,
         facts=("reason:ImageRefused",),
         signs=(
@@ -67,12 +68,12 @@ RULES = (
         causes=(
             "{message}",
             "Failed to pull image '{image}': authentication required",
-            "The image may not be pulled: its registry refuses.",
+            "The registry refuses access to the image.",
         ),
         example="Image team/mpi:1 may not be pulled: its registry refuses (all 4 workers)",
         remedies=(
-            Remedy("name the secret with the registry's login in the job: pull_secrets"),
-            Remedy("check the image's name: it may not exist"),
+            Remedy("add the secret with the registry's credentials to the job: pull_secrets"),
+            Remedy("check the image name: the image may not exist"),
         ),
         confidence=0.9,
         field="pull_secrets",
@@ -80,8 +81,9 @@ RULES = (
     Rule(
         id="IMAGE_PULL_FAILED",
         title="The image cannot be pulled",
-        why="The node did not get the image: the registry does not answer, its name is not known on the node, "
-        "or the disk is full. Kubernetes tries again with growing pauses.",
+        why="The node could not pull the image: the registry does not respond, its name does not "
+        "resolve on the node, its certificate is not trusted, or the disk is full. Kubernetes "
+        "retries with growing pauses.",
         trust=Trust.FACT,
         facts=("reason:ImagePullFailed",),
         signs=(
@@ -99,7 +101,7 @@ RULES = (
         ),
         example="Image team/mpi:1 cannot be pulled: dial tcp: i/o timeout (worker 2, for 3 min)",
         remedies=(
-            Remedy("see whether the cluster's nodes reach the registry; ask an administrator"),
+            Remedy("check from a node that the registry is reachable and trusted, or ask an administrator"),
             Remedy("use a registry inside the cluster"),
         ),
         confidence=0.85,

@@ -6,7 +6,7 @@ from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 
 _AGAIN = Remedy("run it again: mpijob retry JOB")
 _SURVIVE = Remedy(
-    "let the job survive this by itself: queue it again when a worker is lost",
+    "requeue automatically when a worker is lost",
     {"requeue_on_lost_worker": True},
 )
 
@@ -30,23 +30,23 @@ RULES = (
     Rule(
         id="NO_KEY",
         title="The job's ssh key cannot be read",
-        why="The engine makes a key for every job and mounts it into each pod. The pod's user could not read it: "
-        "the secret is not there, or its files belong to somebody else.",
+        why="mpijob creates a key for every job and mounts it into each pod. The pod's user could not "
+        "read it: the secret does not exist, or its files belong to another user.",
         trust=Trust.FACT,
         facts=("reason:NoKey",),
         causes=("{message}",),
         example="worker 0: the job's key cannot be read in /mpijob/ssh",
         remedies=(
-            Remedy("see whether the secret is there: kubectl get secrets"),
+            Remedy("check that the secret exists: kubectl get secrets"),
             Remedy("do not set securityContext or an sshAuthMountPath of your own for the pods"),
         ),
         confidence=0.95,
     ),
     Rule(
         id="NO_PROGRAM",
-        title="The launcher does not find what it should run",
-        why="The launcher looks for mpirun and for the job's command in the image before it starts anything, and "
-        "for the file that the job names as its input.",
+        title="The launcher does not find the program to run",
+        why="Before it starts anything, the launcher looks in the image for mpirun, for the job's "
+        "command and for its input file. One of them does not exist.",
         trust=Trust.FACT,
         facts=("reason:NoProgram",),
         causes=("{message}",),
@@ -61,31 +61,92 @@ RULES = (
     Rule(
         id="WORLD_NOT_STARTED",
         title="The ranks could not be started",
-        why="Before the program runs, a short launch counts the ranks. It failed, so the program was not started. "
-        "The reason is in the lines just before, if the launcher gave one.",
+        why="Before the program runs, mpijob launches a short census that counts the ranks. It "
+        "failed, so the program was not started. The reason is in the lines just before, if the "
+        "launcher gave one.",
         trust=Trust.GENERIC,
         facts=("reason:WorldNotStarted",),
         causes=("{message}",),
         example="the launcher: the world could not be started: mpirun exited with 255",
         remedies=(
-            Remedy("read what the launcher said: mpijob logs JOB --role launcher"),
+            Remedy("read the launcher's log: mpijob logs JOB --role launcher"),
             Remedy("allow traffic between the launcher and all workers, in both directions"),
         ),
         confidence=0.6,
         yields_to=("*",),
     ),
     Rule(
+        id="POD_NOT_STARTED",
+        title="Kubernetes could not start a pod",
+        why="The node's kubelet could not set up the pod's network or start its container. The "
+        "program did not run. The kubelet retries with growing pauses, so the pod may look as if "
+        "it only waits.",
+        signs=(
+            Sign(
+                "FailedCreatePodSandBox",
+                r"FailedCreatePodSandBox [^\n]{0,80}?kubelet (?P<detail>[^\n]{4,400})",
+            ),
+            Sign(
+                "kubelet",
+                r"Warning Failed [^\n]{0,60}kubelet Error: (?P<detail>(?!ErrImage|ImagePull)[^\n]{4,400})",
+            ),
+            Sign(
+                "BackOff",
+                r"(?P<detail>(?:CrashLoopBackOff|RunContainerError|CreateContainerError|CreateContainerConfigError"
+                r"|[Bb]ack-off restarting failed container)[^\n]{0,80})",
+            ),
+            Sign("ContainerError", r"(?P<detail>(?:RunContainer|CreateContainer)Error[^\n]{0,80})"),
+        ),
+        causes=("Kubernetes could not start a pod: {detail}",),
+        example="Kubernetes could not start a pod: failed to setup network for sandbox: …",
+        remedies=(
+            Remedy("see the pod's events in full: kubectl describe pod NAME"),
+            Remedy(
+                "fix what the message names: a security setting, a network attachment, a device or a command"
+            ),
+        ),
+        confidence=0.7,
+        yields_to=(
+            *(
+                "SETTINGS_MISSING",
+                "MISSING_EXECUTABLE",
+                "NOT_EXECUTABLE",
+                "VOLUME_NOT_READY",
+                "POLICY_REFUSED",
+                "OOM_KILLED",
+            ),
+            *(
+                "IMAGE_NOT_FOUND",
+                "IMAGE_REFUSED",
+                "IMAGE_PULL_FAILED",
+                "IMAGE_NAME_INVALID",
+                "CONTAINER_FAILED",
+            ),
+        ),
+    ),
+    Rule(
         id="WORKER_EVICTED",
         title="A worker was evicted from its node",
-        why="The node was short of memory, disk or process numbers and ended pods to save itself, those first "
-        "that use more than they asked for; or the node was shut down.",
+        why="The node was short of memory, disk or process IDs and evicted pods, first those that use "
+        "more than they request; or the node was shut down.",
         trust=Trust.FACT,
         facts=("reason:WorkerEvicted",),
-        signs=(Sign("low on resource", r"(?P<detail>The node was low on resource: [\w-]+[^\n]{0,120})"),),
-        causes=("{message}", "A worker was evicted from its node: {detail}"),
+        signs=(
+            Sign("low on resource", r"(?P<detail>The node was low on resource: [\w-]+[^\n]{0,120})"),
+            Sign(
+                "usage exceeds the total limit",
+                r"(?P<detail>Pod ephemeral local storage usage exceeds [^\n]{0,120})",
+            ),
+            Sign("Evicted", r"Reason: (?P<evicted>Evicted)"),
+        ),
+        causes=(
+            "{message}",
+            "A worker was evicted from its node: {detail}",
+            "A worker was evicted from its node.{evicted:.0}",
+        ),
         example="worker 1 was evicted from its node gpu-17: The node was low on resource: memory.",
         remedies=(
-            Remedy("ask for as much memory as the worker really uses, so that the node keeps it free"),
+            Remedy("request as much memory as the worker really uses, so that the node reserves it"),
             Remedy("write large files to a volume, not into the container"),
             _SURVIVE,
         ),
@@ -95,8 +156,8 @@ RULES = (
     Rule(
         id="WORKER_PREEMPTED",
         title="A worker was removed for a pod of higher priority",
-        why="A pod with a higher priority class found no room, so the scheduler removed one of this job's. The "
-        "others cannot go on without it.",
+        why="A pod with a higher priority class needed the resources, so the scheduler removed a pod "
+        "of this job. The other ranks cannot continue without it.",
         trust=Trust.FACT,
         facts=("reason:WorkerPreempted",),
         signs=(
@@ -112,8 +173,8 @@ RULES = (
     Rule(
         id="LAUNCHER_MEMORY",
         title="The launcher used more memory than its limit",
-        why="The launcher runs mpirun and passes all output on; with many ranks, or when the command itself does "
-        "work there, its small default is not enough.",
+        why="The launcher runs mpirun and forwards all output. With many ranks, or when the command "
+        "itself works there, its small default limit is not enough.",
         trust=Trust.FACT,
         facts=("reason:LauncherMemoryExceeded",),
         causes=("{message}",),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 
-_LONGER = Remedy("ask for more time: #SBATCH --time, or scontrol update JobId={job_id} TimeLimit=…")
+_LONGER = Remedy("request more time: #SBATCH --time, or scontrol update JobId={job_id} TimeLimit=…")
 
 RULES = (
     Rule(
         id="SLURM_TIME_LIMIT",
         title="Slurm ended the job at its time limit",
-        why="Every job has a time limit (--time, or the partition's default). The job was still running then, "
-        "and Slurm "
-        "ended it. Lines about signal 15 or 9 follow from that.",
+        why="Every job has a time limit (--time, or the partition's default). The job was still "
+        "running then, and Slurm ended it. Lines about signal 15 or 9 follow from that.",
         signs=(
             Sign(
                 "DUE TO TIME LIMIT",
@@ -27,8 +26,11 @@ RULES = (
         example="Slurm ended job 71 at its time limit, at 2026-11-17T18:32:17.",
         remedies=(
             _LONGER,
-            Remedy("ask for more time: #SBATCH --time, as in --time=08:00:00"),
-            Remedy("write checkpoints, and let Slurm warn before the end: #SBATCH --signal=B:USR1@300"),
+            Remedy("request more time, for example #SBATCH --time=08:00:00"),
+            Remedy(
+                "write checkpoints, and have Slurm send a signal before the limit: #SBATCH "
+                "--signal=B:USR1@300"
+            ),
         ),
         confidence=0.95,
         field="deadline_seconds",
@@ -36,8 +38,8 @@ RULES = (
     Rule(
         id="SLURM_NODE_FAILED",
         title="A node of the Slurm job failed",
-        why="A node stopped answering Slurm: it crashed, lost power or its network, or an administrator took it down. "
-        "Every rank on it is lost, and Slurm ended the rest.",
+        why="A node stopped responding to Slurm: it crashed, lost power or its network, or an "
+        "administrator took it down. Every rank on it is lost, and Slurm ended the rest.",
         signs=(
             Sign("Node failure on", r"Node failure on (?P<node>\S+)"),
             Sign("DUE TO NODE FAILURE", r"CANCELLED[^\n]{0,80}DUE TO NODE FAILURE"),
@@ -45,7 +47,7 @@ RULES = (
         causes=("Node {node} of the Slurm job failed.", "A node of the Slurm job failed."),
         remedies=(
             Remedy("run it again without that node: sbatch --exclude={node}"),
-            Remedy("run it again; let Slurm do so by itself: #SBATCH --requeue"),
+            Remedy("run it again; Slurm does so automatically with #SBATCH --requeue"),
         ),
         confidence=0.9,
     ),
@@ -68,8 +70,7 @@ RULES = (
     Rule(
         id="SLURM_CANCELLED",
         title="The Slurm job was cancelled",
-        why="Somebody called scancel: its owner, an administrator, or a script. Lines about signal 15 follow "
-        "from that.",
+        why="The owner, an administrator or a script called scancel. Lines about signal 15 follow from that.",
         signs=(
             Sign(
                 "CANCELLED AT",
@@ -85,7 +86,7 @@ RULES = (
         ),
         example="Slurm job 91 was cancelled at 2026-11-17T18:47:02.",
         remedies=(
-            Remedy("see who did it: sacct -j {job_id} --format=jobid,state%30"),
+            Remedy("see who cancelled it: sacct -j {job_id} --format=jobid,state%30"),
             Remedy("submit it again: sbatch SCRIPT"),
         ),
         confidence=0.8,
@@ -100,10 +101,10 @@ RULES = (
     ),
     Rule(
         id="SLURM_REFUSED",
-        title="Slurm refuses the job",
-        why="Slurm checks a job before it takes it: the partition, the account, the QOS and their limits. "
-        "Something that "
-        "the job asks for is not there, not allowed, or more than the limit.",
+        title="Slurm rejects the job",
+        why="Slurm checks a job at submission: the script, the partition, the account, the QOS and "
+        "their limits. Something that the job requests does not exist, is not allowed, or exceeds "
+        "a limit.",
         signs=(
             Sign(
                 "submission failed",
@@ -118,26 +119,39 @@ RULES = (
                 r"(?:sbatch|srun|salloc): error: (?P<error>Invalid --[^\n]{1,60}specification)",
             ),
             Sign(
-                "Invalid partition",
+                "partition configuration not available",
+                r"(?:sbatch|srun|salloc): (?P<waits>Requested partition configuration not available now)",
+            ),
+            Sign(
+                "nvalid partition",
                 r"(?:sbatch|srun|salloc): error: (?P<error>[Ii]nvalid partition[^\n]{0,120})",
             ),
+            Sign(
+                ": error: ",
+                r"^(?:sbatch|salloc): error: (?P<error>(?!Batch job submission|Memory spec)[^\n]{4,200}"
+                r"(?:\n(?:sbatch|salloc): error: (?!Batch job)[^\n]{4,200}){0,2})",
+            ),
         ),
-        causes=("Slurm refuses the job: {error}.",),
-        example="Slurm refuses the job: Invalid partition name specified.",
+        causes=(
+            "Slurm rejects the job: {error}",
+            "Slurm does not start the job: {waits}. It exceeds a limit of the partition, or the partition is down.",
+        ),
+        example="Slurm rejects the job: Invalid partition name specified",
         remedies=(
             Remedy(
-                "see what you may ask for: sinfo -s; sacctmgr show assoc user=$USER format=account,qos,partition"
+                "see what you may request: sinfo -s; sacctmgr show assoc user=$USER "
+                "format=account,qos,partition"
             ),
-            Remedy("ask for less: fewer nodes, less time, or another partition"),
+            Remedy("request less: fewer nodes, less time, or another partition"),
         ),
         confidence=0.9,
         yields_to=("SLURM_UNREACHABLE",),
     ),
     Rule(
         id="SLURM_UNREACHABLE",
-        title="Slurm's controller does not answer",
-        why="The commands of Slurm talk to its controller (slurmctld) and prove who you are by munge. One of both does "
-        "not answer, on this machine or on a node.",
+        title="Slurm's controller does not respond",
+        why="Slurm's commands contact its controller (slurmctld) and authenticate through munge. One "
+        "of them does not respond, on this machine or on a node.",
         signs=(
             Sign("contact slurm controller", r"(?P<error>Unable to contact slurm controller[^\n]{0,80})"),
             Sign("Munge", r"(?P<error>Munge (?:encode|decode) failed: [^\n]{1,120})"),
@@ -146,10 +160,10 @@ RULES = (
             Sign("Socket timed out on send/recv", r"(?P<error>Socket timed out on send/recv operation)"),
             Sign("slurm_load_", r"(?P<error>slurm_load_\w+ error: [^\n]{1,120})"),
         ),
-        causes=("Slurm does not answer: {error}.",),
+        causes=("Slurm does not respond: {error}",),
         remedies=(
-            Remedy("see whether it is up: scontrol ping; then munge -n | unmunge"),
-            Remedy("ask an administrator; a job that runs goes on meanwhile"),
+            Remedy("check both: scontrol ping; munge -n | unmunge"),
+            Remedy("ask an administrator; running jobs continue meanwhile"),
         ),
         confidence=0.85,
         yields_to=("SLURM_TIME_LIMIT", "OOM_KILLED"),
@@ -157,8 +171,8 @@ RULES = (
     Rule(
         id="SLURM_STEP_FAILED",
         title="Slurm could not start the ranks",
-        why="srun asked the nodes to start the ranks, and one of them could not: its prolog failed, the credential had "
-        "expired, the output folder is not there, or the step asks for more than the job has.",
+        why="A node could not start the ranks of srun: its prolog failed, the credential expired, the "
+        "output folder does not exist, or the step requests more than the job has.",
         signs=(
             Sign(
                 "task launch",
@@ -173,20 +187,26 @@ RULES = (
                 "Unable to create step",
                 r"srun: error: Unable to create step for job \d+: (?P<error>[^\n]{1,160})",
             ),
+            Sign("launch failed:", r"srun: error: task (?P<task>\d+) launch failed: (?P<error>[^\n]{4,160})"),
             Sign("Prolog", r"(?P<error>(?:Prolog|prolog) (?:failed|error|hung)[^\n]{0,120})"),
-            Sign(
-                "Could not open stdout file", r"(?P<error>Could not open std(?:out|err|in) file [^\n]{1,160})"
-            ),
+            Sign("Could not open std", r"(?P<error>Could not open std(?:out|err|in) file [^\n]{1,160})"),
             Sign("More processors requested", r"(?P<error>More processors requested than permitted)"),
+            Sign(
+                "srun: error:",
+                r"srun: error: (?P<error>(?!Unable to allocate|\S+: tasks? |task \d|spank"
+                r"|Timed out waiting|Node failure"
+                r"|Nodes? \S+ are|slurm_receive|eio_|launch/slurm|Application launch|Step failure|Unable to create step"
+                r"|Task launch|step_launch|Detected zombie|_server_read|Unable to confirm)[^\n]{4,200})",
+            ),
         ),
         causes=(
-            "Slurm could not start the ranks on {node}: {error}.",
-            "Slurm could not start the ranks: {error}.",
+            "Slurm could not start the ranks on {node}: {error}",
+            "Slurm could not start the ranks: {error}",
         ),
-        example="Slurm could not start the ranks on n2: Unspecified error.",
+        example="Slurm could not start the ranks on n2: Unspecified error",
         remedies=(
             Remedy(
-                "ask for no more in srun than in sbatch; the folder of the output must exist before the job"
+                "request no more in srun than in sbatch, and create the output folder before the job starts"
             ),
             Remedy("run it again without that node: sbatch --exclude={node}"),
         ),

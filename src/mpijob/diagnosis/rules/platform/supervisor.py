@@ -9,8 +9,9 @@ RULES = (
     Rule(
         id="CANCELLED",
         title="The job was cancelled",
-        why="Somebody with the right to do so asked for the job to end. Ranks got the job's signal, and "
-        "after the grace time they were ended. Lines about signal 15 or 9 in the log follow from that.",
+        why="A user with the right to do so cancelled the job. The ranks received the job's signal "
+        "and were killed after the grace period. Lines about signal 15 or 9 in the log follow "
+        "from that.",
         trust=Trust.DECISION,
         facts=("reason:Cancelled",),
         causes=("The job was cancelled.",),
@@ -19,24 +20,25 @@ RULES = (
     ),
     Rule(
         id="DEPENDENCY_FAILED",
-        title="A job that it waits for did not succeed",
-        why="A job with `after` starts when the jobs that it names have succeeded. One of them failed, was cancelled "
-        "or was deleted, so this one was never started.",
+        title="A job that this one depends on did not succeed",
+        why="A job with `after` starts when the jobs that it names have succeeded. One of them "
+        "failed, was cancelled or was deleted, so this job did not start.",
         trust=Trust.DECISION,
         facts=("reason:DependencyFailed",),
-        causes=("{message}", "A job that it waits for did not succeed."),
+        causes=("{message}", "A job that this one depends on did not succeed."),
         example="not started: job 'prepare', which it waits for, failed (Rank 1 on worker 0 exited with code 2.)",
         remedies=(
-            Remedy("see why the job that it waits for did not succeed, and fix that: mpijob why OTHER-JOB"),
-            Remedy("when that one has succeeded: mpijob retry JOB"),
+            Remedy("see why the other job failed, and fix that first: mpijob why OTHER-JOB"),
+            Remedy("then run this one: mpijob retry JOB"),
         ),
         confidence=1.0,
     ),
     Rule(
         id="START_REFUSED",
         title="The job could not be started",
-        why="The machine refused to start a process of the job: a limit on processes or files, a directory "
-        "that may not be written, or a program that cannot be run. Nothing of the job was left running.",
+        why="The machine refused to start a process of the job: a limit on processes or files, a "
+        "directory without write permission, or a program that cannot run. No process of the job "
+        "is left running.",
         trust=Trust.FACT,
         facts=("reason:StartRefused",),
         causes=("Worker {worker} could not be started: {message}", "The job could not be started: {message}"),
@@ -49,9 +51,10 @@ RULES = (
     ),
     Rule(
         id="START_TIMEOUT",
-        title="The workers did not find each other in time",
-        why="All workers were started, but MPI did not come up between them within the time allowed. Usually "
-        "something between them drops packets, or a worker's program never reached MPI_Init.",
+        title="MPI did not start between the workers in time",
+        why="All workers started, but MPI did not initialize between them within the timeout. Usually "
+        "a firewall or network policy drops packets between them, or a program never reaches "
+        "MPI_Init.",
         trust=Trust.LIMIT,
         facts=("reason:StartTimeout",),
         causes=(
@@ -64,30 +67,31 @@ RULES = (
             Remedy(
                 "allow traffic between the launcher and all workers, in both directions (docs/network.md)"
             ),
-            Remedy("look at the worker that said least: mpijob logs JOB --role worker"),
+            Remedy(
+                "compare the workers' logs; the one with the least output is the suspect: mpijob "
+                "logs JOB --role worker"
+            ),
         ),
         confidence=0.8,
     ),
     Rule(
         id="SUPERVISOR_LOST",
-        title="The process that looked after the job is gone",
-        why="Each job has a supervisor process. It was killed, or the machine was restarted. Everything that "
-        "the job had started was ended then, so nothing is left running.",
+        title="The job's supervisor process is gone",
+        why="Each job has a supervisor process. It was killed, or the machine rebooted. All processes "
+        "of the job ended with it.",
         trust=Trust.FACT,
         facts=("reason:SupervisorLost",),
-        causes=(
-            "The process that looked after the job is gone: it was killed, or the machine was restarted.",
-        ),
+        causes=("The job's supervisor process is gone: it was killed, or the machine rebooted.",),
         remedies=(
             Remedy("run it again: mpijob retry JOB"),
-            Remedy("let the job survive this by itself: allow one more attempt", {"retry": {"limit": 1}}),
+            Remedy("retry automatically: allow one more attempt", {"retry": {"limit": 1}}),
         ),
         confidence=1.0,
     ),
     Rule(
         id="DISK_FULL",
         title="The disk is full",
-        why="A write failed because the file system has no space left (or the user's quota on it is used up). "
+        why="A write failed because the file system is full, or the user's quota on it is used up. "
         "Logs, checkpoints and temporary files all count.",
         trust=Trust.FACT,
         facts=("reason:DiskFull",),
@@ -99,6 +103,9 @@ RULES = (
             Sign(
                 "OUT-OF-RESOURCE", r"PMIX ERROR: OUT-OF-RESOURCE in file \S*dstore\S*"
             ),  # of Open MPI's session folder
+            Sign(  # NumPy does not name the error
+                " requested and ", r"OSError: \d+ requested and \d+ written"
+            ),
             Sign("Disk quota exceeded", r"Disk quota exceeded(?:: '(?P<path>[^'\n]{1,200})')?"),
         ),
         causes=(
@@ -110,33 +117,36 @@ RULES = (
             Remedy("write checkpoints and data to a volume with more space"),
         ),
         confidence=0.95,
-        yields_to=("SHM_FULL",),
+        yields_to=("SHM_FULL", "TOO_MANY_FILES"),
     ),
     Rule(
         id="HANG",
-        title="The ranks went silent",
-        why="No rank said anything for a long time and none of them ended: usually some wait for a message "
-        "or a collective call that another rank never makes, or one rank failed while the others wait for "
-        "it.",
+        title="The ranks stopped writing output (hang)",
+        why="No rank wrote any output for a long time and none ended. Usually some ranks wait for a "
+        "message or a collective call that another rank never makes, or one rank failed while the "
+        "others wait for it.",
         trust=Trust.LIMIT,
         facts=("stalled", "silent"),
         causes=(
-            "The job probably hung until its deadline ended it: {rank_idle} had been idle while others were busy.",
-            "The job probably hung until its deadline ended it: {all_idle} had been idle and silent.",
-            "The job probably hung until its deadline ended it: {rank_silent} had fallen silent while others went on.",
-            "The job probably hung until its deadline ended it: {job_silent} had fallen silent.",
-            "No rank said anything for {silent} s, and the workers use {idle} cores together: the ranks wait for "
-            "each other, or for something else (hang).",
-            "No rank said anything for {silent} s while the workers use {busy} cores: they compute in silence, or "
-            "wait for each other without rest.",
-            "No rank said anything for {silent} s; the ranks probably wait for each other (hang).",
-            "No rank said anything for a long time; the ranks probably wait for each other (hang).",
+            "The job probably hung until its deadline: {rank_idle} was idle while other ranks were busy.",
+            "The job probably hung until its deadline: {all_idle} were idle and wrote no output.",
+            "The job probably hung until its deadline: {rank_silent} wrote no more output while other "
+            "ranks continued.",
+            "The job probably hung until its deadline: {job_silent} wrote no more output.",
+            "No rank wrote output for {silent} s, and the workers use {idle} cores together: the "
+            "ranks wait for each other, or for something else (hang).",
+            "No rank wrote output for {silent} s while the workers use {busy} cores: the ranks "
+            "compute without output, or poll for each other (hang).",
+            "No rank wrote output for {silent} s; the ranks probably wait for each other (hang).",
+            "No rank wrote output for a long time; the ranks probably wait for each other (hang).",
         ),
-        example="No rank said anything for 590 s; the ranks probably wait for each other (hang).",
+        example="No rank wrote output for 590 s; the ranks probably wait for each other (hang).",
         remedies=(
-            Remedy("capture stacks while it hangs, in this run or the next: mpijob stacks JOB"),
             Remedy(
-                "run the program with python -m mpi4py, so that an exception in one rank ends all",
+                "see the call stack of each rank while it hangs, in this run or the next: mpijob stacks JOB"
+            ),
+            Remedy(
+                "run the program with python -m mpi4py, so that an exception in one rank ends all ranks",
                 {"command": "{with_mpi4py}"},
             ),
             Remedy(
@@ -148,30 +158,36 @@ RULES = (
     Rule(
         id="DEADLINE_EXCEEDED",
         title="The job ran past its deadline",
-        why="The job has a deadline, and it was still running then. It got its signal and was ended. Ranks that end "
-        "with 0 in their grace time did so because of the signal, so the job has not succeeded.",
+        why="The job has a deadline and was still running then. It received its signal and was ended. "
+        "Ranks that exit with 0 during the grace period do so because of the signal, so the job "
+        "did not succeed.",
         example="The job ran past its deadline of 3600 s.",
         trust=Trust.LIMIT,
         facts=("reason:DeadlineExceeded",),
+        signs=(
+            Sign(
+                "longer than specified deadline", r"(?P<told>Job was active longer than specified deadline)"
+            ),
+        ),
         causes=(
-            "The job ran past its deadline of {deadline} s: {left_well} exited with 0 only after the end signal, "
-            "which is no proof that the work was done.",
-            "The job ran past its deadline of {deadline} s, and no rank had said anything in the last {quiet}: they "
-            "computed in silence, or waited for each other (hang).",
+            "The job ran past its deadline of {deadline} s: {left_well} exited with 0 only after the "
+            "termination signal, which does not prove that the work was done.",
+            "The job ran past its deadline of {deadline} s, and no rank had written output in the "
+            "last {quiet}: they computed without output, or waited for each other (hang).",
             "The job ran past its deadline of {deadline} s.",
             "The job ran past its deadline.",
         ),
         remedies=(
             Remedy(
-                "ranks that are silent for {quiet} may wait for each other: run it again (mpijob retry JOB), and while "
-                "it is silent see where each stands: mpijob stacks JOB"
+                "ranks without output for {quiet} may wait for each other: run it again (mpijob retry "
+                "JOB) and see their call stacks then: mpijob stacks JOB"
             ),
             Remedy(
-                "allow twice the time; an estimate: the run time is not known",
+                "double the deadline; this is an estimate, the run time is not known",
                 {"deadline_seconds": "{longer_deadline}"},
             ),
             Remedy(
-                "write a checkpoint before the end: ask for a signal {signal_text} s earlier",
+                "write a checkpoint before the deadline: request a signal {signal_text} s earlier",
                 {"signal": {"name": "USR1", "seconds_before": "{signal_before}"}},
             ),
         ),
@@ -180,18 +196,19 @@ RULES = (
     ),
     Rule(
         id="LAUNCHER_KILLED",
-        title="The launcher was killed from outside",
-        why="The process that starts the ranks (mpirun or mpiexec) was ended by a signal that neither we nor "
-        "the program sent: another user of the account, an administrator, or the system short of memory.",
+        title="Another process killed the launcher",
+        why="A signal that neither mpijob nor the program sent ended the process that starts the "
+        "ranks (mpirun or mpiexec): another user of the account, an administrator, or the kernel "
+        "when memory is short.",
         trust=Trust.CAUSE,
         facts=("launcher-killed", "reason:LauncherLost"),
         causes=(
-            "The launcher was ended from outside by {signal_name}.",
-            "The launcher was ended from outside: {message}",
+            "Another process or user ended the launcher with {signal_name}.",
+            "Another process or user ended the launcher: {message}",
         ),
         remedies=(
             Remedy("run it again: mpijob retry JOB"),
-            Remedy("let the job survive this by itself: allow one more attempt", {"retry": {"limit": 1}}),
+            Remedy("retry automatically: allow one more attempt", {"retry": {"limit": 1}}),
         ),
         confidence=0.8,
         of_launcher=True,
@@ -199,35 +216,39 @@ RULES = (
     ),
     Rule(
         id="WORKER_LOST",
-        title="A worker is gone",
-        why="A worker ended while its ranks were still running: it was killed, or its machine went away. "
-        "Every rank on it is lost, and the others cannot go on without them.",
+        title="A worker was lost",
+        why="A worker ended while its ranks were still running: it was killed, or its machine failed. "
+        "Every rank on it is lost, and the other ranks cannot continue without them.",
         facts=("reason:WorkerLost", "worker-ended"),
         signs=(
             Sign("connection to worker", r"connection to worker (?P<host>\S+) lost"),
             Sign("closed by remote host", r"Connection to (?P<host>\S+) closed by remote host"),
         ),
-        causes=("Worker {worker} disappeared while the job ran.", "A worker disappeared while the job ran."),
+        causes=(
+            "Worker {worker} disappeared while the job ran.",
+            "{host} disappeared while the job ran.",
+            "A worker disappeared while the job ran.",
+        ),
         remedies=(
             Remedy("run it again: mpijob retry JOB"),
             Remedy(
-                "let the job survive this by itself: queue it again when a worker is lost",
+                "requeue automatically when a worker is lost",
                 {"requeue_on_lost_worker": True},
             ),
-            Remedy("see what the worker used before it went: mpijob top JOB"),
+            Remedy("see the worker's memory and CPU use before that: mpijob top JOB"),
         ),
         confidence=0.85,
         yields_to=(
-            *("OOM_KILLED", "MEMORY_LIMIT", "WORKER_EVICTED", "WORKER_PREEMPTED", "NODE_LOST"),
+            *("MEMORY_LIMIT", "WORKER_EVICTED", "WORKER_PREEMPTED", "NODE_LOST"),
             *("NO_SSHD", "NO_KEY", "START_REFUSED"),
         ),
     ),
     Rule(
         id="DAEMON_LOST",
-        title="MPI's helper process on a worker is gone",
-        why="Each worker runs a small process of the MPI library that starts and joins its ranks. It was "
-        "killed. The MPI libraries notice this late or never, and some even report success; we watch it "
-        "ourselves.",
+        title="MPI's daemon on a worker was lost",
+        why="Each worker runs a daemon of the MPI library (prted, orted, hydra_pmi_proxy) that starts "
+        "and connects its ranks. It was killed. MPI libraries notice this late or never, and some "
+        "even report success, so mpijob watches it.",
         facts=("reason:DaemonLost",),
         signs=(
             Sign(
@@ -235,14 +256,21 @@ RULES = (
                 r"(?:ORTE|PRTE) has lost communication with a remote daemon"
                 r"(?:[\s\S]{0,200}?Remote daemon: \S+ on node (?P<host>\S+))?",
             ),
+            Sign(
+                "one of the processes terminated badly",  # of those that start the helpers
+                r"(?:RUNNING AT (?P<host>\S+)[\s\S]{0,2000}?)?HYDT_bscu_wait_for_completion [^\n]{0,80}: "
+                r"one of the processes terminated badly",
+                weak=True,
+            ),
         ),
         causes=(
-            "MPI's helper process on worker {worker} was lost while the job ran.",
-            "MPI's helper process on a worker was lost while the job ran.",
+            "MPI's daemon on worker {worker} was lost while the job ran.",
+            "MPI's daemon on {host} was lost while the job ran.",
+            "MPI's daemon on a worker was lost while the job ran.",
         ),
         remedies=(
             Remedy("run it again: mpijob retry JOB"),
-            Remedy("see whether the worker was short of memory: mpijob top JOB"),
+            Remedy("check whether the worker was short of memory: mpijob top JOB"),
         ),
         confidence=0.8,
         even_on_success=True,
@@ -253,23 +281,23 @@ RULES = (
 UNKNOWN = Rule(
     id="UNKNOWN",
     title="The cause is not recognised",
-    why="The job failed, and nothing in its exits or its output matches a cause that we know. We say so "
-    "instead of guessing, and show the line of the log that most likely names it. A log alone may not even show "
-    "that the run failed.",
+    why="The job failed, and neither its exit codes nor its output match a known cause. The answer "
+    "shows the line of the log that most likely names the cause, and does not guess. A log alone "
+    "may not even show that the run failed.",
     trust=Trust.GENERIC,
     causes=(
-        "The log does not show whether the run failed. The line that looks most like an error: {line}{unseen}",
-        "The cause is not recognised (launcher: {how}). The line that looks most like an error: {line}",
-        "The cause is not recognised. The line that looks most like an error: {line}",
+        "Most telling line: {line} (the log does not show whether the run failed){unseen}",
+        "Most telling line: {line} (the cause is not recognised; launcher: {how})",
+        "Most telling line: {line} (the cause is not recognised)",
         "The cause is not recognised: {message} (launcher: {how}).",
         "The cause is not recognised: the launcher ended with {how}.",
         "The cause is not recognised: {message}.",
         "The cause is not recognised.",
     ),
     remedies=(
-        Remedy("say how the launcher ended, if you know it: mpijob why --log FILE --exit-code N{unseen}"),
+        Remedy("add the launcher's exit code, if you know it: mpijob why --log FILE --exit-code N{unseen}"),
         Remedy("read the log around that line: mpijob logs JOB --tail 200"),
-        Remedy("run the program with one worker and one rank, to see whether it fails without MPI too"),
+        Remedy("run the program with one worker and one rank, to see whether it also fails without MPI"),
     ),
     confidence=0.0,
 )

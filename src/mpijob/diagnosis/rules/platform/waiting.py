@@ -7,15 +7,16 @@ from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 RULES = (
     Rule(
         id="WAITING",
-        title="The job waits in the queue",
-        why="The job asks for more than is free now, or others stand before it in the queue. It starts by itself.",
+        title="The job waits for its turn",
+        why="The job requests more than is free now, or other jobs are ahead of it in the queue. It "
+        "starts automatically.",
         trust=Trust.LIMIT,
         facts=("reason:Waiting",),
         causes=("Queued: {message}.", "Queued: waiting for free resources."),
         example="Queued: 4 GPUs, position 2, about 25 min.",
         remedies=(
-            Remedy("view the queue: mpijob queue"),
-            Remedy("reduce to {fewer_workers} workers", {"workers": "{fewer_workers}"}),
+            Remedy("see what runs and what is ahead of it: mpijob queue"),
+            Remedy("request fewer workers: {fewer_workers}", {"workers": "{fewer_workers}"}),
             Remedy("raise the job's priority", {"priority": "high"}),
         ),
         confidence=1.0,
@@ -24,7 +25,8 @@ RULES = (
     Rule(
         id="WAITING_FOR_QUOTA",
         title="The queue has no quota free for the job",
-        why="Kueue admits a job when all that it asks for is free in its queue. It is not, so the job waits.",
+        why="Kueue admits a job when all requested resources are free in its queue. They are not, so "
+        "the job waits.",
         trust=Trust.FACT,
         signs=(
             Sign("couldn't assign flavors", r"(?P<detail>couldn't assign flavors to pod set [^\n]{1,200})"),
@@ -34,9 +36,9 @@ RULES = (
         causes=("Waiting for quota: {detail}",),
         example="Waiting for quota: insufficient unused quota for nvidia.com/gpu in flavor h100, 8 more needed",
         remedies=(
-            Remedy("view the queue: mpijob queue"),
-            Remedy("reduce to {fewer_workers} workers", {"workers": "{fewer_workers}"}),
-            Remedy("name another queue: kubectl get localqueues"),
+            Remedy("see what runs and what is ahead of it: mpijob queue"),
+            Remedy("request fewer workers: {fewer_workers}", {"workers": "{fewer_workers}"}),
+            Remedy("choose another queue: kubectl get localqueues"),
         ),
         confidence=0.9,
         while_running=True,
@@ -46,18 +48,19 @@ RULES = (
     Rule(
         id="SUSPENDED",
         title="The job is suspended",
-        why="Somebody, or a queue, ended its processes and kept the job. It runs again when it is resumed.",
+        why="A user or the queue stopped its processes and kept the job. It runs again when it is resumed.",
         trust=Trust.DECISION,
         facts=("reason:Suspended",),
         causes=("The job is suspended: {message}.", "The job is suspended."),
         example="The job is suspended.",
-        remedies=(Remedy("resume the job: mpijob resume JOB"),),
+        remedies=(Remedy("resume it: mpijob resume JOB"),),
         confidence=1.0,
     ),
     Rule(
         id="BACKING_OFF",
         title="The job waits before its next attempt",
-        why="The last attempt failed, and the job allows another one. Between attempts it pauses, longer each time.",
+        why="The last attempt failed, and the job allows another one. The pause between attempts "
+        "grows each time.",
         trust=Trust.LIMIT,
         facts=("reason:BackingOff", "reason:Retrying"),
         causes=(
@@ -67,15 +70,16 @@ RULES = (
         example="The job pauses before its next attempt: attempt 2 begins in 20 s",
         remedies=(
             Remedy("see why the last attempt failed: mpijob events JOB"),
-            Remedy("pause less between attempts", {"retry": {"backoff_seconds": 1.0}}),
+            Remedy("shorten the pause between attempts", {"retry": {"backoff_seconds": 1.0}}),
         ),
         confidence=1.0,
     ),
     Rule(
         id="ENGINE_REPORT",
-        title="The cluster's engine only says that a part of the job failed",
-        why="JobSet, Kubeflow Trainer, the MPI Operator and Kubernetes' own Job report that a pod failed, or failed "
-        "too often, and not why. The reason is in the first failure, not in the last.",
+        title="The cluster's controller only reports that a part of the job failed",
+        why="JobSet, Kubeflow Trainer, the MPI Operator and Kubernetes' own Job report that a pod "
+        "failed, or failed too often, but not why. The reason is in the first failure, not in the "
+        "last.",
         trust=Trust.GENERIC,
         signs=(
             Sign("jobset failed due to", r"(?P<detail>jobset failed due to one or more job failures)"),
@@ -84,39 +88,40 @@ RULES = (
             Sign("MPIJobFailed", r"(?P<detail>MPIJobFailed)"),
             Sign("MPIJobEvict", r"(?P<detail>MPIJobEvicted?)"),
         ),
-        causes=("The engine reports only: {detail}. Look at the first failure.",),
-        example="The engine reports only: Job has reached the specified backoff limit. Look at the first failure.",
+        causes=("The controller reports only: {detail}. The cause is in the first failed pod.",),
+        example="The controller reports only: Job has reached the specified backoff limit. The cause "
+        "is in the first failed pod.",
         remedies=(
-            Remedy("read what the first attempt said: mpijob logs JOB --attempt 1"),
-            Remedy("see the pods in order of their end: kubectl get pods --sort-by=.status.startTime"),
+            Remedy("read the log of the first attempt: mpijob logs JOB --attempt 1"),
+            Remedy("list the pods in order of start: kubectl get pods --sort-by=.status.startTime"),
         ),
         confidence=0.3,
     ),
     Rule(
         id="NODE_LOST",
-        title="A node stopped answering",
-        why="The machine of a worker is down, cut off, or its kubelet does not answer. Every rank on it is lost, and "
-        "the others cannot go on without them.",
+        title="A node stopped responding",
+        why="The node of a worker is down or unreachable, or its kubelet does not respond. Every rank "
+        "on it is lost, and the other ranks cannot continue without them.",
         trust=Trust.FACT,
         facts=("node-lost",),
         signs=(
             Sign("NodeNotReady", r"NodeNotReady"),
             Sign("NodeStatusUnknown", r"NodeStatusUnknown"),
-            Sign("node-controller", r"Deleting node (?P<node>\S+) because it does not exist"),
+            Sign("Deleting node", r"Deleting node (?P<node>\S+) because it does not exist"),
         ),
         causes=(
-            "Worker {worker} is gone with its node {node} (ranks {ranks_there}): the node stopped answering.",
-            "Node {node} stopped answering; every rank on it is lost.",
-            "A node stopped answering; every rank on it is lost.",
+            "Worker {worker} (ranks {ranks_there}) is lost: its node {node} stopped responding.",
+            "Node {node} stopped responding; every rank on it is lost.",
+            "A node stopped responding; every rank on it is lost.",
         ),
-        example="Worker 2 is gone with its node gpu-17 (ranks 8-11): the node stopped answering.",
+        example="Worker 2 (ranks 8-11) is lost: its node gpu-17 stopped responding.",
         remedies=(
-            Remedy("run it again elsewhere: leave out {node}", {"placement": {"exclude_nodes": ["{node}"]}}),
+            Remedy("run it again without {node}", {"placement": {"exclude_nodes": ["{node}"]}}),
             Remedy(
-                "let the job survive this by itself: queue it again when a worker is lost",
+                "requeue automatically when a worker is lost",
                 {"requeue_on_lost_worker": True},
             ),
-            Remedy("see what the node says: kubectl describe node {node}"),
+            Remedy("see the node's conditions: kubectl describe node {node}"),
         ),
         confidence=0.95,
         field="placement",

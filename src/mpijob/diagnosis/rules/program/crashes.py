@@ -7,90 +7,100 @@ from mpijob.diagnosis.rules.launcher_reports import crashed
 
 _LINE = (
     Remedy(
-        "see the {python} line of the crash: set PYTHONFAULTHANDLER=1", {"env": {"PYTHONFAULTHANDLER": "1"}}
+        "print the {python} line of the crash: set PYTHONFAULTHANDLER=1", {"env": {"PYTHONFAULTHANDLER": "1"}}
     ),
     Remedy(
-        "see the line of the crash: compile the program with -g, and let gdb run it, where that is installed",
+        "print the line of the crash: compile the program with -g and run it under gdb, where that is "
+        "installed",
         {"command": "{with_gdb}"},
     ),
     Remedy(
-        "see the line of the crash: compile the program with -g, and write before it in the script, where gdb "
-        "is installed: {gdb}"
+        "print the line of the crash: compile the program with -g, and in the script put before it, "
+        "where gdb is installed: {gdb}"
     ),
 )
-_ALONE = Remedy("run one rank alone, to see whether MPI has a part in it")
+_ALONE = Remedy("run a single rank, to see whether it also crashes without MPI communication")
 
 RULES = (
     Rule(
         id="SEGFAULT",
         title="A rank crashed (signal 11)",
-        why="A rank read or wrote memory that is not its own and was stopped by the system. The fault is in "
-        "native code: the program, a library, or two libraries of versions that do not fit.",
+        why="A rank accessed invalid memory. The error is in native code: the program, a library, or "
+        "two libraries of incompatible versions.",
         facts=("rank-signal:11",),
         crash=True,
-        signs=crashed(11),
-        causes=("{who} crashed with a segmentation fault (signal 11, SIGSEGV).",),
+        signs=(*crashed(11), Sign("sigSegv::sigHandler", r"^#\d+ [^\n]*Foam::sigSegv::sigHandler")),
+        causes=(
+            "{who} crashed with a segmentation fault (signal 11, SIGSEGV) in {file}, line {line}.",
+            "{who} crashed with a segmentation fault (signal 11, SIGSEGV).",
+        ),
         remedies=(
             *_LINE,
             _ALONE,
-            Remedy("use one version of MPI, CUDA and numpy everywhere; rebuild extensions against it"),
+            Remedy(
+                "use the same versions of MPI, CUDA and NumPy everywhere, and rebuild extensions against them"
+            ),
         ),
         confidence=0.95,
         yields_to=("BUS_ERROR", "ILLEGAL_INSTRUCTION", "FLOATING_POINT"),
     ),
     Rule(
         id="ILLEGAL_INSTRUCTION",
-        title="A rank used an instruction that this CPU does not have (signal 4)",
-        why="The program, or one of its libraries, was compiled for a newer CPU than the node has (AVX-512, AMX), "
-        "or it ran into bytes that are no code at all. With several kinds of nodes it fails on some of them only.",
+        title="A rank executed an instruction that this CPU does not have (signal 4)",
+        why="The program or one of its libraries was compiled for a newer CPU than the node has "
+        "(AVX-512, AMX), or the program jumped to invalid code. In a cluster with several kinds "
+        "of nodes it fails only on some of them.",
         facts=("rank-signal:4",),
         crash=True,
         signs=crashed(4),
-        causes=("{who} used an instruction that its CPU does not have (signal 4, SIGILL).",),
+        causes=("{who} executed an instruction that its CPU does not have (signal 4, SIGILL).",),
         remedies=(
-            Remedy("compile for the oldest CPU of the nodes: -march=x86-64-v3 instead of -march=native"),
-            Remedy("send the job to nodes of one kind: placement.node_selector"),
+            Remedy(
+                "compile for the oldest CPU of the nodes, for example -march=x86-64-v3 instead of "
+                "-march=native"
+            ),
+            Remedy("run on nodes of one kind: placement.node_selector"),
             *_LINE,
         ),
         confidence=0.95,
     ),
     Rule(
         id="BUS_ERROR",
-        title="A rank could not use memory that it had mapped (signal 7)",
-        why="Memory that a rank had mapped could not be given: /dev/shm or the disk behind a mapped file is full, or "
-        "the file was cut short meanwhile.",
+        title="A rank accessed mapped memory that is not available (signal 7)",
+        why="The system could not provide memory that a rank had mapped: /dev/shm or the disk of a "
+        "mapped file is full, or the file was truncated meanwhile.",
         facts=("rank-signal:7",),
         crash=True,
         signs=crashed(7),
-        causes=("{who} could not use memory that it had mapped (signal 7, SIGBUS): often /dev/shm is full.",),
+        causes=("{who} crashed with a bus error (signal 7, SIGBUS): often /dev/shm is full.",),
         remedies=(
             Remedy("mount a larger /dev/shm (it counts as the worker's memory)", {"volumes": "{with_shm}"}),
             Remedy("with docker: --shm-size=8g, or --ipc=host"),
-            Remedy("see what is full while it runs: df -h /dev/shm /tmp"),
+            Remedy("check the free space while it runs: df -h /dev/shm /tmp"),
         ),
         confidence=0.95,
         yields_to=("SHM_FULL", "DISK_FULL", "LOADER_KILLED"),
     ),
     Rule(
         id="FLOATING_POINT",
-        title="A rank made an arithmetic error (signal 8)",
-        why="An integer was divided by zero, or the program asked to be stopped at a floating-point division by zero, "
-        "overflow or invalid operation (-ffpe-trap, feenableexcept).",
+        title="A rank crashed with an arithmetic error (signal 8)",
+        why="An integer was divided by zero, or the program traps floating-point division by zero, "
+        "overflow or invalid operations (-ffpe-trap, feenableexcept).",
         facts=("rank-signal:8",),
         crash=True,
-        signs=crashed(8),
-        causes=("{who} divided by zero or made another arithmetic error (signal 8, SIGFPE).",),
+        signs=(*crashed(8), Sign("sigFpe::sigHandler", r"^#\d+ [^\n]*Foam::sigFpe::sigHandler")),
+        causes=("{who} crashed with an arithmetic error, such as a division by zero (signal 8, SIGFPE).",),
         remedies=(
             *_LINE,
-            Remedy("look for divisions by a count that may be 0: an empty partition, more ranks than rows"),
+            Remedy("check divisions by a count that may be 0: an empty partition, more ranks than rows"),
         ),
         confidence=0.95,
     ),
     Rule(
         id="ABORTED",
         title="A rank aborted (signal 6)",
-        why="The program, or a library in it, found something impossible and called abort: an assertion, damaged "
-        "memory (free, malloc), a C++ exception that nobody caught. What it found is in its last line.",
+        why="The program or a library called abort: a failed assertion, corrupted memory (free, "
+        "malloc), an uncaught C++ exception. Its last line says which.",
         facts=("rank-signal:6",),
         crash=True,
         signs=(
@@ -140,9 +150,9 @@ RULES = (
     ),
     Rule(
         id="RANK_SIGNAL",
-        title="A rank was ended by a signal",
-        why="A rank got a signal that it did not handle, from outside or from a limit: SIGTERM and SIGUSR1 are sent "
-        "by somebody, SIGXCPU and SIGXFSZ by a limit on CPU time or file size.",
+        title="A signal ended a rank",
+        why="A rank received a signal that it does not handle. Users and tools send SIGTERM and "
+        "SIGUSR1; limits on CPU time and file size send SIGXCPU and SIGXFSZ.",
         facts=("rank-signalled",),
         signs=(
             Sign(
@@ -157,6 +167,11 @@ RULES = (
                 r"[^\n(]{1,40}\(signal \d+\)",
             ),
             Sign(
+                "Caught signal number",
+                r"\[(?P<rank>\d+)\]PETSC ERROR: Caught signal number (?!(?:4|6|7|8|9|11|15)\b)"
+                r"(?P<number>\d+) (?P<words>[^\n:]{1,40})",
+            ),
+            Sign(
                 "got signal:",
                 r"SignalException: Process \d+ got signal: (?!(?:4|6|7|8|9|11|15)\b)(?P<number>\d+)",
             ),
@@ -166,14 +181,14 @@ RULES = (
             ),
         ),
         causes=(
-            "{who} was ended by {signal_name}.",
-            "{who} was ended by signal {number} ({words}).",
-            "{who} was ended by signal {number}.",
+            "{signal_name} ended {whom}.",
+            "Signal {number} ({words}) ended {whom}.",
+            "Signal {number} ended {whom}.",
         ),
-        example="Rank 1 on worker 0 was ended by SIGUSR1.",
+        example="SIGUSR1 ended rank 1 on worker 0.",
         remedies=(
             Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
-            Remedy("run it again if the signal came from outside: mpijob retry JOB"),
+            Remedy("if another process or user sent the signal, run the job again: mpijob retry JOB"),
         ),
         only_how=True,
         confidence=0.75,

@@ -21,10 +21,10 @@ _TRACEBACK = (  # whatever is indented, then the exception, with the next line w
 RULES = (
     Rule(
         id="MPI_ABORT",
-        title="The program itself stopped the job",
-        why="A rank called MPI_Abort, which ends all ranks. Programs do so when they find something wrong; "
-        "the reason is in the rank's own lines just before. python -m mpi4py does it after an uncaught "
-        "exception.",
+        title="The program called MPI_Abort",
+        why="A rank called MPI_Abort, which ends all ranks. Programs do so when they detect an error; "
+        "the reason is in the rank's lines just before. python -m mpi4py does it after an "
+        "uncaught exception.",
         signs=(
             Sign(
                 "MPI_ABORT",
@@ -40,8 +40,12 @@ RULES = (
                 r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm \d+\): application "
                 r"called MPI_Abort",
             ),
+            Sign(
+                "application called MPI_Abort(",
+                r"^(?:\S+[ ])?application called MPI_Abort\([^,\n]{1,40}, (?P<code>-?\d+)\) - process (?P<rank>\d+)",
+            ),
         ),
-        causes=("{who} stopped the job itself (MPI_Abort with code {code}).",),
+        causes=("{who} called MPI_Abort with code {code}.",),
         remedies=(
             Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
             Remedy("read the last lines: mpijob logs JOB --tail 50"),
@@ -53,8 +57,8 @@ RULES = (
     Rule(
         id="PYTHON_EXCEPTION",
         title="A Python exception was not caught",
-        why="A rank ended with an exception, and that ends the job. Where nobody watches the ranks, as under a plain "
-        "mpirun, the others may wait for it forever, because it never reaches MPI_Finalize.",
+        why="A rank ended with an exception, and that ends the job. Under a plain mpirun the other "
+        "ranks may wait for it forever, because it never reaches MPI_Finalize.",
         signs=(
             Sign("Traceback", r"^(?:\S*[ ])?" + _TRACEBACK),
             Sign(  # what was raised last of a chain
@@ -88,18 +92,18 @@ RULES = (
         ),
         causes=("{who} failed with an exception: {error}",),
         remedies=(
-            Remedy("fix the exception; the lines shown say where it was raised"),
+            Remedy("fix what the exception names; the traceback shows where it was raised"),
             WITH_MPI4PY,
         ),
         confidence=0.85,
         uncaught=True,
-        yields_to=(*SAID_BY_PYTHON, "COLLECTIVE_MISMATCH", "MAIN_GUARD"),
+        yields_to=(*SAID_BY_PYTHON, "COLLECTIVE_MISMATCH", "COLLECTIVE_TIMEOUT", "MAIN_GUARD"),
     ),
     Rule(
         id="BAD_ARGUMENTS",
-        title="The program does not understand its arguments",
-        why="The program looked at its command line and refused it: an option is misspelt, missing, or belongs to the "
-        "launcher.",
+        title="The program rejects its arguments",
+        why="The program parsed its command line and rejected it: an option is misspelt, missing, or "
+        "belongs to the launcher.",
         signs=(
             Sign(
                 "error: unrecognized arguments",
@@ -110,8 +114,12 @@ RULES = (
                 r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>error: the following arguments are required: "
                 r"[^\n]{1,160})$",
             ),
+            Sign(
+                "nrecognized argument",
+                r"^(?:\S+[ ])?(?P<detail>[Uu]nrecognized arguments?:? --?\S[^\n]{0,120})$",
+            ),
             Sign("No such option", r"(?P<detail>(?:Error: )?No such option:? [^\n│]{1,120})"),
-            Sign("unknown flag", r"(?P<detail>Error: unknown (?:shorthand )?flag: [^\n]{1,120})"),
+            Sign("Error: unknown ", r"(?P<detail>Error: unknown (?:shorthand )?flag: [^\n]{1,120})"),
             Sign(
                 "Could not override",  # hydra
                 r"(?P<detail>Could not override '[^'\n]{1,120}'\.)(?:[^\n]*\n){1,3}?(?=Key '|No match)",
@@ -134,8 +142,8 @@ RULES = (
                 r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>error: argument [^\n]{1,200})$",
             ),
         ),
-        causes=("{program} refused its arguments: {detail}", "The program refused its arguments: {detail}"),
-        example="train.py refused its arguments: error: unrecognized arguments: --epoch",
+        causes=("{program} rejects its arguments: {detail}", "The program rejects its arguments: {detail}"),
+        example="train.py rejects its arguments: error: unrecognized arguments: --epoch",
         remedies=(Remedy("correct the command: mpijob export JOB prints it as a job file"),),
         confidence=0.9,
         field="command",
@@ -145,12 +153,11 @@ RULES = (
     Rule(
         id="SHELL_ERROR",
         title="A shell script of the job failed",
-        why="A script that the job runs holds a mistake, or uses a variable that is not set where it runs. "
-        "Variables of "
-        "your shell do not reach the ranks unless the job names them.",
+        why="A script of the job has an error, or uses a variable that is not set where it runs. The "
+        "ranks do not inherit the variables of your shell unless the job sets them.",
         signs=(
             Sign(
-                ": cd: ",
+                "cd: ",
                 r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>cd: [^\n]{1,160}: No such file or directory)",
             ),
             Sign(
@@ -174,8 +181,8 @@ RULES = (
         causes=("Line {line} of {script} failed: {error}.",),
         example="Line 2 of rank.sh failed: DATA_DIR: unbound variable.",
         remedies=(
-            Remedy("give the ranks the variable: env.{variable}"),
-            Remedy("correct the script; bash -n SCRIPT checks it without running it"),
+            Remedy("set the variable in the job: env.{variable}"),
+            Remedy("correct the script; bash -n SCRIPT checks its syntax"),
         ),
         confidence=0.85,
         field="command",
@@ -183,9 +190,9 @@ RULES = (
     ),
     Rule(
         id="RANK_EXIT",
-        title="A rank ended with an error code",
-        why="A rank ended by itself with a code other than 0, which ends the job. What the code means is "
-        "known to the program only; the reason is usually in the rank's last lines.",
+        title="A rank exited with an error code",
+        why="A rank exited with a code other than 0, which ends the job. The meaning of the code is "
+        "the program's own; the reason is usually in the rank's last lines.",
         facts=("rank-exited",),
         signs=exited_with(r"(?!(?:132|134|135|136|137|139|143)\b)[1-9]\d*"),
         causes=("{who} exited with code {code}.",),
@@ -204,18 +211,20 @@ RULES = (
         "reached MPI_Init while others did.",
         signs=(
             Sign(
-                "improperly. There are three",
-                r"exiting improperly\. There are three reasons this could occur",
+                "improperly. There are",
+                r"(?:process rank (?P<rank>\d+) with PID \d+ on "
+                r"(?:node )?\S+ )?exiting improperly\. There are (?:two|three) "
+                r"reasons this could occur",
             ),
         ),
-        causes=("{who} ended without MPI_Finalize.",),
+        causes=("{who} exited without MPI_Finalize.",),
         remedies=(Remedy("look for sys.exit, os._exit or a return before the end of the program"),),
         confidence=0.8,
     ),
     Rule(
         id="ROOT_REFUSED",
         title="Open MPI does not run as root",
-        why="Open MPI's mpirun refuses to run as root unless two variables allow it.",
+        why="Open MPI's mpirun refuses to run as root unless two environment variables allow it.",
         signs=(Sign("attempt to run as root", r"has detected an attempt to run as root"),),
         causes=("Open MPI refused to run as root.",),
         remedies=(

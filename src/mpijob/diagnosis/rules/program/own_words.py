@@ -8,24 +8,29 @@ _TAG = r"^(?:\S*[ ])?"  # a rank's tag, where a launcher writes one
 
 UNCAUGHT_ERROR = Rule(
     id="UNCAUGHT_ERROR",
-    title="The program ended with an error that it did not handle",
-    why="The program, in C++, Fortran, R, Julia, Java, Go, Rust, Lua, JavaScript or another "
-    "language, met an error that nothing in it handles, and its language "
-    "ended it. The text is the program's or its library's own.",
+    title="The program ended with an unhandled error",
+    why="The program (C++, Fortran, R, Julia, Java, Go, Rust, Lua, JavaScript or another language) "
+    "raised an error that it does not handle, and its run time ended it. The text is the "
+    "program's or its library's own.",
     signs=(
         Sign(
             "terminate called after throwing",
             r"terminate called after throwing an instance of '(?P<kind>[^'\n]{1,120})'"
             r"(?:[\s\S]{0,120}?what\(\): (?P<error>[^\n]{1,300}))?",
         ),
+        Sign("pure virtual", r"(?P<error>pure virtual method called)"),
         Sign("terminate called without", r"(?P<error>terminate called without an active exception)"),
         Sign(
             "Fortran runtime error",
             r"(?:At line (?P<line>\d+) of file (?P<file>[^\n]{1,120})\n)?(?:\S+[ ])?Fortran runtime error: "
             r"(?P<error>[^\n]{1,300})",
         ),
-        Sign("ERROR STOP", _TAG + r"ERROR STOP (?P<error>[^\n]{1,300})"),
-        Sign("forrtl: ", _TAG + r"forrtl: (?:severe|error) \((?P<number>\d+)\): (?P<error>[^\n]{1,300})"),
+        Sign("ERROR STOP", _TAG + r"ERROR STOP (?P<error>(?![ ]*-?\d+[ ]*$)[^\n]{1,300})"),
+        Sign(
+            "forrtl: ",
+            _TAG + r"forrtl: (?:severe|error) "
+            r"\((?P<number>(?!(?:65|7[1-8]|168|174|175)\))\d+)\): (?P<error>[^\n]{1,300})",
+        ),
         Sign(
             "Error in ",
             _TAG + r"Error in (?P<error>[^\n]{1,80}? : ?\n?[^\n]{1,300})(?=[\s\S]{0,400}Execution halted)",
@@ -38,7 +43,7 @@ UNCAUGHT_ERROR = Rule(
         ),
         Sign("Could not find or load", r"Error: (?P<error>Could not find or load main class [^\n]{1,200})"),
         Sign(
-            "attempt to ",  # Lua
+            "stack traceback:",  # Lua
             _TAG
             + r"lua[\d.]*: (?P<file>[^\s:]+):(?P<line>\d+): (?P<error>[^\n]{1,300})(?=\nstack traceback:)",
         ),
@@ -51,7 +56,7 @@ UNCAUGHT_ERROR = Rule(
         Sign(
             "PHP Fatal error", r"PHP Fatal error: (?P<error>[^\n]{1,300}?) in (?P<file>[^\s:]+):(?P<line>\d+)"
         ),
-        Sign("undefined near line", _TAG + r"error: (?P<error>'\w+' undefined[^\n]{0,200})"),  # Octave
+        Sign("' undefined", _TAG + r"error: (?P<error>'\w+' undefined[^\n]{0,200})"),  # Octave
         Sign("Runtime error ", _TAG + r"(?P<error>Runtime error \d+ at \$[0-9A-Fa-f]+)"),  # Free Pascal
         Sign(
             "Unhandled ",  # Common Lisp
@@ -61,13 +66,13 @@ UNCAUGHT_ERROR = Rule(
         Sign("panicked at", r"thread '[^'\n]{1,60}' panicked at (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),
     ),
     causes=(
-        "{who} ended with an error that it did not handle: {error} (line {line} of {file})",
-        "{who} ended with an error that it did not handle: {error}",
-        "{who} ended with an error that it did not handle: {kind}",
+        "{who} ended with an unhandled error: {error} (line {line} of {file})",
+        "{who} ended with an unhandled error: {error}",
+        "{who} ended with an unhandled error: {kind}",
     ),
-    example="Rank 2 ended with an error that it did not handle: grid size must be a power of two",
+    example="Rank 2 ended with an unhandled error: grid size must be a power of two",
     remedies=(
-        Remedy("correct what the error names; check the program's input first"),
+        Remedy("fix what the error names; check the program's input first"),
         Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
     ),
     confidence=0.85,
@@ -98,8 +103,8 @@ UNCAUGHT_ERROR = Rule(
 PROGRAM_ERROR = Rule(
     id="PROGRAM_ERROR",
     title="The program reported an error and ended",
-    why="An application checks its input and its own results, and ends the job when something is wrong. The error that "
-    "it printed is the cause; MPI_Abort or an exit code follows from it.",
+    why="An application checks its input and its results, and ends the job when something is wrong. "
+    "The error that it printed is the cause; MPI_Abort or an exit code is the consequence.",
     signs=(
         Sign(
             "ERROR",
@@ -131,7 +136,9 @@ PROGRAM_ERROR = Rule(
         ),  # WRF
         Sign(
             "PETSC ERROR:",
-            r"\[\d+\]PETSC ERROR: (?P<error>(?!-)[^\n]{1,200}(?:\n\[\d+\]PETSC ERROR: (?!See |PETSc )[^\n]{1,200})?)",
+            r"\[\d+\]PETSC ERROR: [ ]*(?P<error>(?=[^\n]*[A-Za-z]{3})(?!-|\[|Caught signal"
+            r"|Try option|or (?:see|try)|configure using|to get)[^\n]{1,200}"
+            r"(?:\n\[\d+\]PETSC ERROR: (?!See |PETSc |-|\[)[^\n]{1,200})?)",
         ),
         Sign("FATAL ERROR:", _TAG + r"FATAL ERROR: (?P<error>[^\n]{1,300})"),  # NAMD
         Sign("VERY BAD NEWS", r"VERY BAD NEWS! (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),  # VASP
@@ -141,7 +148,7 @@ PROGRAM_ERROR = Rule(
             r"^--- !(?:ERROR|BUG)\s*\n(?:[^\n]*\n){1,6}?message: \|\s*\n[ ]*(?P<error>[^\n]{1,300})",
         ),
         Sign(
-            "For more information see the NWChem",
+            "For more information",
             r"-{70,}\s*\n[ ](?P<error>[^\n]{3,160}?)[ ]{2,}-?\d+\s*\n[ ]-{70,}[\s\S]{0,2000}?For more information",
         ),
         Sign("curl: (", _TAG + r"curl: \(\d+\) (?P<error>[^\n]{1,300})"),
@@ -149,17 +156,36 @@ PROGRAM_ERROR = Rule(
     ),
     causes=(
         "The program ended with an error: {last}",
+        "{who} exited with code {code}. Its last line on stderr: {final}",
         "{who} reported an error in {routine}: {error}",
         "{who} reported an error and exited with code {code}: {error}",
         "{who} reported an error: {error}",
     ),
     example="Rank 0 reported an error: ERROR: Lost atoms: original 4000 current 3986",
     remedies=(
-        Remedy("correct what the program names: its input, its data, or the size of the problem"),
+        Remedy("fix what the program names: its input, its data, or the problem size"),
         Remedy("read the lines before it: mpijob logs JOB --tail 50"),
     ),
     confidence=0.8,
     yields_to=("MEMORY_ERROR", "CUDA_OOM", "DISK_FULL", "SHM_FULL", "TOO_MANY_FILES", "UNCAUGHT_ERROR"),
 )
 
-RULES = (UNCAUGHT_ERROR, PROGRAM_ERROR)
+LAUNCHER_ERROR = Rule(
+    id="LAUNCHER_ERROR",
+    title="MPI or its launcher reported an error",
+    why="The MPI library, or the program that starts the ranks (mpirun, mpiexec, srun), reported an "
+    "error that no other code covers. The text is its own.",
+    causes=(
+        "MPI or its launcher reported an error: {last}",
+        "MPI or its launcher reported an error: {error}",
+    ),
+    example="MPI or its launcher reported an error: The specified fork agent was not found; Node: n2; Fork agent: "
+    "/opt/agent",
+    remedies=(
+        Remedy("fix what the message names: an option, an environment variable, a path or a host"),
+        Remedy("read the lines before it: mpijob logs JOB --tail 50"),
+    ),
+    confidence=0.6,
+)
+
+RULES = (UNCAUGHT_ERROR, PROGRAM_ERROR, LAUNCHER_ERROR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpijob.diagnosis.rule import Remedy, Rule, Sign
 
 WITH_MPI4PY = Remedy(
-    "run the program with python -m mpi4py, so that an exception in one rank ends all at once",
+    "run the program with python -m mpi4py, so that an exception in one rank ends all ranks",
     {"command": "{with_mpi4py}"},
 )
 SAID_BY_PYTHON = (
@@ -27,8 +27,9 @@ RULES = (
     Rule(
         id="MISSING_EXECUTABLE",
         title="The program does not exist where the ranks run",
-        why="A rank could not be started because its program, or the first directory of its path, is not "
-        "there. A relative path is looked up in the job's directory, a bare name on the PATH of the workers.",
+        why="A rank could not start because its program, or a directory of its path, does not exist "
+        "there. A relative path is resolved in the job's directory, a bare name on the PATH of "
+        "the workers.",
         signs=(
             Sign(
                 "Executable:",
@@ -53,7 +54,7 @@ RULES = (
             Sign("exec: ", r"exec: (?P<program>[^\s:]+): not found"),
             Sign(
                 ": command not found",
-                r"^(?:\S+[ ])?[^\s:]+: (?:line \d+: )?(?P<program>[^\s:]+): command not found$",
+                r"^(?:\S+[ ])?[^\s:]+: (?:line \d+: )?(?P<program>(?!\x7fELF)[^\s:]+): command not found$",
                 code=127,
             ),
             Sign(
@@ -63,25 +64,26 @@ RULES = (
             ),
             Sign(
                 ": not found",
-                r"^(?:\S+[ ])?[^\s:]+: (?:line )?\d+: (?P<program>[^\s:]+): not found$",
+                r"^(?:\S+[ ])?[^\s:]+: (?:line )?\d+: (?P<program>(?!\x7fELF)[^\s:]+): not found$",
                 code=127,
             ),
         ),
         causes=(
-            "{either} does not exist where the ranks run, or may not be executed.",
+            "{either} does not exist where the ranks run, or is not executable.",
             "{program} does not exist on worker {worker}.",
             "{program} does not exist where the ranks run.",
         ),
         remedies=(
-            Remedy("make it executable, if it is there: chmod +x {either}"),
-            Remedy("give the path as the workers see it; a relative path starts in the job's directory"),
-            Remedy("if it is a file of yours, upload it with the job: code.path"),
+            Remedy("if the file exists, make it executable: chmod +x {either}"),
+            Remedy("give the path as it is on the workers; a relative path starts in the job's directory"),
+            Remedy("if it is your own file, upload it with the job: code.path"),
         ),
         confidence=0.95,
         uncaught=True,
         yields_to=(
             "NOT_EXECUTABLE",
             "MISSING_INTERPRETER",
+            "MODULE_NOT_FOUND",
             "MPI_NOT_ON_WORKER",
             "PYTHON_EXCEPTION",
             *SAID_BY_PYTHON,
@@ -91,8 +93,8 @@ RULES = (
     Rule(
         id="COMPILE_ERROR",
         title="The program could not be compiled",
-        why="The job compiles its program before its ranks begin, and the compiler refused it. What runs after "
-        "it would be an older build, or none.",
+        why="The job compiles its program before its ranks start, and the compiler reported an error. "
+        "Without the build there is no program to run, or an old one.",
         signs=(
             Sign(
                 "error: ",
@@ -100,7 +102,7 @@ RULES = (
                 r"(?P<said>[^\n]{1,300})$",
             ),
             Sign(
-                "): error",  # nvcc
+                "): ",  # nvcc
                 r"^(?:\S+[ ])?(?P<file>[^\s:(]+\.\w{1,4})\((?P<line>\d+)\): (?:fatal )?error(?: \w+)?: "
                 r"(?P<said>[^\n]{1,300})",
             ),
@@ -108,11 +110,11 @@ RULES = (
                 "undefined reference to",
                 r"(?P<file>[^\s:]+):[^\n]{0,200}undefined reference to [`'](?P<symbol>[^'\n]{1,120})'",
             ),
-            Sign("cannot find -l", r"(?P<file>ld): (?P<said>cannot find (?P<symbol>-l\S+))"),
+            Sign("cannot find ", r"(?P<file>ld): (?P<said>cannot find (?P<symbol>-l\S+))"),
         ),
         causes=(
             "Compiling {file} failed at line {line}: {said}",
-            "The linker does not find {symbol}, which {file} uses.",
+            "The linker does not find {symbol}, which {file} needs.",
         ),
         remedies=(
             Remedy("fix the line and run it again; the compiler's full output: mpijob logs JOB --tail 50"),
@@ -124,9 +126,9 @@ RULES = (
     ),
     Rule(
         id="NOT_EXECUTABLE",
-        title="The program may not be executed",
-        why="The file is there, but it is not marked as executable, or it is made for another kind of "
-        "processor.",
+        title="The program is not executable",
+        why="The file exists, but it has no execute permission, its file system is mounted noexec, or "
+        "it is built for another CPU architecture.",
         signs=(
             Sign(
                 "execvp error",
@@ -149,15 +151,19 @@ RULES = (
             Sign(
                 "execve()", r"execve\(\): (?P<program>[^:\n]{1,200}): (?:Permission denied|Exec format error)"
             ),
+            Sign(  # a shell reads a program of another architecture as its own commands
+                "\x7fELF",
+                r"^(?:\S+[ ])?(?P<program>[^\s:]+): (?:line )?\d+: \x7fELF[^\n]*: (?:command )?not found",
+            ),
         ),
         causes=(
-            "{program} may not be executed.",
-            "The program may not be executed, or is made for another processor.",
+            "{program} is not executable: no permission, or built for another CPU architecture.",
+            "The program is not executable: no permission, or built for another CPU architecture.",
         ),
         remedies=(
             Remedy("make it executable: chmod +x {program}"),
-            Remedy("or name its interpreter first: python {program}"),
-            Remedy("or take a program, and an image, that are made for this kind of processor"),
+            Remedy("run it through its interpreter: python {program}"),
+            Remedy("use a program and an image that are built for this CPU architecture (uname -m)"),
         ),
         confidence=0.9,
         field="command",
@@ -165,8 +171,9 @@ RULES = (
     Rule(
         id="MISSING_INTERPRETER",
         title="The interpreter in the script's first line does not exist",
-        why="A script starts with #! and the path of its interpreter. That interpreter is not on the worker, "
-        "or the line ends with a carriage return from another system.",
+        why="The first line of a script (#!) names its interpreter. That interpreter does not exist "
+        "on the worker, or the line ends with a carriage return because the script was written on "
+        "Windows.",
         signs=(
             Sign("bad interpreter", r"Error: (?P<program>\S+) has a bad interpreter on the first line"),
             Sign("bad interpreter", r"(?P<program>\S+): (?P<interpreter>\S+): bad interpreter: No such file"),
@@ -179,7 +186,10 @@ RULES = (
         ),
         remedies=(
             Remedy("name the interpreter in the command: python script.py"),
-            Remedy("correct the script's first line; #!/usr/bin/env python3 finds the one on the PATH"),
+            Remedy(
+                "correct the script's first line, for example #!/usr/bin/env python3; for a script "
+                "from Windows: sed -i 's/\\r$//' SCRIPT"
+            ),
         ),
         confidence=0.95,
         field="command",
@@ -187,8 +197,8 @@ RULES = (
     Rule(
         id="IMPORT_ERROR",
         title="A Python module is not installed for the ranks",
-        why="The program imports a module that the Python on the workers does not have, or cannot load. The "
-        "Python that runs the ranks is not always the one of your shell.",
+        why="The program imports a module that the Python on the workers does not have or cannot "
+        "load. The ranks may use another Python than your shell.",
         signs=(
             Sign(
                 "ModuleNotFoundError",
@@ -218,8 +228,8 @@ RULES = (
         ),
         remedies=(
             Remedy(
-                "if {started} is your own, name the directory that holds it in code.path, as in path: . ; a command "
-                "that names no file takes none along"
+                "if {started} is your own, name the directory that holds it in code.path, as in path: "
+                ". ; a command that names no file uploads none"
             ),
             Remedy("install it in the environment of the job: pip install {module}"),
             Remedy(
@@ -234,16 +244,26 @@ RULES = (
     Rule(
         id="MISSING_LIBRARY",
         title="A shared library is missing on the workers",
-        why="The program needs a library that the loader does not find there. LD_LIBRARY_PATH of your shell "
-        "does not reach the ranks unless the job says so.",
+        why="The program needs a shared library that the loader does not find there. The ranks do not "
+        "inherit LD_LIBRARY_PATH from your shell unless the job sets it.",
         signs=(
             Sign(
                 "error while loading shared",
                 r"error while loading shared libraries: (?P<library>\S+): cannot open",
             ),
             Sign(
+                "error while loading shared",
+                r"error while loading shared libraries: (?P<library>\S+): "
+                r"(?P<damage>file too short|invalid ELF header|wrong ELF class: \w+"
+                r"|cannot apply additional memory[^\n]{0,40})",
+            ),
+            Sign(
                 "undefined symbol",
                 r"symbol lookup error: (?P<library>[^\s:]+): undefined symbol: (?P<symbol>[^\s,]+)",
+            ),
+            Sign(
+                "undefined symbol",
+                r"ImportError: (?P<library>[^\s:]+\.so[\d.]*): undefined symbol: (?P<symbol>[^\s,]+)",
             ),
             Sign("GLIBC", r"version .(?P<library>GLIBC(?:XX)?_[\d.]+). not found"),
             Sign(
@@ -251,15 +271,16 @@ RULES = (
             ),
         ),
         causes=(
-            "{library} needs the symbol {symbol}, which no library has that is loaded: a library is older "
-            "than expected.",
+            "{library} needs the symbol {symbol}, which no loaded library has: one of them has "
+            "another version than at build time.",
+            "The library {library} exists but cannot be loaded: {damage}.",
             "The library {library} is missing on worker {worker}.",
             "The library {library} is missing where the ranks run.",
         ),
         remedies=(
-            Remedy("let its directory reach the ranks: env.LD_LIBRARY_PATH"),
-            Remedy("install it, or use an image that holds it"),
-            Remedy("a GPU driver's library: the worker has no GPU, or asks for none"),
+            Remedy("pass its directory to the ranks: env.LD_LIBRARY_PATH"),
+            Remedy("install it, load its module, or use an image that has it"),
+            Remedy("for a library of the GPU driver (libcuda.so): request a GPU for the worker"),
         ),
         confidence=0.95,
         yields_to=("MPI_MISMATCH",),
