@@ -92,7 +92,7 @@ def test_what_all_ranks_fail_of_at_once_is_named_and_every_worker_counted(
     assert told.first is not None
     assert told.first.code == code
     assert quoted in told.first.evidence[0]
-    assert "MPI started" in [step.what for step in told.timeline]
+    assert "MPI up" in [step.what for step in told.timeline]
     marks = {check.question: check.mark for check in told.checklist}
     assert marks["MPI started with 2 ranks"] is Mark.YES
     ranks = client.state("job").ranks

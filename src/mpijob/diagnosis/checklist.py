@@ -114,7 +114,7 @@ def _check(question: str, found: dict[str, Finding], codes: tuple[str, ...], *, 
 
 
 def _memory(seen: Evidence, found: dict[str, Finding]) -> Check:
-    question = "memory below limit"
+    question = "memory stayed below the limit"
     check = _check(question, found, _MEMORY, yes=False)
     most = max(seen.memory, key=_share, default=None)
     if check.mark is Mark.NO or most is None or not (most.peak_bytes and most.limit_bytes):

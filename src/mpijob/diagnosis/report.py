@@ -19,10 +19,10 @@ from mpijob.model import Event, JobState, Phase
 
 _MILESTONES = {
     "Submitted": "submitted",
-    "GangScheduled": "resources allocated",
+    "GangScheduled": "resources given",
     "WorkersReady": "workers ready",
-    "Running": "MPI started",
-    "Retrying": "retried",
+    "Running": "MPI up",
+    "Retrying": "tried again",
     "Suspended": "suspended",
     "Resumed": "resumed",
 }
@@ -139,8 +139,8 @@ def _milestones(state: JobState, events: tuple[Event, ...]) -> Iterator[Step]:
     seen = {_MILESTONES[event.reason] for event in told}
     known = (
         ("submitted", state.created or None),
-        ("resources allocated", state.started),
-        ("MPI started", state.running),
+        ("resources given", state.started),
+        ("MPI up", state.running),
     )
     yield from (Step(time, what) for what, time in known if time is not None and what not in seen)
 

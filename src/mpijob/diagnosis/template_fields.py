@@ -6,6 +6,7 @@ less than to invent.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from string import Formatter
@@ -49,7 +50,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "peak": quantity.as_bytes(peak) if peak else None,
         "limit": quantity.as_bytes(limit) if limit else None,
         "limit_short": short_size(limit) if limit else None,
-        "more_memory": quantity.doubled(max(peak, limit)) if limit else None,
+        "more_memory": doubled(max(peak, limit)) if limit else None,
         **({} if seen.bare else _of_spec(seen.spec)),
         **_where_it_crashes(seen),
         "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
@@ -168,6 +169,14 @@ def short_size(size: int) -> str:
     if size >= GIB:
         return f"{size / GIB:.3g}GB"
     return f"{size / MIB:.3g}MB"
+
+
+def doubled(size: int) -> str:
+    """Return twice a memory size, as a round amount for a spec: who was ended at a limit may need any amount more."""
+    wanted = size * 2
+    if wanted >= 2 * GIB:
+        return f"{math.ceil(wanted / GIB)}Gi"
+    return f"{math.ceil(wanted / MIB / 64) * 64}Mi"
 
 
 def with_mpi4py(command: tuple[str, ...]) -> list[str] | None:

@@ -35,7 +35,7 @@ def test_a_worker_without_memory_is_explained_and_its_fix_mends_the_copy(place: 
     assert told.first is not None
     assert (told.first.code, told.first.worker) == ("MEMORY_LIMIT", 1)
     assert [step.what for step in told.timeline][-1] == "failed"
-    assert {"MPI started", "workers ready"} <= {step.what for step in told.timeline}
+    assert {"MPI up", "workers ready"} <= {step.what for step in told.timeline}
     marks = {check.question: check.mark.value for check in told.checklist}
     assert (marks["memory stayed below the limit"], marks["MPI started with 2 ranks"]) == ("no", "yes")
     mended = hungry.clone("mended", with_fix=1)

@@ -21,7 +21,7 @@ from mpijob.settings import Settings
 from .covering import counted
 from .page_support import live
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 1000 * PATIENCE
 expect.set_options(timeout=PATIENCE_MS)
 
 

@@ -67,9 +67,9 @@ def test_the_timeline_goes_from_the_queue_to_the_end_with_the_first_error_in_its
     steps = of(a_state(), events).timeline
     assert [(step.time, step.what) for step in steps] == [
         (100.0, "submitted"),
-        (110.0, "resources allocated"),
+        (110.0, "resources given"),
         (112.0, "workers ready"),
-        (120.0, "MPI started"),
+        (120.0, "MPI up"),
         (130.0, "first error"),
         (140.0, "failed"),
     ]
@@ -92,7 +92,7 @@ def _marks(told: Diagnosis) -> dict[str, str]:
 @pytest.mark.req("C-checklist", "C-timeline")
 @pytest.mark.parametrize(
     ("code", "came_up", "step"),
-    [("MISSING_EXECUTABLE", "yes", "MPI started"), ("MPI_MISMATCH", "no", "ranks started")],
+    [("MISSING_EXECUTABLE", "yes", "MPI up"), ("MPI_MISMATCH", "no", "ranks started")],
 )
 def test_timeline_and_checklist_agree_on_whether_mpi_came_up(code: str, came_up: str, step: str) -> None:
     told = of(a_state(findings=(Finding(code, "so it is"),)), (Event(120.0, "Running", "MPI completed"),))
@@ -314,7 +314,7 @@ def test_a_job_that_waits_for_room_says_for_what() -> None:
                     wait_estimate_seconds=1500.0)  # fmt: skip
     seen = diagnose._evidence(state, a_job(workers=4), (), (), (), now=200.0)
     (waits,) = diagnose._findings(state, seen, ())
-    assert waits.message == "Queued: 4 GPUs, position 2, about 25 min."
+    assert waits.message == "The job waits: 4 GPUs, position 2, about 25 min."
     assert {"workers": 2} in [fix.patch for fix in waits.fixes]
 
 

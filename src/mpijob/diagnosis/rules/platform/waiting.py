@@ -12,8 +12,8 @@ RULES = (
         "starts automatically.",
         trust=Trust.LIMIT,
         facts=("reason:Waiting",),
-        causes=("Queued: {message}.", "Queued: waiting for free resources."),
-        example="Queued: 4 GPUs, position 2, about 25 min.",
+        causes=("The job waits: {message}.", "The job waits for free resources."),
+        example="The job waits: 4 GPUs, position 2, about 25 min.",
         remedies=(
             Remedy("see what runs and what is ahead of it: mpijob queue"),
             Remedy("request fewer workers: {fewer_workers}", {"workers": "{fewer_workers}"}),
