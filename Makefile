@@ -27,6 +27,8 @@ WAITING_SPREAD := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 # Two cores with a whole Kubernetes on them stall now and then: a cluster test is tried once more, and its first try is
 # shown. Elsewhere only the tests of tests/quarantine.toml have a second try.
 CLUSTER_SPREAD := --numprocesses 3 --dist loadgroup --reruns 1 -rR
+# Two processes, each with a partition of its own: a module stays with one of them.
+SLURM_SPREAD := --numprocesses 2 --dist loadfile
 FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 BENCH_FLAGS ?=
 FAULT_FLAGS ?=
@@ -40,7 +42,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a t
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-thorough coverage fuzz test-gpu test-frameworks test-programs test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-why bench-cluster bench-all soak clean
+.PHONY: help run test test-thorough coverage fuzz test-gpu test-frameworks test-programs test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down slurm slurm-down test-slurm bench-slurm test-cluster test-cluster-long faults kills requirements bench bench-why bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -157,6 +159,19 @@ cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this
 
 cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its cache
 	$(BIN)/python -m testbed down
+
+slurm: $(VENV)/.dev ## Start a Slurm cluster of four nodes on this machine (root; docs/testbed.md)
+	$(BIN)/python -m testbed.slurm up
+
+slurm-down: $(VENV)/.dev ## Remove it; its packages stay in the cache
+	$(BIN)/python -m testbed.slurm down
+
+test-slurm: $(VENV)/.dev ## The promises of all engines, faults and the quickstart on that cluster; it is started and removed if it is down
+	$(BIN)/python -m testbed.slurm run -- python -m pytest -p no:cacheprovider $(SLURM_SPREAD) tests/e2e/slurm -m "not alone" $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed.slurm run -- python -m pytest -p no:cacheprovider tests/e2e/slurm -m alone $(PYTEST_FLAGS)
+
+bench-slurm: $(VENV)/.dev ## Measure on that cluster against sbatch, srun and squeue
+	$(BIN)/python -m testbed.slurm run -- python -m bench.slurm
 
 test-cluster: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests/e2e/cluster $(CLUSTER_SPREAD) --durations=40 --durations-min=2 -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)

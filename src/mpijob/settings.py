@@ -145,8 +145,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     mpi_directories: dict[str, str] = {}
     templates: str = ""
     rules: str = ""
+    slurm_directory: str = ""
     kubeconfig: str = ""
     context: str = ""
+    contexts: tuple[str, ...] = ()
     image: str = ""
     service_image: str = ""
     image_check: Literal["warn", "refuse", "off"] = "warn"
@@ -182,27 +184,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model_registry_token_file: str = ""
 
 
-LOCAL, CLUSTER = "local", "kubernetes"
+LOCAL, CLUSTER, SLURM = "local", "kubernetes", "slurm"
 UNSET_NAMESPACE = "default"  # of settings and jobs: whoever sets none gets what is usual at the place
-_TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
+_TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules",
+          "slurm_directory", "kubeconfig",
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
           "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "wandb",
           "prometheus", "prometheus_token_file", "loki", "loki_token_file")  # fmt: skip
 _NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days", "connections_per_address")
 _SWITCHES = ("local_nodes",)
-_LISTS = ("trusted_proxies",)  # with commas between
+_LISTS = ("trusted_proxies", "contexts")  # with commas between
 
 
 def at(settings: Settings, place: str) -> Settings:
-    """Return the settings for another place: `local`, or a context of the kubeconfig.
+    """Return the settings for another place: `local`, a Slurm cluster, or a context of the kubeconfig.
 
-    "" is the kubeconfig's present context, unless an engine was chosen.
+    A Slurm cluster is `slurm`, `slurm:PARTITION` or `slurm+ssh://HOST`. "" is the kubeconfig's present context, unless
+    an engine was chosen.
     """
     if place == LOCAL:
         return msgspec.structs.replace(settings, engine=LOCAL)
+    if is_slurm(place):
+        return msgspec.structs.replace(settings, engine=place)
     if settings.engine and not place:
         return settings
     return msgspec.structs.replace(settings, engine=CLUSTER, context=place or settings.context)
+
+
+def is_slurm(place: str) -> bool:
+    """Whether a place, or an engine, is a Slurm cluster."""
+    return place == SLURM or place.startswith((f"{SLURM}:", f"{SLURM}+ssh://"))
 
 
 def namespace_at(settings: Settings, usual: str) -> str:

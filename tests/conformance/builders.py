@@ -18,12 +18,14 @@ class Place:
     """How large an engine's place is, in thousandths of a core, and what its jobs need to be told.
 
     One engine has four cores to give, another has a queue with a tenth of that; both are so small that
-    two jobs which fill the place do not run at once.
+    two jobs which fill the place do not run at once. On a `batch_system` every
+    job has a time limit, and starts in a cycle of its scheduler, a second or more after it could.
     """
 
     millicores: int = 4000
     image: str = ""
     queue: str = ""
+    batch_system: bool = False
     namespaces: tuple[str, str] = ("team-a", "team-b")
 
     def share(self, part: float, memory: str = "256Mi") -> Resources:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local.planning import mpi_installations
-from mpijob.backends.local.planning.mpi_installations import Installation
+from mpijob.backends.mpi import mpi_installations
+from mpijob.backends.mpi.mpi_installations import Installation
 from mpijob.client.admin import doctor
 from mpijob.errors import Severity
 from mpijob.model import Family

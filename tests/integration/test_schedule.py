@@ -12,7 +12,7 @@ import pytest
 from tests.integration.support import PATIENCE, a_job, eventually
 
 from mpijob import Client, Phase
-from mpijob.backends.local.queue.schedules import LocalSchedules
+from mpijob.backends.recurring.schedule_files import ScheduleFiles
 from mpijob.client.services.cron import serve
 from mpijob.model.spec.schedule import LABEL, Recurrence, Schedule
 from mpijob.settings import Settings
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.fixture
-def kept(settings: Settings) -> Iterator[LocalSchedules]:
-    schedules = LocalSchedules(settings)
+def kept(settings: Settings) -> Iterator[ScheduleFiles]:
+    schedules = ScheduleFiles(settings)
     yield schedules
     for one in schedules.all():
         schedules.remove(one.schedule.namespace, one.schedule.name)
@@ -52,7 +52,7 @@ def clock_of(home: str) -> int:
 
 
 @pytest.mark.req("C-cron")
-def test_a_start_that_was_missed_is_made_up_for_by_a_real_job(client: Client, kept: LocalSchedules) -> None:
+def test_a_start_that_was_missed_is_made_up_for_by_a_real_job(client: Client, kept: ScheduleFiles) -> None:
     two_years_ago = time.time() - 2 * 366 * 86400
     kept.put(Recurrence(a_schedule(script="echo recurring"), two_years_ago))
     client.schedules.list()  # whoever comes by starts the clock
@@ -65,7 +65,7 @@ def test_a_start_that_was_missed_is_made_up_for_by_a_real_job(client: Client, ke
 
 @pytest.mark.req("C-cron")
 def test_a_clock_that_was_killed_is_started_by_the_next_submit(
-    client: Client, kept: LocalSchedules, settings: Settings
+    client: Client, kept: ScheduleFiles, settings: Settings
 ) -> None:
     client.schedules.create(a_schedule())
     first = clock_of(settings.home)
@@ -76,7 +76,7 @@ def test_a_clock_that_was_killed_is_started_by_the_next_submit(
 
 
 def test_one_process_keeps_the_time_and_a_second_says_so(
-    client: Client, kept: LocalSchedules, settings: Settings
+    client: Client, kept: ScheduleFiles, settings: Settings
 ) -> None:
     client.schedules.create(a_schedule())
     clock_of(settings.home)
@@ -84,7 +84,7 @@ def test_one_process_keeps_the_time_and_a_second_says_so(
 
 
 def test_a_schedule_takes_the_directory_along_in_which_it_was_made(
-    client: Client, kept: LocalSchedules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client, kept: ScheduleFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "hello.sh").write_text("echo from here\n")

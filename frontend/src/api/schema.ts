@@ -2205,8 +2205,8 @@ export interface components {
          *         `capacity` is all there is, `free` what nobody holds now. `queues` says whether a job that fits
          *         but finds no room waits (True) or is refused; `waits_for_quota` says the same of one that the quota
          *         would allow but has no room for now. `room_known` is False where nobody may see how much there is:
-         *         then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` is what
-         *         only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
+         *         then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` and `slurm` are what
+         *         only these say. `recalled` is True when some of it was read a few seconds ago for another job;
          *         asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
          *         told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
          *         ask for, and from when to when it may start; `wait_basis` says what that rests on, on `wait_sample` ended jobs.
@@ -2253,6 +2253,8 @@ export interface components {
             recalled?: boolean;
             /** @default true */
             room_known?: boolean;
+            /** @default null */
+            slurm?: components["schemas"]["SlurmFacts"] | null;
             /** @default [] */
             taken_names?: string[];
             /** @default  */
@@ -2786,6 +2788,37 @@ export interface components {
          */
         Level: "debug" | "error" | "fatal" | "info" | "trace" | "warning";
         /**
+         * Limit
+         * @description The limits of a QOS, or of an account: for one job, and for all that run at once (`group_`).
+         */
+        Limit: {
+            /** @default null */
+            cpus?: number | null;
+            /** @default null */
+            gpus?: number | null;
+            /** @default null */
+            group_cpus?: number | null;
+            /** @default null */
+            group_gpus?: number | null;
+            /** @default null */
+            group_memory_mib?: number | null;
+            /** @default null */
+            group_nodes?: number | null;
+            /** @default null */
+            jobs?: number | null;
+            /** @default null */
+            memory_mib?: number | null;
+            /** @default null */
+            nodes?: number | null;
+            owner: string;
+            /** @default 0 */
+            priority?: number;
+            /** @default null */
+            seconds?: number | null;
+            /** @default null */
+            submitted?: number | null;
+        };
+        /**
          * Line
          * @description One limit of one resource: who set it, how much there is and how much of it is in use.
          */
@@ -3113,6 +3146,27 @@ export interface components {
             usable: number;
         };
         /**
+         * NodeRoom
+         * @description One node: what it has, what of it is free now, and whether it takes jobs.
+         */
+        NodeRoom: {
+            cpus: number;
+            /** @default [] */
+            features?: string[];
+            /** @default 0 */
+            free_cpus?: number;
+            /** @default 0 */
+            free_gpus?: number;
+            /** @default 0 */
+            free_memory_mib?: number;
+            /** @default 0 */
+            gpus?: number;
+            memory_mib: number;
+            name: string;
+            /** @default true */
+            usable?: boolean;
+        };
+        /**
          * Notify
          * @description Whom to tell what becomes of the job: a mail address, or the name of a callback of the settings.
          *
@@ -3202,6 +3256,41 @@ export interface components {
             waiting: components["schemas"]["Waiting"][];
         };
         /**
+         * Partition
+         * @description A partition with its limits; None is no limit, an empty list of names allows everybody.
+         */
+        Partition: {
+            /** @default [] */
+            accounts?: string[];
+            /** @default 0 */
+            cpus?: number;
+            /** @default false */
+            default?: boolean;
+            /** @default null */
+            default_seconds?: number | null;
+            /** @default [] */
+            denied_accounts?: string[];
+            /** @default [] */
+            denied_qos?: string[];
+            /** @default null */
+            max_memory_mib?: number | null;
+            /** @default null */
+            max_nodes?: number | null;
+            /** @default null */
+            max_seconds?: number | null;
+            /** @default 0 */
+            min_nodes?: number;
+            name: string;
+            /** @default 0 */
+            nodes?: number;
+            /** @default [] */
+            qos?: string[];
+            /** @default UP */
+            state?: string;
+            /** @default false */
+            whole_nodes?: boolean;
+        };
+        /**
          * Phase
          * @description Where a job stands.
          * @enum {unknown}
@@ -3254,9 +3343,12 @@ export interface components {
          *         own, "" for none. `own_launcher` names the launcher that the command itself brings;
          *         the world is then proved by `census_launch` before it, not in the very launch that runs the job. `launcher` is
          *         the program that `mpirun` means in the job, where the PATH alone would give another. `nodes`: to MPI each worker is
-         *         a node with a daemon of its own; otherwise one daemon starts the ranks of all workers.
+         *         a node with a daemon of its own; otherwise one daemon starts the ranks of all workers. `batch_script` is what a
+         *         batch system is handed, where that runs the job.
          */
         Plan: {
+            /** @default  */
+            batch_script?: string;
             /** @default {} */
             capacity?: components["schemas"]["Amounts"];
             /** @default [] */
@@ -3836,6 +3928,43 @@ export interface components {
             runs: number;
             /** @default null */
             scaling?: components["schemas"]["Scaling"] | null;
+        };
+        /**
+         * SlurmFacts
+         * @description What a cluster says for one job: its partition, the limits that hold, the nodes that it could have.
+         *
+         *         `mpi` are the launch plugins of srun. `accounts` and `qos` are those of the user; both are empty where the cluster
+         *         keeps no accounts.
+         */
+        SlurmFacts: {
+            /** @default  */
+            account?: string;
+            /** @default [] */
+            accounts?: string[];
+            /** @default [] */
+            all_qos?: string[];
+            /** @default  */
+            cluster?: string;
+            /** @default 30 */
+            kill_wait_seconds?: number;
+            /** @default [] */
+            limits?: components["schemas"]["Limit"][];
+            /** @default [] */
+            mpi?: string[];
+            /** @default [] */
+            nodes?: components["schemas"]["NodeRoom"][];
+            /** @default null */
+            partition?: components["schemas"]["Partition"] | null;
+            /** @default [] */
+            partitions?: string[];
+            /** @default  */
+            qos?: string;
+            /** @default 120 */
+            requeue_seconds?: number;
+            /** @default [] */
+            unread?: string[];
+            /** @default  */
+            version?: string;
         };
         /**
          * StackGroup

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from mpijob.admission import cluster
+from mpijob.admission import cluster, slurm
 from mpijob.admission.advisories import advisories
 from mpijob.admission.capacity import (
     NO_LIMIT,
@@ -26,9 +26,11 @@ from mpijob.admission.capacity import (
 )
 from mpijob.admission.queue_reason import missing_resources, too_many_jobs, unavailable_sentence, wait_notice
 from mpijob.errors import Conflict, Finding, Fix, NotAllowed, QuotaExceeded, Severity
-from mpijob.model import Facts, Identity, MPIJob, Quota
+from mpijob.model import Facts, Identity, MPIJob, Quota, Resources
 from mpijob.model.spec import dependencies
 from mpijob.model.spec.quantity import NONE
+
+_NOTHING = Resources(cpu="0", memory="0")
 
 
 def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
@@ -45,11 +47,15 @@ def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
     if facts.cluster is not None:
         cluster.check_cluster(job, facts, facts.cluster)
     if facts.room_known:
-        _check_capacity(job, facts)
+        # on Slurm the batch script is the launcher: it shares the CPUs of the first node's ranks
+        _check_capacity(job if facts.slurm is None else job.replace(launcher=_NOTHING), facts)
         if not facts.queues:
             _check_free(job, facts)
     if facts.cluster is not None:
         cluster.check_fragmentation(job, facts, facts.cluster)
+    if facts.slurm is not None:
+        slurm.refuse(job, facts.slurm)
+        return (*_dependency_notice(facts), *slurm.remarks(job, facts))
     return (
         *_shared_cores(job, facts),
         *_dependency_notice(facts),

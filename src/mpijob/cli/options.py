@@ -72,7 +72,8 @@ _context_option = click.option(
     is_eager=True,
     metavar="NAME",
     callback=lambda ctx, _, value: _keep_context(ctx, value),
-    help="The cluster: a context of your kubeconfig; `local` is this machine.",
+    help="Where: a context of your kubeconfig, `local` for this machine, `slurm`, `slurm:PARTITION` or "
+    "`slurm+ssh://HOST` for a Slurm cluster.",
 )
 
 

@@ -83,6 +83,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "data": CommandEntry("data", _MORE, "Fetch and store folders of buckets by their data connections."),
     "clone": CommandEntry("resubmit", _MORE, "Create a copy of a job with changes."),
     "compare": CommandEntry("resubmit", _MORE, "Show how jobs differ: configuration, duration, result."),
+    "move": CommandEntry("move", _MORE, "Plan a job on another engine and show every difference."),
     "export": CommandEntry("resubmit", _MORE, "Print a job as a job file."),
     "template": CommandEntry("templates", _MORE, "Save, share and use job templates."),
     "convert": CommandEntry(

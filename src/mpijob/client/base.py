@@ -11,7 +11,7 @@ import msgspec
 from mpijob.client.job import Job
 from mpijob.errors import InvalidJob
 from mpijob.model import JobRef, LauncherState, Level, LogQuery, Phase, Role, Scope
-from mpijob.settings import CLUSTER, LOCAL, UNSET_NAMESPACE, Settings, load, namespace_at
+from mpijob.settings import CLUSTER, LOCAL, SLURM, UNSET_NAMESPACE, Settings, is_slurm, load, namespace_at
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
@@ -217,7 +217,7 @@ class JobStatus(msgspec.Struct, frozen=True):
         )
 
 
-ENGINES = (LOCAL, CLUSTER, "memory")
+ENGINES = (LOCAL, CLUSTER, SLURM, "memory")
 
 
 def open_backend(settings: Settings) -> Backend:
@@ -230,6 +230,10 @@ def open_backend(settings: Settings) -> Backend:
         from mpijob.backends.kubernetes.backend import KubernetesBackend
 
         return KubernetesBackend(settings)
+    if is_slurm(settings.engine):
+        from mpijob.backends.slurm.backend import SlurmBackend
+
+        return SlurmBackend(settings, settings.engine)
     if settings.engine == "memory":
         from mpijob.backends.memory import MemoryBackend
 

@@ -32,7 +32,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     own, "" for none. `own_launcher` names the launcher that the command itself brings;
     the world is then proved by `census_launch` before it, not in the very launch that runs the job. `launcher` is
     the program that `mpirun` means in the job, where the PATH alone would give another. `nodes`: to MPI each worker is
-    a node with a daemon of its own; otherwise one daemon starts the ranks of all workers.
+    a node with a daemon of its own; otherwise one daemon starts the ranks of all workers. `batch_script` is what a
+    batch system is handed, where that runs the job.
     """
 
     job: MPIJob
@@ -64,6 +65,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     why: tuple[str, ...] = ()
     notices: tuple[Finding, ...] = ()
     documents: tuple[Mapping[str, Any], ...] = ()
+    batch_script: str = ""
 
     @property
     def entries(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.integration.support import emptied_client
+from tests.integration.support import PATIENCE, emptied_client
 from tools.browsers import chromium
 
 from mpijob import Client

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mpijob.backends import code_upload
-from mpijob.backends.local.planning import command_check
-from mpijob.backends.local.storage import artifacts
+from mpijob.backends.attempts import artifacts
+from mpijob.backends.mpi import command_check
 from mpijob.client.submit.templates import load_job
 from mpijob.errors import BackendError, InvalidJob, NotFound
 from mpijob.model import Code, MPIJob

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from mpijob.backends.fail_fast import FOLDER
+from mpijob.backends.mpi.fail_fast import FOLDER
 
 
 def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:

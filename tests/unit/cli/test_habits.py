@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli_support import Cli
 
-from mpijob.backends.local.planning import command_check
+from mpijob.backends.mpi import command_check
 from mpijob.cli.exit_codes import HABITS
 from mpijob.errors import InvalidJob
 from mpijob.model import MPIJob

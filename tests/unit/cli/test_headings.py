@@ -12,7 +12,7 @@ HEADINGS = {
     "See": "list get describe runs why logs events stacks top profile curves mlflow tensorboard watch ui wait queue "
     "quota bundle patterns audit network acct trace artifacts",
     "Steer": "cancel suspend resume scale delete retry exec",
-    "Reuse": "register data clone compare export template convert image",
+    "Reuse": "register data clone compare export move template convert image",
     "Learn": "rules explain schema doctor mpi completion version",
     "Admin": "admin runtimes record",
     "Services": "recorder controller webhook operator broker notifier exporter",

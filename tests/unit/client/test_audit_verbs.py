@@ -30,11 +30,11 @@ from mpijob.backends.kubernetes import capabilities as kubernetes_capabilities
 from mpijob.backends.kubernetes.actions.schedules import ClusterSchedules
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.local import LocalBackend
-from mpijob.backends.local.queue.schedules import LocalSchedules
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.memory.schedules import MemorySchedules
 from mpijob.backends.model_registry import Registered
 from mpijob.backends.protocol import Backend, Schedules
+from mpijob.backends.recurring.schedule_files import ScheduleFiles
 from mpijob.client.admin.runtimes import Runtimes
 from mpijob.client.audit import capabilities as audited_capabilities
 from mpijob.client.audit import verbs
@@ -95,7 +95,7 @@ def test_no_ability_is_in_the_table_that_no_engine_has() -> None:
     assert set(verbs.ABILITIES) - every == set()
 
 
-@pytest.mark.parametrize("kept", [Schedules, LocalSchedules, MemorySchedules, ClusterSchedules])
+@pytest.mark.parametrize("kept", [Schedules, ScheduleFiles, MemorySchedules, ClusterSchedules])
 def test_the_table_has_every_method_of_the_schedules(kept: type) -> None:
     assert methods(kept) - set(verbs.SCHEDULES) - CLOCKS_OWN == set()
     assert set(verbs.SCHEDULES) - methods(Schedules) == set()

@@ -15,8 +15,8 @@ import pytest
 
 from mpijob import AsyncClient, Client, Job, JobFailed, MPIJob, Phase
 from mpijob.backends import cancellable_sleep
+from mpijob.backends.attempts import log_reader
 from mpijob.backends.kubernetes.status import watch_jobs
-from mpijob.backends.local.logs import log_reader
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.backends.protocol import Backend
 from mpijob.client import threads
@@ -189,7 +189,7 @@ def test_an_array_is_checked_whole_before_the_first_job_starts() -> None:
 def test_an_engine_that_is_not_known_is_refused_with_the_choices() -> None:
     with pytest.raises(InvalidJob, match="'locl'") as caught:
         open_backend(Settings(engine="locl"))
-    assert "did you mean 'local'? allowed: local, kubernetes, memory" in caught.value.hint
+    assert "did you mean 'local'? allowed: local, kubernetes, slurm, memory" in caught.value.hint
     assert open_backend(Settings(engine="memory")).name == "memory"
 
 

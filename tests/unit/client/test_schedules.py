@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.unit.cli_support import Cli
 
 from mpijob import Client, MPIJob
-from mpijob.backends.local.queue.schedules import LocalSchedules
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.memory.schedules import MemorySchedules
+from mpijob.backends.recurring.schedule_files import ScheduleFiles
 from mpijob.client.services.cron import CronDaemon
 from mpijob.client.services.schedules import own_zone
 from mpijob.errors import InvalidJob
@@ -130,7 +130,7 @@ def test_a_job_is_started_once_when_it_is_due_and_never_before() -> None:
     assert [name for name, _ in work.jobs()] == [name]
 
 
-class Unattended(LocalSchedules):
+class Unattended(ScheduleFiles):
     """Schedules of a home that no clock keeps the time of."""
 
     def attend(self) -> None:

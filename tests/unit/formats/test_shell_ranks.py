@@ -13,7 +13,7 @@ from subprocess import PIPE
 import pytest
 from tests.unit.shell_support import Pod, a_pod, until
 
-from mpijob.backends import fail_fast
+from mpijob.backends.mpi import fail_fast
 from mpijob.formats.launch import pod_scripts
 from mpijob.formats.launch.pod_scripts import Ending
 

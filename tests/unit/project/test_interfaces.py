@@ -38,6 +38,7 @@ AFTER = "- who keeps the record or the audit does it, at the machine that has it
 LOOKS = (
     "- a command beside a job that is being looked into; the page shows what it finds as events and causes"
 )
+CONTEXTS = "- a server has one context; who moves a job has the rights of two"
 CODE = "- how a program puts jobs together; each of them is created as any other"
 
 OPERATIONS: dict[str, Row] = {
@@ -72,6 +73,9 @@ OPERATIONS: dict[str, Row] = {
     "reconcile": Row("reconciling", "run controller", "- the cluster's controller does it", "- as REST"),
     "export": Row("export", "export", f"GET {ONE}/export"),
     "compare": Row("compare", "compare", "GET /compare"),
+    "move": Row(
+        "- mpijob.client.contexts.Contexts, which has a client for each context", "move", CONTEXTS, CONTEXTS
+    ),
     "templates": Row("templates", "template", "GET /templates POST /templates DELETE /templates/{template}"),
     "convert": Row(
         "- mpijob.client.convert.convert_jobs, which needs no client", "convert", "POST /drafts/convert"

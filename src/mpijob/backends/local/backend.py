@@ -38,11 +38,11 @@ from mpijob.settings import LOCAL, history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mpijob.backends.local.queue.schedules import LocalSchedules
     from mpijob.backends.local.queue.store import Row
-    from mpijob.backends.local.storage.team_templates import TemplateDirectory
     from mpijob.backends.model_registry import Registered
     from mpijob.backends.protocol import Preflight
+    from mpijob.backends.recurring.schedule_files import ScheduleFiles
+    from mpijob.backends.team_templates import TemplateDirectory
     from mpijob.errors import Finding
     from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import (
@@ -224,7 +224,8 @@ class LocalBackend(
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the job's merged log lines."""
-        from mpijob.backends.local.logs import locations, log_reader
+        from mpijob.backends.attempts import log_reader
+        from mpijob.backends.local.logs import locations
 
         uid = self._row(ref).uid
 
@@ -256,7 +257,8 @@ class LocalBackend(
 
     def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
         """Write all that the wanted sources said, merged; return False where lines have to be chosen one by one."""
-        from mpijob.backends.local.logs import locations, log_reader
+        from mpijob.backends.attempts import log_reader
+        from mpijob.backends.local.logs import locations
 
         if not log_reader.whole_files(query):
             return False
@@ -286,7 +288,7 @@ class LocalBackend(
 
     def mpi_profile(self, ref: JobRef) -> RankProfiles:
         """Return what the ranks of the newest attempt have counted so far."""
-        from mpijob.backends.local.storage import mpi_profiles
+        from mpijob.backends.attempts import mpi_profiles
         from mpijob.model.status.mpi_profile import RankProfiles
 
         row = self._row(ref)
@@ -306,11 +308,11 @@ class LocalBackend(
         state = self._row(ref).state
         return state.findings if state.phase is Phase.RUNNING else ()
 
-    def schedules(self) -> LocalSchedules:
+    def schedules(self) -> ScheduleFiles:
         """Return the recurring jobs of this machine."""
-        from mpijob.backends.local.queue.schedules import LocalSchedules
+        from mpijob.backends.recurring.schedule_files import ScheduleFiles
 
-        return LocalSchedules(self._settings)
+        return ScheduleFiles(self._settings)
 
     def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that were deleted."""
@@ -407,7 +409,7 @@ class LocalBackend(
         return self._templates().may_save(namespace)
 
     def _templates(self) -> TemplateDirectory:
-        from mpijob.backends.local.storage.team_templates import TemplateDirectory
+        from mpijob.backends.team_templates import TemplateDirectory
 
         return TemplateDirectory(self._settings.templates)
 
@@ -417,7 +419,8 @@ class LocalBackend(
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
-        from mpijob.backends.local.storage import artifacts, job_files
+        from mpijob.backends.attempts import artifacts
+        from mpijob.backends.local.storage import job_files
 
         uid = self._row(ref).uid
         return artifacts.left(self._home.work(uid), job_files.read_along(self._home, uid))
@@ -445,7 +448,7 @@ class LocalBackend(
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this place."""
-        from mpijob.backends.local.storage import artifacts
+        from mpijob.backends.attempts import artifacts
 
         artifacts.fetch(self._home.work(self._row(ref).uid), path, target)
 

@@ -13,7 +13,7 @@ from mpijob.cli.render import job_table, parts_tree
 from mpijob.errors import Finding, MpiJobError, NotAllowed
 from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.redaction.masking import masked_job
-from mpijob.settings import CLUSTER
+from mpijob.settings import CLUSTER, is_slurm
 
 if TYPE_CHECKING:
     from mpijob.observation.redaction.encryption import Protection
@@ -65,7 +65,8 @@ def _encryption(app: App, spec: MPIJob) -> tuple[Protection, ...]:
     """Return what of the job is encrypted, on its ways and where it rests."""
     from mpijob.observation.redaction.encryption import protections
 
-    return protections(spec, cluster=app.client.settings.engine == CLUSTER)
+    engine = app.client.settings.engine
+    return protections(spec, cluster=engine == CLUSTER, slurm=is_slurm(engine))
 
 
 def _warnings(app: App, state: JobState) -> tuple[Finding, ...]:

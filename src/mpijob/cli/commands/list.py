@@ -54,10 +54,20 @@ phase_choice = click.Choice([phase.value for phase in Phase], case_sensitive=Fal
 @click.option("--runs", is_flag=True, help="Earlier jobs of each name, too.")
 @click.option("--deleted", is_flag=True, help="Jobs that were deleted and are remembered.")
 @click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
+@click.option("--all-contexts", is_flag=True, help="Jobs of all your places: this machine, clusters, Slurm.")
 @pass_app
-def list_jobs(app: App, **chosen: Any) -> None:
+def list_jobs(app: App, all_contexts: bool, **chosen: Any) -> None:
     """List jobs, newest first."""
-    show_page(app, **chosen)
+    if not all_contexts:
+        show_page(app, **chosen)
+        return
+    if chosen.pop("deleted") or chosen.pop("after"):
+        raise click.UsageError(
+            "--all-contexts shows the newest jobs of each place: it has no --deleted and no --after"
+        )
+    from mpijob.cli.render.everywhere import show
+
+    show(app, **chosen)
 
 
 @command("get")

@@ -96,8 +96,12 @@ def compare(app: App, names: tuple[str, ...], attempts: tuple[int, ...], time_li
     """Show how jobs differ: configuration, duration, result.
 
     NAME@1 is the first run of a name, and NAME the newest: `mpijob compare train@1 train`.
+    NAME@CONTEXT names a job of another context: `mpijob compare relax@local relax@slurm`.
     """
-    found = app.client.compare(*names, attempts=attempts)
+    over_contexts = _names_contexts(names)
+    if over_contexts and attempts:
+        raise click.UsageError("--attempt compares attempts of one job, not jobs of several contexts")
+    found = _over_contexts(app, names) if over_contexts else app.client.compare(*names, attempts=attempts)
     verdict = None
     if time_limit is not None:
         from mpijob.client.observe.compare import judge
@@ -107,7 +111,7 @@ def compare(app: App, names: tuple[str, ...], attempts: tuple[int, ...], time_li
         whole = msgspec.to_builtins(found)
         app.out.value(found if verdict is None else whole | {"verdict": msgspec.to_builtins(verdict)})
     else:
-        _show_compared(app, found)
+        _show_compared(app, found, names)
     if verdict is None:
         return
     same = f"all ended alike, in times that differ by {abs(verdict.percent):g} % at most"
@@ -116,7 +120,21 @@ def compare(app: App, names: tuple[str, ...], attempts: tuple[int, ...], time_li
         exit_codes.end(exit_codes.FAILED)
 
 
-def _show_compared(app: App, found: Comparison) -> None:
+def _names_contexts(names: tuple[str, ...]) -> bool:
+    from mpijob.client import contexts
+
+    return any("@" in name and contexts.parted(name)[1] is not None for name in names)
+
+
+def _over_contexts(app: App, names: tuple[str, ...]) -> Comparison:
+    from mpijob.client.contexts import Contexts
+    from mpijob.settings import LOCAL
+
+    usual = app.place if app.place is not None else app.settings().engine or LOCAL
+    return Contexts(app.settings()).compare(names, usual)
+
+
+def _show_compared(app: App, found: Comparison, names: tuple[str, ...]) -> None:
     rows = [
         ("phase", *(job.phase.value for job in found.jobs)),
         ("duration", *(text.duration(job.duration_seconds) for job in found.jobs)),
@@ -126,7 +144,8 @@ def _show_compared(app: App, found: Comparison) -> None:
         *_used_rows(app, found),
         *((row.field, *(_word(value) for value in row.values)) for row in found.differences),
     ]
-    app.out.lines(text.table(("FIELD", *map(text.one_line, _titles(found))), rows))
+    titles = names if _names_contexts(names) else _titles(found)
+    app.out.lines(text.table(("FIELD", *map(text.one_line, titles)), rows))
 
 
 def _titles(found: Comparison) -> list[str]:

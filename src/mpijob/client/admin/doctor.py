@@ -12,12 +12,13 @@ import platform
 import shutil
 from collections.abc import Iterable, Iterator
 
-from mpijob.backends.local.planning import machine, mpi_installations
+from mpijob.backends.local.planning import machine
 from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.worker import isolation
+from mpijob.backends.mpi import mpi_installations
 from mpijob.errors import BackendError, Finding, MpiJobError, Severity, UnsafePath
 from mpijob.model.spec import quantity
-from mpijob.settings import CLUSTER, Settings, load
+from mpijob.settings import CLUSTER, Settings, is_slurm, load
 
 _LOW_SHM_BYTES = 64 << 20
 _LOW_DISK_BYTES = 512 << 20
@@ -28,6 +29,10 @@ def report(settings: Settings | None = None) -> tuple[Finding, ...]:
     settings = load() if settings is None else settings
     if settings.engine == CLUSTER:
         return _in_order(_cluster(settings))
+    if is_slurm(settings.engine):
+        from mpijob.backends.slurm.backend import SlurmBackend
+
+        return _in_order(SlurmBackend(settings, settings.engine).doctor())
     found = [*_home(settings), *_mpi(settings), *_python(), *_machine(settings), *_isolation(settings)]
     return _in_order(found)
 

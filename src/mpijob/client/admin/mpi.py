@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mpijob.backends.local.planning import mpi_installations
 from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.mpi import mpi_installations
 from mpijob.errors import NotFound
 from mpijob.model import Family
 from mpijob.settings import Settings, load

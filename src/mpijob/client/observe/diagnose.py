@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from mpijob.backends.findings import explained
+from mpijob.backends.attempts.findings import explained
 from mpijob.client import paging
 from mpijob.diagnosis import explain, fixed, patterns, report, signals
 from mpijob.diagnosis.evidence import Evidence, Memory, Pod, World

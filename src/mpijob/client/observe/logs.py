@@ -68,7 +68,7 @@ def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
     return masking.secret_values(job, told)
 
 
-_ON_THIS_MACHINE = ("local", "memory")
+_PROGRAMS_OF_A_MACHINE = ("local", "memory", "slurm")  # where no image has them
 
 
 def stacks(ref: JobRef, backend: Backend, ranks: Iterable[int], bring: bool = False) -> StackReport:
@@ -77,4 +77,5 @@ def stacks(ref: JobRef, backend: Backend, ranks: Iterable[int], bring: bool = Fa
     if wanted:
         refuse_absent(backend.get(ref), LogQuery(ranks=wanted))
     found = backend.stacks(ref, wanted, bring=bring)
-    return grouping.report(found, "local" if backend.name in _ON_THIS_MACHINE else "kubernetes")
+    own = backend.name.startswith(_PROGRAMS_OF_A_MACHINE)
+    return grouping.report(found, "local" if own else "kubernetes")

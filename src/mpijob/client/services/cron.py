@@ -33,9 +33,9 @@ _AHEAD_SECONDS = 90.0
 
 def main() -> None:
     """Be the clock, with the settings that were handed over."""
-    from mpijob.backends.local.queue import runner_wakeup
+    from mpijob.backends.recurring import background
 
-    settings = codec.decode(os.environ.pop(runner_wakeup.SETTINGS), Settings)
+    settings = codec.decode(os.environ.pop(background.SETTINGS), Settings)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     serve(settings)
@@ -43,16 +43,17 @@ def main() -> None:
 
 def serve(settings: Settings) -> str:
     """Keep the time until no schedule is left; return why it ended."""
-    from mpijob.backends.local import LocalBackend
-    from mpijob.backends.local.queue.schedules import LocalSchedules
+    from mpijob.backends.recurring.schedule_files import ScheduleFiles
+    from mpijob.client.base import open_backend
     from mpijob.client.client import Client
 
-    kept = LocalSchedules(settings)
+    kept = open_backend(settings).schedules()
+    assert isinstance(kept, ScheduleFiles)  # of an engine that starts this clock
     while True:
         with kept.time_kept() as bell:
             if bell is None:
                 return "another process keeps the time of these schedules"
-            with Client(LocalBackend(settings), settings=settings) as client:
+            with Client(open_backend(settings), settings=settings) as client:
                 _keep_time(CronDaemon(client, kept), bell)
         if not kept.all():  # one that was made while we were leaving has rung for nobody
             return "there is no schedule"

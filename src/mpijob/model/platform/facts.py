@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mpijob.model.platform.cluster import ClusterFacts
+from mpijob.model.platform.slurm import SlurmFacts
 from mpijob.model.spec.amounts import Amounts
 from mpijob.model.spec.dependencies import Dependency
 
@@ -28,8 +29,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `capacity` is all there is, `free` what nobody holds now. `queues` says whether a job that fits
     but finds no room waits (True) or is refused; `waits_for_quota` says the same of one that the quota
     would allow but has no room for now. `room_known` is False where nobody may see how much there is:
-    then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` is what
-    only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
+    then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` and `slurm` are what
+    only these say. `recalled` is True when some of it was read a few seconds ago for another job;
     asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
     told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
     ask for, and from when to when it may start; `wait_basis` says what that rests on, on `wait_sample` ended jobs.
@@ -55,5 +56,6 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     ahead: dict[str, float] = {}
     families: dict[str, str] = {}
     cluster: ClusterFacts | None = None
+    slurm: SlurmFacts | None = None
     dependencies: tuple[Dependency, ...] = ()
     recalled: bool = False

@@ -36,10 +36,10 @@ class Protection(msgspec.Struct, frozen=True):
     why: str
 
 
-def protections(job: MPIJob, *, cluster: bool) -> tuple[Protection, ...]:
+def protections(job: MPIJob, *, cluster: bool, slurm: bool = False) -> tuple[Protection, ...]:
     """Return every way and every place of a job's data: first in transit, then at rest."""
     return (
-        *_between(cluster),
+        *(_between_nodes() if slurm else _between(cluster)),
         *_addresses(job),
         *(_at_rest(one, cluster) for one in job.volumes),
         *_secrets(job),
@@ -53,6 +53,13 @@ def _between(cluster: bool) -> Iterator[Protection]:
     yield Protection("starting ranks", Encrypted.YES, "ssh with the job's own key, whose host key is checked")
     why = "MPI has no way; a network with WireGuard or IPsec encrypts it for every pod"
     yield Protection("MPI data between workers", Encrypted.NO, why)
+
+
+def _between_nodes() -> Iterator[Protection]:
+    yield Protection(
+        "starting ranks", Encrypted.NO, "Slurm signs its messages (munge) and does not encrypt them"
+    )
+    yield Protection("MPI data between nodes", Encrypted.NO, "MPI has no way; the site's network is trusted")
 
 
 def _addresses(job: MPIJob) -> Iterator[Protection]:

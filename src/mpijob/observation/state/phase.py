@@ -81,6 +81,16 @@ class Reason(StrEnum):
     RETRYING = "Retrying"
     GANG_TIMEOUT = "GangTimeout"
 
+    # on Slurm
+    HELD = "Held"
+    SLURM_PREEMPTED = "SlurmPreempted"
+    SLURM_REQUEUED = "SlurmRequeued"
+    TIME_LIMIT = "TimeLimit"
+    NODE_FAILED = "NodeFailed"
+    NEVER_STARTS = "NeverStarts"
+    DIRECTORY_NOT_SHARED = "DirectoryNotShared"
+    OUTCOME_UNKNOWN = "OutcomeUnknown"
+
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything an engine has seen of one attempt of a job.

@@ -16,6 +16,7 @@ import msgspec
 from mpijob.model.status.forecast import Forecast
 
 LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
+FREE_NOW = "what it needs is free now"
 MOST = 300  # so many of a queue are played out; for those behind them nobody could tell
 _LITTLE = 1e-9
 _SAME_SECONDS = 0.5  # a job that starts within it does not wait
@@ -253,7 +254,7 @@ def _basis(
     if queue.unseen:
         return f"{_count(queue.unseen, 'job')} before it cannot be seen, so nobody can tell when it starts"
     if middle is not None and middle < _SAME_SECONDS and span is not None and span[1] < _SAME_SECONDS:
-        return "what it needs is free now"
+        return FREE_NOW
     before: list[Timed] = [*queue.running, *ahead]
     if not before:
         return "nothing that runs here would make room for it"

@@ -11,20 +11,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mpijob.backends.local.logs import log_reader
+from mpijob.backends.attempts import log_reader
+from mpijob.backends.attempts.clock import Clock
+from mpijob.backends.attempts.evidence import findings_for
 from mpijob.backends.local.logs.log_writer import LogFile
 from mpijob.backends.local.queue import recovery, scheduler
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
-from mpijob.backends.local.supervisor.attempt_state import AttemptState
-from mpijob.backends.local.supervisor.clock import Clock
-from mpijob.backends.local.supervisor.evidence import findings_for
 from mpijob.backends.local.supervisor.fault_injection import Fault, parse
 from mpijob.backends.local.supervisor.health_monitor import HealthMonitor
 from mpijob.backends.local.supervisor.report_pipe import Reports
 from mpijob.errors import Finding
 from mpijob.model import Family, JobRef, JobState, LogQuery, MPIJob, Phase, Plan, PlannedWorker, Retry
+from mpijob.observation.state.attempt_state import AttemptState
 from mpijob.observation.state.phase import PhaseResult, Reason, derive, failure
 from mpijob.settings import Settings
 
@@ -150,7 +150,7 @@ def an_attempt(home: Path, family: Family = Family.MPICH) -> tuple[AttemptSpec, 
 def concluded(orders: AttemptSpec, ledger: AttemptState) -> Finding:
     """Return the first finding about an attempt that is over."""
     standing = derive(ledger.observe(ended=True, ranks_watched=True))
-    return findings_for(orders, ledger, standing)[0]
+    return findings_for(orders.known, ledger, standing)[0]
 
 
 DAEMON_ENDS: dict[str, Callable[[AttemptState], object]] = {
@@ -373,7 +373,7 @@ def late_with(home: Path, said: Iterable[tuple[float, str, bytes]]) -> str:
         log.finish(stream)
     log.close()
     standing = PhaseResult(Phase.FAILED, Reason.DEADLINE_EXCEEDED, "late")
-    return findings_for(orders, ledger, standing, started=100.0)[0].message
+    return findings_for(orders.known, ledger, standing, started=100.0)[0].message
 
 
 SILENT = "no rank had written output in the last"

@@ -10,7 +10,7 @@ import pytest
 
 from mpijob.backends import code_upload
 from mpijob.backends.local import LocalBackend
-from mpijob.backends.local.planning import mpi_installations
+from mpijob.backends.mpi import mpi_installations
 from mpijob.client import Client
 from mpijob.errors import InvalidJob, Unsupported
 from mpijob.model import Code, Launch, MPIJob, Program, Volume

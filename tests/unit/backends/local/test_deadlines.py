@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from mpijob.backends.local.supervisor import deadlines
-from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.supervisor.deadlines import SILENT_SECONDS, STARVED_SECONDS, Deadlines
 from mpijob.backends.local.worker import process_tree
+from mpijob.observation.state.attempt_state import AttemptState
 
 from .test_attempt import a_plan
 

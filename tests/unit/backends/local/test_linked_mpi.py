@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local.planning import linked_mpi, mpi_selection
-from mpijob.backends.local.planning.linked_mpi import LinkedMPI
 from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.mpi import linked_mpi, mpi_selection
+from mpijob.backends.mpi.linked_mpi import LinkedMPI
 from mpijob.errors import InvalidJob, Unsupported
 from mpijob.model import Family, MPIJob
 from mpijob.settings import Settings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local.planning import mpi_installations
 from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.mpi import mpi_installations
 from mpijob.model import Family
 from mpijob.settings import Settings
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.backends.findings import explained
+from mpijob.backends.attempts.findings import explained
 from mpijob.diagnosis.evidence import Evidence, Memory, Node, Pod, World, without_aborts
 from mpijob.diagnosis.rule import Rule
 from mpijob.errors import Finding, InvalidJob, Severity

@@ -10,8 +10,9 @@ import msgspec
 
 from mpijob import admission
 from mpijob.accounting import build
-from mpijob.backends import code_upload, fail_fast
+from mpijob.backends import code_upload
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
+from mpijob.backends.mpi import fail_fast
 from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Finding, Severity, Unsupported
 from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from mpijob.backends.local.logs import log_reader, parallel_merge
+from mpijob.backends.attempts import log_reader
+from mpijob.backends.local.logs import parallel_merge
 from mpijob.backends.local.queue import recovery
 from mpijob.backends.local.queue.store import Row, Store
 from mpijob.backends.local.storage.paths import Home

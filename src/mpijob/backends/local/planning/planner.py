@@ -10,20 +10,15 @@ from pathlib import Path
 import msgspec
 
 from mpijob import admission
-from mpijob.backends import code_upload, fail_fast
+from mpijob.backends import code_upload
 from mpijob.backends.common_errors import refuse_unknown_recipients
-from mpijob.backends.local.planning import (
-    command_check,
-    machine,
-    mpi_installations,
-    mpi_selection,
-    volumes,
-)
-from mpijob.backends.local.planning.mpi_installations import Installation
+from mpijob.backends.local.planning import machine, volumes
 from mpijob.backends.local.queue import scheduler
 from mpijob.backends.local.storage import private_dirs
 from mpijob.backends.local.storage.paths import SHIM, Home
 from mpijob.backends.local.worker import cgroups, isolation
+from mpijob.backends.mpi import command_check, environment, mpi_installations, mpi_selection
+from mpijob.backends.mpi.mpi_installations import Installation
 from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.formats.launch import batch_environment, command_line, hostfile
@@ -32,14 +27,6 @@ from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
 from mpijob.settings import Settings, own_places
 
-_KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
-         "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
-         "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL", "TERM", batch_environment.MODULES)  # fmt: skip
-
-_TUNING = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "ROMIO_", "OMP_", "GOMP_", "KMP_",
-           "MKL_", "OPENBLAS_", "WM_", "FOAM_", "LOADEDMODULES", "_LMFILES_", "MODULEPATH", "MODULESHOME",
-           "BASH_FUNC_module", "BASH_FUNC_ml", "LMOD_", "MODULES_")  # fmt: skip
-_STARTING = ("OMPI_MCA_plm", "OMPI_MCA_orte", "PRTE_MCA_plm", "PRTE_MCA_prte", "I_MPI_HYDRA", "I_MPI_PERHOST")
 _DAEMON_FAULTS = frozenset(
     {"fault.mpijob/kill-daemon", "fault.mpijob/refuse-start", "fault.mpijob/drop-name"}
 )
@@ -197,9 +184,9 @@ def _environ(
 ) -> dict[str, str]:
     """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
     hostfile, agent = str(place / "hostfile"), str(place / "agent")
-    kept = {name: users[name] for name in _KEPT if name in users}
+    kept = environment.kept(users)
     family = found.family
-    environ = kept | {"PATH": _path(found, place, users, nodes=nodes)} | _libraries(found, users)
+    environ = kept | {"PATH": _path(found, place, users, nodes=nodes)} | environment.libraries(found, users)
     environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
     if nodes:
         crowded = job.world > len(os.sched_getaffinity(0))
@@ -210,14 +197,14 @@ def _environ(
         environ |= command_line.one_daemon(family, found.version)
     for name in _own_parameters(kept.get("HOME", "")) if family is Family.OPENMPI else ():
         environ.pop(name, None)
-    tuning = _tuning(users)
+    tuning = environment.tuning(users)
     environ |= tuning
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.script:
         environ |= _of_script(job, found, place)
     if job.elastic is not None:
         environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
-    return environ | _ours(job) | tuning | dict(job.env) | {"PYTHONPATH": _python_path(job, users)}
+    return environ | _ours(job) | tuning | dict(job.env) | {"PYTHONPATH": environment.python_path(job, users)}
 
 
 def _of_script(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
@@ -229,15 +216,6 @@ def _of_script(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
         "MPIJOB_HOSTFILE": str(place / "hostfile"),
         "MPIJOB_SHIM": SHIM,
         "MPIJOB_STEP_RANK": batch_environment.STEP_RANK,
-    }
-
-
-def _tuning(users: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which a user's shell tunes MPI, threads and modules; how ranks are started is ours."""
-    return {
-        name: value
-        for name, value in users.items()
-        if name.startswith(_TUNING) and not name.startswith(_STARTING)
     }
 
 
@@ -259,20 +237,6 @@ def _path(found: Installation, place: Path, environ: Mapping[str, str], *, nodes
     ours += [os.path.dirname(found.launcher)] if found.prefix and not system else []
     users = environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(dict.fromkeys((*ours, *mpi_installations.environment_bin(), *users)))
-
-
-def _libraries(found: Installation, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which the library is found: before the directories that the user's own shell searches."""
-    variables = found.variables()
-    places = [variables.get("LD_LIBRARY_PATH", ""), environ.get("LD_LIBRARY_PATH", "")]
-    every = os.pathsep.join(filter(None, places))
-    return variables | ({"LD_LIBRARY_PATH": every} if every else {})
-
-
-def _python_path(job: MPIJob, users: Mapping[str, str]) -> str:
-    """The job's own, behind what makes an exception in one rank end them all (see sitecustomize there)."""
-    own = job.env.get("PYTHONPATH", users.get("PYTHONPATH", ""))
-    return os.pathsep.join(dict.fromkeys([fail_fast.FOLDER, *filter(None, own.split(os.pathsep))]))
 
 
 def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool) -> Iterator[str]:

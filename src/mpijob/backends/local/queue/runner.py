@@ -26,6 +26,7 @@ from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
 from mpijob.backends.local.supervisor.supervisor import Supervisor
 from mpijob.backends.local.worker import isolation, process_tree, syscalls
+from mpijob.backends.recurring import background
 from mpijob.errors import BackendError
 from mpijob.settings import Settings
 
@@ -37,7 +38,7 @@ _NAME = "mpijob-runner"
 
 def main() -> None:
     """Be a runner, with the settings that were handed over."""
-    settings = codec.decode(os.environ.pop(runner_wakeup.SETTINGS), Settings)
+    settings = codec.decode(os.environ.pop(background.SETTINGS), Settings)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Runner(Home(settings.home), settings).run()

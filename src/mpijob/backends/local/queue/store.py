@@ -18,7 +18,7 @@ import msgspec
 
 from mpijob import codec
 from mpijob.backends.common_errors import name_in_use
-from mpijob.backends.local.storage.paths import cannot_write
+from mpijob.backends.state_home import cannot_write
 from mpijob.errors import BackendError, NotFound
 from mpijob.model import Event, JobState, Phase, Sample
 

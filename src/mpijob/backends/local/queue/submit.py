@@ -18,8 +18,9 @@ from mpijob.backends import code_upload, secrets
 from mpijob.backends.local.queue import disk_full
 from mpijob.backends.local.queue.store import NEVER, EarlierRuns, Store, decode_state
 from mpijob.backends.local.storage import job_files
-from mpijob.backends.local.storage.paths import SCRIPTS, Home, cannot_write
+from mpijob.backends.local.storage.paths import SCRIPTS, Home
 from mpijob.backends.profiler import library as profiler
+from mpijob.backends.state_home import cannot_write
 from mpijob.errors import Conflict
 from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan, VolumeKind
 from mpijob.model.spec import dependencies

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob.backends.attempts import mpi_profiles as profile_files
+from mpijob.backends.attempts.log_reader import speaker, workers_of
 from mpijob.backends.local.logs import locations
-from mpijob.backends.local.logs.log_reader import speaker, workers_of
-from mpijob.backends.local.storage import mpi_profiles as profile_files
 from mpijob.errors import BackendError
 from mpijob.history import mpi_profiles, retention
 from mpijob.history.archive import Archive, deleted_event, deleted_state

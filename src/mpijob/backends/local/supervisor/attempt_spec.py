@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpijob import codec
+from mpijob.backends.attempts import artifacts, mpi_profiles
 from mpijob.backends.local.planning import machine, volumes
-from mpijob.backends.local.storage import artifacts, mpi_profiles, private_dirs
+from mpijob.backends.local.storage import private_dirs
 from mpijob.backends.local.storage.job_files import read_connections, read_secrets
 from mpijob.backends.local.storage.paths import REACHING, Home
 from mpijob.backends.local.storage.private_dirs import PrivateDirs
@@ -28,6 +29,7 @@ from mpijob.model import Family, Plan, VolumeKind
 from mpijob.settings import Settings
 
 if TYPE_CHECKING:
+    from mpijob.backends.attempts.evidence import Attempt
     from mpijob.backends.local.storage.s3_staging import S3Staging
     from mpijob.backends.s3_volumes import Connection
 
@@ -77,6 +79,14 @@ class AttemptSpec:
             what = "volumes" if self.plan.volumes else "workers' names"
             why = f"the job's {what} need namespaces, which cannot be had now"
             raise PermissionError(errno.EPERM, why, "unshare")
+
+    @property
+    def known(self) -> Attempt:
+        """What is known of the attempt for a diagnosis."""
+        from mpijob.backends.attempts.evidence import Attempt  # the rules are loaded only for a failure
+
+        rules, secrets = self.settings.rules, tuple(self.secrets.values())
+        return Attempt(self.plan, self.attempt, self.logs, self.work, rules, secrets)
 
     @property
     def shimmed(self) -> bool:

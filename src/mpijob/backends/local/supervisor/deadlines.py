@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.worker import process_tree
 from mpijob.model import Plan
+from mpijob.observation.state.attempt_state import AttemptState
 from mpijob.observation.state.phase import Reason
 
 SILENT_SECONDS = 3.0  # of a worker that somebody has stopped

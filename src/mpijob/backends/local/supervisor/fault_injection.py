@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
-from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.worker import process_tree
+from mpijob.observation.state.attempt_state import AttemptState
 
 PREFIX = "fault.mpijob/"
 _CLOCKS = {"clock-back": -1, "clock-forward": 1}

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
-from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.worker import process_tree
+from mpijob.observation.state.attempt_state import AttemptState
 
 if TYPE_CHECKING:
     from mpijob.errors import Finding

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Iterable, Mapping
 
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
-from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.worker import cgroups, process_tree
+from mpijob.observation.state.attempt_state import AttemptState
 
 
 def signal_ranks(

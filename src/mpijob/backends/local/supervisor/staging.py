@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
-from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.supervisor.status_writer import StatusWriter
 from mpijob.errors import Finding, MpiJobError
 from mpijob.model import Phase
+from mpijob.observation.state.attempt_state import AttemptState
 from mpijob.observation.state.phase import Reason
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob.backends.attempts.clock import Clock
 from mpijob.backends.local.planning.machine import node_name
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
-from mpijob.backends.local.supervisor.attempt_state import AttemptState
-from mpijob.backends.local.supervisor.clock import Clock
 from mpijob.errors import BackendError, Finding, Severity, Unsupported
 from mpijob.model import Event, Family, JobState, LauncherState, Phase
+from mpijob.observation.state.attempt_state import AttemptState
 from mpijob.observation.state.phase import PhaseResult, derive, failure
 
 if TYPE_CHECKING:
@@ -137,11 +137,13 @@ class StatusWriter:
         return any(b" stdout " in head for head in heads)
 
     def _findings(self, standing: PhaseResult) -> tuple[Finding, ...]:
-        from mpijob.backends.local.supervisor.evidence import (
+        from mpijob.backends.attempts.evidence import (
             findings_for,  # the rules are loaded only for a failure
         )
 
-        return findings_for(self._spec, self._attempt, standing, self.state.started, self._held_worries())
+        return findings_for(
+            self._spec.known, self._attempt, standing, self.state.started, self._held_worries()
+        )
 
     def _held_worries(self) -> tuple[Worry, ...]:
         """Return what was still worrying when the attempt ended, with when it was told first."""

@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from mpijob.backends.attempts.clock import Clock
 from mpijob.backends.local.logs.log_writer import LogFile, Pump
 from mpijob.backends.local.logs.step_output import StepOutput
 from mpijob.backends.local.planning.machine import node_name
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.supervisor import shutdown
 from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
-from mpijob.backends.local.supervisor.attempt_state import AttemptState
-from mpijob.backends.local.supervisor.clock import Clock
 from mpijob.backends.local.supervisor.deadlines import Deadlines
 from mpijob.backends.local.supervisor.fault_injection import Faults
 from mpijob.backends.local.supervisor.health_monitor import HealthMonitor
@@ -38,6 +37,7 @@ from mpijob.backends.local.worker.world_proof import WorldProof
 from mpijob.errors import Conflict, UnsafePath
 from mpijob.model import Family, JobState, Phase
 from mpijob.model.spec.quantity import ranks_on
+from mpijob.observation.state.attempt_state import AttemptState
 from mpijob.observation.state.phase import Reason
 
 SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words

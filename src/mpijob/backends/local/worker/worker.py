@@ -18,9 +18,9 @@ from pathlib import Path
 
 import msgspec
 
+from mpijob.backends.attempts.clock import Clock
 from mpijob.backends.local.logs.log_writer import LogFile, Pump
 from mpijob.backends.local.storage.private_dirs import PrivateDirs
-from mpijob.backends.local.supervisor.clock import Clock
 from mpijob.backends.local.worker import cgroups, isolation, process_tree, syscalls
 from mpijob.backends.local.worker.event_loop import EventLoop
 from mpijob.backends.local.worker.exec_server import ExecSession, listen

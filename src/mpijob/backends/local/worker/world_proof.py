@@ -17,8 +17,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mpijob.backends.local.planning import linked_mpi
 from mpijob.backends.local.worker import process_tree, syscalls
+from mpijob.backends.mpi import linked_mpi
 from mpijob.formats.launch import wrong_world
 from mpijob.model import Family, Plan
 from mpijob.model.spec.command import is_launcher

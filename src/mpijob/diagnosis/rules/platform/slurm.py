@@ -19,8 +19,10 @@ RULES = (
             ),
             Sign("DUE TO TIME LIMIT", r"CANCELLED[^\n]{0,80}DUE TO TIME LIMIT"),
         ),
+        facts=("reason:TimeLimit",),
         causes=(
             "Slurm ended job {job_id} at its time limit, at {when}.",
+            "{message}.",
             "Slurm ended the job at its time limit.",
         ),
         example="Slurm ended job 71 at its time limit, at 2026-11-17T18:32:17.",
@@ -44,7 +46,9 @@ RULES = (
             Sign("Node failure on", r"Node failure on (?P<node>\S+)"),
             Sign("DUE TO NODE FAILURE", r"CANCELLED[^\n]{0,80}DUE TO NODE FAILURE"),
         ),
-        causes=("Node {node} of the Slurm job failed.", "A node of the Slurm job failed."),
+        facts=("reason:NodeFailed",),
+        causes=("Node {node} of the Slurm job failed.", "{message}.", "A node of the Slurm job failed."),
+        example="Node n3 of the Slurm job failed.",
         remedies=(
             Remedy("run it again without that node: sbatch --exclude={node}"),
             Remedy("run it again; Slurm does so automatically with #SBATCH --requeue"),
@@ -60,7 +64,9 @@ RULES = (
             Sign("DUE TO PREEMPTION", r"(?:JOB|STEP) (?P<job_id>\d+)[^\n]{0,80}DUE TO PREEMPTION"),
             Sign("DUE TO JOB REQUEUE", r"(?:JOB|STEP) (?P<job_id>\d+)[^\n]{0,80}DUE TO JOB REQUEUE"),
         ),
-        causes=("Slurm preempted job {job_id} and requeued it.",),
+        facts=("reason:SlurmPreempted",),
+        causes=("Slurm preempted job {job_id} and requeued it.", "{message}."),
+        example="Slurm preempted job 71 and requeued it.",
         remedies=(
             Remedy("write checkpoints and start from the last one: #SBATCH --requeue --open-mode=append"),
             Remedy("use a partition or QOS that is not preempted"),
@@ -218,5 +224,85 @@ RULES = (
             "PMI_MISSING",
             "BAD_LAUNCH_OPTION",
         ),
+    ),
+    Rule(
+        id="SLURM_REQUEUED",
+        title="Slurm put the job back into the queue",
+        why="A node failed, the job was preempted, or somebody called scontrol requeue. Slurm keeps the job and starts "
+        "it again from its beginning as the next attempt, some minutes later: it lets the credentials of the first "
+        "start run out (cred_expire, two minutes).",
+        trust=Trust.DECISION,
+        facts=("reason:SlurmRequeued",),
+        causes=("The job is back in the queue: {message}.",),
+        example="The job is back in the queue: partition main: its time to begin has not come (BeginTime).",
+        remedies=(
+            Remedy("nothing: it starts again by itself; let it read its last checkpoint then"),
+            Remedy("have it fail instead of starting again", {"requeue_on_lost_worker": False}),
+        ),
+        confidence=1.0,
+    ),
+    Rule(
+        id="SLURM_NEVER_STARTS",
+        title="The Slurm job never starts as it is",
+        why="Slurm accepts a job that asks for more than a limit allows, and lets it wait: for more time or nodes than "
+        "its partition has, for an account or QOS that may not be used there, for a job that has failed. "
+        "Waiting does not help.",
+        trust=Trust.FACT,
+        facts=("reason:NeverStarts",),
+        causes=("The job never starts as it is: {message}.",),
+        example="The job never starts as it is: partition short: it asks for more time than its partition allows "
+        "(PartitionTimeLimit).",
+        remedies=(
+            Remedy("see the limits: mpijob doctor --context slurm; scontrol show partition"),
+            Remedy("cancel it, and submit it within the limits: mpijob clone JOB --replace --deadline …"),
+        ),
+        confidence=1.0,
+    ),
+    Rule(
+        id="SLURM_HELD",
+        title="The Slurm job is held",
+        why="Somebody holds the job in the queue (scontrol hold), or Slurm does after a failed start. It waits until "
+        "it is released.",
+        trust=Trust.DECISION,
+        facts=("reason:Held",),
+        causes=("The job is held: {message}.",),
+        example="The job is held: partition main: it is held by its owner (JobHeldUser).",
+        remedies=(
+            Remedy("release it: mpijob resume JOB, or scontrol release NUMBER"),
+            Remedy("where an administrator holds it: ask why"),
+        ),
+        confidence=1.0,
+    ),
+    Rule(
+        id="SLURM_DIRECTORY",
+        title="The nodes do not see the job's directory",
+        why="mpijob keeps a job's script, logs and files in a directory that login node and compute nodes share. The "
+        "first node of this job does not have it, or may not write there, so nothing of the job could run or be "
+        "logged.",
+        trust=Trust.FACT,
+        facts=("reason:DirectoryNotShared",),
+        causes=("{message}.",),
+        example="node n1 cannot use the job's directory /tmp/state/slurm/jobs/1f2e.",
+        remedies=(
+            Remedy("name a directory on a shared file system: MPIJOB_SLURM_DIRECTORY=/shared/you/mpijob"),
+            Remedy("see which file systems the nodes have: srun df -h"),
+        ),
+        confidence=1.0,
+    ),
+    Rule(
+        id="SLURM_OUTCOME_UNKNOWN",
+        title="Nobody knows how the Slurm job ended",
+        why="Slurm forgets a job some minutes after its end (MinJobAge). The job's script was killed before it could "
+        "write how it ended, and the accounting has no record of it, or there is none.",
+        trust=Trust.FACT,
+        facts=("reason:OutcomeUnknown",),
+        causes=("{message}.",),
+        example="Slurm does not know job 71 any more, and neither its journal nor the accounting says how it ended.",
+        remedies=(
+            Remedy("read the end of its log: mpijob logs JOB --tail 50"),
+            Remedy("ask an administrator for slurmctld's log of that job"),
+            Remedy("run it again: mpijob retry JOB"),
+        ),
+        confidence=1.0,
     ),
 )

@@ -17,7 +17,8 @@ rank_of() { # $1 a process: sets `of`, the rank that has started it
   done
   return 1
 }
-ranks_here() { # sets `roots`, the processes that wrappers wait for, and `below`, what they have started
+tell_wrong() { printf 'mpijob-wrong %s\n' "$*"; } # an engine that keeps a journal writes it there
+find_processes() { # sets `roots`, the processes that wrappers wait for, and `below`, what they have started
   below='' roots=''
   for file in /proc/[0-9]*; do
     one=${file#/proc/}
@@ -25,7 +26,7 @@ ranks_here() { # sets `roots`, the processes that wrappers wait for, and `below`
   done
 }
 wrong_world() {
-  printf 'mpijob-wrong rank=%s of=%s size=%s %s\n' "$rank" "$of" "$size" "$*"
+  tell_wrong "rank=$rank of=$of size=$size $*"
   exec >/dev/null # a launcher waits until nobody can print any more
   trap '' TERM
   ended=0 looks=0
@@ -33,7 +34,7 @@ wrong_world() {
     found=none
     until [ "$found" = "$below$roots" ]; do # stopped first, so that none starts another meanwhile, which would lose its parent
       found=$below$roots
-      ranks_here
+      find_processes
       kill -s STOP $below $roots 2>/dev/null
     done
     kill -s KILL $below $roots 2>/dev/null # those that wrappers wait for come last: with a wrapper, this here is ended
@@ -75,15 +76,19 @@ look_for_libraries() { # sets `good`, the processes that have the MPI library of
     done
   done
 }
+look_at_world() { # $1 how many processes are to show their MPI library; whether all have
+  ours=mpich needs=PMI_RANK
+  if [ -n "${OMPI_COMM_WORLD_RANK:-}${PMIX_NAMESPACE:-}" ]; then ours=openmpi needs='PMIX_NAMESPACE PMIX_RANK'; fi
+  if [ "${size:-1}" -gt 1 ]; then look_for_launchers; fi
+  look_for_libraries
+  [ "$good" -ge "$1" ]
+}
 watch_world() {
-  ours=mpich needs=PMI_RANK looks=0
-  if [ -n "${OMPI_COMM_WORLD_RANK:-}" ]; then ours=openmpi needs='PMIX_NAMESPACE PMIX_RANK'; fi
+  looks=0
   while [ "$looks" -lt 33 ]; do
     if [ "$looks" -lt 4 ]; then pause=0.25; else pause=2; fi
     sleep "$pause" >/dev/null 2>&1 || sleep 1 >/dev/null 2>&1
     looks=$((looks + 1))
-    if [ "${size:-1}" -gt 1 ]; then look_for_launchers; fi
-    look_for_libraries
-    if [ "$good" -ge "${MPIJOB_SLOTS:-1}" ]; then return; fi
+    if look_at_world "${MPIJOB_SLOTS:-1}"; then return; fi
   done
 }

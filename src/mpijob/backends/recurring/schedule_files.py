@@ -1,13 +1,13 @@
-"""The schedules of this machine: a file each in the engine's home, and who keeps the time.
+"""The schedules of an engine without a server of its own: a file each, and who keeps the time.
 
 There is no daemon (decision 0007): whoever makes a schedule, or submits a job where there are some, starts the
 clock unless it runs. It sleeps until a job is due or somebody rings, submits it as a user would, and ends when no
-schedule is left. What it does is in `client/services/cron`, above this room; here it is only a program to start.
+schedule is left. What it does is in `client/services/cron`, above this package; here it is only a program to start.
 
-HOME/schedules/NAMESPACE/NAME.json  one schedule and what came of it last
-HOME/schedules/changes              locked by whoever changes a schedule
-HOME/schedules/clock                locked by the process that keeps the time
-HOME/schedules/bell                 the pipe on which it listens
+ROOT/NAMESPACE/NAME.json  one schedule and what came of it last
+ROOT/changes              locked by whoever changes a schedule
+ROOT/clock                locked by the process that keeps the time
+ROOT/bell                 the pipe on which it listens
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import msgspec
 from mpijob import atomic_write, codec
 from mpijob.backends import code_upload
 from mpijob.backends.common_errors import no_such_schedule
-from mpijob.backends.local.queue import runner_wakeup
-from mpijob.backends.local.storage.paths import Home, cannot_write
+from mpijob.backends.recurring import background
+from mpijob.backends.state_home import StateHome, cannot_write
 from mpijob.model import MPIJob
 from mpijob.model.spec.schedule import Recurrence
 from mpijob.settings import Settings, own_places
@@ -32,13 +32,13 @@ from mpijob.settings import Settings, own_places
 _CLOCK = "from mpijob.client.services.cron import main; main()"
 
 
-class LocalSchedules:
-    """The schedules that lie in one home."""
+class ScheduleFiles:
+    """The schedules of one engine, in a folder of the home."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, folder: str = "schedules") -> None:
         self._settings = settings
-        self._home = Home(settings.home)
-        self.root = Path(self._home.schedules)
+        self._home = StateHome(settings.home)
+        self.root = Path(settings.home, folder)
 
     def settled(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as it can be started later from anywhere: with the directory that goes along named."""
@@ -102,11 +102,11 @@ class LocalSchedules:
     def attend(self) -> None:
         """See to it that somebody keeps the time, where there is a schedule."""
         if self.root.is_dir() and next(self._read("*"), None) is not None and not self.ring():
-            runner_wakeup.start(self._home, self._settings, _CLOCK)
+            background.start(self._home, self._settings, _CLOCK)
 
     def ring(self) -> bool:
         """Wake the clock so that it looks at the schedules; return False when there is none."""
-        return runner_wakeup.ring(self.root / "bell")
+        return background.ring(self.root / "bell")
 
     @contextlib.contextmanager
     def time_kept(self) -> Iterator[int | None]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from mpijob import atomic_write, codec
-from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.state_home import StateHome
 from mpijob.errors import BackendError, Unsupported
 from mpijob.model import Family
 from mpijob.settings import Settings
@@ -64,7 +64,7 @@ class Installation(msgspec.Struct, frozen=True):
         return any(os.path.realpath(path) == real for path in _libraries(self.prefix, self.family))
 
 
-def find(settings: Settings, home: Home, family: Family) -> Installation:
+def find(settings: Settings, home: StateHome, family: Family) -> Installation:
     """Return the installation of a family that jobs use; for `auto`, MPICH first (it never hung here)."""
     wanted = (Family.MPICH, Family.OPENMPI, Family.INTEL) if family is Family.AUTO else (family,)
     for choice in wanted:
@@ -74,12 +74,12 @@ def find(settings: Settings, home: Home, family: Family) -> Installation:
     raise Unsupported(f"no {name} library on this machine", hint=f"run: mpijob mpi install {name}")
 
 
-def found(settings: Settings, home: Home) -> tuple[Installation, ...]:
+def found(settings: Settings, home: StateHome) -> tuple[Installation, ...]:
     """Return every MPI library that jobs could use here."""
     return tuple(installation for family in WHEELS for installation in candidates(settings, home, family))
 
 
-def candidates(settings: Settings, home: Home, family: Family, near: str = "") -> Iterator[Installation]:
+def candidates(settings: Settings, home: StateHome, family: Family, near: str = "") -> Iterator[Installation]:
     """Yield the installations of one family: from the settings, ours, this environment's, the PATH's, the system's.
 
     `near` is a library of it: where its own prefix has a launcher, that is one of them too.
@@ -96,12 +96,12 @@ def candidates(settings: Settings, home: Home, family: Family, near: str = "") -
                     break
 
 
-def of_launcher(path: Path, home: Home) -> Installation | None:
+def of_launcher(path: Path, home: StateHome) -> Installation | None:
     """Return the installation that a launcher belongs to."""
     return next((one for family in WHEELS if (one := _installation(path, family, home))), None)
 
 
-def _installation(path: Path, family: Family, home: Home) -> Installation | None:
+def _installation(path: Path, family: Family, home: StateHome) -> Installation | None:
     """Return the installation of a launcher, if it is of that family."""
     version = _version(path, family, home)
     if not version:
@@ -115,7 +115,7 @@ def environment_bin() -> list[str]:
     return [os.path.join(sys.prefix, "bin")] if sys.prefix != sys.base_prefix else []
 
 
-def _prefixes(settings: Settings, home: Home, family: Family, near: str) -> Iterator[Path]:
+def _prefixes(settings: Settings, home: StateHome, family: Family, near: str) -> Iterator[Path]:
     if directory := settings.mpi_directories.get(family.value):
         yield Path(directory)
     yield home.mpi(family.value)
@@ -146,7 +146,7 @@ def _libraries(prefix: str, family: Family) -> Iterator[str]:
                 yield path
 
 
-def _version(path: Path, family: Family, home: Home) -> str:
+def _version(path: Path, family: Family, home: StateHome) -> str:
     """Return the version if the launcher is of that family; the answer is kept beside the home."""
     cache = home.root / "mpi" / "versions.json"
     status = path.stat()
@@ -179,8 +179,13 @@ def _ask(path: Path) -> list[str] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
+    return identified(answer.stdout + answer.stderr)
+
+
+def identified(said: bytes) -> list[str] | None:
+    """Return the family and version in what a launcher says of itself, None where it says none."""
     for family, pattern in _VERSIONS:
-        if match := pattern.search(answer.stdout + answer.stderr):
+        if match := pattern.search(said):
             return [family.value, match[1].decode()]
     return None
 
@@ -235,7 +240,7 @@ def _write_cache(path: Path, known: dict[str, list[str]]) -> None:
         return  # a cache that cannot be written only costs time
 
 
-def install(home: Home, family: Family) -> Installation:
+def install(home: StateHome, family: Family) -> Installation:
     """Install a family from its wheel into a directory of its own and return it."""
     import subprocess
 

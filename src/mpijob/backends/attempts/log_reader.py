@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mpijob.backends.local.supervisor.clock import Clock
+from mpijob.backends.attempts.clock import Clock
 from mpijob.model import LogLine, LogQuery, Mark, RankState, Role
 from mpijob.observation.logs import cri, live_merge, pipeline
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from mpijob.backends.local.planning import linked_mpi, mpi_installations
-from mpijob.backends.local.planning.linked_mpi import LinkedMPI
-from mpijob.backends.local.planning.mpi_installations import NAMES, Installation
-from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.mpi import linked_mpi, mpi_installations
+from mpijob.backends.mpi.linked_mpi import LinkedMPI
+from mpijob.backends.mpi.mpi_installations import NAMES, Installation
+from mpijob.backends.state_home import StateHome
 from mpijob.errors import Finding, InvalidJob, Unsupported
 from mpijob.model import Family, MPIJob
 from mpijob.model.spec.command import is_launcher, unwrapped
@@ -29,7 +29,7 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose(job: MPIJob, settings: Settings, home: Home, directory: Path) -> Choice:
+def choose(job: MPIJob, settings: Settings, home: StateHome, directory: Path) -> Choice:
     """Return the library that the job runs with; `directory` is where its program is looked for."""
     if job.mpi is Family.CUSTOM:
         assert job.launch.custom is not None
@@ -54,7 +54,7 @@ def choose(job: MPIJob, settings: Settings, home: Home, directory: Path) -> Choi
     return Choice(mpi_installations.find(settings, home, Family.AUTO), sturdiest)
 
 
-def _linked(job: MPIJob, linked: LinkedMPI, wanted: Family, settings: Settings, home: Home) -> Choice:
+def _linked(job: MPIJob, linked: LinkedMPI, wanted: Family, settings: Settings, home: StateHome) -> Choice:
     """Return the installation that starts a program of a known MPI."""
     families = linked.families if wanted is Family.AUTO else (wanted,)
     every = [
@@ -75,7 +75,7 @@ def _linked(job: MPIJob, linked: LinkedMPI, wanted: Family, settings: Settings, 
     )
 
 
-def _asked(job: MPIJob, wanted: Family, settings: Settings, home: Home) -> Choice:
+def _asked(job: MPIJob, wanted: Family, settings: Settings, home: StateHome) -> Choice:
     """Return what a job asks for whose program tells nothing."""
     why = "the job asks for it" if job.mpi is wanted else "launch.rankfile is an option of Open MPI alone"
     try:
@@ -86,7 +86,7 @@ def _asked(job: MPIJob, wanted: Family, settings: Settings, home: Home) -> Choic
         raise Unsupported(f"launch.rankfile needs Open MPI: {error.message}", hint=error.hint) from error
 
 
-def _own_launcher(job: MPIJob, home: Home) -> Installation | None:
+def _own_launcher(job: MPIJob, home: StateHome) -> Installation | None:
     """Return the installation of the mpirun that a command starts: the one that its user has at the prompt."""
     words = unwrapped(job.argv)
     if not words or not (is_launcher(words[0]) or job.script):

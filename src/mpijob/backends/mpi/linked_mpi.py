@@ -77,6 +77,11 @@ def of_file(path: str, library_path: str = "") -> LinkedMPI | None:
     return _classify(path, libraries)
 
 
+def of_listing(path: str, text: str) -> LinkedMPI | None:
+    """Return the MPI among the libraries that `ldd` lists for a program of another machine."""
+    return _classify(path, {os.fsdecode(name): _place(place) for name, place in _LINE.findall(text.encode())})
+
+
 def resolve(word: str, directory: Path, path: str) -> str:
     """Return the file that a command's first word starts; "" where there is none."""
     if "/" in word:

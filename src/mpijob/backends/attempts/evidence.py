@@ -1,21 +1,20 @@
-"""What the supervisor has seen of a failed attempt, in the words that `diagnosis` understands."""
+"""What an engine that sees its ranks knows of a failed attempt, in the words that `diagnosis` understands."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from mpijob.backends import site_rule_loader
-from mpijob.backends.findings import explained
-from mpijob.backends.local.logs import log_reader
-from mpijob.backends.local.logs.log_reader import LogFileSource
-from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
-from mpijob.backends.local.supervisor.attempt_state import TOGETHER_SECONDS, AttemptState
+from mpijob.backends.attempts import log_reader
+from mpijob.backends.attempts.findings import explained
+from mpijob.backends.attempts.log_reader import LogFileSource
 from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, without_aborts
 from mpijob.diagnosis.logs.log_windows import BLOCK_BYTES, TAIL_LINES, Piece, cut
 from mpijob.diagnosis.logs.prefilter import Prefilter
@@ -23,35 +22,52 @@ from mpijob.diagnosis.logs.quiet_time import silence
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.errors import Finding
-from mpijob.model import Exit, LogLine, Role
+from mpijob.model import Exit, LogLine, Plan, Role
 from mpijob.observation.state import phase
+from mpijob.observation.state.attempt_state import TOGETHER_SECONDS, AttemptState
 
 LINES_PER_FILE = 60
 FULL_BYTES = 64 << 10
 BEFORE_SECONDS = 60.0
 _MPI_KILLS = (signal.SIGKILL, signal.SIGTERM)
 _SAID_OF = re.compile(rb"-worker-(\d{1,6}):\d+\] \*\*\* An error occurred in Socket closed")
-_PEER_LOST = re.compile(
+PEER_LOST = re.compile(
     rb"(?i)socket closed|connection reset|connection closed|broken pipe|lost connection|peer"
 )
 
 
+class Attempt(NamedTuple):
+    """Which attempt it was, and where its files are; `secrets` are values that must not be quoted.
+
+    `follows` tells lines that only follow from what the engine did itself; they are not listened to.
+    """
+
+    plan: Plan
+    number: int
+    logs: Path
+    work: Path
+    rules: str = ""
+    secrets: tuple[str, ...] = ()
+    follows: Callable[[LogLine], bool] | None = None
+
+
 def findings_for(
-    spec: AttemptSpec,
+    attempt: Attempt,
     attempt_state: AttemptState,
     standing: phase.PhaseResult,
     started: float | None = None,
     worries: tuple[Worry, ...] = (),
 ) -> tuple[Finding, ...]:
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
-    site = site_rule_loader.known(spec.settings.rules)
-    said = tuple(log_reader.tails(spec.logs, spec.attempt, attempt_state.ranks, LINES_PER_FILE))
-    seen = _evidence(spec, attempt_state, standing, said, site)
+    site = site_rule_loader.known(attempt.rules)
+    lines = log_reader.tails(attempt.logs, attempt.number, attempt_state.ranks, LINES_PER_FILE)
+    said = tuple(line for line in lines if attempt.follows is None or not attempt.follows(line))
+    seen = _evidence(attempt, attempt_state, standing, said, site)
     evidence = msgspec.structs.replace(
-        seen, started=started, worries=worries, elapsed_seconds=_limit(spec, standing),
-        silent_seconds=_silence(spec, standing, started, said),
+        seen, started=started, worries=worries, elapsed_seconds=_limit(attempt, standing),
+        silent_seconds=_silence(attempt, standing, started, said),
     )  # fmt: skip
-    findings = explained(evidence, site, spec.secrets.values())
+    findings = explained(evidence, site, attempt.secrets)
     if findings and (step := attempt_state.failed_step()) is not None:
         told = f"step {step.number}, {step.command}: exited with {step.exit_code}"
         first = msgspec.structs.replace(findings[0], evidence=(told, *findings[0].evidence))
@@ -61,17 +77,17 @@ def findings_for(
     return findings
 
 
-def _limit(spec: AttemptSpec, standing: phase.PhaseResult) -> float | None:
+def _limit(attempt: Attempt, standing: phase.PhaseResult) -> float | None:
     """Return how long the attempt ran before its deadline ended it; None where something else did."""
     late = standing.reason is phase.Reason.DEADLINE_EXCEEDED
-    return spec.plan.job.deadline_seconds if late else None
+    return attempt.plan.job.deadline_seconds if late else None
 
 
 def _silence(
-    spec: AttemptSpec, standing: phase.PhaseResult, started: float | None, said: Iterable[LogLine]
+    attempt: Attempt, standing: phase.PhaseResult, started: float | None, said: Iterable[LogLine]
 ) -> float | None:
     """Return how long no rank had said anything when the deadline came; None where none did, or it is not known."""
-    limit = _limit(spec, standing)
+    limit = _limit(attempt, standing)
     if limit is None or started is None:
         return None
     return silence(said, started + limit, begin=started, most=LINES_PER_FILE)
@@ -83,19 +99,19 @@ def _followed(exit: Exit, cause: int | None) -> bool:
 
 
 def _evidence(
-    spec: AttemptSpec,
+    attempt: Attempt,
     attempt_state: AttemptState,
     standing: phase.PhaseResult,
     said: tuple[LogLine, ...],
     site: tuple[Rule, ...] = (),
 ) -> Evidence:
-    plan = spec.plan
+    plan = attempt.plan
     said = tuple(without_aborts(said)) if attempt_state.aborted else said
     return Evidence(
         spec=plan.job,
         family=plan.family,
-        attempt=spec.attempt,
-        reason=_reason(spec, attempt_state, standing),
+        attempt=attempt.number,
+        reason=_reason(attempt, attempt_state, standing),
         message=standing.message,
         worker=attempt_state.failed_worker(),
         launcher=attempt_state.launcher,
@@ -103,17 +119,17 @@ def _evidence(
         ranks=tuple(
             _consequences(attempt_state.ranks_ended(), _mourners(said, attempt_state), attempt_state)
         ),
-        memory=_memory(spec, attempt_state, standing),
+        memory=_memory(attempt, attempt_state, standing),
         world=World(planned=plan.world, proved=attempt_state.proved),
         logs=said,
-        windows=tuple(_before_the_end(spec, attempt_state, site)),
+        windows=tuple(_before_the_end(attempt, attempt_state, site)),
         plan=plan,
         census=attempt_state.rank_states(),
     )
 
 
 def _before_the_end(
-    spec: AttemptSpec, attempt_state: AttemptState, site: tuple[Rule, ...]
+    attempt: Attempt, attempt_state: AttemptState, site: tuple[Rule, ...]
 ) -> Iterator[Window]:
     """Yield what was said shortly before the first failure, where much was said after it.
 
@@ -123,7 +139,9 @@ def _before_the_end(
     if not ends:
         return
     sieve = Prefilter(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
-    files = log_reader.sources(spec.logs, spec.attempt, log_reader.workers_of(attempt_state.rank_states()))
+    files = log_reader.sources(
+        attempt.logs, attempt.number, log_reader.workers_of(attempt_state.rank_states())
+    )
     for window in found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9)):
         if window.role is Role.RANK or not attempt_state.aborted:  # then the launcher tells of our own abort
             yield window
@@ -131,7 +149,7 @@ def _before_the_end(
 
 def _mourners(said: Iterable[LogLine], attempt_state: AttemptState) -> set[int | None]:
     """Return the ranks that said, or of which the launcher said, that they lost another."""
-    lines = [line for line in said if _PEER_LOST.search(line.text)]
+    lines = [line for line in said if PEER_LOST.search(line.text)]
     hosts = {int(match[1]) for line in lines if line.rank is None and (match := _SAID_OF.search(line.text))}
     return {line.rank for line in lines} | {
         r for r, state in attempt_state.ranks.items() if state.worker in hosts
@@ -170,9 +188,9 @@ def _sweeps(first: Exit | None, exit: Exit, attempt_state: AttemptState) -> bool
     return first.index in attempt_state.aborted or attempt_state.struck(first)
 
 
-def _reason(spec: AttemptSpec, attempt_state: AttemptState, standing: phase.PhaseResult) -> str:
+def _reason(attempt: Attempt, attempt_state: AttemptState, standing: phase.PhaseResult) -> str:
     """Return the verdict; a worker that failed while its process lives has lost its MPI daemon."""
-    if _disk_is_full(spec):
+    if _disk_is_full(attempt):
         return phase.Reason.DISK_FULL.value
     if standing.reason is not phase.Reason.WORKER_FAILED:
         return standing.reason.value
@@ -180,21 +198,19 @@ def _reason(spec: AttemptSpec, attempt_state: AttemptState, standing: phase.Phas
     return "DaemonLost" if first.signal or (first.code or 0) > 128 else standing.reason.value
 
 
-def _disk_is_full(spec: AttemptSpec) -> bool:
+def _disk_is_full(attempt: Attempt) -> bool:
     """Whether there is no room: then the program's own words about it could not be kept either."""
-    return shutil.disk_usage(spec.work).free < FULL_BYTES
+    return shutil.disk_usage(attempt.work).free < FULL_BYTES
 
 
-def _memory(
-    spec: AttemptSpec, attempt_state: AttemptState, standing: phase.PhaseResult
-) -> tuple[Memory, ...]:
+def _memory(attempt: Attempt, attempt_state: AttemptState, standing: phase.PhaseResult) -> tuple[Memory, ...]:
     over = standing.reason is phase.Reason.MEMORY_EXCEEDED
-    return tuple(_memory_of(worker.index, spec, attempt_state, over) for worker in spec.plan.workers)
+    return tuple(_memory_of(worker.index, attempt, attempt_state, over) for worker in attempt.plan.workers)
 
 
-def _memory_of(index: int, spec: AttemptSpec, attempt_state: AttemptState, over: bool) -> Memory:
+def _memory_of(index: int, attempt: Attempt, attempt_state: AttemptState, over: bool) -> Memory:
     """Return what one worker used; where the kernel killed for its limit, it used all of it, seen or not."""
-    limit = spec.plan.job.resources.memory_bytes
+    limit = attempt.plan.job.resources.memory_bytes
     kills = attempt_state.oom_kills.get(index, 0)
     peak = max(attempt_state.peak_bytes.get(index, 0), limit if kills else 0)
     return Memory(index, peak, limit, kills, exceeded=over and peak > limit, time=attempt_state.now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 
-FOLDER = os.path.join(os.path.dirname(__file__), "python")
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "python")
 
 
 @functools.cache

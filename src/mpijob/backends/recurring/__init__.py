@@ -1,0 +1,1 @@
+"""Recurring jobs kept in files, and processes that outlive whoever starts them."""

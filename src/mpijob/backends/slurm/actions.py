@@ -1,0 +1,155 @@
+"""Ending, holding and removing jobs: Slurm is asked, what was asked is written down, the truth is awaited."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from mpijob.backends.attempts import mpi_profiles as profile_files
+from mpijob.backends.attempts.log_reader import speaker
+from mpijob.backends.common_errors import refuse_resuming, refuse_suspending
+from mpijob.backends.slurm.jobs import events
+from mpijob.backends.slurm.jobs.job_files import JobFiles
+from mpijob.backends.slurm.jobs.job_reader import JobReader
+from mpijob.errors import BackendError, Conflict, InvalidJob, MpiJobError
+from mpijob.history import mpi_profiles, retention
+from mpijob.history.archive import Archive, deleted_event, deleted_state
+from mpijob.history.import_job import JobImport, import_job
+from mpijob.history.records import LogSource
+from mpijob.model import JobRef, JobState, Phase, Role
+from mpijob.settings import Settings, history_directory
+
+_END_SECONDS = 20.0  # beyond the grace time: for Slurm's own steps
+_POLL_SECONDS = 0.05
+_log = logging.getLogger(__name__)
+Pause = Callable[[float], None]
+
+
+class Actions:
+    """What is done to jobs of ours."""
+
+    def __init__(self, reader: JobReader, pause: Pause) -> None:
+        self._reader, self._client, self._pause = reader, reader.client, pause
+
+    def cancel(self, files: JobFiles, grace_seconds: float | None) -> JobState:
+        """End a job with its signal and its grace time, or this one, and return its last state."""
+        state = self._reader.state(files, findings=False)
+        if state.phase.final or not files.number:
+            return self._reader.state(files)
+        grace = self._gently(files, state, grace_seconds)
+        self._client.cancel(files.number)
+        files.act("cancelled")
+        return self._until(files, lambda found: found.phase.final, grace)
+
+    def _gently(self, files: JobFiles, state: JobState, grace_seconds: float | None) -> float:
+        """Let running ranks know by the job's own signal; what is TERM Slurm sends itself. Return the grace time."""
+        job = files.plan.job
+        grace = job.grace_seconds if grace_seconds is None else grace_seconds
+        (files.path / "grace").write_text(f"{grace:g}\n")
+        files.host.push(files.place.folder)
+        if grace > 0 and job.signal.name.removeprefix("SIG") != "TERM" and state.phase is Phase.RUNNING:
+            self._client.cancel(files.number, f"--signal={job.signal.name}")
+            end = time.monotonic() + grace
+            while time.monotonic() < end and not self._fresh(files).phase.final:
+                self._pause(_POLL_SECONDS)
+            (files.path / "grace").write_text("0\n")
+        return grace
+
+    def suspend(self, files: JobFiles) -> JobState:
+        """Let Slurm put the job back into the queue and hold it there."""
+        state = self._reader.state(files, findings=False)
+        refuse_suspending(state)
+        if state.phase is Phase.SUSPENDED:
+            return state
+        number = files.number
+        if state.phase is Phase.QUEUED:
+            self._client.run(("scontrol", "hold", number))
+            files.act("suspended")
+            return self._fresh(files)
+        grace = self._gently(files, state, None)
+        self._client.run(("scontrol", "update", f"JobId={number}", "Requeue=1"))
+        try:
+            self._client.run(("scontrol", "requeuehold", number))
+        except InvalidJob as error:
+            raise Conflict(
+                f"{state.ref} cannot be suspended: {error.message}", hint="cancel it, and retry it later"
+            ) from error
+        files.act("suspended")
+        return self._until(files, lambda found: found.phase is Phase.SUSPENDED or found.phase.final, grace)
+
+    def resume(self, files: JobFiles) -> JobState:
+        """Let a held job take its turn again."""
+        refuse_resuming(self._reader.state(files, findings=False))
+        end = time.monotonic() + _END_SECONDS
+        while True:
+            try:
+                self._client.run(("scontrol", "release", files.number))
+                break
+            except InvalidJob:
+                if time.monotonic() > end:
+                    raise
+                self._pause(0.5)  # it is still being cleared away
+        if not files.plan.job.requeue_on_lost_worker:
+            self._client.run(("scontrol", "update", f"JobId={files.number}", "Requeue=0"))
+        files.act("resumed")
+        return self._fresh(files)
+
+    def _until(self, files: JobFiles, reached: Callable[[JobState], bool], grace: float) -> JobState:
+        end = time.monotonic() + grace + _END_SECONDS
+        while not reached(state := self._fresh(files)) and time.monotonic() < end:
+            self._pause(_POLL_SECONDS)
+        return state
+
+    def _fresh(self, files: JobFiles) -> JobState:
+        return self._reader.state(self._reader.jobs.files(files.place), findings=False)
+
+    def remove(self, ref: JobRef, grace_seconds: float | None, settings: Settings, name: str) -> None:
+        """End a job if needed, put its record away and remove its files; by name, the earlier ones of that name too."""
+        newest = self._reader.find(ref)
+        self.cancel(self._reader.jobs.files(newest), grace_seconds)
+        same = [
+            one
+            for one in self._reader.jobs.all()
+            if (one.namespace, one.name) == (newest.namespace, newest.name)
+        ]
+        for place in [newest] if ref.uid else same:
+            files = self._reader.jobs.files(place)
+            self._put_away(files, settings, name)
+            self._reader.jobs.remove(place)
+
+    def _put_away(self, files: JobFiles, settings: Settings, name: str) -> None:
+        """Write the job down in the archive; a disk without room keeps nobody from deleting."""
+        now, state = time.time(), self._reader.state(files)
+        told = events.of(files, state)
+        last = msgspec.structs.replace(deleted_event(now, state.attempt), sequence=len(told) + 1)
+        whole = JobImport(
+            state=deleted_state(state, now), spec=msgspec.json.encode(files.plan.job),
+            plan=msgspec.json.encode(files.plan),
+            events=(*told, last), samples=files.samples(),
+            facts=mpi_profiles.profile_facts(profile_files.read(files.path / f"a{state.attempt}", state, now), now),
+            attempts=self._reader.attempts(state.ref)[:-1],
+        )  # fmt: skip
+        try:
+            archive = Archive(history_directory(settings, name))
+            try:
+                import_job(archive, whole, _logs(files, state), now)
+                retention.apply_retention(archive, retention.RetentionSettings.from_settings(settings), now)
+            finally:
+                archive.close()
+        except (BackendError, OSError, MpiJobError) as error:
+            _log.warning("no record of %s could be kept: %s", state.ref, error)
+
+
+def _logs(files: JobFiles, state: JobState) -> Iterator[tuple[LogSource, str]]:
+    workers = {rank.rank: rank.worker for rank in state.ranks}
+    for number in files.attempts():
+        folder = files.logs(number)
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if (found := speaker(path.name)) is not None:
+                rank = found[1] if found[0] is Role.RANK else None
+                worker = workers.get(rank) if rank is not None else None
+                yield LogSource(key=files.place.ref.key, attempt=number, role=found[0], worker=worker, rank=rank,
+                                source=path.name), str(path)  # fmt: skip

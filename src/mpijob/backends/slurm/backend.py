@@ -1,0 +1,411 @@
+"""The port of `backends.protocol` over Slurm's own commands and the directories of jobs.
+
+There is no daemon: what a job needs while it runs is done by its own texts on its nodes, and everything else when
+somebody asks. So jobs are seen from every machine that shares the directory, and go on whoever is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpijob.backends import cancellable_sleep
+from mpijob.backends.capabilities import (
+    CapableBackend,
+    SupportsClose,
+    SupportsDoctor,
+    SupportsSecretValues,
+    SupportsTeamTemplates,
+    SupportsWorkingDirectory,
+)
+from mpijob.backends.outage_tolerance import Patience
+from mpijob.backends.slurm.client import SlurmClient
+from mpijob.backends.slurm.host import Host, SshHost
+from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles
+from mpijob.backends.slurm.jobs.job_reader import JobReader
+from mpijob.backends.slurm.jobs.poll import Poll
+from mpijob.errors import BackendError, Unsupported
+from mpijob.model import Identity, JobRef
+from mpijob.settings import history_directory
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Preflight
+    from mpijob.backends.recurring.schedule_files import ScheduleFiles
+    from mpijob.backends.slurm.actions import Actions
+    from mpijob.backends.team_templates import TemplateDirectory
+    from mpijob.errors import Finding
+    from mpijob.history.archive_reader import ArchiveReader
+    from mpijob.model import (
+        Artifact,
+        Event,
+        JobState,
+        LogLine,
+        LogQuery,
+        MPIJob,
+        Page,
+        Plan,
+        RankStack,
+        Sample,
+        Scope,
+        Secret,
+    )
+    from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.mpi_profile import RankProfiles
+    from mpijob.model.team_template import TeamTemplate
+    from mpijob.settings import Settings
+
+_POLL_SECONDS = 0.05
+
+
+class SlurmBackend(
+    CapableBackend,
+    SupportsClose,
+    SupportsDoctor,
+    SupportsSecretValues,
+    SupportsTeamTemplates,
+    SupportsWorkingDirectory,
+):
+    """Jobs on a Slurm cluster; `place` is `slurm`, `slurm:PARTITION` or `slurm+ssh://[USER@]HOST[:PORT][/PARTITION]`."""
+
+    namespace = "default"
+
+    def __init__(self, settings: Settings, place: str) -> None:
+        self._settings = settings
+        address, _, partition = place.removeprefix("slurm+ssh://").partition("/")
+        self._address = address if place.startswith("slurm+ssh://") else ""
+        self._partition = partition if self._address else place.partition(":")[2]
+        self.name = f"slurm-{address.partition(':')[0].rpartition('@')[2]}" if self._address else "slurm"
+        self._folder = Path(settings.home) / "slurm"
+        self._submitting = False
+
+    @cached_property
+    def _host(self) -> Host:
+        if self._address:
+            return SshHost(self._address, self._folder / "hosts" / self._address.replace(":", "-"))
+        return Host(Path(self._settings.slurm_directory or self._folder))
+
+    @cached_property
+    def _client(self) -> SlurmClient:
+        return SlurmClient(self._host)
+
+    @cached_property
+    def _reader(self) -> JobReader:
+        poll = Poll(self._client, self._folder / "asked" / self.name)
+        return JobReader(self._client, JobDirectories(self._host), poll, self._settings.rules)
+
+    @cached_property
+    def _actions(self) -> Actions:
+        from mpijob.backends.slurm.actions import Actions  # a list does without: start-up is a feature
+
+        return Actions(self._reader, self.pause)
+
+    def _files(self, ref: JobRef) -> JobFiles:
+        return self._reader.jobs.files(self._reader.find(ref))
+
+    def _ours(self, ref: JobRef) -> JobFiles | None:
+        """Return the files of a job of ours, None for one of plain sbatch; raise NotFound for one that is nowhere."""
+        place = self._reader.jobs.find(ref)
+        if place is not None:
+            return self._reader.jobs.files(place)
+        self._reader.plain(ref)
+        return None
+
+    # -- before -----------------------------------------------------------------------------------
+    def whoami(self) -> Identity:
+        """Return the user as Slurm knows them."""
+        import pwd
+
+        if self._address:
+            return Identity(user=self._host.environ().get("USER", ""))
+        try:
+            return Identity(user=pwd.getpwuid(os.geteuid()).pw_name)
+        except KeyError:
+            return Identity(user=str(os.geteuid()))
+
+    def devices(self) -> frozenset[str] | None:
+        """Return None: which fabrics the nodes have is the site's business, and its MPI's."""
+
+    def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
+        """Return what the cluster says for this job."""
+        from mpijob.backends import protocol
+        from mpijob.backends.slurm.preflight import Preflight
+
+        asked = Preflight(self._client, self._folder / "asked" / self.name, self._partition)
+        user, most = self.whoami().user, self._settings.max_workers
+        return protocol.Preflight(asked.facts(job, self._reader, user, fresh=fresh, most_workers=most))
+
+    def plan(self, job: MPIJob, found: Preflight) -> Plan:
+        """Return exactly what would be handed to Slurm; asked for by itself, with when Slurm would start it."""
+        from mpijob.backends.slurm import planner
+
+        made = planner.plan(job, found.facts, self._settings, self._host, _here())
+        return made if self._submitting else planner.estimated(made, self._client)
+
+    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+        """Let Slurm judge the plan (sbatch --test-only); nothing is submitted."""
+        from mpijob.backends.slurm import planner
+
+        return planner.rehearsed(plan, self._client)
+
+    def expect(self) -> None:
+        """A submit follows: then no time is spent on when Slurm would start the job."""
+        self._submitting = True
+
+    def submit(self, plan: Plan, who: Identity) -> JobRef:
+        """Hand the job to Slurm."""
+        from mpijob.backends.slurm import submit
+
+        self._submitting = False
+        return submit.submit(plan, self._reader, Path(self._settings.home))
+
+    # -- read -------------------------------------------------------------------------------------
+    def spec(self, ref: JobRef) -> MPIJob:
+        """Return what was asked for; of a job of plain sbatch, what its script says."""
+        if (files := self._ours(ref)) is not None:
+            return files.plan.job
+        from mpijob.backends.slurm.jobs import plain_jobs
+
+        row = self._reader.plain(ref)
+        return plain_jobs.spec(row, self._client.script(row.number))
+
+    def planned(self, ref: JobRef) -> Plan | None:
+        """Return the plan that was submitted."""
+        files = self._ours(ref)
+        return None if files is None else files.plan
+
+    def get(self, ref: JobRef) -> JobState:
+        """Return where the job stands."""
+        return self._reader.get(ref)
+
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, and as it is now."""
+        return self._reader.attempts(ref)
+
+    def list(self, scope: Scope) -> Page:
+        """Return one page of states, newest first."""
+        return self._reader.page(scope)
+
+    def watch(self, scope: Scope) -> Iterator[JobState]:
+        """Yield every job's state once, then each change."""
+        seen: dict[str, JobState] = {}
+        patience = Patience()
+        while True:
+            try:
+                page = self._reader.page(scope)
+                patience.answered()
+            except BackendError as error:
+                self.pause(patience.bear(error))
+                continue
+            for state in page.items:
+                if seen.get(state.ref.uid) != state:
+                    seen[state.ref.uid] = state
+                    yield state
+            self.pause(_POLL_SECONDS if scope.names else 10 * _POLL_SECONDS)
+
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
+        """Yield the job's merged log lines."""
+        from mpijob.backends.slurm.jobs import logs
+
+        files = self._ours(ref)
+        if files is None or files.plan.job.script:
+            yield from logs.of_script(self._reader, self.get(ref), files, query, self.pause)
+        else:
+            yield from logs.of_ranks(self._reader, files, query, self.pause)
+
+    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        """Return the values of a job's secrets, by their sources on this machine."""
+        from mpijob.backends.secrets import found
+
+        return found(secrets)
+
+    def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
+        """Yield what happened."""
+        from mpijob.backends.slurm.jobs import events
+
+        told, over = 0, False
+        while not over:
+            files, state = self._ours(ref), self.get(ref)
+            over = not follow or state.phase.final
+            for event in events.of(files, state)[told:] if files else ():
+                told += 1
+                yield event
+            if not over:
+                self.pause(4 * _POLL_SECONDS)
+
+    def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+        """Return the usage measured so far."""
+        files = self._ours(ref)
+        return () if files is None else files.samples()
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return what the ranks of the newest attempt have counted so far."""
+        from mpijob.backends.attempts import mpi_profiles
+        from mpijob.model.status.mpi_profile import RankProfiles
+
+        files = self._ours(ref)
+        if files is None:
+            return RankProfiles()
+        state = self._reader.state(files, findings=False)
+        return RankProfiles(mpi_profiles.read(files.path / f"a{state.attempt}", state, time.time()))
+
+    def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+        """Return the accounts of the jobs that were not deleted, and of those of plain sbatch."""
+        from mpijob.backends.slurm.jobs import accounts
+
+        return accounts.find(self._reader, query, time.time())
+
+    def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return what is worrying: a job that never starts as it is."""
+        from mpijob.backends.slurm.jobs import plain_jobs
+
+        return plain_jobs.warnings(self.get(ref))
+
+    def reconcile(self, state: JobState) -> None:
+        """A job's own texts see to its next attempt."""
+
+    # -- act --------------------------------------------------------------------------------------
+    def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+        """End the job and return its last state."""
+        files = self._ours(ref)
+        if files is not None:
+            return self._actions.cancel(files, grace_seconds)
+        self._client.cancel(self._reader.plain(ref).number)
+        return self._reader.ended(ref)
+
+    def suspend(self, ref: JobRef) -> JobState:
+        """Put the job back into the queue, and hold it there."""
+        return self._actions.suspend(self._files(ref))
+
+    def resume(self, ref: JobRef) -> JobState:
+        """Let a suspended job take its turn again."""
+        return self._actions.resume(self._files(ref))
+
+    def scale(self, ref: JobRef, workers: int) -> JobState:
+        """Refuse: an allocation does not grow."""
+        self._files(ref)
+        raise Unsupported(
+            f"job '{ref.name}' runs on Slurm, where a job keeps the nodes that it was given",
+            hint=f"mpijob clone {ref.name} --workers {workers} makes one of that size",
+        )
+
+    def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+        """End the job if needed, put its record away and remove it; one of plain sbatch is only cancelled."""
+        if self._ours(ref) is None:
+            self.cancel(ref)
+            return
+        self._actions.remove(ref, grace_seconds, self._settings, self.name)
+
+    def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
+        """Run a command on a worker's node, inside the job, with this terminal."""
+        from mpijob.backends.slurm import visit
+
+        files, state = self._ours(ref), self.get(ref)
+        number = files.number if files else self._reader.plain(ref).number
+        directory = self._host.path(files.place.folder, "work") if files and not files.plan.job.script else ""
+        return visit.run(self._host, number, visit.node_of(state, worker, rank), directory, argv)
+
+    def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
+        """Return where each rank stands now."""
+        from mpijob.backends.slurm import visit
+
+        files = self._files(ref)
+        return visit.stacks(self._host, files, self._reader.state(files, findings=False), ranks)
+
+    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
+        """Return the templates that a namespace shares, from the directory that the settings name."""
+        return self._templates().all(namespace)
+
+    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
+        """Write a template into that directory."""
+        self._templates().save(template, overwrite=overwrite)
+
+    def delete_team_template(self, namespace: str, name: str) -> None:
+        """Remove a template from that directory."""
+        self._templates().delete(namespace, name)
+
+    def may_save_team_templates(self, namespace: str) -> bool:
+        """Return whether this user may write to that directory."""
+        return self._templates().may_save(namespace)
+
+    def _templates(self) -> TemplateDirectory:
+        from mpijob.backends.team_templates import TemplateDirectory
+
+        return TemplateDirectory(self._settings.templates)
+
+    # -- files ------------------------------------------------------------------------------------
+    def working_directory(self, ref: JobRef) -> Path:
+        """Return the directory in which a job works."""
+        files = self._files(ref)
+        job = files.plan.job
+        return Path(job.code.path) if job.script and job.code.path and not self._address else files.work
+
+    def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+        """Return the files that the job left in its working directory."""
+        import msgspec
+
+        from mpijob import codec
+        from mpijob.backends.attempts import artifacts
+
+        files = self._files(ref)
+        self._host.pull(f"{files.place.folder}/work", whole=True)
+        try:
+            along = codec.decode((files.path / "along.json").read_bytes(), dict[str, tuple[int, int]])
+        except (OSError, msgspec.DecodeError):
+            along = {}
+        place = self.working_directory(ref)
+        if place == files.work:
+            return artifacts.left(place, along)
+        ours = os.path.relpath(self._settings.home, place)  # a script may run where our own state is
+        return (
+            tuple(one for one in artifacts.left(place, along) if not one.path.startswith(f"{ours}/"))
+            if along
+            else ()
+        )
+
+    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+        """Copy one of those files to this place."""
+        from mpijob.backends.attempts import artifacts
+
+        artifacts.fetch(self.working_directory(ref), path, target)
+
+    def past(self) -> ArchiveReader | None:
+        """Return what is remembered of jobs that were deleted."""
+        from mpijob.history.archive_reader import open_archive
+
+        return open_archive(history_directory(self._settings, self.name))
+
+    def schedules(self) -> ScheduleFiles:
+        """Return the recurring jobs of this cluster; a process of this user on this machine keeps their time."""
+        from mpijob.backends.recurring.schedule_files import ScheduleFiles
+
+        return ScheduleFiles(self._settings, f"slurm/schedules/{self.name}")
+
+    def doctor(self) -> tuple[Finding, ...]:
+        """Return whether the cluster is ready for this user's jobs."""
+        from mpijob.backends.slurm import doctor
+
+        return doctor.report(self._client, self._reader, self.whoami().user)
+
+    def pause(self, seconds: float) -> None:
+        """Sleep: this backend's calls block, shortly."""
+        cancellable_sleep.pause(seconds)
+
+    def close(self) -> None:
+        """Give back the connection."""
+        with contextlib.suppress(BackendError):
+            if "_host" in self.__dict__:
+                self._host.close()
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path("/proc/self/cwd")

@@ -1,0 +1,83 @@
+"""Whether a Slurm cluster is ready for this user's jobs: controller, accounting, the user's limits, the directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from mpijob.backends.slurm.client import SlurmClient
+from mpijob.backends.slurm.jobs.job_reader import JobReader
+from mpijob.errors import Finding, MpiJobError, Severity
+from mpijob.formats.slurm import queries
+from mpijob.model.platform.slurm import Limit
+
+
+def report(client: SlurmClient, reader: JobReader, user: str) -> tuple[Finding, ...]:
+    """Return what was found."""
+    return tuple(_report(client, reader, user))
+
+
+def _report(client: SlurmClient, reader: JobReader, user: str) -> Iterator[Finding]:
+    try:
+        config = queries.configuration(client.run(("scontrol", "show", "config")))
+        partitions = queries.partitions(client.run(("scontrol", "-o", "show", "partition")))
+    except MpiJobError as error:
+        yield Finding("DOCTOR_SLURM", error.message, error.hint)
+        return
+    yield _fine(f"Slurm {config.get('SLURM_VERSION', '')}, cluster {config.get('ClusterName', '')}, answers")
+    for one in partitions:
+        most = "no time limit" if one.max_seconds is None else f"at most {one.max_seconds / 60:g} minutes"
+        yield _fine(
+            f"partition {one.name}{' (default)' * one.default}: {one.nodes} nodes, {one.cpus} CPUs, {most}, {one.state}"
+        )
+    plugins = queries.launch_plugins("".join(client.host.call(("srun", "--mpi=list"))[1:]))
+    if {"pmi2", "pmix"} & {*plugins}:
+        yield _fine(f"srun starts MPI programs by {', '.join(plugins)}")
+    else:
+        message = "srun has no launch plugin for MPI (pmi2, pmix): ranks are started by the MPI library's own launcher"
+        yield Finding(
+            "DOCTOR_SLURM", message, "nothing, or ask for Slurm's PMIx plugin", severity=Severity.WARNING
+        )
+    yield from _accounts(client, user)
+    root = reader.jobs.host.path()
+    there = reader.jobs.host.call(("sh", "-c", f'mkdir -p -m 700 "{root}" && [ -w "{root}" ]')).code == 0
+    if there or os.access(root, os.W_OK):
+        yield _fine(f"jobs are kept in {root}; each job looks whether its nodes see it")
+    else:
+        yield Finding(
+            "DOCTOR_SLURM", f"{root} cannot be written", "set MPIJOB_SLURM_DIRECTORY to a shared directory"
+        )
+
+
+def _accounts(client: SlurmClient, user: str) -> Iterator[Finding]:
+    try:
+        mine = queries.read_associations(client.run(queries.associations(user)))
+        every = queries.read_qos(client.run(queries.all_qos()))
+    except MpiJobError as error:
+        message = f"the accounting does not answer: {error.message}"
+        hint = "jobs run all the same; what is kept of them is in their directories alone"
+        yield Finding("DOCTOR_SLURM", message, hint, severity=Severity.WARNING)
+        return
+    for one in mine:
+        yield _fine(f"{one.limit.owner}{_limits(one.limit)}; QOS {', '.join(one.qos) or 'none'}")
+    for name in sorted({name for one in mine for name in one.qos} & every.keys()):
+        if text := _limits(every[name]):
+            yield _fine(f"QOS {name}{text}")
+    if not mine:
+        message = f"user {user} has no account here: Slurm refuses jobs where it enforces accounts"
+        yield Finding(
+            "DOCTOR_SLURM", message, "ask an administrator: sacctmgr add user …", severity=Severity.WARNING
+        )
+
+
+def _limits(limit: Limit) -> str:
+    parts = [
+        f"{name.replace('_', ' ')} {value:g}"
+        for name in limit.__struct_fields__
+        if name not in ("owner", "priority") and (value := getattr(limit, name)) is not None
+    ]
+    return f": at most {', '.join(parts)}" if parts else ""
+
+
+def _fine(message: str) -> Finding:
+    return Finding("DOCTOR_OK", message, severity=Severity.NOTICE)

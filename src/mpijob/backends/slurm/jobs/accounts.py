@@ -1,0 +1,48 @@
+"""What jobs used and held: ours by what their own texts measured, those of plain sbatch by Slurm's accounting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpijob.accounting import build
+from mpijob.accounting.aggregate import tally
+from mpijob.backends.slurm.jobs import plain_jobs
+from mpijob.backends.slurm.jobs.job_reader import JobReader
+from mpijob.errors import MpiJobError
+from mpijob.formats.slurm import queries
+from mpijob.history import account_store
+from mpijob.model import Amounts
+from mpijob.model.status.accounts import Account, AccountQuery, Tally
+
+
+def find(reader: JobReader, query: AccountQuery, now: float) -> tuple[Account, ...]:
+    """Return the accounts that are wanted, newest first, at most one more than a page holds."""
+    ours = [account for account in _ours(reader, now) if account_store.matches(account, query)]
+    plain = [account for account in _plain(reader, query, now) if account_store.matches(account, query)]
+    return tuple(sorted([*ours, *plain], key=account_store.sort_key, reverse=True)[: query.limit + 1])
+
+
+def _ours(reader: JobReader, now: float) -> Iterator[Account]:
+    for place in reader.jobs.all():
+        files = reader.jobs.files(place)
+        state, plan = reader.state(files, findings=False), files.plan
+        yield build.account(state, plan.job, plan.needs, [*tally(files.samples()).values()], now=now)
+
+
+def _plain(reader: JobReader, query: AccountQuery, now: float) -> Iterator[Account]:
+    since = f"{query.since:.0f}" if query.since else ""
+    try:
+        rows = reader.client.accounting([], since=since)
+    except MpiJobError:  # no accounting, or no answer: what is in Slurm's memory is all there is
+        rows = [*reader.poll.snapshot().rows.values()]
+    ours = {number for number, _ in reader.poll.snapshot().rows.ours()} | {
+        reader.jobs.files(place, logs=False).number for place in reader.jobs.all()
+    }
+    for row in {row.number: row for row in rows}.values():  # the last try of each
+        if row.number.isdigit() and row.number not in ours:
+            state = plain_jobs.state(row)
+            needs = Amounts(float(row.cpus), queries.held_memory(row.tres), queries.gpu_count(row.tres))
+            used = Tally(
+                0, last=now, cpu_seconds=row.used_cpu_seconds, peak_bytes=row.memory_bytes, samples=1
+            )
+            yield build.account(state, None, needs, [used] if row.used_cpu_seconds else [], now=now)

@@ -1,0 +1,239 @@
+"""The directories of jobs, on the file system that login node and nodes share: found, made, read.
+
+ROOT/order/TIME+NAMESPACE+NAME+NUMBER+UID    one empty file for each job: a list reads nothing else
+ROOT/names/NAMESPACE/NAME/NUMBER/            the NUMBERth job of that name: whoever makes the directory has the name
+ROOT/jobs/UID/                               one job
+    plan.json  script  launcher.sh …         what was submitted (formats/slurm/batch_script)
+    slurm                                    the job's number in Slurm, when it took the job
+    acts                                     what its owner asked for since: cancelled, suspended, resumed
+    aN/                                      journals and logs of attempt N (formats/slurm/journal)
+    work/                                    its working directory
+    state.json                               how it ended, once that is settled
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from mpijob import atomic_write, codec
+from mpijob.backends.attempts import replay
+from mpijob.backends.attempts.replay import Attempt
+from mpijob.backends.slurm.host import Host
+from mpijob.formats.launch import allocation
+from mpijob.formats.launch.allocation import Entry
+from mpijob.model import JobRef, JobState, Plan, Sample
+
+_ATTEMPT = re.compile(r"a([1-9][0-9]{0,5})")
+_NEVER_SUBMITTED_SECONDS = 60.0  # after which a directory without a number in Slurm is an unfinished submit
+
+
+class Act(NamedTuple):
+    """What the owner asked for, and when."""
+
+    time: float
+    verb: str
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """One job's directory, by what the name of its file in `order` says; the newest job is the greatest."""
+
+    created_us: int
+    namespace: str
+    name: str
+    number: int
+    uid: str
+
+    @classmethod
+    def of(cls, text: str) -> Place | None:
+        """Return what a file in `order` says; None for another file."""
+        parts = text.split("+")
+        if len(parts) != 5 or not (parts[0].isdigit() and parts[3].isdigit()):
+            return None
+        return cls(int(parts[0]), parts[1], parts[2], int(parts[3]), parts[4])
+
+    @property
+    def ref(self) -> JobRef:
+        """The job's address."""
+        return JobRef(self.namespace, self.name, self.uid)
+
+    @property
+    def folder(self) -> str:
+        """Its directory, below the root."""
+        return f"jobs/{self.uid}"
+
+    @property
+    def claim(self) -> str:
+        """The directory by which it has its name."""
+        return f"names/{self.namespace}/{self.name}/{self.number}"
+
+    @property
+    def line(self) -> str:
+        """Its file in `order`."""
+        return f"order/{self.created_us}+{self.namespace}+{self.name}+{self.number}+{self.uid}"
+
+
+class JobFiles:
+    """What is in one job's directory; each instance reads a file once."""
+
+    def __init__(self, host: Host, place: Place) -> None:
+        self.host = host
+        self.place = place
+        self.path = host.root / place.folder
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan that was submitted."""
+        return codec.decode((self.path / "plan.json").read_bytes(), Plan)
+
+    @cached_property
+    def number(self) -> str:
+        """The job's number in Slurm; "" where it has none (yet)."""
+        return self._text("slurm").strip()
+
+    @property
+    def never_submitted(self) -> bool:
+        """Whether whoever submitted it was ended before Slurm had the job."""
+        return not self.number and time.time() - self.place.created_us / 1e6 > _NEVER_SUBMITTED_SECONDS
+
+    @cached_property
+    def acts(self) -> tuple[Act, ...]:
+        """What its owner asked for since."""
+        pairs = (line.partition(" ") for line in self._text("acts").splitlines())
+        return tuple(Act(float(when), verb) for when, _, verb in pairs if verb)
+
+    def last_act(self, *verbs: str) -> Act | None:
+        """Return the last of these acts."""
+        return next((act for act in reversed(self.acts) if act.verb in verbs), None)
+
+    @cached_property
+    def retries(self) -> int:
+        """How often it was tried again because it had failed."""
+        return len(self._text("retries").splitlines())
+
+    def attempts(self) -> list[int]:
+        """Return the numbers of the attempts that have begun."""
+        names = os.listdir(self.path) if self.path.is_dir() else []
+        return sorted(int(match[1]) for name in names if (match := _ATTEMPT.fullmatch(name)))
+
+    def attempt(self, number: int) -> Attempt:
+        """Return what the journals of an attempt tell."""
+        return replay.replay(number, self.plan, self._journals(number))
+
+    def _journals(self, number: int) -> Iterator[Entry]:
+        folder = self.path / f"a{number}"
+        yield from allocation.entries(self._text(f"a{number}/journal"))
+        for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
+            if name.startswith("node-"):
+                yield from allocation.entries(self._text(f"a{number}/{name}"), name.removeprefix("node-"))
+
+    def samples(self) -> tuple[Sample, ...]:
+        """Return what its workers used, in all attempts."""
+        found: list[Sample] = []
+        for number in self.attempts():
+            for path in sorted((self.path / f"a{number}").glob("usage-*")):
+                found += allocation.samples(path.read_text(errors="replace"), number)
+        return tuple(sorted(found, key=lambda one: (one.time, one.worker)))
+
+    def logs(self, number: int) -> Path:
+        """Where the log files of an attempt are."""
+        return self.path / f"a{number}" / "logs"
+
+    @property
+    def work(self) -> Path:
+        """Its working directory."""
+        return self.path / "work"
+
+    def settled(self) -> JobState | None:
+        """Return how it ended, where that was settled."""
+        try:
+            return codec.decode((self.path / "state.json").read_bytes(), JobState)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def settle(self, state: JobState) -> None:
+        """Keep how it ended: that is worked out once. Where nothing can be written, it is worked out again."""
+        try:
+            atomic_write.write(self.path / "state.json", msgspec.json.encode(state))
+        except OSError:
+            return
+
+    def act(self, verb: str, **files: str) -> None:
+        """Write down what the owner asks for, with what the job's own texts read of it."""
+        with (self.path / "acts").open("a") as out:
+            out.write(f"{time.time():.3f} {verb}\n")
+        for name, text in files.items():
+            (self.path / name).write_text(text)
+        (self.path / "state.json").unlink(missing_ok=True)
+        self.__dict__.pop("acts", None)
+        self.host.push(self.place.folder)
+
+    def _text(self, name: str) -> str:
+        try:
+            return (self.path / name).read_text(errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+
+
+class JobDirectories:
+    """All jobs' directories below one root."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def all(self, *, pull: bool = True) -> list[Place]:
+        """Return every job, the newest first."""
+        if pull:
+            self.host.pull(".")
+        try:
+            names = os.listdir(self.host.root / "order")
+        except FileNotFoundError:
+            return []
+        return sorted((place for name in names if (place := Place.of(name))), reverse=True)
+
+    def find(self, ref: JobRef) -> Place | None:
+        """Return the job of that uid, or the newest of that name."""
+        known = bool(ref.uid) and (self.host.root / "jobs" / ref.uid / "plan.json").exists()
+        for place in self.all(pull=not known):
+            if place.namespace == ref.namespace and (
+                place.uid == ref.uid and ref.name in ("", place.name) if ref.uid else place.name == ref.name
+            ):
+                return place
+        return None
+
+    def files(self, place: Place, *, logs: bool = True) -> JobFiles:
+        """Return what is in a job's directory, as it is now; with its logs, where these are elsewhere."""
+        if logs:
+            self.host.pull(place.folder, whole=True)
+        return JobFiles(self.host, place)
+
+    def claim(self, plan: Plan) -> Place | None:
+        """Reserve the name for a new job; return None where another submit is doing that now."""
+        job, parent = plan.job, self.host.root / "names" / plan.job.namespace / plan.job.name
+        newest = self.find(JobRef(job.namespace, job.name))
+        known = newest.number if newest else 0
+        taken = [int(name) for name in os.listdir(parent) if name.isdigit()] if parent.is_dir() else []
+        last = max(taken, default=0)
+        if last > known and time.time() - (parent / str(last)).stat().st_mtime < _NEVER_SUBMITTED_SECONDS:
+            return None
+        place = Place(time.time_ns() // 1000, job.namespace, job.name, max(last, known) + 1, plan.uid)
+        return place if self.host.make(place.claim) else None
+
+    def enter(self, place: Place) -> None:
+        """Let everybody see a job that is complete."""
+        (self.host.root / "order").mkdir(mode=0o700, exist_ok=True)
+        (self.host.root / place.line).touch()
+        self.host.push("order")
+
+    def remove(self, place: Place) -> None:
+        """Remove a job with all its files."""
+        self.host.remove(place.line)
+        self.host.remove(place.claim)
+        self.host.remove(place.folder)

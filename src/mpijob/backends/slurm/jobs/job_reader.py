@@ -1,0 +1,397 @@
+"""Reading jobs: their files, squeue's one answer, and the accounting for what squeue has forgotten.
+
+Jobs that somebody submitted by sbatch himself have no directory; they are read by `plain_jobs`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from mpijob.backends import scope_filter
+from mpijob.backends.attempts.replay import Attempt
+from mpijob.backends.common_errors import no_such_job
+from mpijob.backends.slurm.client import SlurmClient
+from mpijob.backends.slurm.jobs import derive, plain_jobs, script_output
+from mpijob.backends.slurm.jobs.derive import Seen, Standing
+from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles, Place
+from mpijob.backends.slurm.jobs.poll import Poll, Snapshot
+from mpijob.backends.slurm.jobs.script_output import Output
+from mpijob.backends.slurm.jobs.wait_estimate import WaitEstimates
+from mpijob.errors import Finding, MpiJobError, NotFound, Severity
+from mpijob.formats.slurm import batch_script, job_states, srun_reports
+from mpijob.formats.slurm.job_states import JobState as SlurmState
+from mpijob.formats.slurm.queries import Row, Rows
+from mpijob.model import Exit, JobRef, JobState, LogLine, Page, Phase, Scope
+from mpijob.model.spec import dependencies
+from mpijob.observation.logs import cri
+from mpijob.observation.state.phase import Reason
+
+if TYPE_CHECKING:
+    from mpijob.diagnosis.rule import Rule
+
+_SAID_BYTES, _REPORT_BYTES = 16 << 10, 1 << 20
+_TEARDOWN_SECONDS = 1.0  # from what others see of a rank that goes until its own end is written down
+_LINES = 2000  # of a script's log that are searched for a cause
+_ENDS_SECONDS = 10.0
+_FORGOTTEN_SECONDS = 10.0  # of a job that squeue does not show: so late may the accounting know a new one
+
+
+class JobReader:
+    """What is seen of jobs."""
+
+    def __init__(self, client: SlurmClient, jobs: JobDirectories, poll: Poll, rules: str) -> None:
+        self.client, self.jobs, self.poll, self._rules = client, jobs, poll, rules
+        self.waits = WaitEstimates(client, poll, jobs)
+        self._accounted: dict[str, tuple[float, Row | None]] = {}
+
+    # -- one job ----------------------------------------------------------------------------------
+    def find(self, ref: JobRef) -> Place:
+        """Return the directory of a job of ours; raise NotFound."""
+        place = self.jobs.find(ref)
+        if place is None:
+            raise no_such_job(ref)
+        return place
+
+    def get(self, ref: JobRef) -> JobState:
+        """Return where a job stands, of ours or of plain sbatch; raise NotFound."""
+        place = self.jobs.find(ref)
+        if place is not None:
+            files = self.jobs.files(place)
+            return self._with_forecasts([(files.number, self.state(files))])[0]
+        row = self.plain(ref)
+        state = plain_jobs.state(row)
+        if row.ending is None:
+            return self._with_forecasts([(row.number, state)])[0]
+        code = self.exit_code(row.number)
+        return msgspec.structs.replace(
+            state, launcher_exit_code=state.launcher_exit_code if code is None else code
+        )
+
+    def _with_forecasts(self, found: Iterable[tuple[str, JobState]]) -> list[JobState]:
+        """Return states, each given with its job's number; those of jobs that wait with when they will start."""
+        states = [*found]
+        waiting = [number for number, state in states if number and state.phase is Phase.QUEUED]
+        if not waiting:
+            return [state for _, state in states]
+        forecasts = self.waits.of(self.poll.snapshot().rows, waiting, time.time())
+        return [
+            state.forecast(forecasts[number])
+            if number in forecasts and state.phase is Phase.QUEUED
+            else state
+            for number, state in states
+        ]
+
+    def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
+        """Return the job as each of its attempts ended, and as it is now."""
+        now = self.get(ref)
+        place = self.jobs.find(now.ref)
+        if place is None:
+            return (now,)
+        files = self.jobs.files(place)
+        numbers = [number for number in files.attempts() if number < now.attempt]
+        return (*(self._earlier(files, number) for number in numbers), now)
+
+    def _earlier(self, files: JobFiles, number: int) -> JobState:
+        attempt = files.attempt(number)
+        seen = Seen(files, attempt, None, answered=True, now=time.time(), said=_tail(files, number))
+        state, standing = derive.earlier(seen)
+        return self._explained(seen, state, standing) if state.phase is Phase.FAILED else state
+
+    def ended(self, ref: JobRef) -> JobState:
+        """Return the state of a job that was cancelled just now, once Slurm says that it has ended."""
+        end = time.monotonic() + _ENDS_SECONDS
+        while not (state := self.get(ref)).phase.final and time.monotonic() < end:
+            self.poll.snapshot(since=time.time())
+        return state
+
+    def plain(self, ref: JobRef) -> Row:
+        """Return the row of a job that sbatch was given by somebody himself; raise NotFound."""
+        number = plain_jobs.number_of(ref)
+        if number is None:
+            raise no_such_job(ref)
+        snapshot = self.poll.snapshot()
+        row = snapshot.rows.get(number) or self.client.job(number) or self._forgotten(number, 0.0)
+        if row is not None and (batch_script.read_comment(row.comment) or not plain_jobs.named(row, ref)):
+            row = None  # one of ours that was deleted, or another name
+        if row is None:
+            raise snapshot.error or no_such_job(ref)
+        return row
+
+    def state(self, files: JobFiles, *, findings: bool = True) -> JobState:
+        """Return where a job of ours stands; with the causes where it failed."""
+        if (settled := files.settled()) is not None and (
+            settled.findings or not findings or settled.phase is not Phase.FAILED
+        ):
+            return settled
+        if files.plan.job.script:
+            return self._of_script(files, findings=findings)
+        seen = self.seen(files)
+        state, standing = derive.state(seen)
+        if (
+            standing.result.reason is Reason.DEPENDENCY_FAILED
+            or standing.result.reason is Reason.WAITING_FOR_JOBS
+        ):
+            state = self._dependent(files, state)
+        elif findings and state.phase is Phase.FAILED:
+            state = self._explained(seen, state, standing)
+        if standing.settled and state.phase.final and findings:
+            files.settle(state)
+        return state
+
+    def seen(self, files: JobFiles) -> Seen:
+        """Return all that is known of a job now."""
+        numbers = files.attempts()
+        attempt = files.attempt(numbers[-1]) if numbers else None
+        over = attempt is not None and attempt.orderly and attempt.retry_seconds is None
+        snapshot = Snapshot(0.0, Rows()) if over and attempt and not attempt.code else self.poll.snapshot()
+        row = snapshot.rows.get(files.number) if files.number else None
+        if row is None and files.number and snapshot.answered and not over:
+            row = self._forgotten(files.number, files.place.created_us / 1e6)
+        fresh = (
+            snapshot.answered and snapshot.error is None and snapshot.time > files.place.created_us / 1e6 + 1
+        )
+        said = _tail(files, attempt.number) if attempt is not None and attempt.asked == "term" else b""
+        silent = snapshot.error.message if snapshot.error else ""
+        return Seen(files, attempt, row, fresh, time.time(), silent, said)
+
+    def _of_script(self, files: JobFiles, *, findings: bool) -> JobState:
+        """Return where a script stands that sbatch got as it is: Slurm's word is all there is, and its log."""
+        seen = self.seen(files)
+        if seen.row is None:
+            return derive.state(seen)[0]
+        state = plain_jobs.of_ours(seen.row, files)
+        if not state.phase.final:
+            return (
+                self._dependent(files, state)
+                if files.plan.waits_for and seen.row.reason == "Dependency"
+                else state
+            )
+        if state.reason == Reason.DEPENDENCY_FAILED.value:
+            return self._dependent(files, state)
+        known = self.exit_code(files.number)
+        steps = plain_jobs.steps(self.client.accounting([files.number], steps=True)) if findings else ()
+        state = msgspec.structs.replace(
+            state, steps=steps, launcher_exit_code=known if known is not None else state.launcher_exit_code
+        )
+        if findings and state.phase is Phase.FAILED:
+            found = self._heard(state, files)
+            state = msgspec.structs.replace(
+                state, findings=found, message=found[0].message if found else state.message
+            )
+        if findings:
+            files.settle(state)
+        return state
+
+    def exit_code(self, number: str) -> int | None:
+        """Return the exit code of a batch script, whole: the accounting's has lost its highest bit."""
+        try:
+            fields = self.client.show_job(number)
+        except MpiJobError:
+            return None
+        return job_states.exit_code(fields["ExitCode"])[0] if "ExitCode" in fields else None
+
+    def _heard(self, state: JobState, files: JobFiles) -> tuple[Finding, ...]:
+        """Return why a script failed, by Slurm's reason and by its log."""
+        from mpijob.backends.attempts.findings import explained
+        from mpijob.diagnosis.evidence import Evidence
+
+        lines: tuple[LogLine, ...] = ()
+        try:
+            outputs = script_output.paths(self.client, files.number, files).items()
+            every = [
+                line
+                for stream, path in outputs
+                for line in Output(Path(path), stream, state.attempt).read(last=True)
+            ]
+            lines = tuple(sorted(every, key=lambda line: line.time)[-_LINES:])
+        except (MpiJobError, OSError):
+            lines = ()
+        code = state.launcher_exit_code
+        reason = "" if state.reason == Reason.LAUNCHER_FAILED.value else state.reason
+        seen = Evidence(
+            spec=files.plan.job, reason=reason, message=state.message, phase=state.phase, logs=lines,
+            launcher=Exit(code) if code else None,
+        )  # fmt: skip
+        return explained(seen, _site(self._rules))
+
+    def _forgotten(self, number: str, created: float) -> Row | None:
+        """Return the last try of a job as the accounting has it; asked again only after a while."""
+        now = time.time()
+        when, row = self._accounted.get(number, (0.0, None))
+        if row is not None or now - when < _FORGOTTEN_SECONDS or now - created < 2.0:
+            return row
+        try:
+            tries = [one for one in self.client.accounting([number]) if one.number == number]
+        except MpiJobError:
+            tries = []
+        row = tries[-1] if tries and tries[-1].ending is not None else None
+        self._accounted[number] = (now, row)
+        return row
+
+    def _dependent(self, files: JobFiles, state: JobState) -> JobState:
+        """Return the state of a job that waits for others, or will never start because of one."""
+        known = [dependencies.Dependency.of(ref, self._other(ref)) for ref in files.plan.waits_for]
+        waits, finding = dependencies.judge(state.ref.name, known)
+        if finding is None:
+            text = dependencies.sentence(waits) if waits else "waiting for its turn"
+            return msgspec.structs.replace(state, message=text, waiting_for=text)
+        told = {
+            "phase": Phase.FAILED,
+            "reason": dependencies.FAILED,
+            "message": finding.message,
+            "waiting_for": "",
+        }
+        return msgspec.structs.replace(
+            state, findings=(finding,), finished=state.finished or time.time(), **told
+        )
+
+    def _other(self, ref: JobRef) -> JobState | None:
+        try:
+            return self.state(self.jobs.files(self.find(ref)), findings=True)
+        except NotFound:
+            return None
+
+    def _explained(self, seen: Seen, state: JobState, standing: Standing) -> JobState:
+        from mpijob.backends.attempts import evidence  # the rules are loaded only for a failure
+
+        files, attempt = seen.files, seen.attempt
+        if attempt is None or attempt.number != standing.attempt:
+            return msgspec.structs.replace(state, findings=self._before_start(state))
+        known = evidence.Attempt(
+            files.plan, attempt.number, files.logs(attempt.number), files.work, self._rules,
+            follows=_take_reports(files, attempt, evidence.PEER_LOST),
+        )  # fmt: skip
+        for sample in files.samples():
+            if sample.attempt == attempt.number:
+                peak = attempt.state.peak_bytes.get(sample.worker, 0)
+                attempt.state.peak_bytes[sample.worker] = max(peak, sample.memory_bytes)
+        found = evidence.findings_for(known, attempt.state, standing.result, attempt.started)
+        attempt.state.culprit = found[0].worker if found else None
+        workers = attempt.state.worker_states(state.phase, lambda _: ())
+        placed = tuple(
+            msgspec.structs.replace(now, node=old.node, gpus=old.gpus)
+            for now, old in zip(workers, state.workers, strict=False)
+        )
+        message = found[0].message if found else state.message
+        ranks = attempt.state.rank_states()
+        return msgspec.structs.replace(state, findings=found, message=message, workers=placed, ranks=ranks)
+
+    def _before_start(self, state: JobState) -> tuple[Finding, ...]:
+        """Return why a job failed that never ran: Slurm's own reason is all there is."""
+        from mpijob.backends.attempts.findings import explained
+        from mpijob.diagnosis.evidence import Evidence
+
+        spec = self.jobs.files(self.find(state.ref), logs=False).plan.job
+        seen = Evidence(spec=spec, reason=state.reason, message=state.message, phase=state.phase)
+        return explained(seen, _site(self._rules))
+
+    # -- many jobs --------------------------------------------------------------------------------
+    def page(self, scope: Scope) -> Page:
+        """Return one page of states, newest first: the newest of each name (or all runs), and those of plain sbatch."""
+        snapshot, after = self.poll.snapshot(), scope.place
+        known = [one for one in self._listed(snapshot, runs=scope.runs) if scope_filter.named(one.ref, scope)]
+        if scope_filter.tells_more_than_names(scope):
+            known = [one for one in known if scope_filter.belongs(one.state(), scope)]
+        rest = [one for one in known if not after or one.order < after]
+        page, more = rest[: scope.limit], rest[scope.limit :]
+        states = self._with_forecasts((one.number, one.state()) for one in page)
+        items = tuple(msgspec.structs.replace(state, ranks=()) for state in states)
+        notices = (_silent(snapshot.error),) if snapshot.error else ()
+        return Page(items, str(page[-1].order) if page and more else "", len(known), notices)
+
+    def _listed(self, snapshot: Snapshot, *, runs: bool) -> list[Listed]:
+        """Return what a list is made of, newest first; no job's own files are read for it yet."""
+        newest: dict[tuple[str, str, int], Place] = {}
+        for place in self.jobs.all():
+            newest.setdefault((place.namespace, place.name, place.number if runs else 0), place)
+        ours = dict(snapshot.rows.ours())
+        numbers = {uid: number for number, uid in ours.items()}
+        found = [
+            Listed(
+                place.created_us,
+                place.ref,
+                numbers.get(place.uid, ""),
+                partial(self._brief, place, numbers.get(place.uid, ""), snapshot),
+            )
+            for place in newest.values()
+        ]
+        for number in snapshot.rows.keys() - ours.keys():
+            row = snapshot.rows[number]
+            state = partial(plain_jobs.state, row)
+            found.append(Listed(plain_jobs.order(row), plain_jobs.ref(row), number, state))
+        return sorted(found, key=lambda one: one.order, reverse=True)
+
+    def _brief(self, place: Place, number: str, snapshot: Snapshot) -> JobState:
+        """Return the state of a job of ours for a list: of one that only waits, Slurm's row says enough."""
+        row = snapshot.rows.get(number) if number else None
+        told = batch_script.read_comment(row.comment) if row and row.state.waits else None
+        if row is None or told is None or told.more or row.state is not SlurmState.PENDING:
+            return self.state(self.jobs.files(place, logs=False), findings=False)
+        return derive.queued(place, row, told)
+
+
+class Listed(NamedTuple):
+    """One job of a list: where it stands in it, its address, its number in Slurm, and how its state is had."""
+
+    order: int
+    ref: JobRef
+    number: str
+    state: Callable[[], JobState]
+
+
+def _site(rules: str) -> tuple[Rule, ...]:
+    from mpijob.backends import site_rule_loader  # start-up is a feature
+
+    return site_rule_loader.known(rules)
+
+
+def _silent(error: MpiJobError) -> Finding:
+    return Finding(
+        "SLURM_UNREACHABLE",
+        f"{error.message}; what was seen last is shown",
+        error.hint,
+        severity=Severity.WARNING,
+    )
+
+
+def _take_reports(files: JobFiles, attempt: Attempt, lost: re.Pattern[bytes]) -> Callable[[LogLine], bool]:
+    """Note what srun reported; return which lines only follow from it: srun's, and those of ranks that lost a peer."""
+    state = attempt.state
+    said = [cri.parse(line) for line in _tail(files, attempt.number, _REPORT_BYTES).splitlines()]
+    reports = srun_reports.read(line.text for line in said)
+    for rank in reports.out_of_memory & state.ranks.keys():
+        worker = state.ranks[rank].worker
+        state.oom_kills[worker] = max(1, state.oom_kills.get(worker, 0))
+    since = float("inf") if attempt.asked_at is None else attempt.asked_at
+    for rank, exit in state.rank_exits.items() if reports.first else ():
+        if rank in reports.first:
+            since = min(since, exit.time - _TEARDOWN_SECONDS)
+        elif not exit.good:
+            state.rank_exits[rank] = msgspec.structs.replace(exit, by_us=True)
+
+    def follows(line: LogLine) -> bool:
+        if line.time < since * 1e9:
+            return False
+        if line.rank is None:
+            return srun_reports.follows(line.text)
+        return bool(reports.first) and line.rank not in reports.first and lost.search(line.text) is not None
+
+    return follows
+
+
+def _tail(files: JobFiles, number: int, most: int = _SAID_BYTES) -> bytes:
+    """Return the end of the launcher's log: Slurm says there why it ends a job."""
+    try:
+        with (files.logs(number) / "launcher.log").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+            return file.read()
+    except FileNotFoundError:
+        return b""

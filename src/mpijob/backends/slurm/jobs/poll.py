@@ -1,0 +1,102 @@
+"""What squeue says, asked at most once in two seconds however many jobs are followed, by all processes together.
+
+The answer is kept in a file of this user, which other processes read instead of asking. Where Slurm does not answer,
+the last answer stands with the reason, and whoever has one already is not kept waiting: the question goes on behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from mpijob import atomic_write
+from mpijob.backends.slurm.client import SlurmClient
+from mpijob.errors import MpiJobError
+from mpijob.formats.slurm import queries
+from mpijob.formats.slurm.queries import Rows
+
+EVERY_SECONDS = 2.0
+_PATIENCE_SECONDS = 0.3  # for a fresh answer, where there is an older one
+
+
+class Snapshot(NamedTuple):
+    """The user's jobs as Slurm saw them at a time, by number; `error` is why there is no newer answer."""
+
+    time: float
+    rows: Rows
+    error: MpiJobError | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether Slurm has said anything yet."""
+        return self.time > 0
+
+
+class Poll:
+    """The one question to Slurm."""
+
+    def __init__(self, client: SlurmClient, folder: Path) -> None:
+        self._client, self.folder = client, folder
+        self._file, self._lock = folder / "squeue", folder / "squeue.lock"
+        self._guard = threading.Condition()
+        self._asking = False
+        self._tried = 0.0  # when it was asked last, whatever came of that
+        self._last = Snapshot(0.0, Rows())
+
+    def snapshot(self, since: float = 0.0) -> Snapshot:
+        """Return the last answer, at most two seconds old where Slurm answers; none older than `since`."""
+        oldest = max(time.time() - EVERY_SECONDS, since)
+        with self._guard:
+            if self._last.time >= oldest or (self._last.error and time.time() - self._tried < EVERY_SECONDS):
+                return self._last
+            if not self._asking:
+                self._asking = True
+                threading.Thread(target=self._ask, args=(oldest,), daemon=True, name="squeue").start()
+            patience = _PATIENCE_SECONDS if self._last.answered and self._last.time >= since else None
+            self._guard.wait_for(lambda: not self._asking, patience)
+            return self._last
+
+    def _ask(self, oldest: float) -> None:
+        error: MpiJobError | None = None
+        text, when = "", 0.0
+        try:
+            text, when = self._answer(oldest)
+        except MpiJobError as caught:
+            error = caught
+        except OSError:  # no place for the file: ask without it
+            with contextlib.suppress(MpiJobError):
+                text, when = self._client.run(queries.squeue()), time.time()
+        with self._guard:
+            if when:
+                self._last = Snapshot(when, Rows(text))
+            else:
+                self._last = self._last._replace(error=error)
+            self._asking, self._tried = False, time.time()
+            self._guard.notify_all()
+
+    def _answer(self, oldest: float) -> tuple[str, float]:
+        """Return an answer that is fresh enough: another process's, else our own, which others will find."""
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if found := self._kept(oldest):
+            return found
+        with self._lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be asking: then its answer is there now
+            if found := self._kept(oldest):
+                return found
+            when = time.time()
+            text = self._client.run(queries.squeue())
+            atomic_write.write(self._file, text.encode())
+            os.utime(self._file, (when, when))
+            return text, when
+
+    def _kept(self, oldest: float) -> tuple[str, float] | None:
+        try:
+            when = self._file.stat().st_mtime
+            return (self._file.read_text(), when) if oldest <= when <= time.time() + 1 else None
+        except FileNotFoundError:
+            return None

@@ -1,0 +1,224 @@
+"""When this user's waiting jobs start: their queue in each partition, played out by how long commands ran before.
+
+Other users' jobs are hidden at many sites, so only what they hold now counts. What Slurm's backfill scheduler expects
+(%S of squeue) is a bound, not an estimate: it takes every job for as long as its time limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from mpijob import atomic_write, codec
+from mpijob.backends.slurm.client import SlurmClient
+from mpijob.backends.slurm.jobs.job_files import JobDirectories
+from mpijob.backends.slurm.jobs.poll import Poll
+from mpijob.errors import MpiJobError
+from mpijob.formats.slurm import batch_script, queries
+from mpijob.formats.slurm.job_states import JobState as SlurmState
+from mpijob.formats.slurm.queries import Row, Rows
+from mpijob.model.status.forecast import Forecast
+from mpijob.observation.state import queue_wait
+
+_KNOWN_SECONDS = 10.0  # for which the CPUs of partitions are not asked again
+_TOGETHER_SECONDS = 0.1  # by which the answers of sinfo and squeue may be apart
+_ENDED_JOBS = 50  # the newest of ours, whose durations are read
+_PLAYED_JOBS = 60  # of each partition's queue; behind them only the place is told
+_NO_TURN = ("Dependency", "BeginTime", "JobHeld", "JobHold", "launch failed")
+_OTHERS = "other jobs of the partition come first, which cannot be seen here"
+_FAR_BACK = f"more than {_PLAYED_JOBS} jobs before it"
+_BOUND = "Slurm expects it at the latest then, if every job uses its whole time limit"
+_LACKS = "Slurm waits for more than idle CPUs: memory, GPUs, or whole nodes"
+_NO_ROOM = "how many CPUs of the partition are free is not known"
+
+
+class NewJob(NamedTuple):
+    """A job that is not submitted yet: the CPUs that it asks for, its time limit, and what it runs."""
+
+    partition: str
+    cpus: int
+    limit_seconds: float | None
+    command: str
+
+
+class Room(msgspec.Struct, frozen=True):
+    """The idle CPUs of each partition at a time, and those that this user's jobs held then."""
+
+    time: float
+    idle: dict[str, int]
+    held: dict[str, int]
+
+    def free(self, partition: str, held_now: int) -> int:
+        """Return the idle CPUs of a partition now, as far as this user's own jobs have changed them."""
+        return max(0, self.idle.get(partition, 0) + self.held.get(partition, 0) - held_now)
+
+
+class WaitEstimates:
+    """Estimates for one user, from squeue's rows."""
+
+    def __init__(self, client: SlurmClient, poll: Poll, jobs: JobDirectories) -> None:
+        self._client, self._poll, self._jobs = client, poll, jobs
+        self._file = poll.folder / "room"
+        self._durations: dict[str, tuple[str, float] | None] = {}  # of each ended job by its uid
+
+    def of(self, rows: Rows, numbers: Iterable[str], now: float) -> dict[str, Forecast]:
+        """Return when these jobs start, by number; those that do not wait for their turn are left out."""
+        wanted = {number for number in numbers if number in rows and waits_its_turn(rows[number])}
+        partitions = {rows[number].partition for number in wanted}
+        found: dict[str, Forecast] = {}
+        for partition in sorted(partitions):
+            waiting = queue(rows, partition)
+            for place, row in enumerate(waiting, 1):
+                if row.number in wanted:
+                    found[row.number] = Forecast(place, basis=_FAR_BACK)
+            if wanted.isdisjoint(row.number for row in waiting[:_PLAYED_JOBS]):
+                continue
+            forecasts = self._played(rows, partition, waiting[:_PLAYED_JOBS], None)
+            for row, forecast in zip(waiting, forecasts, strict=False):
+                if row.number in wanted:
+                    if row.reason == "Resources" and forecast.basis == queue_wait.FREE_NOW:
+                        forecast = Forecast(forecast.position, basis=_LACKS)
+                    late = row.started is not None and row.started > now
+                    found[row.number] = bounded(forecast, (row.started or now) - now) if late else forecast
+        return found
+
+    def of_new(self, rows: Rows, job: NewJob) -> Forecast:
+        """Return when a job would start that is submitted now, behind this user's others."""
+        waiting = queue(rows, job.partition)
+        if len(waiting) >= _PLAYED_JOBS:
+            return Forecast(len(waiting) + 1, basis=_FAR_BACK)
+        return self._played(rows, job.partition, waiting, job)[-1]
+
+    def _played(self, rows: Rows, partition: str, waiting: list[Row], new: NewJob | None) -> list[Forecast]:
+        running = [row for row in rows.values() if row.partition == partition and holds(row)]
+        ahead = bool(waiting) and waiting[0].reason == "Priority"
+        room = self._room()
+        if room is None or ahead:
+            basis = _OTHERS if ahead else _NO_ROOM
+            many = len(waiting) + (new is not None)
+            return [Forecast(place, basis=basis) for place in range(1, many + 1)]
+        known = self._runs()
+        jobs = [
+            queue_wait.Waiting(
+                needs={"cpu": float(row.cpus)},
+                durations=known(row),
+                deadline_seconds=row.limit_seconds,
+            )
+            for row in waiting
+        ]
+        if new is not None:
+            jobs.append(
+                queue_wait.Waiting(
+                    needs={"cpu": float(new.cpus)},
+                    durations=self._of_command(new.command),
+                    deadline_seconds=new.limit_seconds,
+                )
+            )
+        played = queue_wait.Queue(
+            free={"cpu": float(room.free(partition, sum(row.cpus for row in running)))},
+            running=tuple(
+                queue_wait.Running(
+                    elapsed_seconds=max(0.0, time.time() - (row.started or time.time())),
+                    holds={"cpu": float(row.cpus)},
+                    durations=known(row),
+                    deadline_seconds=row.limit_seconds,
+                )
+                for row in running
+            ),
+            waiting=tuple(jobs),
+            strict=False,  # backfill lets a later job start that delays none before it
+        )
+        return [*queue_wait.forecasts(played)]
+
+    # -- what is known ----------------------------------------------------------------------------
+    def _room(self) -> Room | None:
+        """Return the CPUs of all partitions, asked at most once in some seconds by all processes together.
+
+        squeue is asked with sinfo: else a job that has started or ended between both would count twice, or not at all.
+        """
+        try:
+            known = codec.decode(self._file.read_bytes(), Room)
+            if 0 <= time.time() - known.time < _KNOWN_SECONDS:
+                return known
+        except (OSError, msgspec.DecodeError):
+            pass
+        held: dict[str, int] = {}
+        try:
+            since = time.time() - _TOGETHER_SECONDS
+            snapshot = self._poll.snapshot(since=since)
+            if snapshot.time < since:
+                return None
+            idle = queries.idle_cpus(self._client.run(queries.partition_cpus()))
+        except MpiJobError:
+            return None
+        for row in snapshot.rows.values():
+            if holds(row):
+                held[row.partition] = held.get(row.partition, 0) + row.cpus
+        room = Room(time.time(), idle, held)
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            atomic_write.write(self._file, msgspec.json.encode(room))
+        except OSError:
+            return room
+        return room
+
+    def _runs(self) -> Callable[[Row], tuple[float, ...]]:
+        """Return what tells how long a row's command ran before."""
+        self._read_ended()
+
+        def known(row: Row) -> tuple[float, ...]:
+            comment = batch_script.read_comment(row.comment)
+            return self._of_command(comment.runs) if comment and comment.runs else ()
+
+        return known
+
+    def _of_command(self, command: str) -> tuple[float, ...]:
+        self._read_ended()
+        return tuple(one[1] for one in self._durations.values() if one is not None and one[0] == command)
+
+    def _read_ended(self) -> None:
+        for place in self._jobs.all(pull=False)[: 2 * _ENDED_JOBS]:
+            if place.uid in self._durations:
+                continue
+            files = self._jobs.files(place, logs=False)
+            state = files.settled()
+            if state is None:
+                continue
+            seconds = state.duration_seconds(state.finished or 0.0)
+            known = seconds is not None and state.phase.value in ("Succeeded", "Failed")
+            self._durations[place.uid] = (
+                (batch_script.command_key(files.plan.job), seconds) if known and seconds is not None else None
+            )
+
+
+def waits_its_turn(row: Row) -> bool:
+    """Whether a job waits for resources, and for nothing else."""
+    return row.state.waits and not row.reason.startswith(_NO_TURN)
+
+
+def holds(row: Row) -> bool:
+    """Whether a job holds CPUs; of one that is completing sinfo may count them as idle already."""
+    waits_or_ends = row.state.waits or row.state in (SlurmState.COMPLETING, SlurmState.UNKNOWN)
+    return row.ending is None and not waits_or_ends
+
+
+def queue(rows: Rows, partition: str) -> list[Row]:
+    """Return this user's waiting jobs of a partition in the order in which Slurm takes them."""
+    waiting = [row for row in rows.values() if row.partition == partition and waits_its_turn(row)]
+    return sorted(waiting, key=lambda row: (-row.priority, int(row.number)))
+
+
+def bounded(found: Forecast, latest: float) -> Forecast:
+    """Return a forecast that goes no further than when Slurm itself expects the start, in seconds from now."""
+    latest = max(0.0, latest)
+    if found.seconds is None:
+        high = latest if found.span is None else min(latest, found.span[1])
+        basis = f"{found.basis}; {_BOUND}" if found.basis else _BOUND
+        return msgspec.structs.replace(found, span=(0.0, high), basis=basis)
+    if found.span is None or latest >= found.span[1]:
+        return found
+    seconds = min(found.seconds, latest)
+    return msgspec.structs.replace(found, seconds=seconds, span=(min(found.span[0], seconds), latest))

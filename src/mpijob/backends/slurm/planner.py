@@ -1,0 +1,342 @@
+"""From a job to exactly what Slurm is handed: the batch script, or the options for a script of the user's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from mpijob.backends import code_upload
+from mpijob.backends.mpi import command_check, environment, linked_mpi, mpi_installations, mpi_selection
+from mpijob.backends.mpi.mpi_installations import Installation
+from mpijob.backends.profiler import library as profiler
+from mpijob.backends.slurm.client import SlurmClient, refusal
+from mpijob.backends.slurm.host import Host, SshHost
+from mpijob.backends.slurm.jobs import wait_estimate
+from mpijob.backends.state_home import StateHome
+from mpijob.errors import Finding, MpiJobError, Severity, Unsupported
+from mpijob.formats.convert import batch_script as header
+from mpijob.formats.launch import allocation, command_line, hostfile
+from mpijob.formats.slurm import batch_script, queries
+from mpijob.formats.slurm.batch_script import Launcher
+from mpijob.model import Amounts, Facts, Family, MPIJob, Plan, PlannedWorker, VolumeKind
+from mpijob.model.platform.slurm import MIB, Layout, SlurmFacts, layout
+from mpijob.model.spec.command import launcher_of
+from mpijob.model.spec.dependencies import unmet
+from mpijob.model.status.forecast import Forecast
+from mpijob.settings import Settings, own_places
+
+_AT_ONCE_SECONDS = 2.0
+_ARRAY = "SLURM_ARRAY_TASK_ID"
+_SHARED = (
+    "nfs",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "fhgfs",
+    "ceph",
+    "panfs",
+    "wekafs",
+    "afs",
+    "smb",
+    "9p",
+    "fuse.glusterfs",
+)
+
+
+def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: Path) -> Plan:
+    """Return the plan of a job that is well formed and admitted."""
+    slurm = facts.slurm or SlurmFacts()
+    _refuse_unsupported(job)
+    uid = os.urandom(8).hex()
+    shape = layout(job, slurm.nodes)
+    job = code_upload.resolve(job, directory, own_places(settings))
+    found, why = _choose(job, settings, host, directory)
+    names = [f"{job.name}-worker-{index}" for index in range(job.workers)]
+    workers = hostfile.place_ranks(job, names)
+    own = launcher_of(job)
+    launcher = batch_script.choose(job, found.family, found.launcher, slurm.mpi, own.kind if own else "")
+    place = host.path("jobs", uid)
+    needs = Amounts(
+        float(shape.nodes * shape.cpus_per_node),
+        (shape.memory_mib or 0) * shape.nodes * MIB,
+        shape.nodes * shape.gpus,
+    )
+    if job.script:
+        environ, launch, script = _of_script(job, shape, slurm)
+    else:
+        command_check.refuse_missing(
+            job, host.environ().get("PATH", os.defpath), directory
+        ) if not host.name else None
+        environ = _environ(job, found, launcher, shape, host, place=place, uid=uid)
+        launch = _launch(job, launcher, found.family, shape, workers, environ)
+        options = batch_script.options(job, shape, slurm)
+        script = batch_script.write(job, options, environ, launch, directory=place)
+    return Plan(
+        job=job,
+        uid=uid,
+        engine="slurm",
+        family=found.family,
+        family_version=found.version,
+        workers=workers,
+        world=job.world,
+        hostfile=hostfile.text(found.family, workers, job.launch),
+        launch=tuple(map(str, launch)),
+        env=environ,
+        own_launcher=own.kind if own else "",
+        launcher=launcher.kind,
+        needs=needs,
+        free=facts.free,
+        capacity=facts.capacity,
+        starts_now=needs.fits(facts.free) and not unmet(facts.dependencies),
+        waits_for=unmet(facts.dependencies),
+        wait_estimate_seconds=facts.wait_estimate_seconds,
+        wait_range_seconds=facts.wait_range_seconds,
+        wait_basis=facts.wait_basis,
+        guarantee="Slurm holds the job to what it asks for, as far as the site lets it (cgroups)",
+        why=tuple(_why(job, slurm, found, launcher, shape, why)),
+        notices=tuple(_notices(job, host, place, Path(settings.home))),
+        batch_script=script,
+    )
+
+
+def rehearsed(plan: Plan, client: SlurmClient) -> tuple[Finding, ...]:
+    """Return what Slurm says of a plan: that it would take it, and when it would start it; raise its refusal."""
+    when = _test(plan, client)
+    if when is None:
+        return ()
+    seconds = max(0.0, when - time.time())
+    told = (
+        "at once"
+        if seconds < _AT_ONCE_SECONDS
+        else f"in {seconds / 60:.0f} minutes"
+        if seconds > 90
+        else f"in {seconds:.0f} s"
+    )
+    return (_notice("", f"Slurm would take the job, and expects to start it {told}"),)
+
+
+def estimated(plan: Plan, client: SlurmClient) -> Plan:
+    """Return a plan with when Slurm would start it, where it says so."""
+    try:
+        when = _test(plan, client)
+    except MpiJobError as error:
+        refused = Finding("SLURM_REFUSED", error.message, error.hint, severity=Severity.WARNING)
+        return msgspec.structs.replace(plan, notices=(*plan.notices, refused))
+    if when is None:
+        return plan
+    told = Forecast(None, plan.wait_estimate_seconds, plan.wait_range_seconds, plan.wait_basis)
+    found = wait_estimate.bounded(told, when - time.time())
+    return msgspec.structs.replace(
+        plan,
+        wait_estimate_seconds=found.seconds,
+        wait_range_seconds=found.span,
+        wait_basis=found.basis,
+        starts_now=plan.starts_now and when - time.time() < _AT_ONCE_SECONDS,
+    )
+
+
+def _test(plan: Plan, client: SlurmClient) -> float | None:
+    """Let sbatch judge the plan without submitting it; raise its refusal."""
+    options = re.findall(r"^#SBATCH (--(?!output|open-mode)\S.*)$", plan.batch_script, re.MULTILINE)
+    words = [word for one in options for word in shlex.split(one)] if not plan.job.script else []
+    command = ["--wrap=true"] if not plan.job.script else [*plan.launch[1:]]
+    place = ("env", "-C", plan.job.code.path or ".") if plan.job.script and not client.host.name else ()
+    answer = client.host.call((*place, "sbatch", "--test-only", *words, *command), env=queries.TIMES)
+    if answer.code:
+        raise refusal("sbatch", answer)
+    return queries.start_estimate(answer.err + answer.out)
+
+
+def _choose(job: MPIJob, settings: Settings, host: Host, directory: Path) -> tuple[Installation, str]:
+    """Return the MPI library that the job runs with: as on one machine, or as the login node tells."""
+    if not isinstance(host, SshHost):
+        return mpi_selection.choose(job, settings, StateHome(settings.home), directory)
+    word = job.argv[0] if job.argv else job.programs[0].command[0]
+    ask = (
+        "for one in mpirun mpiexec; do if p=$(command -v $one); then "
+        'echo "$p"; $one --version 2>&1 | head -n 5; break; fi; done'
+    )
+    said = host.call(("sh", "-c", ask)).out
+    launcher, _, version = said.partition("\n")
+    told = mpi_installations.identified(version.encode())
+    linked = linked_mpi.of_listing(
+        word, host.call(("sh", "-c", f'ldd "$(command -v {shlex.quote(word)})"')).out
+    )
+    family, number = (Family(told[0]), told[1]) if told else (job.mpi, "")
+    if job.mpi is not Family.AUTO and job.mpi is not family:
+        return Installation(job.mpi, "", "", "mpirun"), "the job asks for it"
+    if linked is not None and family not in linked.families:
+        return Installation(linked.families[0], "", "", "mpirun"), f"{word} is linked to it on {host.name}"
+    if family is Family.AUTO:
+        return Installation(
+            Family.MPICH, "", "", "mpirun"
+        ), f"{host.name} has no mpirun on its PATH, and the job names none"
+    return Installation(family, number, "", launcher), f"it is the one on {host.name}'s PATH"
+
+
+def _refuse_unsupported(job: MPIJob) -> None:
+    for volume in job.volumes:
+        if volume.kind is not VolumeKind.PATH or (volume.source and volume.source != volume.mount):
+            raise Unsupported(
+                f"volume {volume.mount} ({volume.kind.value}): nodes of Slurm have the site's directories only",
+                hint="name a directory of the shared file system by its own path, the same as mount and source",
+            )
+
+
+def _environ(
+    job: MPIJob, found: Installation, launcher: Launcher, shape: Layout, host: Host, *, place: str, uid: str
+) -> dict[str, str]:
+    """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
+    users = host.environ()
+    ours = (
+        [os.path.dirname(found.launcher)]
+        if found.prefix and found.prefix not in mpi_installations.SYSTEM
+        else []
+    )
+    here = [] if host.name else mpi_installations.environment_bin()
+    path = os.pathsep.join(dict.fromkeys((*ours, *here, *users.get("PATH", os.defpath).split(os.pathsep))))
+    environ = environment.kept(users) | {"PATH": path} | environment.libraries(found, users)
+    environ |= environment.tuning(users) | dict(command_line.settings_as_variables(found.family, job.launch))
+    if found.family is Family.OPENMPI:
+        environ["SLURM_PMIX_FENCE"] = (
+            "ring"  # with the tree of Slurm's default 2 to 5 of 100 starts die in MPI_Init
+        )
+        environ |= {
+            f"OMPI_MCA_{key}": value for key, value in job.launch.settings.items() if not key.isupper()
+        }
+    environ |= command_line.told(job) | allocation.limits(job)
+    environ |= {
+        "MPIJOB_DIR": place,
+        "MPIJOB_UID": uid,
+        "MPIJOB_SLOTS": str(job.slots),
+        "MPIJOB_TASKS": str(shape.tasks_per_node),
+        "MPIJOB_LAUNCH": launcher.kind if launcher.kind != "srun" else launcher.told,
+        "MPIJOB_PMI": {"pmi2": "PMI_FD", "pmix": "PMIX_NAMESPACE"}.get(launcher.plugin, ""),
+        "MPIJOB_GPUS_PER_RANK": str(shape.gpus // shape.tasks_per_node),
+        "MPIJOB_STDIN": f"{place}/work/{job.launch.stdin}" if job.launch.stdin else "",
+        "MPIJOB_SYNC": "1" if _file_system(host).startswith("nfs") else "",
+    }
+    if not host.name:
+        environ["PYTHONPATH"] = environment.python_path(job, users)
+    whole = {**environ, **job.env}
+    return {name: value for name, value in whole.items() if value or name in job.env}
+
+
+def _launch(
+    job: MPIJob,
+    launcher: Launcher,
+    family: Family,
+    shape: Layout,
+    workers: tuple[PlannedWorker, ...],
+    environ: Mapping[str, str],
+) -> list[str]:
+    """Return the line that starts the ranks, each behind its wrapper."""
+    shim = (batch_script.SHELL, batch_script.RANK)
+    if launcher.kind == "own":
+        return list(job.argv)
+    if launcher.kind == "srun":
+        words = [*job.argv] if not job.programs else ["true"]  # of several programs each rank finds its own
+        return [*batch_script.srun(job, launcher, shape, workers), *shim, *words]
+    names = sorted(environ) if family is Family.OPENMPI else ()
+    return list(
+        command_line.line(
+            family, job, launcher=launcher.path, hostfile="", agent="", shim=shim, names=names, nodes=False
+        )
+    )
+
+
+def _of_script(job: MPIJob, shape: Layout, slurm: SlurmFacts) -> tuple[dict[str, str], list[str], str]:
+    """Return the variables, the command line and the text of a script that sbatch gets as it is.
+
+    What the job says otherwise than the script's own header goes on the command line, where it wins.
+    """
+    path = Path(job.code.path or ".") / job.script
+    text = job.code.files.get(job.script) or path.read_text(errors="replace")
+    own = header.read(text, job.script).jobs[0]
+    told = set(
+        batch_script.options(own.replace(requeue_on_lost_worker=False), layout(own, slurm.nodes), slurm)
+    )
+    asked = batch_script.options(job.replace(requeue_on_lost_worker=False), shape, slurm)
+    fixed = ("--job-name", "--kill-on-invalid-dep", "--no-requeue")
+    words = [one for one in asked if one not in told and not one.startswith(fixed)]
+    environ = {name: value for name, value in job.env.items() if own.env.get(name) != value}
+    if task := job.env.get(_ARRAY):
+        words.append(f"--array={task}")
+    environ = {name: value for name, value in environ.items() if not name.startswith("SLURM_ARRAY_")}
+    return environ, ["sbatch", *words, job.script, *job.args], text
+
+
+def _why(
+    job: MPIJob, slurm: SlurmFacts, found: Installation, launcher: Launcher, shape: Layout, why: str
+) -> Iterator[str]:
+    place = f"partition {slurm.partition.name}" if slurm.partition else "its default partition"
+    account = f", account {slurm.account}" if slurm.account else ""
+    qos = f", QOS {slurm.qos} (that is what priority {job.priority} means here)" if slurm.qos else ""
+    yield f"engine slurm: {f'cluster {slurm.cluster}, ' if slurm.cluster else ''}{place}{account}{qos}"
+    if job.script:
+        yield f"{job.script} is handed to sbatch as it is; its mpirun and srun are the site's own"
+        return
+    each = (
+        f"{shape.workers_per_node} workers a node" if shape.workers_per_node > 1 else "a node for each worker"
+    )
+    memory = f", {shape.memory_mib} MiB" if shape.memory_mib else ""
+    yield f"{shape.nodes} nodes, {each}: {shape.tasks_per_node} tasks of {shape.cpus_per_task} CPUs{memory} on each"
+    yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {why}"
+    yield f"ranks are started by {launcher.told}: {launcher.why}"
+
+
+def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Finding]:
+    kind = _file_system(host)
+    if not host.name and kind and not kind.startswith(_SHARED):
+        message = f"{place} is on {kind}: if the nodes do not share it, the job fails at once and says so"
+        yield _notice(
+            "", message, "set MPIJOB_SLURM_DIRECTORY to a directory on a file system that all nodes share"
+        )
+    if job.image:
+        yield _notice(
+            "image", f"image '{job.image}' is not used: the command runs as it is installed on the nodes"
+        )
+    if job.profile_mpi and (job.script or not profiler.every(home)):
+        why = "what a script starts is the site's own" if job.script else profiler.HINT
+        yield _notice("profile_mpi", f"MPI calls are not counted: {why}")
+    if job.notify:
+        message = "mails and calls are sent by a notifier of yours that watches this context, while it runs"
+        yield _notice("notify", message, "run it beside: mpijob notifier --context slurm")
+    if job.elastic is not None:
+        yield _notice(
+            "elastic", f"elastic is not used: {job.workers} workers run from the beginning to the end"
+        )
+    if job.network != type(job.network)():
+        yield _notice("network", "network is not used: ranks share the site's network")
+    whole = job.slots * (-(-int(job.resources.cores) // job.slots)) if job.resources.cores < 1e5 else 0
+    if whole and whole != job.resources.cores and not job.script:
+        yield _notice(
+            "resources.cpu", f"a worker gets {max(whole, job.slots)} CPUs: Slurm counts whole ones, by rank"
+        )
+
+
+def _notice(field: str, message: str, hint: str = "") -> Finding:
+    return Finding(code="SLURM_NOTICE", field=field, message=message, hint=hint, severity=Severity.NOTICE)
+
+
+def _file_system(host: Host) -> str:
+    """Return the kind of file system that the jobs' directories are on; "" where that cannot be told."""
+    if host.name:
+        return host.call(("stat", "-f", "-c", "%T", host.path("."))).out.strip()
+    best, kind = "", ""
+    root = os.path.realpath(host.root)
+    try:
+        lines = Path("/proc/mounts").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        _, point, found, *_ = line.split(" ")
+        if (root == point or root.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
+            best, kind = point, found
+    return kind

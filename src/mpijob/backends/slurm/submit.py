@@ -1,0 +1,152 @@
+"""Handing a job to Slurm: the name is taken, the directory is filled, sbatch is called; wholly or not at all.
+
+Where Slurm does not answer, it may have taken the job all the same: then the directory stays, and what becomes of the
+job is seen by its journal and its comment in squeue.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from mpijob import atomic_write
+from mpijob.backends import code_upload, secrets
+from mpijob.backends.common_errors import name_in_use
+from mpijob.backends.profiler import library as profiler
+from mpijob.backends.slurm.client import SlurmClient, refusal
+from mpijob.backends.slurm.jobs.job_files import JobFiles, Place
+from mpijob.backends.slurm.jobs.job_reader import JobReader
+from mpijob.errors import BackendError, Conflict, MpiJobError
+from mpijob.formats.launch import allocation
+from mpijob.formats.slurm import batch_script
+from mpijob.model import JobRef, Phase, Plan
+
+
+def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
+    """Submit a plan and return the job's address; the same plan once more is the same job."""
+    jobs, job = reader.jobs, plan.job
+    ref = JobRef(job.namespace, job.name, plan.uid)
+    newest = jobs.find(JobRef(job.namespace, job.name))
+    if newest is not None and newest.uid == plan.uid:
+        return ref
+    if newest is not None:
+        state = reader.state(jobs.files(newest), findings=False)
+        if not state.phase.final:
+            raise name_in_use(state.ref, state.phase)
+    place = jobs.claim(plan)
+    if place is None:
+        raise _raced(ref, reader, plan)
+    try:
+        files = _fill(plan, place, reader, home)
+        jobs.enter(place)
+        number = _sbatch(plan, files, reader.client, _dependencies(plan, reader))
+    except BackendError as error:
+        if not error.passing:
+            jobs.remove(place)
+            raise
+        raise BackendError(
+            f"{error.message}; whether it has taken the job is not known",
+            hint=f"look in a minute: mpijob get {job.name}; submit again only when it says that Slurm has not taken it",
+            passing=True,
+        ) from error
+    except BaseException:
+        jobs.remove(place)
+        raise
+    atomic_write.write(files.path / "slurm", number.encode())
+    jobs.host.push(place.folder)
+    return ref
+
+
+def _raced(ref: JobRef, reader: JobReader, plan: Plan) -> Conflict:
+    """Return the error for a name that somebody else took just now, unless that was this very plan."""
+    return name_in_use(JobRef(ref.namespace, ref.name), Phase.PENDING)
+
+
+def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
+    """Put everything into the job's directory that its processes will need."""
+    job, host = plan.job, reader.jobs.host
+    values = {secret.env: secrets.value(secret) for secret in job.secrets}
+    host.make(place.folder)
+    path = host.root / place.folder
+    (path / "work").mkdir(mode=0o700)
+    folder = (
+        job.script and job.code.path and not host.name
+    )  # a script of this machine runs where it is, as with sbatch
+    along = _stamps(Path(job.code.path)) if folder else code_upload.lay_out(job.code, path / "work")
+    texts = {} if job.script else allocation.texts()
+    texts |= {"script": plan.batch_script, "programs": allocation.programs(job)}
+    texts |= {"secrets": allocation.exports(values)}
+    for name, text in texts.items():
+        if text:
+            atomic_write.write(path / name, text.encode())
+    if (
+        "--distribution=arbitrary" in plan.launch
+    ):  # the node of each rank, by its place in the job's list of nodes
+        each = -(-job.workers // int(_option(plan.batch_script, "nodes")))
+        nodes = sorted((rank, one.index // each) for one in plan.workers for rank in one.ranks)
+        atomic_write.write(path / "layout", "".join(f"{node}\n" for _, node in nodes).encode())
+    if job.profile_mpi and not job.script:
+        for machine, shim in profiler.every(home).items():
+            atomic_write.write(path / allocation.PROFILER.format(machine), shim)
+    atomic_write.write(path / "along.json", msgspec.json.encode(along))
+    atomic_write.write(path / "plan.json", msgspec.json.encode(plan))
+    host.push(place.folder)
+    return JobFiles(host, place)
+
+
+def _option(script: str, name: str) -> str:
+    match = re.search(rf"^#SBATCH --{name}=(\S+)$", script, re.MULTILINE)
+    return match[1] if match else "1"
+
+
+def _stamps(folder: Path) -> dict[str, code_upload.Stamp]:
+    """Return how the files of a directory are before a script runs in it; nothing of one that is too large to tell."""
+    found: dict[str, code_upload.Stamp] = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            found[str(path.relative_to(folder))] = code_upload.stamp(path.stat())
+        if len(found) > code_upload.MOST_FILES:
+            return {}
+    return found
+
+
+def _dependencies(plan: Plan, reader: JobReader) -> list[str]:
+    """Return the numbers in Slurm of the jobs that this one waits for."""
+    found = []
+    for ref in plan.waits_for:
+        place = reader.jobs.find(ref)
+        number = reader.jobs.files(place, logs=False).number if place else reader.plain(ref).number
+        found.append(number)
+    return found
+
+
+def _sbatch(plan: Plan, files: JobFiles, client: SlurmClient, after: list[str]) -> str:
+    """Return the number that Slurm gives the job."""
+    job, host = plan.job, client.host
+    words = ["--parsable", f"--comment={batch_script.comment(job, plan.uid, plan.mpi)}"]
+    words += [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"] if after else []
+    if not job.script:
+        answer = host.call(("sbatch", *words, host.path(files.place.folder, "script")), bare=True)
+    else:
+        folder = host.path(files.place.folder, "work") if host.name or not job.code.path else job.code.path
+        answer = host.call(("env", "-C", folder, "sbatch", *words, *plan.launch[1:]), env=dict(plan.env))
+    if answer.code:
+        raise refusal("sbatch", answer)
+    number = answer.out.strip().partition(";")[0]
+    if not number.isdigit():
+        raise BackendError(f"sbatch did not say the job's number: {answer.said[:200]}")
+    if job.script:
+        _note_output(files, client, number)
+    return number
+
+
+def _note_output(files: JobFiles, client: SlurmClient, number: str) -> None:
+    """Keep where the script's output goes: Slurm forgets it some minutes after the job's end."""
+    try:
+        fields = client.show_job(number)
+    except MpiJobError:
+        return
+    kept = {name: fields[name] for name in ("StdOut", "StdErr", "WorkDir") if name in fields}
+    atomic_write.write(files.path / "output.json", msgspec.json.encode(kept))

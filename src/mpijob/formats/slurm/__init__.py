@@ -1,0 +1,1 @@
+"""What Slurm reads and says: batch scripts, states, reasons, the text of its commands."""

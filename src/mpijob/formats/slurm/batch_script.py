@@ -1,0 +1,261 @@
+"""The batch script of a job: what sbatch is given, and what runs on the first node.
+
+The script is short and readable: directives, variables, how the ranks are started. What it does with them is in the
+texts that lie beside it in the job's directory (`scripts/`), the same for every job. A script of the user's own is
+handed to sbatch unchanged, with options on the command line (`own_options`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from mpijob import codec
+from mpijob.formats.convert.header import units
+from mpijob.formats.launch import allocation
+from mpijob.model import Family, MPIJob, PlannedWorker
+from mpijob.model.platform.slurm import Layout, SlurmFacts
+
+MOST_COMMENT_BYTES = 1000  # Slurm takes 1024
+_GRACE_MINUTES = 2  # between our own deadline and Slurm's: ours warns, and says why
+_SETTLES = 5.0
+
+
+_ARBITRARY = "--distribution=arbitrary"
+_ALLOCATION = (
+    'MPIJOB_NUMBER="$SLURM_JOB_ID" MPIJOB_RESTART="${SLURM_RESTART_COUNT:-0}" MPIJOB_NODES="$SLURM_JOB_NODELIST"'
+    ' MPIJOB_SAID="$MPIJOB_DIR/slurm.out"'
+)
+_HOSTS = (
+    "scontrol show hostnames | awk 'NR == FNR { host[n++] = $1; next } { print host[$1] }' - \"$MPIJOB_DIR/layout\""
+    ' >"$SLURM_HOSTFILE"'
+)
+
+
+class Raw(str):
+    """A word of the script that the shell is to read, and not to take as it is."""
+
+    __slots__ = ()
+
+
+SHELL = Raw('"$MPIJOB_SH"')
+RANK = Raw('"$MPIJOB_DIR/allocation_rank.sh"')  # the wrapper of each rank
+
+
+class Launcher(NamedTuple):
+    """How the ranks are started: by srun with a launch plugin, or by the library's own launcher in the allocation."""
+
+    kind: str  # srun, mpirun, hydra, custom, own
+    plugin: str = ""  # of srun
+    path: str = ""
+    why: str = ""
+
+    @property
+    def told(self) -> str:
+        """Return it as people say it."""
+        return (
+            f"srun --mpi={self.plugin}" if self.kind == "srun" else os.path.basename(self.path) or self.kind
+        )
+
+
+def choose(job: MPIJob, family: Family, launcher: str, plugins: Iterable[str], own: str) -> Launcher:
+    """Return how the ranks of a job are started, with the reason."""
+    has = set(plugins)
+    if own:
+        return Launcher(
+            "own", path=own, why="the command brings its own launcher, which finds the allocation itself"
+        )
+    if family is Family.CUSTOM:
+        return Launcher("custom", path=launcher, why="the job asks for it")
+    kind = "mpirun" if family is Family.OPENMPI else "hydra"
+    odd = job.launch.rankfile or job.launch.flags or job.launch.map_by not in ("", "slot", "node")
+    if odd:
+        return Launcher(kind, path=launcher, why="launch options that srun does not have")
+    if family is Family.OPENMPI and "pmix" in has:
+        return Launcher("srun", "pmix", why="this Slurm has PMIx, which Open MPI speaks")
+    if family is Family.MPICH and "pmi2" in has:
+        return Launcher("srun", "pmi2", why="this Slurm has PMI-2, which MPICH speaks")
+    if family is Family.INTEL and "pmi2" in has and job.env.get("I_MPI_PMI_LIBRARY"):
+        return Launcher("srun", "pmi2", why="the job names Slurm's PMI-2 library (I_MPI_PMI_LIBRARY)")
+    lacking = "Intel MPI is not told where Slurm's PMI library is" if family is Family.INTEL else (
+        f"this Slurm has no launch plugin for {family.value} (srun --mpi=list: {', '.join(sorted(has)) or 'nothing'})"
+    )  # fmt: skip
+    return Launcher(kind, path=launcher, why=lacking)
+
+
+def minutes(job: MPIJob, most_seconds: float | None) -> int | None:
+    """Return the time limit to ask for: a little more than the job's own deadline, at most the partition's."""
+    if job.deadline_seconds is None:
+        return None
+    tries = job.retry.limit + 1
+    pauses = sum(job.retry.delay_seconds(number) for number in range(1, tries))
+    whole = (
+        math.ceil((job.deadline_seconds * tries + pauses + job.grace_seconds + _SETTLES) / 60)
+        + _GRACE_MINUTES
+    )
+    return whole if most_seconds is None else max(1, min(whole, int(most_seconds // 60)))
+
+
+def own_options(job: MPIJob, facts: SlurmFacts) -> list[str]:
+    """Return what is asked of Slurm in the job's own words: where, in whose name, on which nodes."""
+    place = job.placement
+    selected = dict(place.node_selector)
+    reservation = selected.pop("reservation", "")
+    priority = job.priority_number
+    options = {
+        "partition": facts.partition.name if facts.partition else job.queue,
+        "account": job.cost.get("account", ""),
+        "qos": facts.qos,
+        "exclude": ",".join(place.exclude_nodes),
+        "constraint": "&".join(selected.values()),
+        "reservation": reservation,
+        "nice": str(-priority) if priority < 0 and not facts.qos else "",
+        "licenses": ",".join(f"{name.removeprefix('license/')}:{count}" for name, count in job.resources.others.items()
+                             if name.startswith("license/")),
+    }  # fmt: skip
+    return [f"--{name}={value}" for name, value in options.items() if value]
+
+
+def options(job: MPIJob, layout: Layout, facts: SlurmFacts) -> list[str]:
+    """Return the options of a job that has a command: its shape, its limits, its place."""
+    most = facts.partition.max_seconds if facts.partition else None
+    gres = [f"gpu:{layout.gpus}"] if layout.gpus else []
+    gres += [f"{name.removeprefix('gres/')}:{count}" for name, count in job.resources.others.items()
+             if not name.startswith("license/")]  # fmt: skip
+    limit = minutes(job, most)
+    shape = {
+        "job-name": job.name,
+        "nodes": layout.nodes,
+        "ntasks-per-node": layout.tasks_per_node,
+        "cpus-per-task": layout.cpus_per_task,
+        "mem": f"{layout.memory_mib}M" if layout.memory_mib else "",
+        "gres": ",".join(gres),
+        "time": units.clock(limit * 60.0) if limit else "",
+    }
+    asked = [f"--{name}={value}" for name, value in shape.items() if value]
+    requeue = "--requeue" if job.requeue_on_lost_worker else "--no-requeue"
+    spread = ["--spread-job"] if job.placement.topology == "spread" else []
+    packed = ["--switches=1"] if job.placement.topology == "packed-rack" else []
+    return [*asked, *own_options(job, facts), requeue, *spread, *packed, "--kill-on-invalid-dep=yes"]
+
+
+def command_key(job: MPIJob) -> str:
+    """Return what jobs of equal length have in common, in a few letters: the command and the size of the world."""
+    text = "\0".join((*job.words, job.script, str(job.world)))
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def comment(job: MPIJob, uid: str, mpi: str) -> str:
+    """Return what other clients learn about a job from squeue: a hint, never authority; labels where they fit."""
+    told: dict[str, object] = {
+        "mpijob": uid,
+        "ns": job.namespace,
+        "name": job.name,
+        "n": [job.workers, job.world],
+        "runs": command_key(job),
+    }
+    more = {"mpi": mpi, "owner": job.owner, "priority": job.priority_number, "queue": job.queue}
+    told |= {name: value for name, value in more.items() if value}
+    whole = told | ({"labels": dict(job.labels)} if job.labels else {})
+    text = msgspec.json.encode(whole).decode()
+    return (
+        text
+        if len(text.encode()) <= MOST_COMMENT_BYTES
+        else msgspec.json.encode(told | {"more": True}).decode()
+    )
+
+
+class Comment(msgspec.Struct, frozen=True):
+    """What the comment of a job of ours says; `more`: its labels did not fit."""
+
+    mpijob: str
+    ns: str
+    name: str
+    n: tuple[int, int]
+    runs: str = ""
+    mpi: str = ""
+    owner: str = ""
+    priority: int = 0
+    queue: str = ""
+    labels: dict[str, str] = {}
+    more: bool = False
+
+
+def read_comment(text: str) -> Comment | None:
+    """Return what a job's comment says, if it is one of ours."""
+    if not text.startswith('{"mpijob":'):
+        return None
+    try:
+        return codec.decode(text, Comment)
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def write(
+    job: MPIJob,
+    directives: Iterable[str],
+    environ: Mapping[str, str],
+    launch: Iterable[str],
+    *,
+    directory: str,
+) -> str:
+    """Return the batch script; the ranks of an `arbitrary` layout find their nodes in a file beside it."""
+    place, words = shlex.quote(directory), list(launch)
+    variables = [f"export {name}={shlex.quote(value)}" for name, value in sorted(environ.items())]
+    arbitrary = ['export SLURM_HOSTFILE="$MPIJOB_ATTEMPT_DIR/hosts"', _HOSTS] if _ARBITRARY in words else []
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            *(
+                f"#SBATCH {_word(one)}"
+                for one in (*directives, f"--output={directory}/slurm.out", "--open-mode=append")
+            ),
+            f"[ -r {place}/allocation.sh ] || exit {allocation.NOT_SHARED} # this node does not see the directory",
+            *variables,
+            f"export {_ALLOCATION}",
+            "mpijob_launch() {",
+            "  unset SLURM_NTASKS_PER_NODE",  # what is said to srun and hydra would differ from it
+            *(f"  {line}" for line in (*arbitrary, f"exec {_wrapped(words)}")),
+            "}",
+            '. "$MPIJOB_DIR/allocation.sh"',
+            "",
+        ]
+    )
+
+
+def _wrapped(words: Iterable[str]) -> str:
+    return " ".join(word if isinstance(word, Raw) else shlex.quote(word) for word in words)
+
+
+def _word(text: str) -> str:
+    """Return a directive's words: sbatch reads quotes in it, and takes no other escapes."""
+    name, equals, value = text.partition("=")
+    plain = all(letter.isalnum() or letter in "-_./:,@%+=&[]" for letter in value)
+    return text if plain else f"{name}{equals}'{value}'" if "'" not in value else f'{name}{equals}"{value}"'
+
+
+def srun(job: MPIJob, launcher: Launcher, layout: Layout, workers: tuple[PlannedWorker, ...]) -> list[str]:
+    """Return the words of srun before a rank's wrapper: one task for each rank, as the plan lays them out."""
+    bind = {"core": "cores", "hwthread": "threads", "socket": "sockets", "numa": "ldoms", "none": "none"}
+    words = [
+        "srun",
+        f"--mpi={launcher.plugin}",
+        f"--ntasks={job.world}",
+        "--kill-on-bad-exit=1",
+        "--input=none",
+    ]
+    words += ["--nodes=1"] if layout.nodes == 1 else []
+    if job.world == layout.nodes * layout.tasks_per_node:
+        words.append(f"--ntasks-per-node={layout.tasks_per_node}")
+        words.append(f"--distribution={'cyclic' if job.launch.map_by == 'node' else 'block'}")
+    else:
+        words.append(_ARBITRARY)  # SLURM_HOSTFILE names a node for each rank
+    words += [f"--cpus-per-task={layout.cpus_per_task}"] if layout.cpus_per_task > 1 else []
+    words += [f"--cpu-bind={bind[job.launch.bind_to]}"] if job.launch.bind_to in bind else []
+    return words

@@ -1,0 +1,109 @@
+"""Slurm's words for where a job stands, as values: states of squeue and sacct, and why a job ended.
+
+Slurm's exit codes are not believed (sacct masks them with 0x7f); what a job's own script wrote about its end comes
+first, and this is what is left where it could not write.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """A job's state as squeue (%T) and sacct write it."""
+
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    STOPPED = "STOPPED"
+    SIGNALING = "SIGNALING"
+    STAGE_OUT = "STAGE_OUT"
+    RESIZING = "RESIZING"
+    COMPLETING = "COMPLETING"
+    REQUEUED = "REQUEUED"
+    REQUEUE_HOLD = "REQUEUE_HOLD"
+    REQUEUE_FED = "REQUEUE_FED"
+    RESV_DEL_HOLD = "RESV_DEL_HOLD"
+    SPECIAL_EXIT = "SPECIAL_EXIT"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    BOOT_FAIL = "BOOT_FAIL"
+    DEADLINE = "DEADLINE"
+    PREEMPTED = "PREEMPTED"
+    REVOKED = "REVOKED"
+    UNKNOWN = "UNKNOWN"  # a word of a newer Slurm
+
+    @property
+    def waits(self) -> bool:
+        """Whether the job has no nodes, and may get some."""
+        return self in _WAITS
+
+    @property
+    def final(self) -> bool:
+        """Whether the job has ended; one that is tried again has a later line of its own."""
+        return self in _FINAL
+
+
+_WAITS = frozenset({JobState.PENDING, JobState.REQUEUED, JobState.REQUEUE_HOLD, JobState.REQUEUE_FED,
+                    JobState.RESV_DEL_HOLD, JobState.SPECIAL_EXIT})  # fmt: skip
+_FINAL = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMEOUT, JobState.NODE_FAIL,
+                    JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL, JobState.DEADLINE, JobState.PREEMPTED,
+                    JobState.REVOKED})  # fmt: skip
+# while a job is COMPLETING its state does not say how it ended: its reason does
+_ENDS = {
+    "NodeDown": JobState.NODE_FAIL,
+    "TimeLimit": JobState.TIMEOUT,
+    "OutOfMemory": JobState.OUT_OF_MEMORY,
+    "JobLaunchFailure": JobState.FAILED,
+    "NonZeroExitCode": JobState.FAILED,
+    "SystemFailure": JobState.FAILED,
+    "DeadLine": JobState.DEADLINE,
+}
+
+
+def read(word: str) -> JobState:
+    """Return the state that a word means: `CANCELLED by 1000` of sacct, `RUNNING+` of a heterogeneous job."""
+    first = word.split(" ")[0].rstrip("+").upper()
+    return JobState(first) if first in JobState.__members__ else JobState.UNKNOWN
+
+
+def ending(state: JobState, reason: str) -> JobState | None:
+    """Return how a job has ended, as far as its state and reason tell; None while that is open."""
+    if state.final:
+        return state
+    return _ENDS.get(reason) if state is JobState.COMPLETING else None
+
+
+def sentence(state: JobState, number: str, *, limit: str = "", nodes: str = "", by: str = "") -> str:
+    """Return how Slurm ended a job, in words."""
+    match state:
+        case JobState.TIMEOUT:
+            return f"Slurm ended job {number} at its time limit{f' of {limit}' if limit else ''}"
+        case JobState.DEADLINE:
+            return f"Slurm ended job {number} at its deadline (--deadline)"
+        case JobState.NODE_FAIL:
+            return f"a node of Slurm job {number} failed{f': {nodes}' if nodes else ''}"
+        case JobState.BOOT_FAIL:
+            return f"a node of Slurm job {number} could not be started{f': {nodes}' if nodes else ''}"
+        case JobState.OUT_OF_MEMORY:
+            return f"Slurm job {number} used more memory than it asked for"
+        case JobState.PREEMPTED:
+            return f"Slurm preempted job {number} for one of higher priority"
+        case JobState.CANCELLED | JobState.REVOKED:
+            return f"Slurm job {number} was cancelled{f' by {by}' if by else ''}"
+        case _:
+            return f"Slurm says that job {number} is {state.value}"
+
+
+def exit_code(text: str) -> tuple[int, int]:
+    """Return (exit code, signal) of Slurm's `7:0`; (0, 0) for what is none."""
+    code, colon, signal = text.partition(":")
+    return (int(code), int(signal)) if colon and code.isdigit() and signal.isdigit() else (0, 0)
+
+
+LAUNCH_FAILED = 53  # as a signal: the batch script could not be started, or its output file not be opened

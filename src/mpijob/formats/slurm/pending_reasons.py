@@ -1,0 +1,159 @@
+"""Why a Slurm job waits: every reason that squeue knows, what it means, and whether waiting helps.
+
+Reasons are words (`QOSGrpCpuLimit`) or whole sentences; both are known by how they begin. Most of the 199 words of
+Slurm 22.05 are made of parts (whose limit, over what, of which resource), and are read as these.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Outlook(StrEnum):
+    """What becomes of a job that waits for this reason."""
+
+    TURN = "turn"  # it starts by itself
+    ADMIN = "admin"  # it starts when an administrator has done something
+    USER = "user"  # it starts when its owner has done something
+    NEVER = "never"  # it does not start as it is
+
+
+class Pending(NamedTuple):
+    """What a reason means: in words, what becomes of the job, and what can be done."""
+
+    outlook: Outlook
+    message: str
+    hint: str = ""
+
+
+_WAIT = "nothing: it starts by itself"
+_LIMITS = "mpijob doctor --context slurm shows the limits of your account and QOS"
+_TURN: dict[str, str] = {
+    "None": "Slurm has not looked at it yet",
+    "Priority": "jobs of higher priority are before it",
+    "Resources": "it waits for nodes, cores, memory or GPUs to become free",
+    "Dependency": "it waits for another job",
+    "BeginTime": "its time to begin has not come; a requeued job waits two minutes",
+    "Licenses": "it waits for licences",
+    "Reservation": "its reservation has not begun",
+    "Prolog": "its nodes are being prepared",
+    "Cleaning": "its last run is being cleaned up",
+    "SchedDefer": "Slurm puts off looking at it",
+    "JobArrayTaskLimit": "its array runs as many tasks at once as it allows (%)",
+    "FedJobLock": "another cluster of the federation looks at it",
+    "BurstBuffer": "its burst buffer is being filled",
+    "Power": "nodes have to be powered up",
+    "BlockFreeAction": "nodes are being freed",
+}
+_ADMIN: dict[str, str] = {
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "Nodes required for job are": "nodes it needs are down, drained or reserved for a partition of higher priority",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition starts no jobs now",
+    "NodeDown": "a node that it needs is down",
+    "FrontEndDown": "no front end is up",
+    "JobHeldAdmin": "an administrator holds it",
+    "BlockMaxError": "too many nodes have failed",
+    "SystemFailure": "Slurm failed to start it",
+    "ReservationDeleted": "its reservation was deleted",
+    "AccountingPolicy": "a limit of its account or QOS is reached",
+    "InactiveLimit": "it reached a limit of inactivity",
+}
+_NEVER: dict[str, str] = {
+    "PartitionTimeLimit": "it asks for more time than its partition allows",
+    "PartitionNodeLimit": "it asks for more or fewer nodes than its partition allows, or than the partition has",
+    "PartitionConfig": "its partition does not allow such a job",
+    "BadConstraints": "no nodes have what it asks for",
+    "DependencyNeverSatisfied": "a job that it waits for did not succeed",
+    "InvalidAccount": "its account is not valid",
+    "InvalidQOS": "its QOS is not valid",
+    "AccountNotAllowed": "its account may not use this partition",
+    "QOSNotAllowed": "its QOS may not be used in this partition",
+    "Job's account not permitted": "its account may not use this partition",
+    "Job's QOS not permitted": "its QOS may not be used in this partition",
+    "MaxMemPerLimit": "it asks for more memory than its partition allows for a node or core",
+    "DeadLine": "it cannot end before its deadline",
+    "QOSUsageThreshold": "its QOS is used up",
+    "TimeLimit": "its time is over",
+    "OutOfMemory": "it ran out of memory",
+    "NonZeroExitCode": "it failed",
+    "JobLaunchFailure": "it could not be started",
+}
+_USER: dict[str, str] = {
+    "launch failed requeued held": "its nodes could not be prepared (prolog); Slurm holds it",
+    "JobHoldMaxRequeue": "it was requeued too often; Slurm holds it",
+    "JobHeldUser": "it is held by its owner",
+    "job requeued in held state": "it was requeued and is held",
+    "Job is in held state": "it is held",
+}
+_HINTS = {
+    Outlook.TURN: _WAIT,
+    Outlook.ADMIN: "ask an administrator; `sinfo -R` and `sinfo -s` show why nodes are not there",
+    Outlook.USER: "mpijob resume NAME, or scontrol release NUMBER",
+    Outlook.NEVER: "cancel it, and submit it within these limits",
+}
+_PARTS = re.compile(
+    r"(?P<who>QOS|Assoc(?:iation)?|)(?P<how>Grp|Max|Min|Job|Resource|Time)"
+    r"(?P<what>.*?)(?P<time>RunMinutes|Minutes|)(?P<scope>PerJob|PerNode|PerUser|PerAccount|)"
+    r"(?:Limit|NotSatisfied|)"
+)
+_WHAT = {"cpu": "CPUs", "mem": "memory", "memory": "memory", "node": "nodes", "gres": "GPUs or other GRES",
+         "jobs": "jobs", "job": "jobs", "submitjobs": "submitted jobs", "submitjob": "submitted jobs", "wall": "time",
+         "wallduration": "time", "license": "licences", "billing": "billed units", "energy": "energy",
+         "bb": "burst buffer", "unknown": "a resource", "": "resources"}  # fmt: skip
+
+
+def explain(reason: str) -> Pending:
+    """Return what a reason means.
+
+    >>> explain("QOSMaxCpuPerJobLimit").message
+    'it asks for more CPUs than its QOS allows for one job'
+    >>> explain("ReqNodeNotAvail, UnavailableNodes:n[1-4]").outlook.value
+    'admin'
+    """
+    for outlook, known in (
+        (Outlook.NEVER, _NEVER),
+        (Outlook.ADMIN, _ADMIN),
+        (Outlook.USER, _USER),
+        (Outlook.TURN, _TURN),
+    ):
+        for word, message in known.items():
+            if reason == word or (reason.startswith(word) and not reason[len(word) :][:1].isalnum()):
+                return Pending(outlook, message + _rest(reason, word), _HINTS[outlook])
+    if parts := _PARTS.fullmatch(reason):
+        return _limit(parts)
+    for word in ("BurstBuffer", "Power"):
+        if reason.startswith(word):
+            return Pending(Outlook.TURN, _TURN[word], _WAIT)
+    return Pending(Outlook.TURN, f"Slurm says: {reason}", _WAIT)
+
+
+def _rest(reason: str, word: str) -> str:
+    """Return what a reason says behind its word: the nodes that are missing, the account that is refused."""
+    rest = reason[len(word) :].strip(" ,")
+    return f" ({rest})" if rest and not word.startswith("Nodes required") else ""
+
+
+def _limit(parts: re.Match[str]) -> Pending:
+    """Return what a limit means, read from the parts of its word."""
+    account = parts["scope"] == "PerAccount" or parts["who"].startswith("Assoc")
+    whose = "its account" if account else "its QOS"
+    what = _WHAT.get(parts["what"].lower(), parts["what"])
+    if parts["time"]:
+        what = f"{what} times minutes"
+    if parts["how"] == "Min":
+        return _never(f"it asks for fewer {what} than {whose} wants")
+    if parts["how"] == "Max" and parts["scope"] in ("PerJob", "PerNode"):
+        return _never(f"it asks for more {what} than {whose} allows for one {parts['scope'][3:].lower()}")
+    if parts["how"] == "Grp":
+        spent = parts["time"] == "Minutes"
+        text = f"the jobs of {whose} have together reached its limit of {what}"
+        return Pending(Outlook.ADMIN if spent else Outlook.TURN, text, _LIMITS)
+    one = "one user's jobs" if parts["scope"] == "PerUser" else "its jobs"
+    return Pending(Outlook.TURN, f"{one} have reached the limit of {what} that {whose} sets", _LIMITS)
+
+
+def _never(message: str) -> Pending:
+    return Pending(Outlook.NEVER, message, _HINTS[Outlook.NEVER])

@@ -1,0 +1,465 @@
+"""What Slurm's commands are asked, and their answers as values: squeue, sacct, scontrol, sinfo, sacctmgr.
+
+Plain text with named fields, never --json: in Slurm 22.05 that ignores the jobs asked for, hides exit codes and
+changes shape from release to release. Fields are separated by 0x1f and records begin with 0x1e, for job names and
+comments may hold anything else. Times are asked for in seconds since the epoch (SLURM_TIME_FORMAT).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from mpijob.formats.convert.header import units
+from mpijob.formats.slurm import job_states
+from mpijob.formats.slurm.job_states import JobState
+from mpijob.model.platform.slurm import Limit, NodeRoom, Partition
+
+RECORD, FIELD = "\x1e", "\x1f"
+TIMES = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "LC_ALL": "C"}
+_QUEUE = (
+    ("number", "%A"), ("array", "%F"), ("task", "%K"), ("name", "%j"), ("user", "%u"), ("account", "%a"),
+    ("partition", "%P"), ("qos", "%q"), ("state", "%T"), ("reason", "%r"), ("node_count", "%D"), ("cpus", "%C"),
+    ("nodes", "%N"), ("submitted", "%V"), ("started", "%S"), ("ended", "%e"), ("limit", "%l"), ("priority", "%Q"),
+    ("directory", "%Z"), ("command", "%o"), ("comment", "%k"),
+)  # fmt: skip
+_ACCOUNTING = (
+    ("number", "jobidraw"), ("array", "jobid"), ("name", "jobname"), ("user", "user"), ("account", "account"),
+    ("partition", "partition"), ("qos", "qos"), ("state", "state"), ("reason", "reason"), ("node_count", "nnodes"),
+    ("cpus", "ncpus"), ("nodes", "nodelist"), ("submitted", "submit"), ("started", "start"), ("ended", "end"),
+    ("limit", "timelimit"), ("directory", "workdir"), ("exit", "exitcode"), ("worst", "derivedexitcode"),
+    ("memory", "maxrss"), ("cpu_seconds", "cputimeraw"), ("used_cpu", "totalcpu"), ("tres", "alloctres"),
+    ("comment", "comment"),
+)  # fmt: skip
+_NODES = (
+    "PartitionName",
+    "NodeHost",
+    "StateLong",
+    "CPUsState",
+    "Memory",
+    "AllocMem",
+    "Gres",
+    "GresUsed",
+    "Features",
+)
+_WIDTH = 255
+_NOT_USABLE = ("down", "drain", "fail", "maint", "unk", "inval", "reboot", "future", "power", "planned_down")
+_OURS = FIELD + '{"mpijob":"'  # how the comment of a job of ours begins
+_NONE = ("", "N/A", "None", "Unknown", "(null)", "NONE", "INVALID", "None assigned", "n/a")
+_GPUS = re.compile(r"(?:^|,)(?:gres/|gres:)?gpu(?::(?P<kind>[^:(,=]+))?[:=](?P<count>\d+)")
+
+
+class Row(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One job as Slurm sees it; times are seconds since the epoch, None where Slurm does not know them."""
+
+    number: str
+    array: str = ""
+    name: str = ""
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    state: JobState = JobState.UNKNOWN
+    by: str = ""
+    reason: str = ""
+    node_count: int = 0
+    cpus: int = 0
+    nodes: str = ""
+    submitted: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+    limit_seconds: float | None = None
+    priority: int = 0
+    directory: str = ""
+    command: str = ""
+    comment: str = ""
+    exit: str = ""
+    worst: str = ""
+    memory_bytes: int = 0
+    used_cpu_seconds: float = 0.0
+    tres: str = ""
+
+    @property
+    def ending(self) -> JobState | None:
+        """How the job has ended, as far as Slurm tells; None while it has not."""
+        return job_states.ending(self.state, self.reason)
+
+    def sentence(self) -> str:
+        """Return how Slurm ended it, in words."""
+        limit = "" if self.limit_seconds is None else units.clock(self.limit_seconds)
+        number = self.array or self.number
+        return job_states.sentence(
+            self.ending or self.state, number, limit=limit, nodes=self.nodes, by=self.by
+        )
+
+
+def squeue(*, jobs: Iterable[str] = (), users: Iterable[str] = (), every: bool = False) -> tuple[str, ...]:
+    """Return the command that tells of jobs in Slurm's memory, also of those that ended lately."""
+    form = RECORD + FIELD.join(code for _, code in _QUEUE)
+    chosen = [f"--jobs={','.join(jobs)}"] if jobs else []
+    chosen += [f"--users={','.join(users)}"] if users else [] if every or jobs else ["--me"]
+    return ("squeue", "--noheader", "--array", "--states=all", *chosen, f"--format={form}")
+
+
+def sacct(jobs: Iterable[str] = (), *, since: str = "", steps: bool = False) -> tuple[str, ...]:
+    """Return the command that tells of jobs in the accounting, each try of a requeued one; with their `steps`.
+
+    Without a time it would look back to midnight only: jobs that are named are found whenever they were.
+    """
+    fields = ",".join(code for _, code in _ACCOUNTING)
+    chosen = [f"--jobs={','.join(jobs)}"] if jobs else [f"--starttime={since or 'now-7days'}"]
+    return ("sacct", "--noheader", "--parsable2", f"--delimiter={FIELD}", "--duplicates",
+            *([] if steps else ["--allocations"]), *chosen, f"--format={fields}")  # fmt: skip
+
+
+class Rows(Mapping[str, Row]):
+    """The jobs of an answer of squeue, by number; each is taken apart when it is asked for."""
+
+    def __init__(self, text: str = "") -> None:
+        records = text.split(RECORD)[1:]
+        self._raw = {record.partition(FIELD)[0]: record for record in records}
+        self._known: dict[str, Row] = {}
+
+    def __getitem__(self, number: str) -> Row:
+        if number not in self._known:
+            cells = self._raw[number].rstrip("\n").split(FIELD)
+            self._known[number] = _row(dict(zip((name for name, _ in _QUEUE), cells, strict=False)))
+        return self._known[number]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def ours(self) -> Iterator[tuple[str, str]]:
+        """Yield the number and the uid of each job whose comment says that it is one of ours."""
+        for number, record in self._raw.items():
+            if (at := record.rfind(_OURS)) >= 0:
+                yield number, record[at + len(_OURS) :].partition('"')[0]
+
+
+def accounted(text: str) -> Iterator[Row]:
+    """Yield the jobs (or steps) of an answer of sacct; of a requeued job each try, the last one last."""
+    for line in text.splitlines():
+        fields = line.split(FIELD)
+        if len(fields) >= len(_ACCOUNTING) - 1:
+            yield _row(dict(zip((name for name, _ in _ACCOUNTING), fields, strict=False)))
+
+
+def _row(said: Mapping[str, str]) -> Row:
+    state = said.get("state", "")
+    array, task = said.get("array", ""), said.get("task", "")
+    if task and task not in _NONE:
+        array = f"{array}_{task}"
+    return Row(
+        number=said.get("number", ""),
+        array=array if array != said.get("number", "") else "",
+        **{name: _word(said.get(name, "")) for name in _WORDS},
+        state=job_states.read(state),
+        by=state.partition(" by ")[2],
+        node_count=_whole(said.get("node_count", "")),
+        cpus=_whole(said.get("cpus", "")),
+        submitted=_time(said.get("submitted", "")) or 0.0,
+        started=_time(said.get("started", "")),
+        ended=_time(said.get("ended", "")),
+        limit_seconds=seconds(said.get("limit", "")),
+        priority=_whole(said.get("priority", "")),
+        reason=said.get("reason", ""),
+        comment=said.get("comment", ""),
+        memory_bytes=_bytes(said.get("memory", "")),
+        used_cpu_seconds=_used(said.get("used_cpu", "")),
+    )
+
+
+_WORDS = (
+    "name",
+    "user",
+    "account",
+    "partition",
+    "qos",
+    "nodes",
+    "directory",
+    "command",
+    "exit",
+    "worst",
+    "tres",
+)
+
+
+def _word(text: str) -> str:
+    return "" if text in _NONE else text
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdigit() and len(text) < 19 else 0
+
+
+def _time(text: str) -> float | None:
+    return float(text) if text.isdigit() and 0 < int(text) < 1 << 40 else None
+
+
+def seconds(text: str) -> float | None:
+    """Return a time limit in seconds; None where there is none."""
+    return (
+        None
+        if text in _NONE or text.upper() in ("UNLIMITED", "INFINITE", "PARTITION_LIMIT")
+        else units.seconds(text)
+    )
+
+
+def _used(text: str) -> float:
+    """Return `1-02:03:04.5` in seconds."""
+    whole, _, fraction = text.partition(".")
+    found = units.seconds(whole if ":" in whole else f"0:{whole}") if whole else None
+    return (found or 0.0) + (float(f"0.{fraction}") if fraction.isdigit() else 0.0)
+
+
+def _bytes(text: str) -> int:
+    """Return a size as Slurm writes it (`12345K`, `1.5G`, or plain bytes)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)n?c?", text)
+    return int(float(match[1]) * 1024 ** " KMGTP".index(match[2] or " ")) if match else 0
+
+
+def _mib(text: str) -> int:
+    return _bytes(text if text[-1:].isalpha() else f"{text}M") >> 20
+
+
+# -- the cluster -------------------------------------------------------------------------------------
+def named_fields(line: str) -> dict[str, str]:
+    """Return the fields of a line of `scontrol -o show`: NAME=VALUE with blanks between."""
+    return {word: value for word, _, value in (part.partition("=") for part in line.split(" ")) if word}
+
+
+def configuration(text: str) -> dict[str, str]:
+    """Return what `scontrol show config` says, by name."""
+    pairs = (line.partition(" = ") for line in text.splitlines() if " = " in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def partitions(text: str) -> tuple[Partition, ...]:
+    """Return the partitions of `scontrol show partition -o`."""
+    return tuple(
+        _partition(named_fields(line)) for line in text.splitlines() if line.startswith("PartitionName=")
+    )
+
+
+def _partition(said: Mapping[str, str]) -> Partition:
+    def names(field: str) -> tuple[str, ...]:
+        text = said.get(field, "ALL")
+        return () if text in (*_NONE, "ALL") else tuple(text.split(","))
+
+    def number(field: str) -> int | None:
+        return int(said[field]) if said.get(field, "").isdigit() else None
+
+    return Partition(
+        name=said["PartitionName"],
+        default=said.get("Default") == "YES",
+        state=said.get("State", "UP"),
+        nodes=number("TotalNodes") or 0,
+        cpus=number("TotalCPUs") or 0,
+        max_seconds=seconds(said.get("MaxTime", "")),
+        default_seconds=seconds(said.get("DefaultTime", "")),
+        max_nodes=number("MaxNodes"),
+        min_nodes=number("MinNodes") or 0,
+        max_memory_mib=number("MaxMemPerNode"),
+        accounts=names("AllowAccounts"),
+        denied_accounts=names("DenyAccounts"),
+        qos=names("AllowQos"),
+        denied_qos=names("DenyQos"),
+        whole_nodes=said.get("OverSubscribe") == "EXCLUSIVE",
+    )
+
+
+def sinfo() -> tuple[str, ...]:
+    """Return the command that tells of the nodes of all partitions."""
+    fields = ",".join(f"{name}:{_WIDTH}" for name in _NODES)
+    return ("sinfo", "--noheader", "--Node", f"--Format={fields}")
+
+
+def partition_cpus() -> tuple[str, ...]:
+    """Return the command that tells how many CPUs of each partition are idle."""
+    return ("sinfo", "--noheader", "--format=%R|%C")
+
+
+def idle_cpus(text: str) -> dict[str, int]:
+    """Return the idle CPUs of each partition, of the answer of `partition_cpus`: NAME|allocated/idle/other/total."""
+    found = {}
+    for line in text.splitlines():
+        name, _, counts = line.partition("|")
+        parts = counts.strip().split("/")
+        if len(parts) == 4 and parts[1].isdigit():
+            found[name] = int(parts[1])
+    return found
+
+
+def nodes(text: str, partition: str) -> tuple[NodeRoom, ...]:
+    """Return the nodes of one partition, of an answer of sinfo."""
+    found = []
+    for line in text.splitlines():
+        cells = [line[at : at + _WIDTH].strip() for at in range(0, len(line), _WIDTH)]
+        if len(cells) >= len(_NODES) and cells[0] == partition:
+            found.append(_node(dict(zip(_NODES, cells, strict=False))))
+    return tuple(found)
+
+
+def _node(said: Mapping[str, str]) -> NodeRoom:
+    _, idle, other, total = (said["CPUsState"].split("/") + ["0"] * 4)[:4]
+    usable = (
+        not said["StateLong"].rstrip("*~#!%$@^-+").startswith(_NOT_USABLE) and "*" not in said["StateLong"]
+    )
+    usable = usable and "drain" not in said["StateLong"]
+    memory, gpus = _whole(said["Memory"]), gpu_count(said["Gres"])
+    return NodeRoom(
+        name=said["NodeHost"],
+        cpus=_whole(total) - _whole(other) if usable else _whole(total),
+        memory_mib=memory,
+        gpus=gpus,
+        free_cpus=_whole(idle) if usable else 0,
+        free_memory_mib=max(0, memory - _whole(said["AllocMem"])) if usable else 0,
+        free_gpus=max(0, gpus - gpu_count(said["GresUsed"])) if usable else 0,
+        features=tuple(one for one in said["Features"].split(",") if one not in _NONE),
+        usable=usable,
+    )
+
+
+def gpu_count(text: str) -> int:
+    """Return how many GPUs a list of GRES names: `gpu:a100:4(S:0-1)`, `gres/gpu=2`."""
+    plain = re.sub(r"\([^)]*\)", "", text)
+    return sum(
+        int(match["count"]) for match in _GPUS.finditer(plain) if not ("gres/" in plain and match["kind"])
+    )
+
+
+def held_memory(tres: str) -> int:
+    """Return the bytes that a list of allocated TRES names."""
+    return _tres(tres).get("mem", 0) << 20
+
+
+_ASSOCIATION = (
+    "account",
+    "partition",
+    "qos",
+    "defaultqos",
+    "maxjobs",
+    "maxsubmit",
+    "maxtres",
+    "maxwall",
+    "grptres",
+)
+_QOS = ("name", "priority", "maxtresperjob", "maxwall", "maxjobsperuser", "maxsubmitjobsperuser", "grptres")
+
+
+def associations(user: str) -> tuple[str, ...]:
+    """Return the command that tells which accounts and QOS a user may use, with their limits."""
+    return (
+        "sacctmgr",
+        "--noheader",
+        "--parsable2",
+        "show",
+        "assoc",
+        f"user={user}",
+        f"format={','.join(_ASSOCIATION)}",
+    )
+
+
+def all_qos() -> tuple[str, ...]:
+    """Return the command that tells the limits of each QOS."""
+    return ("sacctmgr", "--noheader", "--parsable2", "show", "qos", f"format={','.join(_QOS)}")
+
+
+class Association(msgspec.Struct, frozen=True):
+    """What a user may use of one account (and one partition, where it names one)."""
+
+    account: str
+    partition: str
+    qos: tuple[str, ...]
+    default_qos: str
+    limit: Limit
+
+
+def read_associations(text: str) -> tuple[Association, ...]:
+    """Return the associations of an answer of sacctmgr."""
+    found = []
+    for said in _records(text, _ASSOCIATION):
+        owner = f"account {said['account']}"
+        limit = _limit(
+            owner, said["maxtres"], said["maxwall"], said["grptres"], said["maxjobs"], said["maxsubmit"]
+        )
+        qos = tuple(one for one in said["qos"].split(",") if one)
+        found.append(Association(said["account"], said["partition"], qos, said["defaultqos"], limit))
+    return tuple(found)
+
+
+def read_qos(text: str) -> dict[str, Limit]:
+    """Return the limits of each QOS."""
+    found = {}
+    for said in _records(text, _QOS):
+        name, jobs, submitted = said["name"], said["maxjobsperuser"], said["maxsubmitjobsperuser"]
+        limit = _limit(
+            f"QOS {name}", said["maxtresperjob"], said["maxwall"], said["grptres"], jobs, submitted
+        )
+        found[name] = msgspec.structs.replace(limit, priority=_whole(said["priority"]))
+    return found
+
+
+def _records(text: str, names: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    for line in text.splitlines():
+        cells = line.split("|")
+        if len(cells) == len(names):
+            yield dict(zip(names, cells, strict=True))
+
+
+def _limit(owner: str, job: str, wall: str, group: str, jobs: str, submitted: str) -> Limit:
+    most, together = _tres(job), _tres(group)
+    return Limit(
+        owner=owner,
+        cpus=most.get("cpu"),
+        nodes=most.get("node"),
+        memory_mib=most.get("mem"),
+        gpus=most.get("gres/gpu"),
+        seconds=seconds(wall),
+        jobs=int(jobs) if jobs.isdigit() else None,
+        submitted=int(submitted) if submitted.isdigit() else None,
+        group_cpus=together.get("cpu"),
+        group_nodes=together.get("node"),
+        group_memory_mib=together.get("mem"),
+        group_gpus=together.get("gres/gpu"),
+    )
+
+
+def _tres(text: str) -> dict[str, int]:
+    """Return `cpu=4,mem=8G,gres/gpu=2` as numbers; memory in MiB."""
+    pairs = (part.partition("=") for part in text.split(",") if "=" in part)
+    return {name: _mib(value) if name == "mem" else _whole(value) for name, _, value in pairs}
+
+
+_TEST_ONLY = re.compile(
+    r"sbatch: Job (?P<number>\d+) to start at (?P<when>\S+) using (?P<cpus>\d+) processors on (?:nodes )?(?P<nodes>\S+)"
+)
+
+
+def start_estimate(text: str) -> float | None:
+    """Return the time at which `sbatch --test-only` says that a job would start; None where it says none."""
+    match = _TEST_ONLY.search(text)
+    return None if match is None else _moment(match["when"])
+
+
+def _moment(text: str) -> float | None:
+    """Return a time of an answer that keeps to no SLURM_TIME_FORMAT; it was asked for in UTC."""
+    from datetime import UTC, datetime  # rarely needed: start-up is a feature
+
+    if text.isdigit():
+        return float(text)
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def launch_plugins(text: str) -> tuple[str, ...]:
+    """Return what `srun --mpi=list` names: none, pmi2, pmix …"""
+    words = [line.strip() for line in text.splitlines()]
+    return tuple(word for word in words if re.fullmatch(r"[a-z][a-z0-9_]*", word))

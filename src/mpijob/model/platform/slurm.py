@@ -1,0 +1,161 @@
+"""What a Slurm cluster says about itself to one user, and how a job is laid out on its nodes.
+
+The engine reads these values, `admission/slurm` judges over them and says every sentence about them. What could
+not be read (no accounting, say) is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from mpijob.model.spec.job import Family, MPIJob
+from mpijob.model.spec.quantity import UNLIMITED_BYTES, UNLIMITED_CORES
+
+MIB = 1024**2
+
+
+class Known(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The root of the values here: frozen, keyword only."""
+
+
+class Partition(Known, frozen=True):
+    """A partition with its limits; None is no limit, an empty list of names allows everybody."""
+
+    name: str
+    default: bool = False
+    state: str = "UP"
+    nodes: int = 0
+    cpus: int = 0
+    max_seconds: float | None = None
+    default_seconds: float | None = None
+    max_nodes: int | None = None
+    min_nodes: int = 0
+    max_memory_mib: int | None = None
+    accounts: tuple[str, ...] = ()
+    denied_accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    denied_qos: tuple[str, ...] = ()
+    whole_nodes: bool = False
+
+
+class NodeRoom(Known, frozen=True):
+    """One node: what it has, what of it is free now, and whether it takes jobs."""
+
+    name: str
+    cpus: int
+    memory_mib: int
+    gpus: int = 0
+    free_cpus: int = 0
+    free_memory_mib: int = 0
+    free_gpus: int = 0
+    features: tuple[str, ...] = ()
+    usable: bool = True
+
+
+class Limit(Known, frozen=True):
+    """The limits of a QOS, or of an account: for one job, and for all that run at once (`group_`)."""
+
+    owner: str
+    cpus: int | None = None
+    nodes: int | None = None
+    memory_mib: int | None = None
+    gpus: int | None = None
+    seconds: float | None = None
+    jobs: int | None = None
+    submitted: int | None = None
+    group_cpus: int | None = None
+    group_nodes: int | None = None
+    group_memory_mib: int | None = None
+    group_gpus: int | None = None
+    priority: int = 0
+
+
+class SlurmFacts(Known, frozen=True):
+    """What a cluster says for one job: its partition, the limits that hold, the nodes that it could have.
+
+    `mpi` are the launch plugins of srun. `accounts` and `qos` are those of the user; both are empty where the cluster
+    keeps no accounts.
+    """
+
+    cluster: str = ""
+    version: str = ""
+    partition: Partition | None = None
+    partitions: tuple[str, ...] = ()
+    account: str = ""
+    accounts: tuple[str, ...] = ()
+    qos: str = ""
+    all_qos: tuple[str, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    nodes: tuple[NodeRoom, ...] = ()
+    mpi: tuple[str, ...] = ()
+    requeue_seconds: float = 120.0
+    kill_wait_seconds: float = 30.0
+    unread: tuple[str, ...] = ()
+
+
+class Layout(Known, frozen=True):
+    """How the workers of a job lie on nodes: so many on each, with so many tasks, CPUs, memory and GPUs a node."""
+
+    nodes: int
+    workers_per_node: int
+    tasks_per_node: int
+    cpus_per_task: int
+    memory_mib: int | None
+    gpus: int
+
+    @property
+    def cpus_per_node(self) -> int:
+        """How many CPUs the job takes of each node."""
+        return self.tasks_per_node * self.cpus_per_task
+
+
+def layout(job: MPIJob, nodes: tuple[NodeRoom, ...]) -> Layout:
+    """Return how a job is laid out: a node for each worker; several workers a node where there are too few nodes.
+
+    >>> job = MPIJob(name="solve", workers=8, slots=2)
+    >>> layout(job, (NodeRoom(name="n1", cpus=8, memory_mib=8192),) * 4).workers_per_node
+    2
+    """
+    able = [one for one in nodes if one.usable] or list(nodes)
+    each = 1
+    if able and len(able) < job.workers and job.elastic is None and job.mpi is not Family.CUSTOM:
+        wanted = math.ceil(job.workers / len(able))
+        fits = [node for node in able if _holds(node, _with(job, wanted))]
+        each = wanted if len(fits) * wanted >= job.workers else 1
+    return _with(job, each)
+
+
+def _with(job: MPIJob, each: int) -> Layout:
+    cores = job.resources.cores
+    wanted = job.cores_per_rank * job.slots if cores == UNLIMITED_CORES else cores
+    memory = job.resources.memory_bytes
+    return Layout(
+        nodes=math.ceil(job.workers / each),
+        workers_per_node=each,
+        tasks_per_node=job.slots * each,
+        cpus_per_task=max(job.cores_per_rank, math.ceil(wanted / job.slots - 1e-9), 1),
+        memory_mib=None if memory >= UNLIMITED_BYTES else math.ceil(memory / MIB) * each,
+        gpus=job.resources.gpu * each,
+    )
+
+
+def _holds(node: NodeRoom, one: Layout) -> bool:
+    return (
+        node.cpus >= one.cpus_per_node and node.memory_mib >= (one.memory_mib or 0) and node.gpus >= one.gpus
+    )
+
+
+def holding(nodes: tuple[NodeRoom, ...], one: Layout, *, now: bool = False) -> int:
+    """Return how many nodes could take their part of a job: ever, or `now`."""
+    if not now:
+        return sum(node.usable and _holds(node, one) for node in nodes)
+    free = (
+        msgspec.structs.replace(
+            node, cpus=node.free_cpus, memory_mib=node.free_memory_mib, gpus=node.free_gpus
+        )
+        for node in nodes
+        if node.usable
+    )
+    return sum(_holds(node, one) for node in free)

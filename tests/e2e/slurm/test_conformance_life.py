@@ -1,0 +1,6 @@
+"""The promises that every engine keeps, on a real Slurm: jobs from their making to their end."""
+
+from __future__ import annotations
+
+from tests.conformance.test_life import *  # noqa: F403 - the promises themselves
+from tests.e2e.slurm.promises import place  # noqa: F401 - the fixture
