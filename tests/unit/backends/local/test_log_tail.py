@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local.logs import log_reader
+from mpijob.backends.attempts import log_reader
 from mpijob.backends.local.logs.log_writer import LogFile
 from mpijob.model import LogQuery
 
