@@ -20,7 +20,7 @@ from tools.form_places import GROUPS, PLACES, Place
 
 COMMAND = "python -m tools.form"
 FILE = Path(__file__).resolve().parent.parent / "frontend" / "src" / "wizard" / "form.ts"
-STEPS = {"basics": "Basics", "workload": "Workload", "resources": "Resources", "advanced": "Advanced"}
+STEPS = {"workload": "Workload", "resources": "Resources", "options": "Options"}
 
 
 class Entry(NamedTuple):
@@ -104,7 +104,7 @@ def _kind(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.VarTupleType):
         return "list" if isinstance(kind.item_type, inspect.StrType) else "yaml"
     if isinstance(kind, inspect.DictType):
-        return "yaml" if isinstance(kind.value_type, inspect.AnyType) else "lines"
+        return "yaml" if isinstance(kind.value_type, inspect.AnyType) else "pairs"
     return "text"
 
 
@@ -120,7 +120,7 @@ def _initial(value: Any) -> str:
 
 def _written(entry: Entry) -> dict[str, Any]:
     place = entry.place
-    told: dict[str, Any] = {
+    entry_fields: dict[str, Any] = {
         "path": entry.path,
         "step": place.step,
         "group": place.group,
@@ -133,7 +133,7 @@ def _written(entry: Entry) -> dict[str, Any]:
         "cluster": place.cluster,
         "required": entry.required,
     }
-    return {key: value for key, value in told.items() if value or key in ("path", "initial")}
+    return {key: value for key, value in entry_fields.items() if value or key in ("path", "initial")}
 
 
 def text() -> str:

@@ -18,10 +18,10 @@ NAMES = {  # as the way through the page calls them
     "JobList": "Training jobs",
     "JobDetails": "One job",
     "CreateJob": "Create job",
-    "Compare": "Jobs side by side",
+    "Compare": "Compare jobs",
+    "Queues": "Queues and usage",
     "Admin": "Administration",
     "Learn": "Learn",
-    "Glance": "Queues, quota and cost",
 }
 
 
@@ -29,7 +29,9 @@ def screens() -> dict[str, tuple[str, str]]:
     """Return each screen by its component: its address, and what it is for."""
     text = _read("App.tsx")
     found = re.findall(r'<Route path="([^"]+)" element=\{<(\w+)', text)
-    routes = {component: path for path, component in reversed(found) if component != "Navigate"}
+    routes = {
+        component: path for path, component in reversed(found) if component not in ("Navigate", "NotFound")
+    }
     return {component: (path, _sentence(component, text)) for component, path in reversed(routes.items())}
 
 
@@ -46,14 +48,14 @@ def _sentence(component: str, app: str) -> str:
 
 def tabs() -> list[str]:
     """Return the tabs of one job."""
-    found = re.search(r"const TABS = \[([^\]]+)\]", _read("pages/JobDetails.tsx"))
+    found = re.search(r"JOB_TABS = \[([^\]]+)\]", _read("lib/links.ts"))
     assert found
     return re.findall(r'"(\w+)"', found[1])
 
 
-def list_keys() -> list[tuple[str, str]]:
-    """Return the keys of the list, as the page tells them."""
-    found = re.search(r"KEYS[^=]+= \[(.+?)\n\];", _read("pages/useListKeys.ts"), re.DOTALL)
+def shortcuts(name: str) -> list[tuple[str, str]]:
+    """Return the keys of the list or of a log, as the page shows them."""
+    found = re.search(rf"{name}[^=]+= \[(.+?)\n\];", _read("lib/shortcuts.ts"), re.DOTALL)
     assert found
     return re.findall(r'\["([^"]+)", "([^"]+)"\]', found[1])
 
@@ -67,16 +69,21 @@ def body() -> str:
     rows = "".join(
         f"| {NAMES[component]} | `{path}` | {said} |\n" for component, (path, said) in screens().items()
     )
-    pressed = "".join(f"| {key} | {what} |\n" for key, what in list_keys())
+    in_list, in_log = (
+        "".join(f"| {key} | {action} |\n" for key, action in shortcuts(name))
+        for name in ("LIST_SHORTCUTS", "LOG_SHORTCUTS")
+    )
     parts = "".join(
         _fields(where, list(some)) for where, some in groupby(form.entries(), lambda one: one.where)
     )
     return (
         f"## Screens\n\n| screen | address | what it is for |\n| --- | --- | --- |\n{rows}\n"
         f"The tabs of one job, each with an address of its own: {', '.join(f'`{one}`' for one in tabs())}.\n\n"
-        f"## Keys of the list\n\n| key | what it does |\n| --- | --- |\n{pressed}\n"
-        "## Fields of the form\n\nBy step and group. What only a cluster obeys stands under *Only on a cluster* on one "
-        f"machine.\n\n{parts}"
+        f"## Keyboard shortcuts\n\nIn the list of jobs; *Keyboard shortcuts* in the help menu turns them off.\n\n"
+        f"| key | what it does |\n| --- | --- |\n{in_list}\nIn a log:\n\n"
+        f"| key | what it does |\n| --- | --- |\n{in_log}\n"
+        "## Fields of the form\n\nBy step and group. On one machine, what only a cluster uses stands under "
+        f"*Cluster-only settings*.\n\n{parts}"
     )
 
 

@@ -1,76 +1,51 @@
-import {
-  Button,
-  Masthead,
-  MastheadBrand,
-  MastheadContent,
-  MastheadMain,
-  Nav,
-  NavItem,
-  NavList,
-  Page,
-  PageSection,
-  PageSidebar,
-  PageSidebarBody,
-  SkipToContent,
-  Spinner,
-  Toolbar,
-  ToolbarContent,
-  ToolbarGroup,
-  ToolbarItem,
-} from "@patternfly/react-core";
-import MoonIcon from "@patternfly/react-icons/dist/esm/icons/moon-icon";
-import SunIcon from "@patternfly/react-icons/dist/esm/icons/sun-icon";
-import { lazy, Suspense, useEffect, useState, type ReactNode } from "react";
+import { EmptyState, EmptyStateActions, EmptyStateBody, EmptyStateFooter, PageSection } from "@patternfly/react-core";
+import SearchIcon from "@patternfly/react-icons/dist/esm/icons/search-icon";
+import { lazy, Suspense, type ReactNode } from "react";
 import { Link, Navigate, Route, Routes, useLocation } from "react-router-dom";
-import { ApiProblem } from "./api/client";
-import { Live } from "./api/live";
+import { isUnauthorized } from "./api/client";
+import { LiveProvider } from "./api/live";
 import { useSession } from "./api/session";
-import { LiveBadge, Lost } from "./components/LiveBadge";
-import { JobList } from "./pages/JobList";
-import { SignIn } from "./pages/SignIn";
-import { usePlace } from "./queries";
+import { PageLoading } from "./components/PageLoading";
+import { JobList } from "./jobs/JobList";
+import { ConnectionBanner } from "./shell/ConnectionBanner";
+import { EmbeddedProvider } from "./shell/embedding";
+import { ErrorBoundary } from "./shell/ErrorBoundary";
+import { Shell } from "./shell/Shell";
+import { ToastProvider } from "./shell/toasts";
 
-const CreateJob = lazy(() => import("./wizard/CreateJob").then((page) => ({ default: page.CreateJob })));
-const JobDetails = lazy(() => import("./pages/JobDetails").then((page) => ({ default: page.JobDetails })));
-const Glance = lazy(() => import("./pages/Glance").then((page) => ({ default: page.Glance })));
-const Compare = lazy(() => import("./pages/Compare").then((page) => ({ default: page.Compare })));
 const Admin = lazy(() => import("./pages/Admin").then((page) => ({ default: page.Admin })));
+const Compare = lazy(() => import("./pages/Compare").then((page) => ({ default: page.Compare })));
+const CreateJob = lazy(() => import("./wizard/CreateJob").then((page) => ({ default: page.CreateJob })));
+const JobDetails = lazy(() => import("./job/JobDetails").then((page) => ({ default: page.JobDetails })));
 const Learn = lazy(() => import("./pages/Learn").then((page) => ({ default: page.Learn })));
-const DARK = "pf-v6-theme-dark";
+const Queues = lazy(() => import("./pages/Queues").then((page) => ({ default: page.Queues })));
+const SignIn = lazy(() => import("./pages/SignIn").then((page) => ({ default: page.SignIn })));
 
-function wantsDark(): boolean {
-  const kept = localStorage.getItem("theme");
-  return kept ? kept === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
-}
+export const App = () => (
+  <ErrorBoundary>
+    <SignedIn>
+      {(user) => (
+        <Shell user={user}>
+          <ConnectionBanner />
+          <Screens />
+        </Shell>
+      )}
+    </SignedIn>
+  </ErrorBoundary>
+);
 
-export const showColours = (): void => {
-  document.documentElement.classList.toggle(DARK, wantsDark());
-};
-
-function useTheme(): [boolean, () => void] {
-  const [dark, setDark] = useState(wantsDark);
-  useEffect(() => {
-    document.documentElement.classList.toggle(DARK, dark);
-  }, [dark]);
-  const toggle = (): void => {
-    localStorage.setItem("theme", dark ? "light" : "dark");
-    setDark(!dark);
-  };
-  return [dark, toggle];
-}
-
-export const App = () => <SignedIn>{(user) => <Shell user={user} />}</SignedIn>;
-
-/** The places alone: head and navigation are the host's. */
-export const Embedded = () => (
-  <SignedIn>
-    {() => (
-      <>
-        <Lost />
-        <Places />
-      </>
-    )}
-  </SignedIn>
+/** The screens alone: masthead and navigation are the host's. */
+export const EmbeddedApp = () => (
+  <ErrorBoundary>
+    <SignedIn>
+      {() => (
+        <EmbeddedProvider value>
+          <ConnectionBanner />
+          <Screens />
+        </EmbeddedProvider>
+      )}
+    </SignedIn>
+  </ErrorBoundary>
 );
 
 function SignedIn({ children }: { children: (user: string) => ReactNode }) {
@@ -78,117 +53,56 @@ function SignedIn({ children }: { children: (user: string) => ReactNode }) {
   if (session.isPending)
     return (
       <main>
-        <Spinner aria-label="Signing in" />
+        <PageLoading label="Signing in" />
       </main>
     );
-  const out = session.error instanceof ApiProblem && session.error.status === 401;
-  if (!session.data || out) return <SignIn error={session.error} />;
-  return <Live>{children(session.data.user)}</Live>;
-}
-
-function Shell({ user }: { user: string }) {
-  const [dark, toggle] = useTheme();
-  const { pathname: at } = useLocation();
-  const place = usePlace();
-  const masthead = (
-    <Masthead>
-      <MastheadMain>
-        <MastheadBrand>
-          <Link to="/jobs" className="brand">
-            mpijob
-          </Link>
-        </MastheadBrand>
-      </MastheadMain>
-      <MastheadContent>
-        <Toolbar isStatic>
-          <ToolbarContent>
-            <ToolbarGroup align={{ default: "alignEnd" }}>
-              <ToolbarItem>
-                <LiveBadge />
-              </ToolbarItem>
-              <ToolbarItem>
-                {user} on {place.data?.engine ?? "…"}
-              </ToolbarItem>
-              <ToolbarItem>
-                <Button
-                  variant="plain"
-                  aria-label={dark ? "Switch to light colours" : "Switch to dark colours"}
-                  icon={dark ? <SunIcon /> : <MoonIcon />}
-                  onClick={toggle}
-                />
-              </ToolbarItem>
-            </ToolbarGroup>
-          </ToolbarContent>
-        </Toolbar>
-      </MastheadContent>
-    </Masthead>
-  );
-  const sidebar = (
-    <PageSidebar>
-      <PageSidebarBody>
-        <Nav aria-label="Pages">
-          <NavList>
-            <NavItem isActive={at.startsWith("/jobs")}>
-              <Link to="/jobs">Training jobs</Link>
-            </NavItem>
-            <NavItem isActive={at.startsWith("/queues")}>
-              <Link to="/queues">Queues, quota and cost</Link>
-            </NavItem>
-            {place.data?.administrator ? (
-              <NavItem isActive={at.startsWith("/admin")}>
-                <Link to="/admin">Administration</Link>
-              </NavItem>
-            ) : null}
-            <NavItem isActive={at.startsWith("/learn")}>
-              <Link to="/learn">Learn</Link>
-            </NavItem>
-            <NavItem isActive={at.startsWith("/create")}>
-              <Link to="/create">Create job</Link>
-            </NavItem>
-          </NavList>
-        </Nav>
-      </PageSidebarBody>
-    </PageSidebar>
-  );
-  return (
-    <Page
-      masthead={masthead}
-      sidebar={sidebar}
-      skipToContent={<SkipToContent href="#content">Skip to content</SkipToContent>}
-      mainContainerId="content"
-      isManagedSidebar
-    >
-      <Lost />
-      <Places />
-    </Page>
-  );
-}
-
-function Places() {
-  const origin = new URLSearchParams(useLocation().search);
-  const begun = ["from", "template", "fix"].map((key) => origin.get(key) ?? "").join(" ");
-  return (
-    <Suspense fallback={<Spinner aria-label="Loading" />}>
-      <Routes>
-        <Route path="/jobs" element={<JobList />} />
-        <Route path="/jobs/:namespace/:name" element={<JobDetails />} />
-        <Route path="/jobs/:namespace/:name/:tab" element={<JobDetails />} />
-        <Route path="/create" element={<CreateJob key={begun} />} />
-        <Route path="/compare" element={<Compare />} />
-        <Route path="/admin" element={<Admin />} />
-        <Route path="/learn" element={<Learn />} />
-        <Route path="/queues" element={<Glance />} />
-        <Route path="/" element={<Navigate to="/jobs" replace />} />
-        <Route
-          path="*"
-          element={
-            <PageSection>
-              <h1>There is no such page</h1>
-              <Link to="/jobs">Training jobs</Link>
-            </PageSection>
-          }
-        />
-      </Routes>
+  if (!session.data || isUnauthorized(session.error))
+    return (
+      <Suspense fallback={<PageLoading label="Loading" />}>
+        <SignIn error={session.error} />
       </Suspense>
+    );
+  return (
+    <LiveProvider>
+      <ToastProvider>{children(session.data.user)}</ToastProvider>
+    </LiveProvider>
   );
 }
+
+function Screens() {
+  const { pathname, search } = useLocation();
+  const query = new URLSearchParams(search);
+  const draftOrigin = ["from", "template", "fix"].map((key) => query.get(key) ?? "").join(" "); // another origin is another draft
+  return (
+    <ErrorBoundary resetKey={pathname}>
+      <Suspense fallback={<PageLoading label="Loading" />}>
+        <Routes>
+          <Route path="/jobs" element={<JobList />} />
+          <Route path="/jobs/:namespace/:name" element={<JobDetails />} />
+          <Route path="/jobs/:namespace/:name/:tab" element={<JobDetails />} />
+          <Route path="/create" element={<CreateJob key={draftOrigin} />} />
+          <Route path="/compare" element={<Compare />} />
+          <Route path="/queues" element={<Queues />} />
+          <Route path="/admin" element={<Admin />} />
+          <Route path="/learn" element={<Learn />} />
+          <Route path="/learn/:tab" element={<Learn />} />
+          <Route path="/" element={<Navigate to="/jobs" replace />} />
+          <Route path="*" element={<NotFound />} />
+        </Routes>
+      </Suspense>
+    </ErrorBoundary>
+  );
+}
+
+const NotFound = () => (
+  <PageSection>
+    <EmptyState titleText="Page not found" headingLevel="h1" icon={SearchIcon}>
+      <EmptyStateBody>The address may be wrong, or the page may have moved.</EmptyStateBody>
+      <EmptyStateFooter>
+        <EmptyStateActions>
+          <Link to="/jobs">Go to training jobs</Link>
+        </EmptyStateActions>
+      </EmptyStateFooter>
+    </EmptyState>
+  </PageSection>
+);

@@ -1,14 +1,15 @@
 import "@patternfly/react-core/dist/styles/base.css";
-import "./page.css";
+import "./styles.css";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { BrowserRouter } from "react-router-dom";
-import { App, showColours } from "./App";
-import { makeQueries } from "./queries";
+import { createQueryClient } from "./api/queries";
+import { App } from "./App";
+import { applyTheme } from "./shell/theme";
 
-showColours(); // before anything is drawn: no flash of the other colours
-const queries = makeQueries();
+applyTheme();
+const queries = createQueryClient();
 const root = document.getElementById("root");
 if (root)
   createRoot(root).render(

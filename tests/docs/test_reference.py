@@ -40,9 +40,11 @@ def test_every_screen_and_key_of_the_page_is_in_its_reference() -> None:
     assert set(reference_page.screens()) == set(reference_page.NAMES)
     text = PAGES["page.md"]
     assert all(f"`{path}` | {said} |" in text for path, said in reference_page.screens().values())
-    assert len(reference_page.list_keys()) >= 6
-    assert all(f"| {key} | {what} |" in text for key, what in reference_page.list_keys())
-    assert {"overview", "logs", "metrics", "yaml"} <= set(reference_page.tabs())
+    in_list, in_log = (reference_page.shortcuts(name) for name in ("LIST_SHORTCUTS", "LOG_SHORTCUTS"))
+    assert len(in_list) >= 6
+    assert in_log
+    assert all(f"| {key} | {what} |" in text for key, what in (*in_list, *in_log))
+    assert {"overview", "logs", "metrics", "workers", "configuration"} <= set(reference_page.tabs())
 
 
 @pytest.mark.req("FR-032", "FR-UX-003")

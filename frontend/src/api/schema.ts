@@ -413,6 +413,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How far jobs are. */
+        get: operations["progress"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/queues": {
         parameters: {
             query?: never;
@@ -583,6 +600,23 @@ export interface paths {
         post?: never;
         /** Remove a job; its record stays for a while. */
         delete: operations["delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{namespace}/{name}/account": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What it used, cost, and is expected to take. */
+        get: operations["account"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -941,6 +975,23 @@ export interface paths {
         post?: never;
         /** Remove a job; its record stays for a while. */
         delete: operations["delete_by_name"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/account": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What it used, cost, and is expected to take. */
+        get: operations["account_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2447,6 +2498,16 @@ export interface components {
             why?: string;
         };
         /**
+         * JobAccount
+         * @description What a job used, and what it cost so far where rates are set; `estimate` is from earlier runs of its program.
+         */
+        JobAccount: {
+            account: components["schemas"]["Account"] | null;
+            cost: number | null;
+            currency: string;
+            estimate: components["schemas"]["Estimate"] | null;
+        };
+        /**
          * JobDetail
          * @description Everything known of one job; `yaml` is its job file, `commands` do the same on the command line.
          */
@@ -2481,6 +2542,19 @@ export interface components {
             types: string[];
         };
         /**
+         * JobProgress
+         * @description How far a job is, by the last lines of rank 0: `progress` from 0 to 1, `eta` in seconds.
+         */
+        JobProgress: {
+            epoch: number | null;
+            epochs: number | null;
+            eta: number | null;
+            job: string;
+            progress: number | null;
+            step: number | null;
+            steps: number | null;
+        };
+        /**
          * JobRef
          * @description The address of one job. Without a uid it means the newest job of that name.
          */
@@ -2492,10 +2566,11 @@ export interface components {
         };
         /**
          * JobRow
-         * @description One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
+         * @description One job as the list shows it; `why` says what failed or what it waits for.
          *
-         *         `run` counts the jobs of one name from 1, 0 where nobody counted. Of one that waits, `position` is its place,
-         *         `starts_about` when it will probably start, and `wait_basis` what that rests on, or why it is not known.
+         *         `cause` is the code of the failure, of a running job that of its first warning. `run` counts the jobs of one name
+         *         from 1, 0 where nobody counted. Of one that waits, `position` is its place, `starts_about` when it will probably
+         *         start, and `wait_basis` what that rests on, or why it is not known.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
@@ -2619,7 +2694,7 @@ export interface components {
         };
         /**
          * Kind
-         * @description Where the questions end: a kind of job, why, and how one begins.
+         * @description Where the questions end: a type of job, what it is for, and how one begins; `template` is one to start from.
          */
         Kind: {
             /** @default false */
@@ -2627,6 +2702,8 @@ export interface components {
             link: string;
             name: string;
             snippet: string;
+            /** @default  */
+            template?: string;
             why: string;
         };
         /**
@@ -3394,6 +3471,13 @@ export interface components {
             rows: components["schemas"]["mpijob.client.convert.cluster_migration.Row"][];
         };
         /**
+         * ProgressList
+         * @description How far jobs are; those that tell nothing are left out.
+         */
+        ProgressList: {
+            items: components["schemas"]["JobProgress"][];
+        };
+        /**
          * Question
          * @description One question with its answers.
          */
@@ -3971,18 +4055,27 @@ export interface components {
          * TemplateRow
          * @description One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
          *
-         *         Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted.
+         *         Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted;
+         *         `blocker` why its job could not run here, "" where it could.
          */
         TemplateRow: {
+            /** @default  */
+            blocker?: string;
             /** @default 0 */
             changed?: number;
             description: string;
+            /** @default 0 */
+            gpus?: number;
+            /** @default  */
+            image?: string;
             name: string;
             /** @default  */
             namespace?: string;
             origin: string;
             /** @default  */
             owner?: string;
+            /** @default 0 */
+            workers?: number;
             /** @default false */
             writable?: boolean;
             yaml: string;
@@ -4019,14 +4112,23 @@ export interface components {
         /**
          * Usage
          * @description What the workers used; `times` are the points' seconds since the epoch.
+         *
+         *         `gpus` counts busy GPUs: two of four at half load are 1.0. `limit` is what one worker was given. `workers` is empty
+         *         unless each worker was asked for.
          */
         Usage: {
             cpu_cores: components["schemas"]["Band"];
+            gpu_memory_bytes: components["schemas"]["Band"];
+            gpus: components["schemas"]["Band"];
             io_wait: components["schemas"]["Band"];
+            /** @default null */
+            limit?: components["schemas"]["Amounts"] | null;
             memory_bytes: components["schemas"]["Band"];
             network: components["schemas"]["Band"];
             samples: number;
             times: number[];
+            /** @default [] */
+            workers?: components["schemas"]["WorkerUsage"][];
         };
         /**
          * User
@@ -4115,6 +4217,18 @@ export interface components {
             reason?: string;
             /** @default 0 */
             restarts?: number;
+        };
+        /**
+         * WorkerUsage
+         * @description What one worker used at each of the points; null where it was not measured then.
+         */
+        WorkerUsage: {
+            cpu_cores: (number | null)[];
+            gpu_memory_bytes: (number | null)[];
+            gpus: (number | null)[];
+            memory_bytes: (number | null)[];
+            network: (number | null)[];
+            worker: number;
         };
         /**
          * Row
@@ -5064,6 +5178,37 @@ export interface operations {
             };
         };
     };
+    progress: {
+        parameters: {
+            query?: {
+                job?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How far jobs are. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProgressList"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     queues: {
         parameters: {
             query?: {
@@ -5409,7 +5554,7 @@ export interface operations {
                 namespace?: string;
                 status?: ("Cancelled" | "Deleting" | "Failed" | "Initializing" | "Pending" | "Queued" | "Running" | "Succeeded" | "Suspended")[];
                 type?: string[];
-                owner?: string;
+                owner?: string[];
                 queue?: string;
                 text?: string;
                 since?: number | null;
@@ -5536,6 +5681,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    account: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it used, cost, and is expected to take. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobAccount"];
+                };
             };
             /** @description What went wrong. */
             default: {
@@ -5979,6 +6160,7 @@ export interface operations {
                 run?: number | null;
                 attempt?: number | null;
                 points?: number;
+                each_worker?: boolean;
             };
             header?: never;
             path: {
@@ -6365,6 +6547,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    account_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it used, cost, and is expected to take. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobAccount"];
+                };
             };
             /** @description What went wrong. */
             default: {
@@ -6797,6 +7014,7 @@ export interface operations {
                 run?: number | null;
                 attempt?: number | null;
                 points?: number;
+                each_worker?: boolean;
             };
             header?: never;
             path: {

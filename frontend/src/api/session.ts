@@ -1,30 +1,30 @@
 /** Signing in: the one-time token of the address is changed for a cookie, and leaves the address at once. */
 import { useQuery } from "@tanstack/react-query";
-import { api, setCsrf, take } from "./client";
+import { api, setCsrfToken, unwrap } from "./client";
 
-const MARK = "#token=";
+const TOKEN_MARK = "#token=";
 
-async function session() {
+async function readSession() {
   const { hash, pathname, search } = window.location;
-  if (hash.startsWith(MARK)) {
+  if (hash.startsWith(TOKEN_MARK)) {
     window.history.replaceState(null, "", pathname + search);
-    const entered = await take(api.POST("/api/v1/session", { body: { token: hash.slice(MARK.length) } }));
-    setCsrf(entered.csrf);
-    return entered;
+    const session = await unwrap(api.POST("/api/v1/session", { body: { token: hash.slice(TOKEN_MARK.length) } }));
+    setCsrfToken(session.csrf);
+    return session;
   }
-  const known = await take(api.GET("/api/v1/session"));
-  setCsrf(known.csrf);
-  return known;
+  const session = await unwrap(api.GET("/api/v1/session"));
+  setCsrfToken(session.csrf);
+  return session;
 }
 
-let first: ReturnType<typeof session> | null = null;
+let pending: ReturnType<typeof readSession> | null = null;
 
-/** The token works once: whoever asks at the same time shares the answer. */
-const shared = (): ReturnType<typeof session> => {
-  first ??= session().finally(() => {
-    first = null;
+/** The token works once: callers at the same time share the answer. */
+const shared = (): ReturnType<typeof readSession> => {
+  pending ??= readSession().finally(() => {
+    pending = null;
   });
-  return first;
+  return pending;
 };
 
 export const useSession = () =>

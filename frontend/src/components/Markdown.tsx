@@ -1,33 +1,28 @@
-/** The little Markdown that descriptions need: paragraphs, lists, *emphasis*, **strength**, `code`. Text in, elements
- * out; markup in the text stays text, and there are no links to follow blindly. */
-import { Fragment, type ReactNode } from "react";
+/** Descriptions in Markdown. Markup in the text stays text; links open apart and tell nothing of where they were. */
+import { Content } from "@patternfly/react-core";
+import MarkdownToJsx from "markdown-to-jsx/react";
+import type { ReactNode } from "react";
 
-const PIECES = /(\*\*[^*]+\*\*|\*[^*]+\*|_[^_]+_|`[^`]+`)/;
+const SAFE_ADDRESS = /^https?:\/\//i;
 
-function inline(text: string): ReactNode[] {
-  return text.split(PIECES).map((piece, at) => {
-    if (/^\*\*[^*]+\*\*$/.test(piece)) return <strong key={at}>{piece.slice(2, -2)}</strong>;
-    if (/^(\*[^*]+\*|_[^_]+_)$/.test(piece)) return <em key={at}>{piece.slice(1, -1)}</em>;
-    if (/^`[^`]+`$/.test(piece)) return <code key={at}>{piece.slice(1, -1)}</code>;
-    return <Fragment key={at}>{piece}</Fragment>;
-  });
+function SafeLink({ href, children }: { href?: string; children?: ReactNode }) {
+  if (!href || !SAFE_ADDRESS.test(href)) return <>{children}</>;
+  return (
+    <a href={href} target="_blank" rel="noreferrer noopener">
+      {children}
+    </a>
+  );
 }
 
-export function Markdown({ text }: { text: string }) {
-  return (
-    <div className="markdown">
-      {text.split(/\n{2,}/).map((block, at) => {
-        const lines = block.split("\n").filter((line) => line.trim());
-        if (lines.length && lines.every((line) => /^\s*[-*] /.test(line)))
-          return (
-            <ul key={at}>
-              {lines.map((line, row) => (
-                <li key={row}>{inline(line.replace(/^\s*[-*] /, ""))}</li>
-              ))}
-            </ul>
-          );
-        return <p key={at}>{inline(block.replace(/^#+ /, ""))}</p>;
-      })}
-    </div>
-  );
+const ImageText = ({ alt }: { alt?: string }) => <>{alt ?? ""}</>;
+
+const OPTIONS = {
+  disableParsingRawHTML: true,
+  forceBlock: true,
+  wrapper: Content,
+  overrides: { a: SafeLink, img: ImageText, h1: "h3", h2: "h4", h3: "h5" },
+} as const;
+
+export default function Markdown({ text }: { text: string }) {
+  return <MarkdownToJsx options={OPTIONS}>{text}</MarkdownToJsx>;
 }

@@ -2,15 +2,21 @@ import { Alert, Content } from "@patternfly/react-core";
 import type { ReactNode } from "react";
 import { problemOf } from "../api/client";
 
-/** What went wrong, in the server's words: what, why, next. */
-export function ProblemAlert({ error, title, children }: { error: unknown; title?: string; children?: ReactNode }) {
-  const problem = problemOf(error);
+interface Props {
+  error: unknown;
+  title?: string;
+  children?: ReactNode;
+}
+
+/** An error in the server's words: what happened, why, and what to do. */
+export function ProblemAlert({ error, title, children }: Props) {
+  const { message, hint, code } = problemOf(error);
   return (
-    <Alert variant="danger" isInline title={title ?? problem.message} data-testid="problem">
-      {title ? <Content component="p">{problem.message}</Content> : null}
-      {problem.hint ? <Content component="p">What to do: {problem.hint}</Content> : null}
+    <Alert variant="danger" isInline component="h2" title={title ?? message} data-testid="problem">
+      {title ? <Content component="p">{message}</Content> : null}
+      {hint ? <Content component="p">Try this: {hint}</Content> : null}
       {children}
-      <Content component="small">Code {problem.code}</Content>
+      <Content component="small">Error code: {code}</Content>
     </Alert>
   );
 }

@@ -1,59 +1,97 @@
-import { PageSection, Title } from "@patternfly/react-core";
-import { useQuery } from "@tanstack/react-query";
-import { useEffect } from "react";
-import { useLocation, useNavigate } from "react-router-dom";
-import { api, take } from "../api/client";
-import { Part } from "../components/Part";
-import { Terms } from "../components/Terms";
-import { useTitle } from "../hooks";
-import { Guide, useGuide } from "../wizard/Guide";
+import { PageSection, SearchInput, Skeleton, Title } from "@patternfly/react-core";
+import { useEffect, useState, type ReactNode } from "react";
+import { useLocation, useNavigate, useParams } from "react-router-dom";
+import { useFieldHelp, useGuide } from "../api/queries";
+import { Details } from "../components/Details";
+import { PageTabs } from "../components/PageTabs";
+import { capitalized } from "../lib/format";
+import { usePageTitle } from "../lib/hooks";
+import { Guide } from "../wizard/Guide";
+import { templatePath } from "../wizard/templates";
 import { Quickstart } from "./Quickstart";
+import styles from "./pages.module.css";
 
-/** A first job that ticks itself, which kind of job suits, what the words mean, what every field is for. */
+const TABS = [
+  { key: "start", label: "Getting started" },
+  { key: "job-types", label: "Choose a job type" },
+  { key: "glossary", label: "Glossary" },
+  { key: "fields", label: "Job field reference" },
+] as const;
+
+/** First steps that tick themselves off, which type of job suits, the glossary, and what every field is for. */
 export function Learn() {
-  useTitle("Learn");
+  usePageTitle("Learn");
+  const { tab = "start" } = useParams();
   const navigate = useNavigate();
-  const { hash } = useLocation();
-  const told = useGuide().data;
-  const fields = useQuery({ queryKey: ["fields"], queryFn: () => take(api.GET("/api/v1/fields")), staleTime: Infinity });
-  useEffect(() => {
-    if (hash && fields.data) document.getElementById(decodeURIComponent(hash.slice(1)))?.scrollIntoView();
-  }, [hash, fields.data]);
+  const active = TABS.find(({ key }) => key === tab)?.key ?? "start";
+  const contents: Record<(typeof TABS)[number]["key"], () => ReactNode> = {
+    start: () => <Quickstart />,
+    "job-types": () => <Guide heading="h2" onChosen={(_, kind) => void navigate(kind.template ? templatePath(kind.template) : "/create?step=workload")} />,
+    glossary: () => <Glossary />,
+    fields: () => <Fields />,
+  };
   return (
     <>
-      <PageSection>
+      <PageSection hasBodyWrapper={false}>
         <Title headingLevel="h1">Learn</Title>
       </PageSection>
-      <PageSection isFilled>
-        <div className="stack">
-          <Quickstart />
-          <Part title="Which kind of job?">
-            <Guide heading="h3" onChosen={() => void navigate("/create?step=basics")} />
-          </Part>
-          {told ? (
-            <Part title="Words">
-              <Terms isHorizontal entries={Object.entries(told.glossary)} />
-            </Part>
-          ) : null}
-          {fields.data ? (
-            <Part title="All fields of a job">
-              <Terms
-                isHorizontal
-                entries={Object.entries(fields.data.items).map(
-                  ([path, help]) =>
-                    [
-                      path,
-                      <span key={path} id={`about-${path}`}>
-                        {help.text} {help.words.length ? `One of: ${help.words.join(", ")}. ` : ""}
-                        {help.example ? <code>{`${path.split(".").pop() ?? ""}: ${help.example}`}</code> : null}
-                      </span>,
-                    ] as const,
-                )}
-              />
-            </Part>
-          ) : null}
-        </div>
-      </PageSection>
+      <PageTabs label="Learn" tabs={TABS} active={active} onSelect={(key) => void navigate(key === "start" ? "/learn" : `/learn/${key}`)}>
+        {contents[active]()}
+      </PageTabs>
+    </>
+  );
+}
+
+function Search({ label, text, onChange }: { label: string; text: string; onChange: (text: string) => void }) {
+  return (
+    <div className={styles["toolbar"]}>
+      <SearchInput aria-label={label} placeholder={label} value={text} onChange={(_, value) => onChange(value)} onClear={() => onChange("")} />
+    </div>
+  );
+}
+
+const matches = (text: string, ...parts: readonly string[]): boolean => parts.some((part) => part.toLowerCase().includes(text.toLowerCase()));
+
+function Glossary() {
+  const guide = useGuide().data;
+  const [text, setText] = useState("");
+  if (!guide) return <Skeleton height="12rem" screenreaderText="Loading the glossary" />;
+  return (
+    <>
+      <Search label="Search the glossary" text={text} onChange={setText} />
+      <Details
+        isHorizontal
+        entries={Object.entries(guide.glossary)
+          .filter(([term, meaning]) => matches(text, term, meaning))
+          .map(([term, meaning]) => [capitalized(term), meaning])}
+      />
+    </>
+  );
+}
+
+function Fields() {
+  const fields = useFieldHelp().data;
+  const { hash } = useLocation();
+  const [text, setText] = useState("");
+  useEffect(() => {
+    if (hash && fields) document.getElementById(decodeURIComponent(hash.slice(1)))?.scrollIntoView();
+  }, [hash, fields]);
+  if (!fields) return <Skeleton height="12rem" screenreaderText="Loading the fields" />;
+  return (
+    <>
+      <Search label="Search fields" text={text} onChange={setText} />
+      <Details
+        isHorizontal
+        entries={Object.entries(fields.items)
+          .filter(([path, help]) => matches(text, path, help.text))
+          .map(([path, help]) => [
+            path,
+            <span key={path} id={`about-${path}`}>
+              {help.text} {help.words.length ? `Allowed values: ${help.words.join(", ")}. ` : ""}
+              {help.example ? <code>{`${path.split(".").pop() ?? ""}: ${help.example}`}</code> : null}
+            </span>,
+          ])}
+      />
     </>
   );
 }

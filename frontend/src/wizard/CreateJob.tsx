@@ -1,95 +1,123 @@
-import { Alert, Breadcrumb, BreadcrumbItem, Button, Card, CardBody, CardTitle, Form, PageSection, Spinner, Title, ToggleGroup, ToggleGroupItem } from "@patternfly/react-core";
+import {
+  Alert,
+  Breadcrumb,
+  BreadcrumbItem,
+  Button,
+  Flex,
+  FlexItem,
+  Form,
+  FormFieldGroupExpandable,
+  FormFieldGroupHeader,
+  PageSection,
+  Title,
+  ToggleGroup,
+  ToggleGroupItem,
+  useWizardContext,
+  Wizard,
+  WizardFooterWrapper,
+  WizardStep,
+} from "@patternfly/react-core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useMemo, useRef, useState, type FormEvent } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, type FormEvent, type ReactNode } from "react";
 import { Link, useNavigate } from "react-router-dom";
-import { api, take, type Finding } from "../api/client";
+import { api, unwrap, type Finding } from "../api/client";
+import { useCapabilities, useFieldHelp } from "../api/queries";
+import { PageLoading } from "../components/PageLoading";
 import { ProblemAlert } from "../components/ProblemAlert";
-import { useAsked, useRested, useTitle } from "../hooks";
-import { usePlace } from "../queries";
+import { useDebounced, usePageTitle, useQueryParams } from "../lib/hooks";
+import { jobPath } from "../lib/links";
 import { isManifest, read, write, type Values } from "./document";
+import { forgetDraft } from "./draftStore";
+import { ErrorSummary } from "./ErrorSummary";
 import { FieldInput } from "./FieldInput";
-import { Manifest, Script } from "./Foreign";
-import { arranged, fieldAt, idOf, STEP_WORDS, STEPS, type Field, type Step } from "./fields";
-import { Guide } from "./Guide";
-import { PlanPanel } from "./PlanPanel";
-import { Review } from "./Review";
-import { Room } from "./Room";
-import { Advanced, Changes, ErrorSummary, StepsNav } from "./parts";
-import { TemplateChoice } from "./Templates";
-import { useDraft, useJudgement } from "./useJob";
+import { arrangedFields, CLUSTER_ONLY, fieldAt, inputId, isStep, STEP_LABELS, STEPS, type Field, type Step } from "./fields";
+import { ManifestNotice, ScriptNotice } from "./Import";
+import { ReviewStep } from "./ReviewStep";
+import { StartStep } from "./StartStep";
+import { SummaryPanel } from "./SummaryPanel";
+import { useDraft, useDraftChecks } from "./useDraft";
+import { useNameNote } from "./useNameNote";
+import { ALL_PROJECTS } from "../shell/project";
+import styles from "./wizard.module.css";
 
 const YamlEditor = lazy(() => import("./YamlEditor"));
-const SKIPPED = "mpijob-type-known";
+
 type View = "form" | "split" | "yaml";
 const VIEWS: Record<View, string> = { form: "Form", split: "Split", yaml: "YAML" };
 
-/** Step by step, what will run always beside it; the same text as form, as YAML, or both. */
+/** Step by step, with a summary of what will run always beside it; the same text as form, as YAML, or both. */
 export function CreateJob() {
-  useTitle("Create job");
+  usePageTitle("Create job");
   const navigate = useNavigate();
-  const [params, ask] = useAsked();
+  const [params, edit] = useQueryParams();
   const [from, template, fix] = ["from", "template", "fix"].map((key) => params.get(key) ?? "") as [string, string, string];
-  const draft = useDraft({ from, template, fix });
-  const judged = useJudgement(draft);
-  const { create, error, findings } = judged;
+  const project = params.get("namespace") ?? "";
+  const draft = useDraft({ from, template, project: project === ALL_PROJECTS ? "" : project, fix });
+  const checks = useDraftChecks(draft);
+  const { create, error, findings } = checks;
   const job: Values = draft.job ?? {};
 
-  const first: Step = from || template || localStorage.getItem(SKIPPED) ? "basics" : "type";
-  const wanted = params.get("step") as Step | null;
-  const step: Step = wanted && STEPS.includes(wanted) ? wanted : first;
-  const view: View = (params.get("view") as View | null) ?? "form";
-  const [seen, setSeen] = useState<ReadonlySet<Step>>(new Set());
-  const heading = useRef<HTMLHeadingElement>(null);
-  const target = useRef("");
-  const set = (key: string, value: string): void => ask((next) => next.set(key, value));
-  const go = (next: Step): void => {
-    setSeen((was) => new Set([...was, step]));
-    set("step", next);
-  };
-  const before = useRef(step);
-  useEffect(() => {
-    if (before.current !== step && !target.current) heading.current?.focus(); // whoever listens hears where they are
-    before.current = step;
-    const wanted = target.current ? document.getElementById(target.current) : null;
-    if (wanted) target.current = "";
-    wanted?.focus();
-  });
-  const goTo = (field: Field): void => {
-    target.current = idOf(field);
-    setSeen((was) => new Set([...was, step]));
-    ask((next) => {
-      next.set("step", field.step);
-      if (next.get("view") === "yaml") next.set("view", "form");
+  // -- where we are: part of the address ---------------------------------------------------------------
+  const hasOrigin = Boolean(from || template);
+  const asked = params.get("step");
+  const step: Step = isStep(asked) ? asked : hasOrigin || draft.text ? "workload" : "start";
+  const view = (Object.keys(VIEWS) as View[]).find((one) => one === params.get("view")) ?? "form";
+  const focusOn = useRef("");
+  const go = (next: Step): void =>
+    edit((query) => {
+      query.set("step", next);
+      if (query.get("view") === "yaml") query.delete("view");
     });
+  const goToField = (field: Field): void => {
+    const input = document.getElementById(inputId(field));
+    if (input) return input.focus();
+    focusOn.current = inputId(field);
+    go(field.step);
   };
+  const heading = useRef<HTMLHeadingElement>(null);
+  const shown = useRef(step);
+  const arrive = useCallback((at: Step): void => {
+    const target = focusOn.current ? document.getElementById(focusOn.current) : null;
+    focusOn.current = "";
+    if (target) target.focus();
+    else if (shown.current !== at) heading.current?.focus(); // screen readers say which step it is
+    shown.current = at;
+  }, []);
 
-  const place = usePlace();
-  const help = useQuery({ queryKey: ["fields"], queryFn: () => take(api.GET("/api/v1/fields")), staleTime: Infinity });
-  const namespace = useRested(String(job["namespace"] ?? ""), 500);
+  // -- what the place offers -----------------------------------------------------------------------------
+  const place = useCapabilities();
+  const help = useFieldHelp().data;
+  const namespace = useDebounced(String(job["namespace"] ?? ""), 500);
   const choices = useQuery({
     queryKey: ["choices", namespace],
-    queryFn: () => take(api.GET("/api/v1/choices", { params: { query: namespace ? { namespace } : {} } })),
-    placeholderData: keepPreviousData, // the projects stay while those of another are looked at
+    queryFn: () => unwrap(api.GET("/api/v1/choices", { params: { query: namespace ? { namespace } : {} } })),
+    placeholderData: keepPreviousData, // the projects stay while those of another are read
     retry: false,
-    staleTime: 30000,
+    staleTime: 30_000,
   });
   const offered = choices.data;
-  const looking = choices.isPending || choices.isPlaceholderData || namespace !== String(job["namespace"] ?? "");
-  const fields = useMemo(() => arranged(place.data?.cluster ?? false, place.data?.namespace ?? "default"), [place.data]);
+  const isReadingChoices = choices.isPending || choices.isPlaceholderData || namespace !== String(job["namespace"] ?? "");
+  const fields = useMemo(() => arrangedFields(place.data?.cluster ?? false, place.data?.namespace ?? "default"), [place.data]);
+  const nameNote = useNameNote(String(job["name"] ?? ""), String(job["namespace"] ?? place.data?.namespace ?? ""));
 
-  const submit = (event: FormEvent): void => {
-    event.preventDefault();
-    if (view === "form" && step !== "review") go(STEPS[STEPS.indexOf(step) + 1] ?? "review");
-    else if (judged.ready) create.mutate();
+  // -- what can be done ------------------------------------------------------------------------------------
+  const setText = (text: string): void => {
+    create.reset();
+    draft.setText(text);
   };
+  const submit = (): void => {
+    if (checks.isReady && !create.isPending) create.mutate();
+  };
+  const created = create.data;
   useEffect(() => {
-    if (!create.data) return;
-    draft.forget();
-    navigate(`/jobs/${create.data.namespace}/${create.data.name}`, { state: { created: true } });
-  }, [create.data]); // eslint-disable-line -- once, when it is there
+    if (!created) return;
+    forgetDraft();
+    void navigate(jobPath(created), { state: { created: true } });
+  }, [created, navigate]);
 
-  const at = (field: Field): Finding | undefined => findings.find((one) => fieldAt(one.field ?? "", fields) === field);
-  const inputs = (which: (field: Field) => boolean) =>
+  const isLoading = draft.isLoading || place.isPending; // which fields there are depends on the place
+  const isUnreadable = view !== "yaml" && draft.job === null;
+  const inputs = (which: (field: Field) => boolean): ReactNode =>
     fields.filter(which).map((field) => (
       <FieldInput
         key={field.path}
@@ -97,152 +125,251 @@ export function CreateJob() {
         text={draft.text}
         job={job}
         command={draft.command}
-        most={place.data?.max_workers ?? 100}
-        help={help.data?.items[field.path]}
+        mostWorkers={place.data?.max_workers ?? 100}
+        help={help?.items[field.path]}
         offers={field.offered ? (offered?.[field.offered] ?? (choices.isPending ? undefined : [])) : []}
-        volumes={looking ? undefined : { claims: offered?.claims ?? [], connections: offered?.connections ?? [] }}
-        finding={at(field)}
-        changed={draft.changes.some((one) => fieldAt(one.path, fields) === field)}
-        onText={(text) => {
-          create.reset();
-          draft.setText(text);
-        }}
+        volumes={isReadingChoices ? undefined : { claims: offered?.claims ?? [], connections: offered?.connections ?? [] }}
+        finding={findings.find((finding) => fieldAt(finding.field ?? "", fields) === field)}
+        isChanged={draft.changes.some((change) => fieldAt(change.path, fields) === field)}
+        {...(field.path === "name" && nameNote ? { note: nameNote } : {})}
+        onText={setText}
         onCommand={(command) => {
           create.reset();
           draft.setCommand(command);
         }}
       />
     ));
-
-  const workers = Number(read(job, "workers") ?? 4);
-  const room = (
-    <Room
-      plan={judged.plan?.plan}
-      fit={judged.fit}
-      counsel={judged.counsel}
-      workers={workers}
-      onWorkers={(count) => draft.setText(write(draft.text, "workers", count))}
-      onAdvice={(path, value) => draft.setText(write(draft.text, path, /^\d+$/.test(value) ? Number(value) : value))}
-    />
-  );
-  const unreadable = view !== "yaml" && draft.job === null;
-  const reading = <Spinner aria-label="Reading" />;
-  const content = (): JSX.Element => {
-    const waiting = draft.beginning || place.isPending; // which fields there are depends on the place
-    if (waiting && step !== "basics" && (step !== "type" || draft.beginning)) return reading;
-    switch (step) {
-      case "type":
-        return (
-          <Guide
-            heading="h3"
-            onChosen={(kind) => {
-              localStorage.setItem(SKIPPED, "1");
-              if (kind === "one" && read(job, "workers") === undefined) draft.setText(write(draft.text, "workers", 1));
-              go("basics");
-            }}
-          />
-        );
-      case "basics":
-        return (
-          <>
-            <TemplateChoice value={template} onChange={(name) => navigate(name ? `/create?template=${encodeURIComponent(name)}` : "/create?step=basics")} />
-            {waiting ? reading : inputs((field) => field.step === "basics")}
-          </>
-        );
-      case "advanced":
-        return <Advanced fields={fields} job={job} findings={findings} inputs={inputs} />;
-      case "review":
-        return <Review text={draft.text} job={job} plan={judged.plan} fit={judged.fit} changes={draft.changes} keeps={place.data?.keeps_templates ?? false} />;
-      default:
-        return <>{inputs((field) => field.step === step)}</>;
-    }
+  const body = (content: () => ReactNode): ReactNode => {
+    if (isLoading) return <PageLoading label="Loading the form" />;
+    if (isUnreadable)
+      return (
+        <Alert variant="warning" isInline component="h3" title="This YAML can't be shown as a form">
+          Fix it in the YAML editor. Your text is kept.
+        </Alert>
+      );
+    if (isManifest(draft.text)) return <ManifestNotice text={draft.text} onText={setText} />;
+    return content();
+  };
+  const next = (event: FormEvent): void => {
+    event.preventDefault();
+    if (step !== "review") go(STEPS[STEPS.indexOf(step) + 1] ?? "review");
+  };
+  const content = (one: Step): ReactNode => {
+    if (one === "start")
+      return (
+        <StartStep
+          hasDraft={Boolean(draft.text.trim())}
+          left={draft.left}
+          onResume={() => {
+            draft.resume();
+            go("workload");
+          }}
+          onDiscard={draft.discard}
+          onBlank={(workers) => {
+            if (workers) setText(write(draft.text, "workers", workers));
+            go("workload");
+          }}
+          onYaml={() => edit((query) => query.set("view", "yaml"))}
+          isHelpOpen={params.get("help") === "true"}
+        />
+      );
+    return body(() => {
+      if (one === "review") return <ReviewStep draft={draft} job={job} fields={fields} onEdit={go} />;
+      return (
+        <Form onSubmit={next} noValidate>
+          {one === "options" ? <Options fields={fields} job={job} findings={findings} inputs={inputs} /> : inputs((field) => field.step === one)}
+          <button type="submit" hidden aria-hidden tabIndex={-1} />
+        </Form>
+      );
+    });
   };
 
-  const editor = draft.beginning ? (
-    reading
+  const editor = draft.isLoading ? (
+    <PageLoading label="Loading the job" />
   ) : (
-    <Suspense fallback={<Spinner aria-label="Loading the editor" />}>
-      <YamlEditor text={draft.text} findings={findings} onText={draft.setText} />
+    <Suspense fallback={<PageLoading label="Loading the editor" />}>
+      <YamlEditor text={draft.text} findings={findings} onText={setText} />
     </Suspense>
   );
-  const last = step === "review" || view !== "form";
+  const cancel = (): void => void navigate("/jobs");
+  const withErrors = new Set(findings.map((finding) => fieldAt(finding.field ?? "", fields)?.step));
+  const summary = (
+    <SummaryPanel
+      checks={checks}
+      workers={Number(read(job, "workers") ?? 4)}
+      gpus={Number(read(job, "resources.gpu") ?? 0)}
+      onWorkers={(count) => setText(write(draft.text, "workers", count))}
+      onAdvice={(path, value) => setText(write(draft.text, path, /^\d+$/.test(value) ? Number(value) : value))}
+    />
+  );
+  const createButton = (
+    <Button isDisabled={!checks.isReady || create.isPending} isLoading={create.isPending} onClick={submit}>
+      Create job
+    </Button>
+  );
   return (
     <>
-      <PageSection>
+      <PageSection hasBodyWrapper={false}>
         <Breadcrumb>
           <BreadcrumbItem render={() => <Link to="/jobs">Training jobs</Link>} />
           <BreadcrumbItem isActive>Create job</BreadcrumbItem>
         </Breadcrumb>
-        <div className="titled">
-          <Title headingLevel="h1">{from ? `Clone and modify ${from}` : "Create job"}</Title>
-          <ToggleGroup aria-label="How the job is written">
+        <Flex justifyContent={{ default: "justifyContentSpaceBetween" }} alignItems={{ default: "alignItemsCenter" }}>
+          <FlexItem>
+            <Title headingLevel="h1">{from ? `Clone ${from.split("/").at(-1)}` : "Create training job"}</Title>
+          </FlexItem>
+          <ToggleGroup aria-label="Editor view">
             {(Object.keys(VIEWS) as View[]).map((one) => (
-              <ToggleGroupItem key={one} buttonId={`as-${one}`} text={VIEWS[one]} isSelected={view === one} onChange={() => set("view", one)} />
+              <ToggleGroupItem key={one} buttonId={`view-${one}`} text={VIEWS[one]} isSelected={view === one} onChange={() => edit((query) => query.set("view", one))} />
             ))}
           </ToggleGroup>
-        </div>
-        {view === "yaml" ? null : <StepsNav step={step} fields={fields} seen={seen} findings={findings} onGo={go} />}
+        </Flex>
       </PageSection>
-      <PageSection isFilled>
-        {draft.trouble ? <ProblemAlert error={draft.trouble} /> : null}
-        <div className={view === "split" ? "two split" : "two"}>
-          <Form onSubmit={submit} noValidate>
-            <ErrorSummary fields={fields} error={error} created={Boolean(create.error)} onGo={goTo} />
-            {step === "review" ? null : <Changes changes={draft.changes} />}
-            {draft.job === null && draft.text.trim() ? <Script text={draft.text} onText={draft.setText} /> : null}
+      <PageSection isFilled hasBodyWrapper={false}>
+        {draft.error ? <ProblemAlert error={draft.error} /> : null}
+        <div className={view === "split" ? styles["split"] : step === "start" && view === "form" ? styles["wide"] : styles["layout"]}>
+          <div className={styles["column"]}>
+            <ErrorSummary fields={fields} error={error} isRefused={Boolean(create.error)} onGo={goToField} />
+            {draft.job === null && draft.text.trim() ? <ScriptNotice text={draft.text} onText={setText} /> : null}
             {view === "yaml" ? (
-              editor
-            ) : (
               <>
-                <h2 className="pf-v6-c-title pf-m-lg" tabIndex={-1} ref={heading}>
-                  {STEP_WORDS[step]}
-                </h2>
-                {unreadable ? (
-                  <Alert variant="warning" isInline component="p" title="The YAML cannot be shown as a form as it is">
-                    Mend it in the editor first; nothing of it is lost.
-                  </Alert>
-                ) : isManifest(draft.text) ? (
-                  <Manifest text={draft.text} onText={draft.setText} />
-                ) : (
-                  content()
-                )}
+                {isManifest(draft.text) ? <ManifestNotice text={draft.text} onText={setText} /> : null}
+                {editor}
+                <Flex>
+                  {createButton}
+                  <Button variant="link" onClick={cancel}>
+                    Cancel
+                  </Button>
+                </Flex>
               </>
+            ) : (
+              <Wizard
+                className={styles["wizard"] ?? ""}
+                navAriaLabel="Steps"
+                shouldFocusContent={false}
+                height="auto"
+                startIndex={STEPS.indexOf(step) + 1}
+                onStepChange={(_, current) => {
+                  if (isStep(String(current.id)) && current.id !== step) go(current.id as Step);
+                }}
+                footer={<Footer step={step} onGo={go} onCancel={cancel} createButton={createButton} />}
+              >
+                {STEPS.map((one) => (
+                  <WizardStep key={one} id={one} name={STEP_LABELS[one]} {...(withErrors.has(one) ? { status: "error" as const } : {})} body={{ "aria-label": STEP_LABELS[one] }}>
+                    <StepSync step={step} own={one} onArrive={arrive} />
+                    <h2 ref={heading} tabIndex={-1} className={styles["stepHeading"]}>
+                      {STEP_LABELS[one]}
+                    </h2>
+                    {content(one)}
+                  </WizardStep>
+                ))}
+              </Wizard>
             )}
-            <div className="footing">
-              {view === "form" && step !== "type" ? (
-                <Button variant="secondary" onClick={() => go(STEPS[STEPS.indexOf(step) - 1] ?? "type")}>
-                  Back
-                </Button>
-              ) : null}
-              {last ? (
-                <Button type="submit" isDisabled={!judged.ready || create.isPending} isLoading={create.isPending}>
-                  Create job
-                </Button>
-              ) : (
-                <Button type="submit">{step === "type" ? "Skip: I know that I want an MPI job" : "Next"}</Button>
-              )}
-              {!last && step !== "type" ? (
-                <Button variant="secondary" onClick={() => go("review")}>
-                  Review
-                </Button>
-              ) : null}
-              <Button variant="link" onClick={() => navigate("/jobs")}>
-                Leave
-              </Button>
+          </div>
+          {step === "start" && view === "form" ? null : (
+            <div className={view === "split" ? styles["column"] : styles["beside"]}>
+              {view === "split" ? editor : null}
+              {summary}
             </div>
-          </Form>
-          {view === "split" ? <div>{editor}</div> : null}
-          <Card component="section" aria-labelledby="what-will-run" className="beside">
-            <CardTitle id="what-will-run" component="h2">
-              What will run
-            </CardTitle>
-            <CardBody className="stack">
-              <PlanPanel plan={judged.plan} waiting={!judged.ready} busy={judged.looking} refused={Boolean(error)} />
-              {judged.ready ? room : null}
-            </CardBody>
-          </Card>
+          )}
         </div>
       </PageSection>
+    </>
+  );
+}
+
+interface StepSyncProps {
+  /** The step of the address. */
+  step: Step;
+  /** The step in whose content this stands: only that of the step in sight is there. */
+  own: Step;
+  onArrive: (step: Step) => void;
+}
+
+/** Keeps the wizard at the step of the address, and tells when it is there. */
+function StepSync({ step, own, onArrive }: StepSyncProps) {
+  const { activeStep, goToStepById } = useWizardContext();
+  const at = activeStep?.id;
+  useEffect(() => {
+    if (at !== step) goToStepById(step);
+  }, [at, step, goToStepById]);
+  useEffect(() => {
+    if (own === step) onArrive(step);
+  }, [own, step, onArrive]);
+  return null;
+}
+
+interface FooterProps {
+  step: Step;
+  onGo: (step: Step) => void;
+  onCancel: () => void;
+  createButton: ReactNode;
+}
+
+function Footer({ step, onGo, onCancel, createButton }: FooterProps) {
+  const at = STEPS.indexOf(step);
+  const isLast = step === "review";
+  return (
+    <WizardFooterWrapper>
+      <Flex gap={{ default: "gapSm" }}>
+        {at > 0 ? (
+          <Button variant="secondary" onClick={() => onGo(STEPS[at - 1] ?? "start")}>
+            Back
+          </Button>
+        ) : null}
+        {isLast ? (
+          createButton
+        ) : (
+          <Button variant={step === "start" ? "secondary" : "primary"} onClick={() => onGo(STEPS[at + 1] ?? "review")}>
+            Next
+          </Button>
+        )}
+        {isLast || step === "start" ? null : (
+          <Button variant="secondary" onClick={() => onGo("review")}>
+            Review and create
+          </Button>
+        )}
+        <Button variant="link" onClick={onCancel}>
+          Cancel
+        </Button>
+      </Flex>
+    </WizardFooterWrapper>
+  );
+}
+
+interface OptionsProps {
+  fields: readonly Field[];
+  job: Values;
+  findings: readonly Finding[];
+  inputs: (which: (field: Field) => boolean) => ReactNode;
+}
+
+/** What most jobs leave as it is, group by group; a group in which something is wrong is open. */
+function Options({ fields, job, findings, inputs }: OptionsProps) {
+  const own = fields.filter((field) => field.step === "options");
+  const groups = [...new Set(own.map((field) => field.group ?? ""))];
+  return (
+    <>
+      <p>All settings on this page are optional.</p>
+      {groups.map((group) => {
+        const set = own.filter((field) => field.group === group && read(job, field.path) !== undefined).length;
+        const isWrong = findings.some((finding) => fieldAt(finding.field ?? "", fields)?.group === group);
+        return (
+          <FormFieldGroupExpandable
+            key={`${group}${isWrong}`}
+            isExpanded={isWrong}
+            toggleAriaLabel={group}
+            header={
+              <FormFieldGroupHeader
+                titleText={{ text: set ? `${group} (${set} set)` : group, id: `group-${group.replace(/\W+/g, "-")}` }}
+                {...(group === CLUSTER_ONLY ? { titleDescription: "Kept in the job file; this machine ignores them." } : {})}
+              />
+            }
+          >
+            {inputs((field) => field.step === "options" && field.group === group)}
+          </FormFieldGroupExpandable>
+        );
+      })}
     </>
   );
 }

@@ -1,9 +1,8 @@
 import {
+  Button,
   FormGroup,
   FormGroupLabelHelp,
   FormHelperText,
-  FormSelect,
-  FormSelectOption,
   HelperText,
   HelperTextItem,
   Label,
@@ -13,168 +12,160 @@ import {
   TextInput,
 } from "@patternfly/react-core";
 import { useState } from "react";
+import { Link } from "react-router-dom";
 import type { FieldHelp, Finding } from "../api/client";
-import { Helpful } from "../components/Helpful";
+import { Combobox } from "../components/Combobox";
+import { Feedback } from "../components/Feedback";
+import { SelectMenu } from "../components/SelectMenu";
 import { values, type Values } from "./document";
-import { idOf, shown, typed, type Field } from "./fields";
-import { Gpus, Workers } from "./inputs";
-import { Offers, Volumes, type Offer } from "./Volumes";
+import { inputId, shownText, withTyped, type Field } from "./fields";
+import { CpuInput, GpusInput, MemoryInput, PairsInput, WorkersInput } from "./inputs";
+import { OfferSelect, Volumes, type Offer } from "./Volumes";
 
 interface Props {
   field: Field;
   text: string;
   job: Values;
   command: string;
-  most: number;
+  mostWorkers: number;
   help: FieldHelp | undefined;
   /** What can be chosen; undefined while that is still being read. */
   offers: readonly Offer[] | undefined;
   volumes: { claims: readonly Offer[]; connections: readonly Offer[] } | undefined;
   finding: Finding | undefined;
-  changed: boolean;
+  isChanged: boolean;
+  note?: string;
   onText: (text: string) => void;
   onCommand: (command: string) => void;
 }
 
-const QUIET = new Set<Field["kind"]>(["text", "word", "choice", "project"]); // their help is behind the question mark
-
 /** What was typed stays as it was typed, as long as the job file says the same: a line that is begun is no line yet. */
-function useTyped(field: Field, text: string, job: Values, onText: (text: string) => void): [string, (words: string) => void] {
-  const said = shown(text, job, field);
-  const [raw, setRaw] = useState<{ words: string; said: string } | null>(null);
-  const change = (words: string): void => {
-    const next = typed(text, field, words);
-    setRaw({ words, said: shown(next, values(next) ?? {}, field) });
-    onText(next);
+function useTyped(field: Field, text: string, job: Values, onText: (text: string) => void): [string, (typed: string) => void] {
+  const stored = shownText(text, job, field);
+  const [typed, setTyped] = useState<{ text: string; stored: string } | null>(null);
+  const change = (next: string): void => {
+    const document = withTyped(text, field, next);
+    setTyped({ text: next, stored: shownText(document, values(document) ?? {}, field) });
+    onText(document);
   };
-  return [raw && raw.said === said ? raw.words : said, change];
+  return [typed && typed.stored === stored ? typed.text : stored, change];
 }
 
+const PAIR_LABELS: Record<string, readonly [string, string]> = { secrets: ["Variable", "Source"] };
+const TALL = new Set<Field["kind"]>(["pairs", "secrets", "volumes"]);
+
 /** One field with its help; what the server says about it stands below it. */
-export function FieldInput({ field, text, job, command, most, help, offers, volumes, finding, changed, onText, onCommand }: Props) {
-  const id = idOf(field);
-  const [words, change] = useTyped(field, text, job, onText);
-  const common = {
-    id,
-    value: words,
-    validated: finding ? ("error" as const) : ("default" as const),
-    "aria-describedby": `${id}-said`,
-    "aria-invalid": Boolean(finding),
-  };
-  const plain = { ...common, autoComplete: "off", spellCheck: false };
-  const box = (): JSX.Element => {
-    const known = offers?.length ? offers : (help?.words ?? []).map((name) => ({ name, text: "" }));
-    return (
-      <>
-        <TextInput
-          {...plain}
-          type="text"
-          inputMode={field.kind === "number" ? "numeric" : "text"}
-          onChange={(_, one) => change(one)}
-          {...(known.length ? { list: `${id}-offers` } : {})}
-        />
-        {known.length ? (
-          <datalist id={`${id}-offers`}>
-            {known.map((one) => (
-              <option key={one.name} value={one.name}>
-                {one.text || one.name}
-              </option>
-            ))}
-          </datalist>
-        ) : null}
-      </>
+export function FieldInput({ field, text, job, command, mostWorkers, help, offers, volumes, finding, isChanged, note, onText, onCommand }: Props) {
+  const id = inputId(field);
+  const [value, change] = useTyped(field, text, job, onText);
+  const describedBy = `${id}-help`;
+  const isInvalid = Boolean(finding);
+  const common = { id, label: field.label, value, isInvalid, describedBy, onChange: change };
+  const plain = { id, autoComplete: "off", spellCheck: false, validated: isInvalid ? ("error" as const) : ("default" as const), "aria-describedby": describedBy, "aria-invalid": isInvalid };
+  const known = (offers?.length ? offers : (help?.words ?? []).map((name) => ({ name, text: "" }))).map((offer) => ({ value: offer.name, label: offer.name, description: offer.text }));
+  const textInput = (): JSX.Element =>
+    known.length ? (
+      <Combobox {...common} options={known} />
+    ) : (
+      <TextInput {...plain} value={value} inputMode={field.kind === "number" ? "numeric" : "text"} onChange={(_, next) => change(next)} />
     );
-  };
   const input = (): JSX.Element => {
     switch (field.kind) {
       case "command":
-        return <TextInput {...plain} type="text" value={command} onChange={(_, line) => onCommand(line)} />;
-      case "lines":
+        return <TextInput {...plain} value={command} placeholder="python train.py" onChange={(_, line) => onCommand(line)} />;
       case "list":
       case "long":
       case "yaml":
-      case "secrets":
-        return <TextArea {...plain} rows={3} resizeOrientation="vertical" onChange={(_, one) => change(one)} />;
+        return <TextArea {...plain} value={value} rows={3} resizeOrientation="vertical" onChange={(_, next) => change(next)} />;
+      case "pairs":
+      case "secrets": {
+        const [keyLabel, valueLabel] = PAIR_LABELS[field.kind] ?? ["Key", "Value"];
+        return <PairsInput id={id} label={field.label} path={field.path} text={text} job={job} keyLabel={keyLabel} valueLabel={valueLabel} onText={onText} />;
+      }
       case "choice":
         return (
-          <FormSelect {...common} onChange={(_, one) => change(one)}>
-            {(field.options ?? []).map((one) => (
-              <FormSelectOption key={one} value={one} label={one || "as usual"} />
-            ))}
-          </FormSelect>
+          <SelectMenu
+            id={id}
+            label={field.label}
+            value={value}
+            options={(field.options ?? []).map((option) => ({ value: option, label: option || "Default" }))}
+            onChange={change}
+            aria-describedby={describedBy}
+            {...(isInvalid ? { status: "danger" as const } : {})}
+          />
         );
       case "switch":
-        return <Switch id={id} aria-label={field.label} aria-describedby={`${id}-said`} isChecked={words === "true"} onChange={(_, on) => change(String(on))} />;
+        return <Switch id={id} aria-label={field.label} aria-describedby={describedBy} isChecked={value === "true"} onChange={(_, on) => change(String(on))} />;
       case "project":
-        if (offers === undefined) return <TextInput {...plain} type="text" isDisabled />;
-        if (offers.some((one) => one.text)) return <Offers {...common} value={words} offers={offers} onChange={change} />;
-        return box();
+        if (offers === undefined) return <TextInput {...plain} value={value} isDisabled />;
+        return offers.some((offer) => offer.text) ? <OfferSelect id={id} label={field.label} value={value} offers={offers} onChange={change} /> : textInput();
       case "workers":
-        return <Workers {...plain} most={most} onChange={change} />;
+        return <WorkersInput {...common} most={mostWorkers} />;
       case "gpus":
-        return <Gpus {...plain} onChange={change} />;
+        return <GpusInput {...common} />;
+      case "cpu":
+        return <CpuInput {...common} />;
+      case "memory":
+        return <MemoryInput {...common} />;
       case "volumes":
         return <Volumes id={id} text={text} job={job} offers={volumes} onText={onText} />;
       default:
-        return box();
+        return textInput();
     }
   };
+  const words = finding ? [finding.message, finding.hint].filter(Boolean).join(" – ") : (note ?? field.help);
   return (
     <FormGroup
       label={field.label}
       fieldId={id}
       isRequired={Boolean(field.required)}
-      role={field.kind === "volumes" ? "group" : undefined}
-      labelHelp={
-        <Popover
-          headerContent={field.label}
-          headerComponent="h3"
-          aria-label={`What ${field.label} is for`}
-          bodyContent={
-            <>
-              {help ? <p>{help.text}</p> : null}
-              {field.help ? <p>{field.help}</p> : null}
-              {help?.example ? (
-                <p>
-                  In a job file: <code>{`${field.path.split(".").pop() ?? ""}: ${help.example}`}</code>
-                </p>
-              ) : null}
-              {help?.words.length ? <p>One of: {help.words.join(", ")}</p> : null}
-            </>
-          }
-          footerContent={
-            <>
-              <a href={`/learn#about-${field.path}`} target="_blank" rel="noreferrer">
-                All fields
-              </a>
-              {" · "}
-              <code>mpijob explain {field.path}</code>
-              <Helpful about={`field:${field.path}`} />
-            </>
-          }
-        >
-          <FormGroupLabelHelp aria-label={`Help for ${field.label}`} />
-        </Popover>
-      }
+      {...(TALL.has(field.kind) ? { role: "group" } : {})}
+      labelHelp={<FieldHelpButton field={field} help={help} />}
     >
       {input()}
       <FormHelperText>
-        <HelperText id={`${id}-said`} aria-live="polite">
-          {finding ? (
-            <HelperTextItem variant="error">
-              {finding.message}
-              {finding.hint ? ` – ${finding.hint}` : ""}
-            </HelperTextItem>
-          ) : field.help && !QUIET.has(field.kind) ? (
-            <HelperTextItem>{field.help}</HelperTextItem>
-          ) : null}
-          {changed ? (
+        <HelperText id={describedBy} aria-live="polite">
+          {words ? <HelperTextItem variant={finding ? "error" : "default"}>{words}</HelperTextItem> : null}
+          {isChanged ? (
             <Label color="blue" isCompact>
-              changed
+              Changed
             </Label>
           ) : null}
         </HelperText>
       </FormHelperText>
     </FormGroup>
+  );
+}
+
+/** What a field is for, as `mpijob explain` says it. */
+function FieldHelpButton({ field, help }: { field: Field; help: FieldHelp | undefined }) {
+  return (
+    <Popover
+      headerContent={field.label}
+      headerComponent="h3"
+      aria-label={`About ${field.label}`}
+      bodyContent={
+        <>
+          {help ? <p>{help.text}</p> : null}
+          {field.help ? <p>{field.help}</p> : null}
+          {help?.example ? (
+            <p>
+              In a job file: <code>{`${field.path.split(".").pop() ?? ""}: ${help.example}`}</code>
+            </p>
+          ) : null}
+          {help?.words.length ? <p>Allowed values: {help.words.join(", ")}</p> : null}
+        </>
+      }
+      footerContent={
+        <>
+          <Button variant="link" isInline component={(props) => <Link {...props} to={`/learn/fields#about-${field.path}`} target="_blank" />}>
+            Job field reference
+          </Button>
+          <Feedback topic={`field:${field.path}`} />
+        </>
+      }
+    >
+      <FormGroupLabelHelp aria-label={`Help for ${field.label}`} />
+    </Popover>
   );
 }

@@ -1,95 +1,98 @@
-import { Alert, Button, Card, CardBody, CardHeader, CardTitle, CodeBlock, CodeBlockCode } from "@patternfly/react-core";
-import { useQuery } from "@tanstack/react-query";
+import { Alert, Button, Card, CardBody, CardHeader, CardTitle, CodeBlock, CodeBlockCode, Gallery, List, ListItem } from "@patternfly/react-core";
+import ExternalLinkAltIcon from "@patternfly/react-icons/dist/esm/icons/external-link-alt-icon";
 import { useState } from "react";
-import { api, take, type Kind } from "../api/client";
+import type { Kind } from "../api/client";
+import { useGuide } from "../api/queries";
 import { ProblemAlert } from "../components/ProblemAlert";
+import { capitalized } from "../lib/format";
+import styles from "./wizard.module.css";
 
 interface Props {
-  /** Called with the key of a kind that can be created here. */
-  onChosen: (key: string) => void;
+  /** Called with the key of a type that can be created here. */
+  onChosen: (key: string, kind: Kind) => void;
   heading?: "h2" | "h3";
+  /** Begins with the questions instead of the types. */
+  startsAsking?: boolean;
 }
 
-export const useGuide = () => useQuery({ queryKey: ["guide"], queryFn: () => take(api.GET("/api/v1/guide")), staleTime: Infinity });
-
-/** Which kind of job suits: tiles to choose from, or a few questions; what is not ours ends in what to run elsewhere. */
-export function Guide({ onChosen, heading = "h2" }: Props) {
+/** Which type of job suits: types to choose from, or a few questions; a type that is not ours ends in how it is started. */
+export function Guide({ onChosen, heading = "h3", startsAsking = false }: Props) {
   const guide = useGuide();
   const [at, setAt] = useState<string | null>(null);
-  const told = guide.data;
   if (guide.error) return <ProblemAlert error={guide.error} />;
-  if (!told) return null;
-  const question = at === null ? undefined : told.questions[at];
-  const kind = at === null ? undefined : told.kinds[at];
-  const choose = (key: string): void => setAt(key);
+  if (!guide.data) return null;
+  const { kinds, questions, begin } = guide.data;
+  const key = at ?? (startsAsking ? begin : null);
+  const question = key === null ? undefined : questions[key];
+  const kind = key === null ? undefined : kinds[key];
   return (
-    <div className="stack" aria-live="polite">
-      <ul className="kinds" aria-label="Types of job">
-        {Object.entries(told.kinds).map(([key, one]) => (
-          <li key={key}>
-            <Card isSelectable isSelected={at === key} id={`kind-${key}`}>
+    <div className={styles["column"]} aria-live="polite">
+      <div>
+        <Button variant="secondary" onClick={() => setAt(begin)}>
+          {key === null ? "Help me choose" : "Start over"}
+        </Button>
+      </div>
+      {question ? (
+        <fieldset className={styles["question"]}>
+          <legend>{question.text}</legend>
+          <List isPlain>
+            {question.options.map((option) => (
+              <ListItem key={option.text}>
+                <Button variant="secondary" onClick={() => setAt(option.then)}>
+                  {option.text}
+                </Button>
+              </ListItem>
+            ))}
+          </List>
+        </fieldset>
+      ) : null}
+      {kind ? <ChosenKind kind={kind} onContinue={() => onChosen(key ?? "", kind)} heading={heading} /> : null}
+      <Gallery hasGutter minWidths={{ default: "14rem" }} component="ul" aria-label="Job types">
+        {Object.entries(kinds).map(([name, one]) => (
+          <li key={name}>
+            <Card isSelectable isSelected={key === name} isCompact isFullHeight id={`kind-${name}`}>
               <CardHeader
                 selectableActions={{
-                  selectableActionId: `choose-${key}`,
-                  selectableActionAriaLabelledby: `kind-${key}-title`,
+                  selectableActionId: `choose-${name}`,
+                  selectableActionAriaLabelledby: `kind-${name}-title`,
                   name: "kind",
                   variant: "single",
-                  isChecked: at === key,
-                  onChange: () => choose(key),
+                  isChecked: key === name,
+                  onChange: () => setAt(name),
                 }}
               >
-                <CardTitle component={heading} id={`kind-${key}-title`}>
-                  {capital(one.name)}
+                <CardTitle component={heading} id={`kind-${name}-title`}>
+                  {capitalized(one.name)}
                 </CardTitle>
               </CardHeader>
-              <CardBody>{capital(one.why)}.</CardBody>
+              <CardBody>{capitalized(one.why)}</CardBody>
             </Card>
           </li>
         ))}
-      </ul>
-      {question ? (
-        <fieldset className="question">
-          <legend>{question.text}</legend>
-          <div className="answers">
-            {question.options.map((option) => (
-              <Button key={option.text} variant="secondary" onClick={() => choose(option.then)}>
-                {option.text}
-              </Button>
-            ))}
-          </div>
-        </fieldset>
-      ) : null}
-      {kind ? <Chosen kind={kind} onGo={() => onChosen(at ?? "")} /> : null}
-      <div>
-        <Button variant="link" isInline onClick={() => setAt(told.begin)}>
-          {at === null ? "I am not sure: ask me" : "Ask me from the beginning"}
-        </Button>
-      </div>
+      </Gallery>
     </div>
   );
 }
 
-const capital = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
-
-function Chosen({ kind, onGo }: { kind: Kind; onGo: () => void }) {
+function ChosenKind({ kind, onContinue, heading }: { kind: Kind; onContinue: () => void; heading: "h2" | "h3" }) {
   return (
-    <Alert isInline variant={kind.here ? "success" : "info"} title={capital(kind.name)} component="h3" data-testid="kind">
-      <p>Because {kind.why}.</p>
+    <Alert isInline variant={kind.here ? "success" : "info"} title={capitalized(kind.name)} component={heading} data-testid="kind">
+      <p>{capitalized(kind.why)}</p>
       {kind.here ? (
-        <Button onClick={onGo}>Create this job</Button>
+        <Button onClick={onContinue}>Next</Button>
       ) : (
         <>
-          <p>This is not an MPI job. It is started so:</p>
+          <p>This isn&apos;t an MPI job. Start it like this:</p>
           <CodeBlock>
             <CodeBlockCode>{kind.snippet}</CodeBlockCode>
           </CodeBlock>
           <p>
-            <a href={kind.link} target="_blank" rel="noreferrer">
-              Read on: {kind.link}
-            </a>
+            <Button variant="link" isInline component="a" href={kind.link} target="_blank" rel="noreferrer" icon={<ExternalLinkAltIcon />} iconPosition="end">
+              Learn more: {kind.link}
+            </Button>
           </p>
-          <Button variant="secondary" onClick={onGo}>
-            Create an MPI job all the same
+          <Button variant="secondary" onClick={onContinue}>
+            Create an MPI job anyway
           </Button>
         </>
       )}

@@ -1,34 +1,44 @@
-/** Where the workers find data: one row a volume; claims and data connections of the project are chosen by name. */
-import { Button, Checkbox, FormSelect, FormSelectOption, InputGroup, InputGroupItem, TextInput, type FormSelectProps } from "@patternfly/react-core";
+/** Where the workers find data: one row for each volume; claims and data connections of the project are chosen by name. */
+import { Button, Checkbox, Flex, FormGroup, Grid, GridItem, TextInput } from "@patternfly/react-core";
 import MinusCircleIcon from "@patternfly/react-icons/dist/esm/icons/minus-circle-icon";
+import PlusCircleIcon from "@patternfly/react-icons/dist/esm/icons/plus-circle-icon";
+import { SelectMenu } from "../components/SelectMenu";
 import { isObject, read, write, type Values } from "./document";
+import styles from "./wizard.module.css";
 
 export interface Offer {
   readonly name: string;
   readonly text?: string | undefined;
 }
 
-const KINDS = ["claim", "path", "nfs", "config", "secret", "s3", "scratch", "shm"];
+const KINDS = [
+  { value: "claim", label: "Volume claim" },
+  { value: "s3", label: "S3 bucket" },
+  { value: "nfs", label: "NFS export" },
+  { value: "path", label: "Path on the machine" },
+  { value: "config", label: "ConfigMap" },
+  { value: "secret", label: "Secret" },
+  { value: "scratch", label: "Scratch space" },
+  { value: "shm", label: "Shared memory" },
+];
 const SIZED = ["scratch", "shm"];
-const called = (one: Offer): string => (one.text ? `${one.text} – ${one.name}` : one.name);
 
-interface OffersProps extends Omit<FormSelectProps, "onChange" | "children" | "ref" | "value"> {
+interface OfferProps {
+  id?: string;
+  label: string;
   value: string;
   offers: readonly Offer[];
   onChange: (name: string) => void;
 }
 
 /** One of what is offered, by the name that people know; what was written otherwise stays. */
-export function Offers({ value, offers, onChange, ...rest }: OffersProps) {
-  const known = offers.some((one) => one.name === value);
-  return (
-    <FormSelect {...rest} value={value} onChange={(_, one) => onChange(one)}>
-      {known ? null : <FormSelectOption value={value} label={value || "Choose"} />}
-      {offers.map((one) => (
-        <FormSelectOption key={one.name} value={one.name} label={called(one)} />
-      ))}
-    </FormSelect>
-  );
+export function OfferSelect({ id, label, value, offers, onChange }: OfferProps) {
+  const isKnown = offers.some((offer) => offer.name === value);
+  const options = [
+    ...(isKnown ? [] : [{ value, label: value || "Choose…" }]),
+    ...offers.map((offer) => ({ value: offer.name, label: offer.text || offer.name, description: offer.text ? offer.name : undefined })),
+  ];
+  return <SelectMenu {...(id ? { id } : {})} label={label} value={value} options={options} onChange={onChange} isFullWidth />;
 }
 
 interface Offered {
@@ -36,7 +46,7 @@ interface Offered {
   readonly connections: readonly Offer[];
 }
 
-const NONE: Offered = { claims: [], connections: [] };
+const NOTHING: Offered = { claims: [], connections: [] };
 
 interface Props {
   id: string;
@@ -48,53 +58,48 @@ interface Props {
 }
 
 export function Volumes({ id, text, job, offers: known, onText }: Props) {
-  const offers = known ?? NONE;
+  const offers = known ?? NOTHING;
   const found = read(job, "volumes");
   const rows = Array.isArray(found) ? found.filter(isObject) : [];
   const set = (next: Values[]): void => onText(write(text, "volumes", next.length ? next : undefined));
-  const change = (at: number, key: string, value: unknown): void =>
-    set(rows.map((row, index) => (index === at ? without({ ...row, [key]: value }, key) : row)));
+  const change = (at: number, key: string, value: unknown): void => set(rows.map((row, index) => (index === at ? withoutEmpty({ ...row, [key]: value }, key) : row)));
   const [claim, connection] = [offers.claims[0], offers.connections[0]];
   return (
-    <div className="stack" id={id}>
-      {rows.map((row, at) => (
-        <Volume
-          key={at}
-          number={at + 1}
-          row={row}
-          offers={offers}
-          onChange={(key, value) => change(at, key, value)}
-          onRemove={() => set(rows.filter((_, index) => index !== at))}
-        />
+    <div className={styles["rows"]} id={id}>
+      {rows.map((row, index) => (
+        <VolumeRow key={index} number={index + 1} row={row} offers={offers} onChange={(key, value) => change(index, key, value)} onRemove={() => set(rows.filter((_, at) => at !== index))} />
       ))}
-      <div>
-        <Button variant="link" isInline isDisabled={!known} onClick={() => set([...rows, { mount: "/data", kind: claim ? "claim" : "path", source: claim?.name ?? "" }])}>
-          Add a volume
+      <Flex>
+        <Button
+          variant="link"
+          isInline
+          icon={<PlusCircleIcon />}
+          isDisabled={!known}
+          onClick={() => set([...rows, { mount: "/data", kind: claim ? "claim" : "path", source: claim?.name ?? "" }])}
+        >
+          Add volume
         </Button>
         {connection ? (
-          <>
-            {" · "}
-            <Button variant="link" isInline onClick={() => set([...rows, connected(connection)])}>
-              Add a data connection
-            </Button>
-          </>
+          <Button variant="link" isInline icon={<PlusCircleIcon />} onClick={() => set([...rows, asVolume(connection)])}>
+            Add data connection
+          </Button>
         ) : null}
-      </div>
+      </Flex>
     </div>
   );
 }
 
 /** A value that says nothing is taken out. */
-const without = (row: Values, key: string): Values =>
+const withoutEmpty = (row: Values, key: string): Values =>
   row[key] === "" || row[key] === false ? Object.fromEntries(Object.entries(row).filter(([name]) => name !== key || key === "mount")) : row;
 
-const isBucket = (one: Offer): boolean => /\(s3\)/i.test(one.text ?? "");
+const isBucket = (offer: Offer): boolean => /\(s3\)/i.test(offer.text ?? "");
 
 /** A bucket is a directory of its files; any other connection is what is in its secret. */
-const connected = (one: Offer): Values =>
-  isBucket(one) ? { mount: "/data", kind: "s3", source: `${one.name}/` } : { mount: "/connection", kind: "secret", source: one.name };
+const asVolume = (offer: Offer): Values =>
+  isBucket(offer) ? { mount: "/data", kind: "s3", source: `${offer.name}/` } : { mount: "/connection", kind: "secret", source: offer.name };
 
-interface VolumeProps {
+interface RowProps {
   number: number;
   row: Values;
   offers: Offered;
@@ -102,59 +107,50 @@ interface VolumeProps {
   onRemove: () => void;
 }
 
-function Volume({ number, row, offers, onChange, onRemove }: VolumeProps) {
+function VolumeRow({ number, row, offers, onChange, onRemove }: RowProps) {
   const kind = String(row["kind"] ?? "path");
   const source = String(row["source"] ?? "");
-  const box = (key: string, label: string, placeholder: string) => (
-    <TextInput aria-label={label} placeholder={placeholder} value={String(row[key] ?? "")} onChange={(_, one) => onChange(key, one)} />
+  const input = (key: string, label: string, placeholder: string) => (
+    <TextInput aria-label={label} placeholder={placeholder} value={String(row[key] ?? "")} onChange={(_, value) => onChange(key, value)} />
   );
   const from = (): JSX.Element => {
-    if (SIZED.includes(kind)) return box("size", `Size of volume ${number}`, "10Gi");
+    if (SIZED.includes(kind)) return input("size", `Size of volume ${number}`, "10Gi");
     if (kind === "claim" && offers.claims.length)
-      return <Offers aria-label={`Source of volume ${number}`} value={source} offers={offers.claims} onChange={(name) => onChange("source", name)} />;
+      return <OfferSelect label={`Source of volume ${number}`} value={source} offers={offers.claims} onChange={(name) => onChange("source", name)} />;
     const buckets = offers.connections.filter(isBucket);
-    if (kind !== "s3" || !buckets.length) return box("source", `Source of volume ${number}`, "Source");
+    if (kind !== "s3" || !buckets.length) return input("source", `Source of volume ${number}`, "Source");
     const [name = "", ...folder] = source.split("/");
     return (
-      <InputGroup>
-        <InputGroupItem isFill>
-          <Offers aria-label={`Data connection of volume ${number}`} value={name} offers={buckets} onChange={(one) => onChange("source", [one, ...folder].join("/"))} />
-        </InputGroupItem>
-        <InputGroupItem isFill>
-          <TextInput
-            aria-label={`Folder of volume ${number}`}
-            placeholder="Folder in the bucket"
-            value={folder.join("/")}
-            onChange={(_, one) => onChange("source", `${name}/${one}`)}
-          />
-        </InputGroupItem>
-      </InputGroup>
+      <div className={styles["rows"]}>
+        <OfferSelect label={`Data connection of volume ${number}`} value={name} offers={buckets} onChange={(next) => onChange("source", [next, ...folder].join("/"))} />
+        <TextInput
+          aria-label={`Folder of volume ${number}`}
+          placeholder="Folder in the bucket"
+          value={folder.join("/")}
+          onChange={(_, next) => onChange("source", `${name}/${next}`)}
+        />
+      </div>
     );
   };
   return (
-    <InputGroup>
-      <InputGroupItem>
-        <FormSelect aria-label={`Kind of volume ${number}`} value={kind} onChange={(_, one) => onChange("kind", one)}>
-          {KINDS.map((one) => (
-            <FormSelectOption key={one} value={one} label={one} />
-          ))}
-        </FormSelect>
-      </InputGroupItem>
-      <InputGroupItem isFill>{from()}</InputGroupItem>
-      <InputGroupItem isFill>{box("mount", `Where volume ${number} is seen`, "/data")}</InputGroupItem>
-      <InputGroupItem>
-        <Checkbox
-          id={`volume-${number}-read-only`}
-          className="beside-input"
-          label="Read only"
-          aria-label={`Volume ${number} read only`}
-          isChecked={row["read_only"] === true}
-          onChange={(_, on) => onChange("read_only", on)}
-        />
-      </InputGroupItem>
-      <InputGroupItem>
-        <Button variant="plain" aria-label={`Remove volume ${number}`} icon={<MinusCircleIcon />} onClick={onRemove} />
-      </InputGroupItem>
-    </InputGroup>
+    <FormGroup role="group" label={`Volume ${number}`} className={styles["volume"]}>
+      <Grid hasGutter>
+        <GridItem span={12} md={3}>
+          <SelectMenu label={`Type of volume ${number}`} value={kind} options={KINDS} onChange={(next) => onChange("kind", next)} isFullWidth />
+        </GridItem>
+        <GridItem span={12} md={4}>
+          {from()}
+        </GridItem>
+        <GridItem span={12} md={3}>
+          {input("mount", `Mount path of volume ${number}`, "/data")}
+        </GridItem>
+        <GridItem span={12} md={2}>
+          <Flex flexWrap={{ default: "nowrap" }} alignItems={{ default: "alignItemsCenter" }}>
+            <Checkbox id={`volume-${number}-read-only`} label="Read only" aria-label={`Volume ${number} read only`} isChecked={row["read_only"] === true} onChange={(_, on) => onChange("read_only", on)} />
+            <Button variant="plain" aria-label={`Remove volume ${number}`} icon={<MinusCircleIcon />} onClick={onRemove} />
+          </Flex>
+        </GridItem>
+      </Grid>
+    </FormGroup>
   );
 }

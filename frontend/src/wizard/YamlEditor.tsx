@@ -8,9 +8,11 @@ import { search, searchKeymap } from "@codemirror/search";
 import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef } from "react";
 import type { Finding } from "../api/client";
+import { useIsDark } from "../shell/theme";
 import { lineOf } from "./document";
+import styles from "./wizard.module.css";
 
 interface Props {
   text: string;
@@ -31,7 +33,7 @@ const LIGHT = HighlightStyle.define([
   { tag: [tags.number, tags.bool, tags.null], color: "#8f4700" },
 ]);
 
-const look = (dark: boolean) =>
+const editorTheme = (dark: boolean) =>
   EditorView.theme(
     {
       "&": {
@@ -55,30 +57,19 @@ const look = (dark: boolean) =>
     { dark },
   );
 
-const isDark = (): boolean => document.documentElement.classList.contains("pf-v6-theme-dark");
-
-/** Whether the page is dark now; it may change under the editor. */
-function useDark(): boolean {
-  const [dark, setDark] = useState(isDark);
-  useEffect(() => {
-    const watch = new MutationObserver(() => setDark(isDark()));
-    watch.observe(document.documentElement, { attributeFilter: ["class"] });
-    return () => watch.disconnect();
-  }, []);
-  return dark;
-}
-
 export default function YamlEditor({ text, findings, onText }: Props) {
-  const place = useRef<HTMLDivElement>(null);
+  const box = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
-  const told = useRef(onText);
-  told.current = onText;
+  const report = useRef(onText);
   const latest = useRef(text);
-  latest.current = text;
-  const dark = useDark();
+  useEffect(() => {
+    report.current = onText;
+    latest.current = text;
+  });
+  const dark = useIsDark();
 
   useEffect(() => {
-    const host = place.current;
+    const host = box.current;
     if (!host) return undefined;
     const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
     const made = new EditorView({
@@ -97,10 +88,10 @@ export default function YamlEditor({ text, findings, onText }: Props) {
           syntaxHighlighting(dark ? DARK : LIGHT),
           syntaxHighlighting(defaultHighlightStyle, { fallback: true }),
           keymap.of([...defaultKeymap, ...historyKeymap, ...searchKeymap]), // Tab is left to the page: it leads on
-          look(dark),
-          EditorView.contentAttributes.of({ "aria-label": "The job as YAML", spellcheck: "false", tabindex: "0" }),
+          editorTheme(dark),
+          EditorView.contentAttributes.of({ "aria-label": "Job as YAML", spellcheck: "false", tabindex: "0" }),
           EditorView.updateListener.of((update) => {
-            if (update.docChanged) told.current(update.state.doc.toString());
+            if (update.docChanged) report.current(update.state.doc.toString());
           }),
         ],
       }),
@@ -127,5 +118,5 @@ export default function YamlEditor({ text, findings, onText }: Props) {
     now.dispatch(setDiagnostics(now.state, marks));
   }, [findings, text, dark]);
 
-  return <div ref={place} className="editor" />;
+  return <div ref={box} className={styles["editor"]} />;
 }

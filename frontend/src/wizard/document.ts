@@ -38,7 +38,7 @@ export function write(text: string, path: string, value: unknown): string {
   if (value === undefined) remove(document, way);
   else {
     for (let depth = 1; depth < way.length; depth += 1)
-      if (!isMap(document.getIn(way.slice(0, depth)))) document.deleteIn(way.slice(0, depth));
+      if (document.contents !== null && !isMap(document.getIn(way.slice(0, depth)))) document.deleteIn(way.slice(0, depth));
     const flow = Array.isArray(value) && value.every((one) => typeof one !== "object");
     document.setIn(way, isNode(value) || typeof value !== "object" ? value : document.createNode(value, { flow }));
   }

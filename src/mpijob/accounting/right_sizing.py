@@ -10,6 +10,7 @@ from statistics import median
 import msgspec
 
 from mpijob.model import MPIJob, Phase
+from mpijob.model.spec import quantity
 from mpijob.model.spec.quantity import as_bytes
 from mpijob.model.status.accounts import HOUR, Account
 
@@ -24,6 +25,7 @@ _LOW_GPU_SHARE = 0.3
 # Shorter runs are mostly start-up and shutdown.
 _MIN_RUN_SECONDS = 30.0
 _MIB = 1 << 20
+_KILLED = ("OOM_KILLED", "MEMORY_LIMIT")
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,29 +82,47 @@ def recommend(job: MPIJob, program: str, accounts: Sequence[Account]) -> SizingR
 
 
 def _memory(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
-    peak = max((account.peak_bytes for account in runs), default=0)
     requested = job.resources.asked.memory_bytes
-    killed = any(account.cause in ("OOM_KILLED", "MEMORY_LIMIT") for account in runs)
-    if (
-        not peak
-        or not requested
-        or (killed is False and _LOW_MEMORY_SHARE * requested <= peak <= _HIGH_SHARE * requested)
-    ):
+    killed = [account for account in runs if account.cause in _KILLED and account.peak_bytes]
+    others = [account for account in runs if account.cause not in _KILLED and account.peak_bytes]
+    if not requested:
+        return []
+    if killed and not any(0 < account.worker_memory_bytes <= requested for account in others):
+        return _after_kill(job, requested, killed)
+    return _by_peak(job, requested, others)
+
+
+def _after_kill(job: MPIJob, requested: int, killed: Sequence[Account]) -> list[Advice]:
+    """Return the amount that the fix of such a failure proposes; nothing where the job asks for that already."""
+    run = max(killed, key=lambda account: account.worker_memory_bytes)
+    limit = run.worker_memory_bytes or requested
+    value = quantity.doubled(max(run.peak_bytes, limit))
+    if requested >= quantity.parse(value):
+        return []
+    reached = f" ({as_bytes(run.peak_bytes)} of {as_bytes(limit)})" if run.peak_bytes > limit else ""
+    reason = f"a previous run exceeded its memory limit{reached or f' of {as_bytes(limit)}'}"
+    return [Advice(field="resources.memory", now=str(job.resources.memory), value=value, reason=reason)]
+
+
+def _by_peak(job: MPIJob, requested: int, runs: Sequence[Account]) -> list[Advice]:
+    peak = max((account.peak_bytes for account in runs), default=0)
+    if not peak or _LOW_MEMORY_SHARE * requested <= peak <= _HIGH_SHARE * requested:
         return []
     recommended = math.ceil(max(peak * _MARGIN, 64 * _MIB) / (64 * _MIB)) * 64
-    if killed:
-        recommended = max(recommended, math.ceil(requested * 1.5 / (64 * _MIB)) * 64)
-        reason = f"a run was killed out of memory at {as_bytes(peak)} of {as_bytes(requested)}"
-    elif peak > _HIGH_SHARE * requested:
+    if peak > _HIGH_SHARE * requested:
         reason = (
             f"the highest peak of a worker was {as_bytes(peak)}, close to the requested {as_bytes(requested)}"
         )
     else:
-        reason = f"no worker in {len(runs)} runs used more than {as_bytes(peak)} of the requested {as_bytes(requested)}"
+        reason = f"no worker of {_runs(runs)} used more than {as_bytes(peak)} of the requested {as_bytes(requested)}"
     value = f"{recommended}Mi" if recommended % 1024 else f"{recommended // 1024}Gi"
     if recommended * _MIB == requested:
         return []
     return [Advice(field="resources.memory", now=str(job.resources.memory), value=value, reason=reason)]
+
+
+def _runs(runs: Sequence[Account]) -> str:
+    return "1 run" if len(runs) == 1 else f"{len(runs)} runs"
 
 
 def _long_runs(runs: Sequence[Account]) -> list[Account]:
@@ -120,7 +140,7 @@ def _cores(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
     if used >= _LOW_CPU_SHARE * requested:
         return []
     recommended = max(0.1, math.ceil(used * _MARGIN * 10) / 10)
-    reason = f"a worker used {used:.2g} of {requested:g} cores (median of {len(measured)} runs)"
+    reason = f"a worker used {used:.2g} of {requested:g} cores (median of {_runs(measured)})"
     return [
         Advice(
             field="resources.cpu",
@@ -141,7 +161,7 @@ def _gpus(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
     recommended = max(1, math.ceil(job.resources.gpu * share * _MARGIN))
     if recommended == job.resources.gpu:
         return []
-    reason = f"the GPUs were busy for {share:.0%} of the time they were held (median of {len(measured)} runs)"
+    reason = f"the GPUs were busy {share:.0%} of the time (median of {_runs(measured)})"
     return [Advice(field="resources.gpu", now=str(job.resources.gpu), value=str(recommended), reason=reason)]
 
 
@@ -149,9 +169,7 @@ def _deadline(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
     longest = max((account.held_seconds for account in runs), default=0.0)
     if job.deadline_seconds is None or not longest or longest <= _HIGH_SHARE * job.deadline_seconds:
         return []
-    reason = (
-        f"the longest of {len(runs)} runs took {longest:.0f} s of the {job.deadline_seconds:.0f} s allowed"
-    )
+    reason = f"the longest of {_runs(runs)} took {longest:.0f} s of the {job.deadline_seconds:.0f} s allowed"
     value = f"{math.ceil(longest * 1.5)}"
     return [Advice(field="deadline_seconds", now=f"{job.deadline_seconds:g}", value=value, reason=reason)]
 
@@ -212,7 +230,7 @@ def _sentences(sizes: Sequence[Size]) -> tuple[str, ...]:
     for smaller, larger in pairwise(sizes):
         gain = smaller.seconds / larger.seconds - 1
         extra_cost = larger.ranks / smaller.ranks / (1 + gain) - 1
-        gain_text = f"gain {gain:.0%}" if gain >= 0 else f"lose {-gain:.0%}"
+        gain_text = f"{gain:.0%} faster" if gain >= 0 else f"{-gain:.0%} slower"
         cost_text = f"cost {extra_cost:.0%} more" if extra_cost > 0.005 else "cost no more"
-        sentences.append(f"{larger.ranks} ranks {gain_text} over {smaller.ranks} and {cost_text}")
+        sentences.append(f"{larger.ranks} ranks are {gain_text} than {smaller.ranks} and {cost_text}")
     return tuple(sentences)

@@ -16,7 +16,7 @@ from starlette.routing import Route as Served
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from mpijob.api import errors, openapi, request_context
+from mpijob.api import compression, errors, openapi, request_context
 from mpijob.api.auth import rate_limit
 from mpijob.api.live import websockets
 from mpijob.api.request_context import AppState, Route
@@ -51,7 +51,7 @@ def application(room: AppState, files: Files | None = None) -> ASGIApp:
 def _served(route: Route, room: AppState) -> BaseRoute:
     async def endpoint(request: Request) -> Response:
         try:
-            return await request_context.answer(route, room, request)
+            return compression.compressed(await request_context.answer(route, room, request), request)
         except Exception as error:  # the outermost place: whatever it is, the page gets a sentence
             return errors.response(error)
 

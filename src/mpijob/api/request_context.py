@@ -21,6 +21,7 @@ from mpijob.api.handlers.feedback import OpinionBox
 from mpijob.api.handlers.metrics import MetricsPage
 from mpijob.api.live import rows
 from mpijob.api.live.job_index import JobIndex, Scope
+from mpijob.api.live.progress import ProgressCache
 from mpijob.api.parsing.pool import Parsers
 from mpijob.api.schemas.job_schemas import JobRow
 from mpijob.client import AsyncClient
@@ -66,6 +67,7 @@ class AppState:
         self.proxies = Proxies(client.settings.trusted_proxies)
         self.opinions = OpinionBox(client.settings.home)
         self.projects = Projects(client)
+        self.progress = ProgressCache()
 
     async def visitor(self, request: HTTPConnection) -> Principal:
         """Return who asks, counted; a guest who is new gets a namespace to begin in."""

@@ -13,7 +13,7 @@ from typing import Any
 from mpijob.accounting.reports import Report
 from mpijob.api import openapi
 from mpijob.api.auth import rate_limit
-from mpijob.api.handlers import actions, admin, audit, cluster, drafts, jobs, session
+from mpijob.api.handlers import actions, admin, audit, cluster, drafts, jobs, session, usage
 from mpijob.api.live import sse, websockets
 from mpijob.api.request_context import Handler, RequestContext, Route
 from mpijob.api.schemas import draft_schemas, job_schemas, overview_schemas, query_schemas
@@ -141,6 +141,9 @@ def _of_others() -> Iterator[Route]:
         draft_schemas.AccuracyQuery,
     )  # fmt: skip
     yield _get("/budgets", cluster.budgets, "What may still be spent.", draft_schemas.Budgets)
+    yield _get(
+        "/progress", usage.progress, "How far jobs are.", job_schemas.ProgressList, job_schemas.ProgressQuery
+    )
     yield _get("/compare", cluster.compare, "How jobs differ.", Comparison, draft_schemas.CompareQuery)
     yield _get("/patterns", cluster.patterns, "What failed jobs share.", Fleet, draft_schemas.PatternQuery)
     yield _get("/migration", cluster.migrating, "How far the jobs of old are.", Progress)
@@ -174,11 +177,15 @@ def _of_one(base: str) -> Iterator[Route]:
         media="application/x-ndjson", flow=websockets.logs,
     )  # fmt: skip
     yield _get(f"{base}/events", jobs.events, "What happened.", job_schemas.Events, which)
-    yield _get(f"{base}/metrics", jobs.metrics, "What was used.", Usage, job_schemas.MetricsQuery)
+    yield _get(f"{base}/metrics", usage.metrics, "What was used.", Usage, job_schemas.MetricsQuery)
     yield _get(
         f"{base}/profile", jobs.profile, "What its ranks do with MPI.", MpiProfile, query_schemas.ProfileQuery
     )
-    yield _get(f"{base}/curves", jobs.curves, "Its training metrics.", Curves, query_schemas.CurvesQuery)
+    yield _get(f"{base}/curves", usage.curves, "Its training metrics.", Curves, query_schemas.CurvesQuery)
+    yield _get(
+        f"{base}/account", usage.account, "What it used, cost, and is expected to take.",
+        job_schemas.JobAccount, where,
+    )  # fmt: skip
     yield _get(f"{base}/links", jobs.links, "Where else its training is seen.", query_schemas.Links, where)
     yield _get(f"{base}/why", jobs.why, "Why it stands where it stands.", Diagnosis, which)
     yield _get(f"{base}/artifacts", jobs.artifacts, "The files it left.", job_schemas.Artifacts, which)

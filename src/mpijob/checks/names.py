@@ -24,7 +24,7 @@ from mpijob.model import MPIJob
 from mpijob.model.spec import dependencies
 from mpijob.model.spec.enums import did_you_mean, shown
 
-_NAME_RULE = "use small letters, digits and dashes, beginning and ending with a letter or digit"
+_NAME_RULE = "use lowercase letters, digits and hyphens, beginning and ending with a letter or digit"
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LONGEST_TEXT = 16_384
 

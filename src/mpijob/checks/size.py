@@ -187,10 +187,10 @@ def _small(job: MPIJob) -> Findings:
     if cpu and cpu < 1:
         yield notice(
             "resources.cpu",
-            f"a worker has {as_count(cpu)} cores: less than the 1 core that workers have by default",
+            f"CPU per worker ({as_count(cpu)} cores) is below the default (1 core)",
         )
     if memory and memory < _GIB:
-        message = f"a worker has {as_bytes(memory)}: less than the 1 GiB that workers have by default"
+        message = f"memory per worker ({as_bytes(memory)}) is below the default (1 GiB)"
         yield notice("resources.memory", message)
 
 

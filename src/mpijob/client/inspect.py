@@ -90,13 +90,15 @@ class Inspecting(BaseClient):
         rank: int | None = None,
         points: int = 720,
         since: float | None = None,
+        tail: int | None = None,
         namespace: str | None = None,
         attempt: int | None = None,
     ) -> Curves:
         """Return a training's metrics over time, how far it is and when it will end, from what its lines tell.
 
         Lines of `mpijob.report` are exact; others are searched for the usual words, or for the named groups of
-        `patterns`. Of several ranks that tell a metric the lowest counts, unless a rank is named.
+        `patterns`. Of several ranks that tell a metric the lowest counts, unless a rank is named. With `tail` only
+        so many of the last lines are read.
         """
         from mpijob.client.observe import training_metrics
 
@@ -109,6 +111,7 @@ class Inspecting(BaseClient):
             rank=rank,
             points=points,
             since=since,
+            tail=tail,
             attempt=attempt,
         )
 

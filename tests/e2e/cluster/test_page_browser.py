@@ -16,7 +16,7 @@ from tests.e2e.cluster.admission_support import by_hand
 from tests.e2e.cluster.furniture import a_queue
 from tests.e2e.cluster.page_support import ROOT, Server, a_server, server_account
 from tests.e2e.cluster.support import PATIENCE, TINY, Place, a_job, own_place
-from tests.e2e.ui.test_journeys import create, phase, step
+from tests.e2e.ui.page_support import create, live, phase, step
 from tools.browsers import chromium
 
 from mpijob import Client
@@ -56,7 +56,8 @@ def visitor(browser: Browser, server: Server, token: str) -> Iterator[Page]:
     context.set_default_timeout(PATIENCE * 1000)
     page = context.new_page()
     page.goto(f"{server.base}/jobs")
-    expect(page.get_by_test_id("live")).to_have_text("Live", timeout=PATIENCE * 1000)
+    expect.set_options(timeout=PATIENCE * 1000)
+    live(page)
     try:
         yield page
     finally:
@@ -91,15 +92,14 @@ def test_one_creates_and_sees_the_nodes_and_one_who_may_only_look_is_told_why(
     allow(place, "anna", place)
     with viewers_role(place) as role, visitor(browser, server, anna) as page:
         allow(place, "victor", place, role)
-        page.goto(f"{server.base}/create?step=basics")
+        page.goto(f"{server.base}/create?step=workload")
         page.locator("#field-name").fill("hello")
-        step(page, "Workload")
         page.locator("#field-command").fill("sh -c 'echo hello from $MPIJOB_RANK'")
         step(page, "Resources")
         page.locator("#field-workers").fill("2")
         page.locator("#field-resources-cpu").fill("50m")
         page.locator("#field-resources-memory").fill("64Mi")
-        expect(page.get_by_test_id("plan")).to_contain_text("1 launcher + 2 workers = 2 ranks")
+        expect(page.get_by_test_id("plan")).to_contain_text("2 workers = 2 processes")
         create(page)
         phase(page, "Succeeded")
         page.goto(f"{server.base}/jobs/{place.namespace}/hello/workers?by=node")
@@ -128,8 +128,9 @@ def test_an_administrator_sees_every_project_its_queues_and_how_far_the_move_is(
         expect(project.locator("td").nth(1)).to_have_text("1")  # of its jobs, those that run
         expect(project).to_contain_text(queue)
         expect(queues).to_contain_text(place.namespace)
-        expect(page.get_by_text("Moved", exact=True)).to_be_visible()
-        expect(page.get_by_text("of the fields are converted without help")).to_be_visible()
+        page.get_by_role("tab", name="Migration").click()
+        expect(page.get_by_text("Migrated", exact=True)).to_be_visible()
+        expect(page.get_by_text("of the fields are converted automatically")).to_be_visible()
     job.delete()
     place.take_away(resources.MPIJOB, "of-old")
 
@@ -141,12 +142,18 @@ def _only_looks(page: Page, place: Place, server: Server, client: Client) -> Non
     lacks = f"lacks 'create' permission for MPIJobs in namespace '{place.namespace}'"
     assert lacks in str(told.value)
     expect(page.locator(f'[data-job="{place.namespace}/hello"]')).to_contain_text("Succeeded")
-    expect(page.get_by_text("You cannot create jobs here")).to_contain_text(lacks)
+    expect(page.get_by_text("You can't create jobs here")).to_contain_text(lacks)
     page.goto(f"{server.base}/jobs/{place.namespace}/hello")
-    for button, verb in (("Clone and modify", "create"), ("Delete", "delete")):
-        control = page.get_by_role("button", name=button)
-        expect(control).to_have_attribute("aria-disabled", "true")
-        expect(control).to_have_attribute("title", re.compile(lacks.replace("create", verb)))
-        control.click(force=True)
+    clone = page.get_by_role("button", name="Clone", exact=True)
+    expect(clone).to_have_attribute("aria-disabled", "true")
+    expect(clone).to_have_attribute("title", re.compile(lacks))
+    clone.click(force=True)
+    page.get_by_role("button", name="Actions", exact=True).click()
+    delete = page.get_by_role("menuitem", name="Delete")
+    expect(delete).to_have_attribute("aria-disabled", "true")
+    delete.hover()
+    refusal = lacks.replace("create", "delete")
+    expect(page.get_by_role("tooltip").filter(has_text=refusal)).to_be_visible()
+    delete.click(force=True)
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert [state.ref.name for state in place.client.jobs()] == ["hello"]

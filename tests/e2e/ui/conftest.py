@@ -19,6 +19,7 @@ from mpijob.api.static import PLACE
 from mpijob.settings import Settings
 
 from .covering import counted
+from .page_support import live
 
 PATIENCE_MS = 1000 * PATIENCE
 expect.set_options(timeout=PATIENCE_MS)
@@ -103,7 +104,7 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     page.on("pageerror", lambda error: complaints.append(str(error)))
     with counted(page):
         page.goto(server.address)
-        expect(page.get_by_test_id("live")).to_have_text("Live")
+        live(page)
         yield page
     shots = os.environ.get("MPIJOB_SHOTS")
     if shots:

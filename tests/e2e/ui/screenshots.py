@@ -124,7 +124,7 @@ def main() -> None:
         page.on("console", lambda said: print(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: print(error))
         page.goto(server.address)
-        page.get_by_test_id("live").wait_for()
+        page.get_by_test_id("connection").wait_for(state="attached")
         shoot(page, page.url.split("/jobs")[0], asked.out, asked.only)
 
 

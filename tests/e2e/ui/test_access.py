@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.integration.support import PATIENCE
 from mpijob import Client
 
 from .conftest import Server
+from .page_support import action, live
 from .test_journeys import a_job
 
 AXE = Path(__file__).parents[3] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
@@ -24,18 +26,19 @@ SHOWN = """async () => {
   const ending = document.getAnimations().filter(one => one.effect.getComputedTiming().endTime < 1e4);
   await within(1e4, Promise.allSettled(ending.map(one => one.finished)));
 }"""
-OTHER = {"dark": "light", "light": "dark"}
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 JOB = "/jobs/default/broken"
 SCREENS = (
-    "/jobs", "/jobs?text=nothing", "/jobs?days=own", "/compare?job=default/broken&job=default/fine",
-    "/create?step=type", "/create?from=default/broken&step=basics", "/create?from=default/broken&step=workload",
-    "/create?from=default/broken&step=resources", "/create?from=default/broken&step=advanced",
+    "/jobs", "/jobs?text=nothing", "/jobs?days=custom", "/compare?job=default/broken&job=default/fine",
+    "/create", "/create?step=start&help=true", "/create?from=default/broken&step=workload",
+    "/create?from=default/broken&step=resources", "/create?from=default/broken&step=options",
     "/create?from=default/broken&step=review", "/create?from=default/broken&view=split",
     "/create?from=default/broken&view=yaml", "/create?template=hello", JOB, f"{JOB}/configuration",
-    f"{JOB}/workers", f"{JOB}/workers?worker=1&by=status", f"{JOB}/logs", f"{JOB}/logs?wrap=true&fold=true",
-    f"{JOB}/metrics", f"{JOB}/events", f"{JOB}/yaml", f"{JOB}/artifacts", "/jobs/default/nothing", "/queues", "/admin",
-    "/learn", "/nowhere",
+    f"{JOB}/configuration?format=yaml", f"{JOB}/workers", f"{JOB}/workers?worker=1&by=status",
+    f"{JOB}/workers?worker=launcher", f"{JOB}/logs", f"{JOB}/logs?wrap=true&fold=true&find=no", f"{JOB}/metrics",
+    f"{JOB}/metrics?usage=workers", f"{JOB}/metrics?usage=heat", f"{JOB}/events", f"{JOB}/files",
+    "/jobs/default/nothing", "/queues", "/queues?tab=usage", "/admin", "/admin?tab=failures", "/admin?tab=audit",
+    "/admin?tab=feedback", "/learn", "/learn/job-types", "/learn/glossary", "/learn/fields", "/nowhere",
 )  # fmt: skip
 
 
@@ -66,8 +69,8 @@ def test_the_rules_find_a_fault_that_is_planted(page: Page) -> None:
 
 
 def settled(page: Page) -> None:
-    expect(page.get_by_test_id("live")).to_have_text("Live")
-    expect(page.locator("h1").first).to_be_visible()
+    live(page)
+    expect(page.locator("h1").first).to_be_attached()
     expect(page.locator(".pf-v6-c-spinner")).to_have_count(0)
 
 
@@ -77,14 +80,16 @@ def test_no_screen_breaks_a_rule_in_light_or_dark(page: Page, client: Client) ->
     client.submit(a_job("broken", "sleep 1.2; echo no >&2; exit 7")).wait(PATIENCE)
     base = page.url.split("/jobs")[0]
     told: dict[str, list[str]] = {}
-    for colours in ("dark", "light"):
-        page.get_by_role("button", name=f"Switch to {colours} colours").click()
+    for theme in ("Dark", "Light"):
+        page.get_by_role("button", name=re.compile("^User menu")).click()
+        page.get_by_role("menuitem", name=f"{theme} theme").click()
         for screen in SCREENS:  # the choice is kept from page to page
             page.goto(base + screen)
             settled(page)
-            expect(page.get_by_role("button", name=f"Switch to {OTHER[colours]} colours")).to_be_visible()
+            is_dark = page.evaluate("document.documentElement.classList.contains('pf-v6-theme-dark')")
+            assert is_dark == (theme == "Dark")
             if found := violations(page):
-                told[f"{screen} {colours}"] = found
+                told[f"{screen} {theme}"] = found
     assert told == {}
 
 
@@ -101,21 +106,29 @@ def test_no_state_breaks_a_rule(page: Page, client: Client, server: Server) -> N
     client.submit(a_job("broken", "exit 7")).wait(PATIENCE)
     client.submit(a_job("other", "true")).wait(PATIENCE)
     page.reload()
-    page.get_by_role("button", name="Details").first.click()  # a closer look
-    expect(page.locator(".peek .tile").first).to_be_visible()
-    page.get_by_role("checkbox", name="Select all rows").check()
-    look("selected and opened")
-    page.get_by_role("button", name="Keys of this page").click()
+    page.get_by_role("button", name="Expand other").click()
+    expect(page.get_by_test_id("expanded").get_by_role("listitem").first).to_be_visible()
+    page.get_by_role("checkbox", name="Select all jobs on this page").check()
+    look("selected and expanded")
+    page.get_by_role("button", name=re.compile("^Notifications")).click()
+    expect(page.get_by_role("switch", name="Browser notifications")).to_be_attached()
+    look("notifications")
+    page.get_by_role("button", name=re.compile("^Notifications")).click()
+    action(page, "Keyboard shortcuts", "Help")
     expect(page.get_by_role("dialog")).to_be_visible()
-    look("keys")
+    look("keyboard shortcuts")
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Actions for broken").click()
+    expect(page.get_by_role("menuitem", name="Clone")).to_be_visible()
+    look("menu of a row")
+    page.keyboard.press("Escape")
+    action(page, "Delete", "More bulk actions")
     expect(page.get_by_role("dialog")).to_be_visible()
     look("question")
     page.keyboard.press("Escape")
     base = page.url.split("/jobs")[0]
     page.goto(f"{base}/jobs/default/broken")
-    page.get_by_role("button", name="What happened, and what was checked").click()
+    page.get_by_role("button", name=re.compile("^Timeline and checks")).click()
     look("everything about a failure")
     page.goto(f"{base}/create?from=default/broken&step=workload")
     page.locator("#field-command").fill("'open")
@@ -123,15 +136,15 @@ def test_no_state_breaks_a_rule(page: Page, client: Client, server: Server) -> N
     page.get_by_role("button", name="Help for Command").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     look("refused, with help")
-    page.goto(f"{base}/create?step=type")
-    page.get_by_role("button", name="I am not sure: ask me").click()
+    page.goto(f"{base}/create?step=start")
+    page.get_by_role("button", name="Help me choose").click()
     look("asked")
     page.get_by_role("button", name="PyTorch with torchrun").click()
     look("another kind")
     page.goto(f"{base}/jobs")
     settled(page)
     server.end()
-    expect(page.get_by_test_id("lost")).to_be_visible()
+    expect(page.get_by_test_id("connection")).to_contain_text("Reconnecting")
     look("server gone")
     assert told == {}
 
@@ -139,40 +152,47 @@ def test_no_state_breaks_a_rule(page: Page, client: Client, server: Server) -> N
 @pytest.mark.req("FR-UI-010")
 def test_a_job_is_made_and_removed_by_the_keyboard_alone(page: Page, client: Client) -> None:
     page.keyboard.press("c")
-    expect(page.get_by_role("heading", name="Create job")).to_be_visible()
-    expect(page.get_by_role("button", name="Skip: I know that I want an MPI job")).to_be_visible()
-    page.get_by_role("button", name="Skip: I know that I want an MPI job").focus()
+    expect(page.get_by_role("heading", level=1, name="Create training job")).to_be_visible()
+    blank = page.get_by_role("button", name="Start blank")
+    expect(blank).to_be_visible()
+    blank.focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Basics")).to_be_focused()
+    expect(page.get_by_role("heading", name="Workload", exact=True)).to_be_focused()
     tab_to(page, "field-name")
     page.keyboard.type("typed")
-    page.keyboard.press("Enter")  # the next step
-    expect(page.get_by_role("heading", name="Workload")).to_be_focused()
     tab_to(page, "field-command")
     page.keyboard.type("sleep 60")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Resources")).to_be_focused()
+    page.keyboard.press("Enter")  # the next step
+    expect(page.get_by_role("heading", name="Resources", exact=True)).to_be_focused()
     tab_to(page, "field-workers")
     page.keyboard.press("Control+a")
     page.keyboard.type("2")
     expect(page.get_by_test_id("plan")).to_be_visible()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Advanced")).to_be_focused()
+    expect(page.get_by_role("heading", name="Options", exact=True)).to_be_focused()
     tab_to_words(page, "Next")
     page.keyboard.press("Enter")
     expect(page.get_by_test_id("review")).to_be_visible()
-    expect(page.get_by_role("heading", name="Review")).to_be_focused()
+    expect(page.get_by_role("heading", name="Review", exact=True)).to_be_focused()
     tab_to_words(page, "Create job")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("typed was created")).to_be_visible()
-    page.get_by_role("button", name="Delete").focus()
+    expect(page.get_by_text("typed created")).to_be_visible()
+    stop = page.get_by_role("button", name="Stop", exact=True)
+    stop.focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
-    expect(page.get_by_role("button", name="Delete")).to_be_focused()
+    expect(stop).to_be_focused()
+    page.get_by_role("button", name="Actions", exact=True).focus()
     page.keyboard.press("Enter")
+    expect(page.get_by_role("menuitem", name="Delete")).to_be_visible()
+    for _ in range(page.get_by_role("menuitem").count()):
+        page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("menuitem", name="Delete")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_visible()
     dialog.get_by_role("button", name="Delete").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Training jobs", exact=True)).to_be_visible()
@@ -181,7 +201,7 @@ def test_a_job_is_made_and_removed_by_the_keyboard_alone(page: Page, client: Cli
 
 def tab_to(page: Page, id: str, of: str = "id") -> None:
     """Press Tab until the field has the focus: every control in between can be passed."""
-    for _ in range(20):
+    for _ in range(40):
         page.keyboard.press("Tab")
         if page.evaluate(f"document.activeElement.{of}") == id:
             return
@@ -209,7 +229,7 @@ def test_the_list_and_a_job_are_walked_by_the_keyboard_alone(page: Page, client:
     page.reload()
     expect(page.locator("tr[data-job]")).to_have_count(3)
     page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("link", name="three")).to_be_focused()
+    expect(page.get_by_role("link", name="three", exact=True)).to_be_focused()
     page.keyboard.press("j")
     expect(page.get_by_role("link", name="two")).to_be_focused()
     page.keyboard.press("x")
@@ -217,23 +237,27 @@ def test_the_list_and_a_job_are_walked_by_the_keyboard_alone(page: Page, client:
     page.keyboard.press("x")
     expect(page.get_by_text("2 jobs selected")).to_be_visible()
     page.keyboard.press("o")
-    expect(page.locator(".peek .tile").first).to_be_visible()
+    expect(page.get_by_test_id("expanded").get_by_role("listitem").first).to_be_visible()
+    page.get_by_role("button", name="Clear selection").click()
+    page.get_by_role("link", name="one", exact=True).focus()
     page.keyboard.press("/")
     page.keyboard.type("three")
     expect(page.locator("tr[data-job]")).to_have_count(1)
-    page.keyboard.press("Escape")
-    page.get_by_role("link", name="three").focus()
+    page.get_by_role("link", name="three", exact=True).focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1, name="three")).to_be_visible()
-    tab_to_words(page, "Workers (2/2)")
+    tab_to_words(page, "Workers 2/2")
     page.keyboard.press("Enter")
     expect(page.get_by_role("tab", name="Workers")).to_have_attribute("aria-selected", "true")
-    page.get_by_role("list", name="Workers").get_by_role("link").first.focus()
+    worker = page.get_by_role("group", name="Launcher and workers").get_by_role(
+        "link", name=re.compile("^Worker 0")
+    )
+    worker.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="three-worker-0")).to_be_focused()
-    page.get_by_role("button", name="Close what is said of the worker").focus()
+    page.get_by_role("button", name="Close worker details").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("list", name="Workers").get_by_role("link").first).to_be_focused()
+    expect(worker).to_be_focused()
 
 
 def test_the_first_thing_by_keyboard_is_the_way_to_the_content(page: Page) -> None:

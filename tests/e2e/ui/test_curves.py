@@ -46,21 +46,34 @@ def test_a_training_is_watched_by_its_curves(page: Page, client: Client, tmp_pat
     page.get_by_role("tab", name="Metrics").click()
     training = page.get_by_role("region", name="Training")
     expect(training.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "75")
-    expect(training).to_contain_text("step 60 of 80, ends in about")
-    loss = training.get_by_role("img", name=re.compile("^loss: "))
+    expect(training).to_contain_text(re.compile("step 60 of 80", re.IGNORECASE))
+    expect(training).to_contain_text(re.compile(r"75%.*left"))
+    loss = training.get_by_role("img", name=re.compile("^loss. Final "))
     expect(loss.locator("canvas")).to_be_visible()
-    expect(training.get_by_role("img", name=re.compile("^accuracy: "))).to_be_visible()
+    expect(training.get_by_role("img", name=re.compile("^accuracy. Final "))).to_be_visible()
     expect(training.get_by_role("link", name="TensorBoard")).to_have_attribute(
         "href", "http://127.0.0.1:6006/"
     )
+    training.get_by_role("button", name="Show as table").click()
     expect(training.get_by_role("grid", name="Training metrics")).to_contain_text("accuracy")
-    expect(page.get_by_role("img", name=re.compile("^CPU cores in use"))).to_be_visible()
+    cpu = page.get_by_role("img", name=re.compile("^CPU.*limit 0.5"))  # of one worker
+    expect(cpu).to_be_visible()
+    page.get_by_role("button", name="Per worker").click()
+    legend = page.get_by_role("list", name="Legend").first
+    expect(legend).to_contain_text("Worker 1")
+    page.get_by_role("button", name="Heat map").click()
+    expect(legend).to_have_count(0)
+    expect(page.get_by_role("img", name=re.compile("^CPU.*limit 0.5"))).to_be_visible()
     go.touch()
     job.wait_for_completion(60)
     page.reload()
     page.get_by_role("tab", name="Metrics").click()
-    expect(training.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "100")
-    expect(training.get_by_role("img", name=re.compile("^loss: 0.05 at the end"))).to_be_visible()
+    expect(training.get_by_role("progressbar")).to_have_count(0)  # it is over
+    expect(training.get_by_role("img", name=re.compile("^loss. Final 0.05"))).to_be_visible()
+    page.get_by_role("tab", name="Overview").click()  # the result is there at first sight
+    cards = page.get_by_role("list", name="Training metrics")
+    expect(cards.get_by_role("listitem").filter(has_text="accuracy")).to_contain_text("0.99")
+    expect(cards.get_by_role("img", name=re.compile("^loss, from .* to 0.05"))).to_be_visible()
 
 
 TICKS = """
@@ -81,15 +94,15 @@ def test_what_was_said_while_something_was_measured_is_a_stroke_away(page: Page,
     job.wait_for_completion(60)
     page.locator('[data-job="default/ticks"]').get_by_role("link", name="ticks").click()
     page.get_by_role("tab", name="Metrics").click()
-    expect(page.get_by_text("Draw over a part of a chart")).to_be_visible()
-    box = page.get_by_role("img", name=re.compile("^CPU cores in use")).locator(".u-over").bounding_box()
+    expect(page.get_by_text("Drag across a chart to open the logs")).to_be_visible()
+    box = page.get_by_role("img", name=re.compile("^CPU")).locator(".u-over").bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 0.4 * box["width"], middle)
     page.mouse.down()
     page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=5)
     page.mouse.up()
-    page.get_by_role("link", name=re.compile("^Lines from .* to ")).click()
+    page.get_by_role("link", name=re.compile("^View logs ")).click()
     expect(page).to_have_url(re.compile(r"/jobs/default/ticks/logs\?since=\d+&until=\d+$"))
     lines = page.get_by_role("log")
     expect(lines).to_contain_text(re.compile(r"tick \d+"))

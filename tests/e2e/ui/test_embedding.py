@@ -10,6 +10,7 @@ from tests.integration.support import PATIENCE
 
 from mpijob import Client
 
+from .page_support import action
 from .test_journeys import a_job
 
 HOST = """<!doctype html><html lang="en"><head><title>Host</title></head><body><main><h1>A dashboard</h1>
@@ -43,12 +44,10 @@ def test_a_host_mounts_the_page_and_follows_it(page: Page, client: Client) -> No
     expect(page.get_by_test_id("why")).to_be_visible()
     page.get_by_role("tab", name="Logs").click()
     expect(page.get_by_role("log")).to_contain_text("said inside")
-    page.get_by_role("button", name="Clone and modify").click()
+    action(page, "Clone")
     expect(page.locator("#field-name")).to_have_value("inside-2")
     expect(page.locator("#at")).to_have_text(re.compile("^/create"))
     expect(page.get_by_test_id("plan")).to_be_visible()
     page.locator("#go").click()  # the host leads
     expect(page.get_by_role("heading", name="Learn")).to_be_visible()
-    expect(page.get_by_role("navigation", name="Pages")).to_have_count(
-        0
-    )  # head and navigation are the host's
+    expect(page.get_by_role("navigation", name="Main")).to_have_count(0)  # head and navigation are the host's

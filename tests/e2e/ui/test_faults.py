@@ -15,6 +15,7 @@ from tests.integration.support import PATIENCE
 from mpijob import Client, MPIJob
 
 from .conftest import Server
+from .page_support import step
 from .test_journeys import SMALL
 
 ACTS = ("window.hacked=1", "parent.hacked=1", "top.hacked=1", "(self).hacked=1")
@@ -54,27 +55,37 @@ def test_markup_in_texts_is_text_everywhere(page: Page, client: Client, tmp_path
                  env={f"EVIL_{at}": one for at, one in enumerate(PAYLOADS)}, resources=SMALL)  # fmt: skip
     client.submit(job).wait(PATIENCE)
     base = page.url.split("/jobs")[0]
-    for tab in ("", "/configuration", "/workers?worker=0", "/events", "/artifacts", "/yaml", "/logs"):
+    for tab in (
+        "",
+        "/configuration",
+        "/workers?worker=0",
+        "/events",
+        "/files",
+        "/configuration?format=yaml",
+        "/logs",
+    ):
         page.goto(f"{base}/jobs/default/evil{tab}")
         expect(page.locator("h1")).to_have_text("evil")
         expect(page.locator("[role=tabpanel]:visible")).not_to_be_empty()
     expect(page.get_by_role("log")).to_contain_text("hacked")
-    page.get_by_role("textbox", name="Find in the lines shown").fill("onerror")
+    page.locator("#log-find").fill("onerror")
     expect(page.get_by_role("log").locator("mark").first).to_be_visible()
-    page.get_by_role("textbox", name="Find in the lines shown").fill("/on[a-z]+=/")
+    page.locator("#log-find").fill("/on[a-z]+=/")
     expect(page.get_by_role("log").locator("mark").first).to_be_visible()
-    page.goto(f"{base}/jobs/default/evil/logs?regex=<script>")
+    page.goto(f"{base}/jobs/default/evil/logs?find=<script>&only=true")
     expect(page.get_by_role("log")).to_contain_text("<script>window.hacked=1</script>")
-    page.goto(f"{base}/jobs/default/evil/artifacts")
+    page.goto(f"{base}/jobs/default/evil/files")
     expect(page.get_by_role("link", name="hacked").first).to_be_visible()
-    for view in ("step=basics", "step=workload", "step=review", "view=yaml", "view=split"):
+    for view in ("step=workload", "step=options", "step=review", "view=yaml", "view=split"):
         page.goto(f"{base}/create?from=default/evil&{view}")
         expect(page.get_by_test_id("plan")).to_be_visible()
     page.goto(f"{base}/create?from=default/evil&step=workload")
-    expect(page.locator("#field-env")).to_have_value(re.compile("EVIL_0=<script>"))
+    expect(page.get_by_role("textbox", name="Value 1", exact=True).first).to_have_value(
+        re.compile("<script>")
+    )
     for word in ("text", "namespace", "owner", "queue"):
         page.goto(f"{base}/jobs?{word}={quote(PAYLOADS[3])}")
-        expect(page.get_by_text("No job matches")).to_be_visible()
+        expect(page.get_by_text(re.compile("^No job matches|^No training jobs yet"))).to_be_visible()
     page.goto(f"{base}/jobs/default/{quote(PAYLOADS[4], safe='')}")
     expect(page.locator("h1")).to_be_visible()
     page.goto(f"{base}/create?template={quote(PAYLOADS[0])}")
@@ -90,7 +101,7 @@ def test_a_huge_text_is_refused_and_the_page_stays_usable(page: Page) -> None:
         f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n"
         for old, new in pairwise("abcdefghij")
     )
-    page.get_by_role("textbox", name="The job as YAML").fill(bomb)
+    page.get_by_role("textbox", name="Job as YAML").fill(bomb)
     expect(page.get_by_test_id("problem")).to_contain_text("alias")
     page.keyboard.press("Control+a")
     page.keyboard.press("Delete")
@@ -105,7 +116,7 @@ def test_an_address_lets_one_browser_in_once(browser: Browser, page: Page, serve
     other = browser.new_context().new_page()
     other.goto(server.address)
     expect(other.get_by_text("was used already")).to_be_visible()
-    expect(other.get_by_role("textbox", name="Address or token")).to_be_visible()
+    expect(other.get_by_role("textbox", name="URL or token")).to_be_visible()
     other.context.close()
 
 
@@ -116,12 +127,13 @@ def test_nothing_can_be_typed_that_a_slow_copy_would_lay_itself_over(page: Page,
     page.route("**/trainjobs/default/first/export*", lambda route: held.append(route))
     base = page.url.split("/jobs")[0]
     page.goto(f"{base}/create?from=default/first&step=workload")
-    expect(page.get_by_role("progressbar", name="Reading")).to_be_visible()
+    expect(page.get_by_role("progressbar", name="Loading the form")).to_be_visible()
     expect(page.locator("#field-command")).to_have_count(0)
     held[0].continue_()
     expect(page.locator("#field-command")).to_have_value("true")
     page.locator("#field-command").fill("hostname")
-    expect(page.get_by_test_id("changes")).to_contain_text("hostname")
+    step(page, "Review")
+    expect(page.get_by_role("grid", name="Changes from the original")).to_contain_text("hostname")
 
 
 def test_a_server_that_is_gone_is_said_and_there_is_a_way_back_in(
@@ -132,11 +144,11 @@ def test_a_server_that_is_gone_is_said_and_there_is_a_way_back_in(
     expect(page.locator('[data-job="default/shown"]')).to_be_visible()
     port = server.port
     server.end()
-    expect(page.get_by_test_id("live")).to_contain_text("Reconnecting, last update")
-    expect(page.get_by_test_id("lost")).to_contain_text(re.compile("What you see is .* old"))
+    banner = page.get_by_test_id("connection")
+    expect(banner).to_contain_text(re.compile("Showing data from .* ago. Reconnecting"))
     expect(page.locator('[data-job="default/shown"]')).to_be_visible()  # what was known stays in sight
     server.start(port)
     expect(page.get_by_text("you are not signed in")).to_be_visible()
-    page.get_by_role("textbox", name="Address or token").fill(server.address)
+    page.get_by_role("textbox", name="URL or token").fill(server.address)
     page.get_by_role("button", name="Sign in").click()
     expect(page.locator('[data-job="default/shown"]')).to_be_visible()

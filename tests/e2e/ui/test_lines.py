@@ -11,6 +11,7 @@ from tests.integration.support import PATIENCE
 from mpijob import Client
 from mpijob.model import Code, Retry
 
+from .page_support import action, choose, tick
 from .test_journeys import a_job
 
 
@@ -20,45 +21,72 @@ def test_lines_are_chosen_by_rank_and_pattern_and_found(page: Page, client: Clie
     client.submit(a_job("talk", script)).wait(PATIENCE)
     page.goto(re.sub("/jobs.*|/$", "/jobs/default/talk/logs", page.url.split("#")[0]))
     log = page.get_by_role("log")
-    expect(page.get_by_role("status").filter(has_text="lines")).to_contain_text("402 lines")
-    page.get_by_role("textbox", name="Ranks, for example 0-3,5").fill("1")
-    expect(page.get_by_role("status").filter(has_text="lines")).to_contain_text("201 lines")
-    page.get_by_role("textbox", name="Show only lines that match this regular expression").fill(
-        "step 19[0-9]"
-    )
-    expect(page.get_by_role("status").filter(has_text="lines")).to_contain_text("10 lines")
+    counted, find = page.get_by_test_id("log-status"), page.locator("#log-find")
+    expect(counted).to_contain_text("402 lines")
+    tick(page, "Sources", "Rank 1")
+    expect(counted).to_contain_text("201 lines")
+    find.fill("/step 19[0-9]/")
+    page.get_by_role("button", name="Show only matching lines").click()
+    expect(counted).to_contain_text("10 lines")
     expect(log).to_contain_text("step 195 of rank 1")
     expect(log).not_to_contain_text("rank 0")
-    page.get_by_role("textbox", name="Find in the lines shown").fill("195")
-    expect(page.get_by_text("1 / 1")).to_be_visible()
-    expect(log.locator("mark")).to_have_text("195")
-    assert "regex=step" in page.url  # the view can be sent to somebody
-    page.get_by_role("textbox", name="Ranks, for example 0-3,5").fill("")
-    page.get_by_role("textbox", name="Show only lines that match this regular expression").fill("^done")
-    page.get_by_role("checkbox", name="Fold equal lines of ranks").check()
-    expect(page.get_by_role("status").filter(has_text="line")).to_contain_text("1 line")
+    expect(page.get_by_text("1 / 10")).to_be_visible()
+    expect(log.locator("mark").first).to_have_text("step 190")
+    assert "find=" in page.url
+    assert "only=true" in page.url  # the view can be sent to somebody
+    tick(page, "Sources", "Rank 1")
+    find.fill("/^done/")
+    expect(counted).to_contain_text("2 lines")
+    action(page, "Collapse duplicate lines", "View options")
+    expect(counted).to_contain_text("1 line")
     expect(log).to_contain_text("Rank-0-1 done")
-    page.get_by_role("textbox", name="Show only lines that match this regular expression").fill("(")
+    find.fill("/(/")
     expect(page.get_by_text("is not a regular expression")).to_be_visible()
+
+
+@pytest.mark.req("AC2", "FR-UI-006")
+def test_finding_leads_to_the_hit_that_is_named(page: Page, client: Client) -> None:
+    script = 'i=0; while [ $i -lt 400 ]; do echo "step $i"; [ $((i % 100)) = 7 ] && echo "epoch $i"; i=$((i+1)); done'
+    client.submit(a_job("talk", script, workers=1)).wait(PATIENCE)
+    page.goto(page.url.split("/jobs")[0] + "/jobs/default/talk/logs")
+    log, find = page.get_by_role("log"), page.locator("#log-find")
+    find.fill("epoch")
+    current = log.locator("[data-current]")
+    expect(page.get_by_text("1 / 4")).to_be_visible()
+    expect(current).to_contain_text("epoch 7")  # at once, and the first
+    find.press("Enter")
+    expect(page.get_by_text("2 / 4")).to_be_visible()
+    expect(current).to_contain_text("epoch 107")
+    page.get_by_role("button", name="Previous", exact=True).click()
+    expect(page.get_by_text("1 / 4")).to_be_visible()
+    page.get_by_role("button", name="Previous", exact=True).click()  # before the first is the last
+    expect(page.get_by_text("4 / 4")).to_be_visible()
+    expect(current).to_contain_text("epoch 307")
+    page.reload()  # what was looked for is a part of the address
+    expect(find).to_have_value("epoch")
+    expect(page.get_by_text("1 / 4")).to_be_visible()
 
 
 @pytest.mark.req("AC2")
 def test_choices_made_in_quick_succession_are_all_kept_on_a_slow_machine(page: Page, client: Client) -> None:
     client.submit(a_job("talk", "echo step; echo done")).wait(PATIENCE)
     page.goto(page.url.split("/jobs")[0] + "/jobs/default/talk/logs")
-    counted = page.get_by_role("status").filter(has_text="line")
+    counted, find = page.get_by_test_id("log-status"), page.locator("#log-find")
     expect(counted).to_contain_text("4 lines")
     slow = page.context.new_cdp_session(page)
     slow.send("Emulation.setCPUThrottlingRate", {"rate": 20})
-    ranks = page.get_by_role("textbox", name="Ranks, for example 0-3,5")
-    matching = page.get_by_role("textbox", name="Show only lines that match this regular expression")
-    for rank, pattern, count in (("1", "^done", "1 line"), ("", "", "4 lines"), ("0", "^step", "1 line")):
-        ranks.fill(rank)
-        matching.fill(pattern)
-        expect(counted).to_contain_text(count)
-    for name in ("Fold equal lines of ranks", "Wrap"):
-        page.get_by_role("checkbox", name=name).check()  # fails unless the tick stays from the click on
-        page.get_by_role("checkbox", name=name).uncheck()
+    for rank, pattern in (("Rank 1", "/^done/"), ("Rank 0", "/^step/")):
+        tick(page, "Sources", rank)
+        find.fill(pattern)
+        page.get_by_role("button", name="Show only matching lines").click()
+        expect(counted).to_contain_text("1 line")
+        tick(page, "Sources", rank)
+        find.fill("")
+        expect(counted).to_contain_text("4 lines")
+    for name in ("Collapse duplicate lines", "Wrap lines"):
+        for _ in ("on", "off"):
+            action(page, name, "View options")
+    expect(counted).to_contain_text("4 lines")
 
 
 @pytest.mark.req("AC2", "C-tabs")
@@ -71,21 +99,25 @@ def test_lines_are_found_by_error_and_time_and_can_be_linked(page: Page, client:
     base = page.url.split("/jobs")[0] + "/jobs/default/talks"
     page.goto(f"{base}/logs")
     log = page.get_by_role("log")
-    expect(page.get_by_role("status").filter(has_text="lines")).to_contain_text("602 lines, 2 warnings")
+    counted = page.get_by_test_id("log-status")
+    expect(counted).to_contain_text("500 lines · 2 warnings and errors")  # the newest, at once
+    page.get_by_role("button", name="Load older lines").click()
+    expect(counted).to_contain_text("602 lines")
+    page.reload()
     expect(log).to_contain_text("WARNING late")  # it follows
-    page.get_by_role("button", name="Previous error").click()
-    page.get_by_role("button", name="Previous error").click()
-    expect(log.locator(".line-current")).to_contain_text("broken part")
+    page.get_by_role("button", name="Previous warning or error").click()
+    page.get_by_role("button", name="Previous warning or error").click()
+    expect(log.locator("[data-current]")).to_contain_text("broken part")
     log.press("n")
-    expect(log.locator(".line-current")).to_contain_text("WARNING late")
+    expect(log.locator("[data-current]")).to_contain_text("WARNING late")
     log.press("p")
-    log.locator(".line-current a").click()
+    log.locator("[data-current] a").click()
     expect(page).to_have_url(re.compile(r"line=\d+"))
     page.reload()  # somebody else opens the link
-    expect(log.locator(".line-current")).to_contain_text("broken part")
+    expect(log.locator("[data-current]")).to_contain_text("broken part")
     page.get_by_role("button", name="Show the whole log").click()
-    page.get_by_role("combobox", name="Level").select_option("error")
-    expect(page.get_by_role("status").filter(has_text="line")).to_contain_text("1 line")
+    choose(page, "Level", "Errors")
+    expect(page.get_by_test_id("log-status")).to_contain_text("1 line")
     page.goto(base)
     page.get_by_role("list", name="Timeline").get_by_role("link", name="Running").click()
     expect(page).to_have_url(re.compile("since=.*until="))
@@ -99,15 +131,24 @@ def test_lines_of_each_attempt_and_the_configuration_in_every_form(page: Page, c
     base = page.url.split("/jobs")[0] + "/jobs/default/again"
     page.goto(f"{base}/logs")
     expect(page.get_by_role("log")).to_contain_text("this is attempt 2")
-    page.get_by_role("combobox", name="Attempt").select_option("1")
+    choose(page, "Run", "Attempt 1 of 2")
     expect(page.get_by_role("log")).to_contain_text("this is attempt 1")
+    expect(page.get_by_role("log")).not_to_contain_text("this is attempt 2")
     page.get_by_role("tab", name="Configuration").click()
-    expect(page.get_by_role("region", name="When it fails or ends")).to_contain_text("retry.limit")
+    expect(page.get_by_role("tabpanel")).to_contain_text(re.compile("Retries ?1"))
+    expect(page.get_by_role("tabpanel")).to_contain_text(re.compile("Workers ?1"))  # defaults too
     page.get_by_role("tab", name="Events").click()
     expect(page.get_by_role("grid", name="Events")).to_contain_text("Retrying")
-    page.get_by_role("tab", name="YAML").click()
-    for form, words in (("yaml", "name: again"), ("json", '"name"'), ("sbatch", "#SBATCH")):
-        page.get_by_role("combobox", name="Download as").select_option(form)
+    page.get_by_role("tab", name="Configuration").click()
+    forms = (
+        ("mpijob YAML", "name: again"),
+        ("JSON", '"name"'),
+        ("Slurm script", "#SBATCH"),
+        ("PBS script", "#PBS"),
+    )
+    for form, words in forms:
+        page.get_by_role("button", name=form, exact=True).click()
+        expect(page.get_by_test_id("export")).to_contain_text(words)  # what is shown is what is downloaded
         with page.expect_download() as download:
             page.get_by_role("link", name="Download", exact=True).click()
         assert words in download.value.path().read_text()

@@ -18,6 +18,8 @@ from mpijob.admission import alerts
 from mpijob.model import Elastic, Resources
 from mpijob.model.status.overview import ClusterView, Line, NamespaceView
 
+from .page_support import action
+
 SMALL = Resources(cpu="250m", memory="64Mi")
 SCRIPT = "#!/bin/bash\n#SBATCH -N 3 --ntasks-per-node=2\n#SBATCH -J moved\nsrun ./model --fast\n"
 
@@ -26,9 +28,9 @@ SCRIPT = "#!/bin/bash\n#SBATCH -N 3 --ntasks-per-node=2\n#SBATCH -J moved\nsrun 
 def test_a_script_is_converted_and_kept_as_a_template_and_removed_again(page: Page, client: Client) -> None:
     base = page.url.split("/jobs")[0]
     page.goto(f"{base}/create?view=yaml")
-    editor = page.get_by_role("textbox", name="The job as YAML")
+    editor = page.get_by_role("textbox", name="Job as YAML")
     editor.fill(SCRIPT)
-    convert = page.get_by_role("button", name="Convert it to a job file")
+    convert = page.get_by_role("button", name="Convert", exact=True)
     expect(convert).to_be_visible()
     assert violations(page) == []
     convert.click()
@@ -36,16 +38,18 @@ def test_a_script_is_converted_and_kept_as_a_template_and_removed_again(page: Pa
     page.get_by_role("button", name="Form", exact=True).click()
     page.get_by_role("navigation", name="Steps").get_by_role("button", name="Review").click()
     page.locator("#template-name").fill("ours")
-    page.get_by_role("button", name="Keep", exact=True).click()
-    expect(page.get_by_text("The template ours is kept")).to_be_visible()
-    page.get_by_role("button", name="Keep", exact=True).click()
-    expect(page.get_by_text("It was not kept")).to_be_visible()  # it is there already
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text("Template ours saved")).to_be_visible()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text("Couldn't save the template")).to_be_visible()  # it is there already
     assert violations(page) == []
     page.goto(f"{base}/create?template=ours&step=resources")
     expect(page.locator("#field-workers")).to_have_value("3")
-    page.get_by_role("navigation", name="Steps").get_by_role("button", name="Basics").click()
-    page.get_by_role("button", name="Remove the template ours").click()
-    expect(page.get_by_role("combobox", name="Start from a template")).to_have_value("")
+    page.goto(f"{base}/create?step=start")
+    ours = page.locator("[data-template=ours]")
+    expect(ours).to_contain_text("Mine · 3 workers")
+    action(page, "Delete template", "Actions for template ours")
+    expect(ours).to_have_count(0)
     assert "ours" not in [one.name for one in client.templates.list()]
 
 
@@ -58,11 +62,11 @@ def test_an_elastic_job_is_scaled_and_a_refusal_is_told(page: Page, client: Clie
     client.submit(job)
     page.goto(page.url.split("/jobs")[0] + "/jobs/default/grows/workers")
     asked = page.get_by_test_id("scale")
-    asked.get_by_label("Workers, from 1 to 4").fill("3")
+    asked.get_by_role("spinbutton", name="Workers, from 1 to 4").fill("3")
     with page.expect_request("**/scale*") as sent:
         asked.get_by_role("button", name="Scale").click()
     assert sent.value.post_data_json == {"workers": 3}
-    expect(asked).to_contain_text("The number of workers stays")  # one machine does not scale, and says so
+    expect(asked).to_contain_text("Couldn't scale the job")  # one machine does not scale, and says so
     expect(asked).to_contain_text("mpijob clone grows --workers 3")
     assert violations(page) == []
 
@@ -86,15 +90,15 @@ def test_a_job_that_hangs_is_looked_into_and_its_bundle_taken_along(
     job = client.submit(MPIJob(name="hangs", workers=2, resources=SMALL, command=program, grace_seconds=1.0))
     next(iter(job.logs(follow=True)))
     page.goto(page.url.split("/jobs")[0] + "/jobs/default/hangs/workers")
-    page.get_by_role("button", name="Look now").click()
-    found = page.get_by_role("list", name="Where the ranks stand")
+    page.get_by_role("button", name="Capture stacks").click()
+    found = page.get_by_role("list", name="Stacks by function")
     expect(found).to_contain_text("1 rank (1) in waits_for_a_lock")
     expect(found).to_contain_text("1 rank (0) in reads_data")
-    found.get_by_role("button", name="Calls of rank 1, the innermost first").click()
+    found.get_by_role("button", name="Stack of rank 1").click()
     expect(found.get_by_role("listitem").filter(has_text="<module>").first).to_be_visible()
     assert violations(page) == []
     with page.expect_download() as taken:
-        page.get_by_role("link", name="Download support bundle").click()
+        action(page, "Download support bundle")
     assert taken.value.suggested_filename == "hangs-bundle.tar.gz"
     taken.value.save_as(tmp_path / "bundle.tar.gz")
     with tarfile.open(tmp_path / "bundle.tar.gz") as bundle:
@@ -128,5 +132,5 @@ def test_a_quota_that_is_nearly_consumed_is_a_warning_for_administrators(page: P
         "Danger alert"
     )
     expect(page.locator(".pf-v6-c-alert", has_text="small-team")).to_have_count(0)
-    expect(page.get_by_role("grid", name="Projects")).to_contain_text("80 % of gpu")
+    expect(page.get_by_role("grid", name="Projects")).to_contain_text("80% of gpu")
     assert violations(page) == []

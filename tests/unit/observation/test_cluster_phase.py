@@ -129,7 +129,7 @@ def test_a_worker_shows_node_restarts_and_memory_limit() -> None:
 def test_success_is_a_launcher_that_ended_with_0_and_a_world_that_was_proved() -> None:
     state = derive(done().condition("Complete", reason="AllJobsCompleted"))
     assert (*standing(state), state.message) == (
-        Phase.SUCCEEDED, Reason.COMPLETED, "the launcher ended with 0: 4 ranks on 2 workers",
+        Phase.SUCCEEDED, Reason.COMPLETED, "launcher exit code 0: 4 ranks on 2 workers",
     )  # fmt: skip
     assert {one.phase for one in state.workers} == {Phase.SUCCEEDED}
 

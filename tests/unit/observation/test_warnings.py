@@ -176,7 +176,7 @@ FILLS = memory([100 + 10 * n for n in range(20)])
 
 def test_all_ranks_idle_suggests_a_look_at_their_stacks() -> None:
     (finding,) = warnings.judge(seen(loads=loads(0, 0, 0.01, 0), talks=(talking(0, until=400.0),)))
-    assert (finding.code, finding.hint) == ("ALL_IDLE", "see where each rank stands: mpijob stacks bert")
+    assert (finding.code, finding.hint) == ("ALL_IDLE", "capture stacks: mpijob stacks bert")
     assert "All 4 ranks have been idle and silent for 3 min" in finding.message
 
 

@@ -15,14 +15,14 @@ from mpijob.formats.jobfile import json_schema
 from mpijob.model import MPIJob
 
 WRITTEN = {one.path: one for one in form.entries()}
-TEXTS = ("text", "word", "long", "project", "command")
+TEXTS = ("text", "word", "long", "project", "command", "cpu", "memory")
 SUITS = {
     "string": TEXTS,
     "integer": ("number", "workers", "gpus"),
     "number": ("number",),
     "boolean": ("switch",),
     "array": ("list", "yaml", "volumes", "secrets", "command"),
-    "object": ("lines", "yaml"),
+    "object": ("pairs", "yaml"),
 }
 
 
@@ -67,7 +67,7 @@ def test_each_field_of_the_model_has_an_input_that_suits_it(path: str) -> None:
         assert entry.initial in entry.options
     assert entry.kind == "choice" or any(entry.kind in SUITS[kind] for kind in kinds)
     assert entry.place.label
-    assert entry.place.step == "advanced" or not entry.place.group
+    assert entry.place.step == "options" or not entry.place.group
 
 
 @pytest.mark.req("AC10-parity")

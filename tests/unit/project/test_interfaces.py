@@ -53,14 +53,14 @@ OPERATIONS: dict[str, Row] = {
     "logs": Row("logs get_job_logs download_logs", "logs", f"GET {ONE}/logs"),
     "events": Row("events get_job_events warnings", "events", f"GET {ONE}/events"),
     "metrics": Row("metrics", "top", f"GET {ONE}/metrics"),
-    "curves": Row("curves points", "curves", f"GET {ONE}/curves"),
+    "curves": Row("curves points", "curves", f"GET {ONE}/curves GET /progress"),
     "links": Row("links", "describe", f"GET {ONE}/links"),
     "why": Row("why diagnose", "why", f"GET {ONE}/why"),
     "patterns": Row("patterns", "patterns", "GET /patterns"),
     "artifacts": Row("artifacts fetch", "artifacts", f"GET {ONE}/artifacts GET {ONE}/artifact"),
     "store": Row("store", "artifacts data", HERE, HERE),
-    "deleted": Row("deleted remembered twin record", "list", f"GET {ONE}/attempts"),
-    "runs": Row("runs attempts", "runs", f"GET {ONE}/runs", f"GET {ONE}/attempts"),
+    "deleted": Row("deleted remembered twin record", "list", f"GET {ONE}/attempts", f"GET {ONE}/runs"),
+    "runs": Row("runs attempts", "runs", f"GET {ONE}/runs"),
     "cancel": Row("cancel cancel_all", "cancel", f"POST {ONE}/cancel POST /bulk"),
     "suspend": Row("suspend", "suspend", f"POST {ONE}/suspend POST /bulk"),
     "resume": Row("resume", "resume", f"POST {ONE}/resume POST /bulk"),
@@ -82,7 +82,9 @@ OPERATIONS: dict[str, Row] = {
     ),
     "advise": Row("advise", "plan", "POST /drafts/advice"),
     "accounts": Row(
-        "accounts attempt_accounts usage_report rates", "acct", "GET /accounts GET /accounts/report"
+        "accounts attempt_accounts usage_report rates",
+        "acct",
+        f"GET /accounts GET /accounts/report GET {ONE}/account",
     ),
     "budgets": Row("budgets", "acct", "GET /budgets"),
     "audit": Row("audit", "audit", "GET /audit"),
@@ -148,7 +150,8 @@ def called_by_the_page() -> set[str]:
     for path in SOURCE.rglob("*.ts*"):
         if path.name != "schema.ts":
             text = re.sub(r"\$\{(?:row\.)?(namespace|name)\}", r"{\1}", path.read_text(encoding="utf-8"))
-            found |= set(re.findall(r"[\"`]/api/v1(/[a-z/{}]+)", text))
+            found |= {one.rstrip("/") for one in re.findall(r"[\"`]/api/v1(/[a-z/{}.]+)", text)}
+            found |= {f"{ONE}/{part}" for part in re.findall(r'jobUrl\(row, "([a-z]+)"', text)}
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from starlette.responses import Response
 
@@ -9,11 +11,15 @@ from mpijob.api.handlers import actions
 from mpijob.api.request_context import RequestContext
 from mpijob.api.schemas.draft_schemas import Advised, NewTemplate, TemplateQuery
 from mpijob.api.schemas.job_schemas import Draft, Reading, TemplateList, TemplateRow
-from mpijob.client.submit import drafts, form_options
+from mpijob.client import AsyncClient
+from mpijob.client.submit import drafts as job_files
+from mpijob.client.submit import form_options
 from mpijob.client.submit.templates import Template, Templates
 from mpijob.client.threads import run_in_thread
 from mpijob.errors import MpiJobError
+from mpijob.model import Facts, MPIJob
 from mpijob.model.platform.form_options import Choices
+from mpijob.settings import CLUSTER
 
 
 async def edit(ask: RequestContext) -> Response:
@@ -48,23 +54,50 @@ def _shelf(ask: RequestContext) -> Templates:
 
 
 async def templates(ask: RequestContext) -> TemplateList:
-    """Return the templates that a job can start from."""
+    """Return the templates that a job can start from, with what each needs and why it could not run here."""
     namespace = ask.query.namespace or ask.client.namespace
     await ask.check(namespace)
-    return await run_in_thread(lambda: _listed(_shelf(ask), namespace))
+    shelf = _shelf(ask)
+    found = await run_in_thread(lambda: shelf.shelf(namespace))
+    facts = await _known_facts(ask.client) if ask.client.settings.engine == CLUSTER else None
+    rows = await asyncio.gather(*(_listed(ask.client, shelf, one, facts, namespace) for one in found.items))
+    return TemplateList(tuple(rows), found.may_share, found.notice)
 
 
-def _listed(shelf: Templates, namespace: str) -> TemplateList:
-    found = shelf.shelf(namespace)
-    rows = tuple(_row(one, _text(shelf, one, namespace)) for one in found.items)
-    return TemplateList(rows, found.may_share, found.notice)
-
-
-def _text(shelf: Templates, one: Template, namespace: str) -> str:
+async def _known_facts(client: AsyncClient) -> Facts | None:
     try:
-        return drafts.write(shelf.show(one.name, namespace))
+        return await client.facts()
     except MpiJobError:
-        return ""  # its description says that it cannot be read
+        return None
+
+
+async def _listed(
+    client: AsyncClient, shelf: Templates, template: Template, facts: Facts | None, namespace: str
+) -> TemplateRow:
+    row = _row(template, "")
+    try:
+        job = await run_in_thread(lambda: shelf.show(template.name, namespace))
+    except MpiJobError as error:
+        return msgspec.structs.replace(row, blocker=error.message)
+    text, blocker = job_files.write(job), await _blocker(client, job, facts)
+    gpus = job.resources.gpu * job.workers
+    return msgspec.structs.replace(
+        row, yaml=text, workers=job.workers, gpus=gpus, image=job.image, blocker=blocker
+    )
+
+
+async def _blocker(client: AsyncClient, job: MPIJob, facts: Facts | None) -> str:
+    """Return why a template's job could not run here. One machine plans it; a cluster is asked once for all of them."""
+    if client.settings.engine == CLUSTER:
+        known = facts is not None and facts.room_known
+        gpus = facts.capacity.gpus if facts is not None else 0
+        wanted = job.resources.gpu * job.workers
+        return f"{wanted} GPUs requested, {gpus} in this cluster" if known and wanted > gpus else ""
+    try:
+        await client.plan(job)
+    except MpiJobError as error:
+        return next((one.message for one in getattr(error, "findings", ())), error.message.partition("\n")[0])
+    return ""
 
 
 def _row(one: Template, text: str) -> TemplateRow:

@@ -43,9 +43,6 @@ from mpijob.model import Event, Facts, JobRef, JobState, MPIJob, Phase
 from mpijob.model.spec import quantity
 from mpijob.model.status.accounts import AccountPage
 from mpijob.model.status.mpi_profile import MpiProfile
-from mpijob.observation.metrics import usage
-from mpijob.observation.metrics.training import Curves
-from mpijob.observation.metrics.usage import Usage
 from mpijob.observation.redaction import masking
 from mpijob.outbound.policy import TooLarge
 
@@ -139,18 +136,6 @@ async def events(ask: RequestContext) -> Events:
 async def why(ask: RequestContext) -> Diagnosis:
     """Return why a job stands where it stands: causes, timeline, checklist, numbered fixes."""
     return await ask.client.diagnose(ask.ref, attempt=ask.query.attempt)
-
-
-async def metrics(ask: RequestContext) -> Usage:
-    """Return how much the workers used over time, as a band and the busiest worker."""
-    found = await ask.client.metrics(ask.ref, attempt=ask.query.attempt)
-    return usage.bands(found, points=ask.query.points)
-
-
-async def curves(ask: RequestContext) -> Curves:
-    """Return a training's metrics over time, and how far it is."""
-    query = ask.query
-    return await ask.client.curves(ask.ref, rank=query.rank, points=query.points, attempt=query.attempt)
 
 
 async def links(ask: RequestContext) -> Links:

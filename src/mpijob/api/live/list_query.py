@@ -65,7 +65,7 @@ def _matching(rows: Sequence[JobRow], query: ListQuery) -> Sequence[JobRow]:
     if query.type:
         rows = [row for row in rows if row.kind in query.type]
     if query.owner:
-        rows = [row for row in rows if row.owner == query.owner]
+        rows = [row for row in rows if row.owner in query.owner]
     if query.queue:
         rows = [row for row in rows if row.queue == query.queue]
     if (since := query.since) is not None:

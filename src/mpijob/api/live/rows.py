@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from mpijob.accounting.build import exit_code
@@ -10,6 +11,7 @@ from mpijob.model import JobState, Phase
 
 _ENDED: tuple[Action, ...] = ("retry", "clone", "delete")
 _GOING: tuple[Action, ...] = ("cancel", "suspend", "clone", "delete")
+_EXPLAINED = (Phase.FAILED, Phase.RUNNING)  # a running job's findings are its warnings
 
 
 def row(state: JobState) -> JobRow:
@@ -21,7 +23,7 @@ def row(state: JobState) -> JobRow:
         kind=state.kind,
         phase=state.phase,
         why=why(state),
-        cause=state.findings[0].code if state.findings and state.phase is Phase.FAILED else "",
+        cause=state.findings[0].code if state.findings and state.phase in _EXPLAINED else "",
         owner=state.owner,
         queue=state.queue,
         engine=state.engine,
@@ -74,12 +76,20 @@ def attempt_row(state: JobState) -> AttemptRow:
 
 
 def why(state: JobState) -> str:
-    """Return one sentence: the first cause, else what it waits for, else the engine's own word."""
+    """Return one sentence: the first cause, else what it waits for, else what the engine says."""
     if state.findings and state.phase is not Phase.SUCCEEDED:
         return state.findings[0].message
     if state.waiting_for and not state.phase.final:
         return state.waiting_for
-    return ": ".join(part for part in (state.reason, state.message) if part)
+    if state.phase is Phase.RUNNING and state.workers:
+        ready = sum(one.phase in (Phase.RUNNING, Phase.SUCCEEDED) for one in state.workers)
+        return f"{ready} of {max(state.workers_wanted, len(state.workers))} workers running"
+    return state.message or _words(state.reason)
+
+
+def _words(reason: str) -> str:
+    """Return an engine's CamelCase reason as words: `WaitingForResources` as `Waiting for resources`."""
+    return " ".join(re.findall(r"[A-Z]?[^A-Z]+|[A-Z]+(?![a-z])", reason)).capitalize()
 
 
 def actions(phase: Phase) -> tuple[Action, ...]:

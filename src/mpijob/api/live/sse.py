@@ -17,7 +17,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
-from mpijob.api import errors
+from mpijob.api import compression, errors
 from mpijob.api.live.job_index import Change, Scope
 from mpijob.api.request_context import RequestContext
 from mpijob.api.schemas.job_schemas import Delta, LogBatch, LogQuery, LogRow
@@ -139,10 +139,17 @@ async def logs(ask: RequestContext) -> Response:
     said = await opened(ask)
     if ask.query.format == "text":
         headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{ask.ref.name}.log"'}
-        plain = Ending(_plain(ask, said), said.feed.close)
-        return Streamed(plain, media_type="text/plain; charset=utf-8", headers=headers)
-    batches = Ending(_batches(log_flow(ask, said)), said.feed.close)
-    return Streamed(batches, media_type="application/x-ndjson", headers=_NO_STORE)
+        return _lines_as(ask, said, _plain(ask, said), "text/plain; charset=utf-8", headers)
+    return _lines_as(ask, said, _batches(log_flow(ask, said)), "application/x-ndjson", _NO_STORE)
+
+
+def _lines_as(
+    ask: RequestContext, said: Said, chunks: AsyncIterator[bytes], media: str, headers: dict[str, str]
+) -> Response:
+    headers = {**headers, "vary": "accept-encoding"}
+    if compression.accepted(ask.request):
+        chunks, headers["content-encoding"] = compression.streamed(chunks), "gzip"
+    return Streamed(Ending(chunks, said.feed.close), media_type=media, headers=headers)
 
 
 class Said(NamedTuple):
@@ -224,11 +231,13 @@ class Feed:
 
     async def batches(self) -> AsyncIterator[list[LogLine]]:
         """Yield what was said, a few times a second; an empty batch is a sign of life. Raise what ended it."""
+        begun = False
         try:
             while not (self._over and not self._kept):
                 await self._wait(HEARTBEAT_SECONDS)
-                if not self._over and len(self._kept) < _BATCH_LINES:
-                    await asyncio.sleep(_BATCH_SECONDS)
+                if begun and not self._over and len(self._kept) < _BATCH_LINES:
+                    await asyncio.sleep(_BATCH_SECONDS)  # the first lines are not held back
+                begun = True
                 batch, self._kept = self._kept[:_BATCH_LINES], self._kept[_BATCH_LINES:]
                 self._room.set()
                 if not self._kept and not self._over:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from mpijob.accounting.estimates import Estimate
 from mpijob.errors import Finding
 from mpijob.model import (
     Artifact,
@@ -24,6 +25,7 @@ from mpijob.model import (
     Plan,
     Role,
 )
+from mpijob.model.status.accounts import Account
 from mpijob.model.status.records import Mark
 
 Action = Literal["cancel", "suspend", "resume", "retry", "clone", "delete"]
@@ -60,10 +62,11 @@ class SignInLink(msgspec.Struct, frozen=True):
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
+    """One job as the list shows it; `why` says what failed or what it waits for.
 
-    `run` counts the jobs of one name from 1, 0 where nobody counted. Of one that waits, `position` is its place,
-    `starts_about` when it will probably start, and `wait_basis` what that rests on, or why it is not known.
+    `cause` is the code of the failure, of a running job that of its first warning. `run` counts the jobs of one name
+    from 1, 0 where nobody counted. Of one that waits, `position` is its place, `starts_about` when it will probably
+    start, and `wait_basis` what that rests on, or why it is not known.
     """
 
     uid: str
@@ -122,7 +125,7 @@ class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     namespace: str = ""
     status: tuple[Phase, ...] = ()
     type: tuple[str, ...] = ()
-    owner: str = ""
+    owner: tuple[str, ...] = ()
     queue: str = ""
     text: str = ""
     since: float | None = None
@@ -333,7 +336,8 @@ class BulkAnswer(msgspec.Struct, frozen=True):
 class TemplateRow(msgspec.Struct, frozen=True):
     """One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
 
-    Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted.
+    Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted;
+    `blocker` why its job could not run here, "" where it could.
     """
 
     name: str
@@ -344,6 +348,10 @@ class TemplateRow(msgspec.Struct, frozen=True):
     owner: str = ""
     changed: float = 0.0
     writable: bool = False
+    workers: int = 0
+    gpus: int = 0
+    image: str = ""
+    blocker: str = ""
 
 
 class TemplateList(msgspec.Struct, frozen=True):
@@ -385,9 +393,43 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class MetricsQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How finely: at most so many points in time."""
+    """How finely: at most so many points in time; and whether each worker is wanted by itself."""
 
     points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720
+    each_worker: bool = False
+
+
+class JobAccount(msgspec.Struct, frozen=True):
+    """What a job used, and what it cost so far where rates are set; `estimate` is from earlier runs of its program."""
+
+    account: Account | None
+    cost: float | None
+    currency: str
+    estimate: Estimate | None
+
+
+class ProgressQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs, each as `namespace/name`."""
+
+    job: Annotated[tuple[str, ...], msgspec.Meta(max_length=100)] = ()
+
+
+class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job is, by the last lines of rank 0: `progress` from 0 to 1, `eta` in seconds."""
+
+    job: str
+    progress: float | None
+    step: float | None
+    steps: float | None
+    epoch: float | None
+    epochs: float | None
+    eta: float | None
+
+
+class ProgressList(msgspec.Struct, frozen=True):
+    """How far jobs are; those that tell nothing are left out."""
+
+    items: tuple[JobProgress, ...]
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

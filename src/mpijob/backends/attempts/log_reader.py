@@ -10,6 +10,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from mpijob.observation.logs import cri, live_merge, pipeline
 
 _NAME = re.compile(r"(launcher|worker|rank)(?:-([0-9]+))?(?:\.step-([0-9]+))?\.log")
 _FIRST_CHUNK, _CHUNK = 1 << 12, 1 << 16
+_LINE_BYTES = 256  # a guess; where lines are longer, more is read
 _PIECES = 64  # stored lines that may be put together to one, among the last that are wanted
 _QUICK_SECONDS, _CALM_SECONDS = 0.01, 0.05
 _LIVELY_SECONDS = 0.5
@@ -89,6 +91,20 @@ class LogFileSource:
                 window *= 8
         yield from map(self.line, lines)
 
+    def skip_to_last(self, count: int) -> None:
+        """Let `read` begin at the last lines that are there now."""
+        with suppress(FileNotFoundError), self.path.open("rb", buffering=0) as file:
+            size, window = file.seek(0, 2), count * _LINE_BYTES
+            while True:
+                begin = max(0, size - window)
+                file.seek(begin)
+                found = file.read(size - begin)
+                ends = found.count(b"\n")
+                if ends > count or not begin:
+                    break
+                window *= 8
+            self._offset = begin + _start_of_last(found, count) if ends > count else 0
+
     def line(self, raw: bytes) -> LogLine:
         """Return a stored line of the file."""
         return self._line(cri.parse(raw))
@@ -121,6 +137,14 @@ class LogFileSource:
             () if parsed.newline or parsed.partial else (Mark.OPEN,),
             self._step,
         )
+
+
+def _start_of_last(data: bytes, count: int) -> int:
+    """Return where the last `count` whole lines begin."""
+    at = data.rfind(b"\n")
+    for _ in range(count):
+        at = data.rfind(b"\n", 0, at)
+    return at + 1
 
 
 def missing(
@@ -207,6 +231,9 @@ def followed(
     merger, wanted = live_merge.Merger(HOLD_NS), pipeline.LogPipeline(query)
     attempts, worker_of, _ = where()
     _meet(known, attempts, worker_of, query)
+    if query.tail is not None and whole_files(replace(query, tail=None)):
+        for source in known.values():
+            source.skip_to_last(query.tail + (_PIECES if query.tidy else 0))
     for line in wanted.history(live_merge.merged([source.read() for source in known.values()]), query.tail):
         yield line
     while True:

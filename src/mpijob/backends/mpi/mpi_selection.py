@@ -50,7 +50,7 @@ def choose(job: MPIJob, settings: Settings, home: StateHome, directory: Path) ->
         return _asked(job, wanted, settings, home)
     if own := _own_launcher(job, home):
         return Choice(own, f"{own.launcher} is the one that the command starts")
-    sturdiest = "the sturdiest here, and the program asks for no other"
+    sturdiest = "default MPI library"
     return Choice(mpi_installations.find(settings, home, Family.AUTO), sturdiest)
 
 

@@ -1,4 +1,4 @@
-"""Which kind of job suits, as a short tree of questions, and the words that everything here uses.
+"""Which type of job suits, as a short tree of questions, and the glossary.
 
 Data only: the page walks the tree; a leaf that is not an MPI job still ends in something to run, with the matching
 snippet and where to read on.
@@ -10,13 +10,14 @@ import msgspec
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Where the questions end: a kind of job, why, and how one begins."""
+    """Where the questions end: a type of job, what it is for, and how one begins; `template` is one to start from."""
 
     name: str
     why: str
     snippet: str
     link: str
     here: bool = False
+    template: str = ""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -47,34 +48,43 @@ _TRAINER = "https://www.kubeflow.org/docs/components/trainer/"
 _KINDS = {
     "mpi": Kind(
         "MPI job",
-        "your program is started by mpirun, or speaks MPI itself: all ranks begin and end together",
+        "for programs that use MPI, mpi4py or Horovod",
         "mpijob run --workers 4 -- python train.py",
         "docs/quickstart.md",
         here=True,
     ),
     "torch": Kind(
         "PyTorch training job",
-        "torchrun starts and joins the processes itself; MPI would add nothing",
+        "for torchrun or DistributedDataParallel",
         "from kubeflow.trainer import CustomTrainer, TrainerClient\n\n"
         "TrainerClient().train(trainer=CustomTrainer(func=train, num_nodes=4))",
         f"{_TRAINER}user-guides/pytorch/",
     ),
     "deepspeed": Kind(
         "MPI job with DeepSpeed",
-        "DeepSpeed's own launcher on several nodes is MPI underneath",
+        "for DeepSpeed on several nodes: its launcher uses MPI",
         "mpijob template use deepspeed",
         "docs/quickstart.md",
         here=True,
+        template="deepspeed",
+    ),
+    "tensorflow": Kind(
+        "TensorFlow training job",
+        "for tf.distribute with TF_CONFIG; with Horovod choose an MPI job",
+        "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: train}\nspec:\n  tfReplicaSpecs:\n    Worker:\n"
+        "      replicas: 4\n      template:\n        spec:\n          containers:\n"
+        "          - {name: tensorflow, image: IMAGE, command: [python, train.py]}",
+        "https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/",
     ),
     "ray": Kind(
         "Ray job",
-        "many small tasks that come and go are scheduled by Ray, not by ranks that wait for each other",
-        "import ray\n\nray.init()\nresults = ray.get([work.remote(one) for one in todo])",
+        "for many small tasks that come and go",
+        "import ray\n\nray.init()\nresults = ray.get([work.remote(item) for item in items])",
         "https://docs.ray.io/en/latest/cluster/kubernetes/index.html",
     ),
     "one": Kind(
-        "a job with one worker",
-        "on one node there is nothing to join: start simple, add workers when it is too slow",
+        "job with one worker",
+        "for programs that fit on one machine",
         "mpijob run --workers 1 --slots 4 -- python train.py",
         "docs/quickstart.md",
         here=True,
@@ -83,32 +93,37 @@ _KINDS = {
 
 _QUESTIONS = {
     "what": Question(
-        "What does your program use to work together?",
+        "What does your program use to run in parallel?",
         (
-            Option("MPI, mpi4py or Horovod (it is started with mpirun or horovodrun)", "size"),
+            Option("MPI, mpi4py or Horovod (started with mpirun or horovodrun)", "size"),
             Option("DeepSpeed", "deepspeed"),
             Option("PyTorch with torchrun or DistributedDataParallel", "torch"),
+            Option("TensorFlow with tf.distribute", "tensorflow"),
             Option("Many independent tasks", "ray"),
-            Option("Nothing yet, or I do not know", "size"),
+            Option("Nothing yet, or I don't know", "size"),
         ),
     ),
     "size": Question(
-        "Does it fit on one node?",
-        (Option("Yes", "one"), Option("No, or it should become faster with more nodes", "mpi")),
+        "Does it fit on one machine?",
+        (Option("Yes", "one"), Option("No, or more machines should make it faster", "mpi")),
     ),
 }
 
 GLOSSARY = {
     "job": "One run of your program on all its workers: it succeeds or fails as a whole.",
-    "launcher": "The one process that starts the ranks with mpirun and waits for them; it computes nothing itself.",
-    "worker": "A place with its own CPU, memory and GPUs where ranks run; on a cluster a pod.",
-    "rank": "One process of your program; ranks are numbered from 0 and talk to each other by MPI.",
-    "slot": "Room for one rank on a worker; with GPUs usually one for each GPU.",
-    "world": "All ranks of a job together; its size is workers × slots.",
-    "queue": "Where jobs wait, in order, until there is room or quota for them.",
-    "quota": "The most that a namespace may use at once.",
-    "namespace": "Whose jobs belong together, with its own quota and rights; the page calls it a project.",
-    "plan": "Exactly what would run, worked out before anything starts.",
+    "launcher": "The process that starts the ranks with mpirun and waits for them; it computes nothing itself.",
+    "worker": "A set of CPU, memory and GPUs in which ranks run; on a cluster it is a pod.",
+    "rank": "One process of your program. Ranks are numbered from 0 and communicate through MPI.",
+    "slot": "Capacity for one rank on a worker; with GPUs usually one for each GPU.",
+    "world": "All ranks of a job together. Its size is workers × slots.",
+    "hostfile": "The list of workers with their slots that mpirun reads to place the ranks.",
+    "gang": "All workers of a job, started together or not at all: a job never runs with some of its workers.",
+    "claim": "A PersistentVolumeClaim: storage of a project that workers mount as a volume.",
+    "attempt": "One try of a job. A job that is retried has several; their logs and results are kept.",
+    "queue": "Where jobs wait, in order, until their resources or quota are free.",
+    "quota": "The most that a project may use at once.",
+    "project": "A namespace: jobs, quota and permissions that belong together.",
+    "plan": "Exactly what would run, computed before anything starts.",
 }
 
 GUIDE = Guide("what", _QUESTIONS, _KINDS, GLOSSARY)

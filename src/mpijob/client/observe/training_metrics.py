@@ -34,13 +34,16 @@ def read(
     rank: int | None = None,
     points: int = training.POINTS,
     since: float | None = None,
+    tail: int | None = None,
     attempt: int | None = None,
 ) -> Curves:
     """Return the curves of a job; patterns of the call come before those of the settings.
 
     Numbers leave here and no lines: this is no look into a log that an audit would tell.
     """
-    state, told = points_of(backend, ref, settings, patterns, rank=rank, since=since, attempt=attempt)
+    state, told = points_of(
+        backend, ref, settings, patterns, rank=rank, since=since, tail=tail, attempt=attempt
+    )
     running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
     found = training.curves(told, most=points, rank=rank, now=time.time() if running else None)
     known = backend.capability(SupportsProgress)
@@ -59,6 +62,7 @@ def points_of(
     *,
     rank: int | None = None,
     since: float | None = None,
+    tail: int | None = None,
     attempt: int | None = None,
 ) -> tuple[JobState, list[Point]]:
     """Return where a job stands and what its lines told, rank by rank."""
@@ -66,7 +70,10 @@ def points_of(
     own = (*patterns, *settings.metric_patterns)
     find = training.reader(own)
     ranks = () if rank is None else (rank,)
-    query = LogQuery(regex="" if own else training.LOOKED_FOR, roles=PROGRAM, ranks=ranks, since=since)
+    search = (
+        "" if own or tail is not None else training.LOOKED_FOR
+    )  # the last lines are read without a search
+    query = LogQuery(regex=search, roles=PROGRAM, ranks=ranks, since=since, tail=tail)
     state = reads.get(ref)
     stream = reads.logs(state.ref, query)
     told: list[Point] = []

@@ -6,6 +6,7 @@ A spec keeps the text that its author wrote; whoever calculates asks for the num
 
 from __future__ import annotations
 
+import math
 import re
 
 _FACTORS = {
@@ -50,6 +51,15 @@ def as_bytes(size: float) -> str:
             break
         size /= 1024
     return f"{size:.4g} {unit}"
+
+
+def doubled(size: float) -> str:
+    """Return twice a memory size as a round amount for a spec.
+
+    What a job needs that was stopped at its limit is not known: it may be any amount more.
+    """
+    mib = size * 2 / (1 << 20)
+    return f"{math.ceil(mib / 1024)}Gi" if mib >= 2048 else f"{math.ceil(mib / 64) * 64}Mi"
 
 
 def ranks_on(ranks: int, workers: int) -> str:

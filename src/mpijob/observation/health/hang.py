@@ -73,7 +73,7 @@ def _lasts(seen: HealthSample) -> bool:
 
 
 def _stacks(seen: HealthSample) -> Fix:
-    return Fix(f"see where each rank stands: mpijob stacks {seen.state.ref.name}")
+    return Fix(f"capture stacks: mpijob stacks {seen.state.ref.name}")
 
 
 def _all_idle(seen: HealthSample, loads: Sequence[Load]) -> Finding:
@@ -97,7 +97,7 @@ def _idle(seen: HealthSample, load: Load, busy: Sequence[Load]) -> Finding:
     ranks = f"{others} other ranks are" if others > 1 else "another is"
     return Finding(
         "RANK_IDLE",
-        f"{who} has been idle for {span(seen.quiet_seconds)} while {ranks} busy and nobody says anything: "
+        f"{who} is idle and no rank has written output for {span(seen.quiet_seconds)}, while {ranks} busy: "
         "ranks that wait in MPI are busy, so they may be waiting for it.",
         _stacks(seen).text,
         severity=Severity.WARNING,

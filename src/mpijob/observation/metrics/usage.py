@@ -1,4 +1,4 @@
-"""Many samples as few points: what all workers used over time, as a band, and the one that used most. Pure.
+"""Many samples as few points: what the workers used over time, as a band and, on request, worker by worker. Pure.
 
 A hundred workers measured each second are more than a screen shows; a page gets at most so many points.
 """
@@ -10,7 +10,7 @@ from statistics import median
 
 import msgspec
 
-from mpijob.model import Sample
+from mpijob.model import Amounts, Sample
 
 POINTS = 720
 
@@ -24,18 +24,43 @@ class Band(msgspec.Struct, frozen=True):
     worst: tuple[int, ...]
 
 
+class WorkerUsage(msgspec.Struct, frozen=True):
+    """What one worker used at each of the points; null where it was not measured then."""
+
+    worker: int
+    cpu_cores: tuple[float | None, ...]
+    memory_bytes: tuple[float | None, ...]
+    network: tuple[float | None, ...]
+    gpus: tuple[float | None, ...]
+    gpu_memory_bytes: tuple[float | None, ...]
+
+
 class Usage(msgspec.Struct, frozen=True):
-    """What the workers used; `times` are the points' seconds since the epoch."""
+    """What the workers used; `times` are the points' seconds since the epoch.
+
+    `gpus` counts busy GPUs: two of four at half load are 1.0. `limit` is what one worker was given. `workers` is empty
+    unless each worker was asked for.
+    """
 
     times: tuple[float, ...]
     cpu_cores: Band
     memory_bytes: Band
     io_wait: Band
     network: Band
+    gpus: Band
+    gpu_memory_bytes: Band
     samples: int
+    limit: Amounts | None = None
+    workers: tuple[WorkerUsage, ...] = ()
 
 
-def bands(samples: Sequence[Sample], *, points: int = POINTS) -> Usage:
+def bands(
+    samples: Sequence[Sample],
+    *,
+    points: int = POINTS,
+    limit: Amounts | None = None,
+    each_worker: bool = False,
+) -> Usage:
     """Return the samples as bands over at most so many points in time."""
     groups = _groups(samples, max(1, points))
     times = tuple(group[0].time for group in groups)
@@ -45,7 +70,30 @@ def bands(samples: Sequence[Sample], *, points: int = POINTS) -> Usage:
         _band(groups, lambda one: one.memory_bytes),
         _band(groups, lambda one: one.io_wait),
         _band(groups, lambda one: one.network),
+        _band(groups, lambda one: one.gpus),
+        _band(groups, lambda one: one.gpu_memory_bytes),
         len(samples),
+        limit,
+        _workers(groups) if each_worker else (),
+    )
+
+
+def _workers(groups: list[list[Sample]]) -> tuple[WorkerUsage, ...]:
+    latest = [{sample.worker: sample for sample in group} for group in groups]
+
+    def series(worker: int, of: Callable[[Sample], float]) -> tuple[float | None, ...]:
+        return tuple(of(point[worker]) if worker in point else None for point in latest)
+
+    return tuple(
+        WorkerUsage(
+            worker,
+            series(worker, lambda one: one.cpu_cores),
+            series(worker, lambda one: one.memory_bytes),
+            series(worker, lambda one: one.network),
+            series(worker, lambda one: one.gpus),
+            series(worker, lambda one: one.gpu_memory_bytes),
+        )
+        for worker in sorted({worker for point in latest for worker in point})
     )
 
 

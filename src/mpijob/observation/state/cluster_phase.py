@@ -111,7 +111,7 @@ def _succeeded(seen: ClusterObservation, first: Cause | None) -> PhaseResult:
     if seen.counted and seen.census.proved is None and not seen.guarded:
         message = "the launcher exited with 0, but its ranks were never counted"
         return PhaseResult(Phase.FAILED, Reason.WORLD_UNPROVED, message)
-    done = "the launcher ended with 0" if seen.launched else "it ended well"
+    done = "launcher exit code 0" if seen.launched else "it ended well"
     return PhaseResult(Phase.SUCCEEDED, Reason.COMPLETED, f"{done}: {_ranks(seen)}")
 
 
@@ -144,7 +144,7 @@ def _too_late(seen: ClusterObservation) -> str:
 def _held(seen: ClusterObservation, now: float) -> PhaseResult | None:
     queue = seen.queue
     if seen.suspended and seen.suspended_at is not None:
-        return _resting(seen, Reason.SUSPENDED, "the job is suspended and holds no resources")
+        return _resting(seen, Reason.SUSPENDED, "suspended; resources released")
     if seen.suspended and seen.after:
         return PhaseResult(Phase.QUEUED, Reason.WAITING_FOR_JOBS, dependencies.sentence(seen.after))
     if queue is None:

@@ -50,7 +50,7 @@ def refuse(schedule: Schedule) -> None:
 
 def _wrong(schedule: Schedule) -> Iterator[Finding]:
     if not _NAME.fullmatch(schedule.name) or len(schedule.name) > _LONGEST_NAME:
-        rule = f"use small letters, digits and dashes, beginning with a letter, at most {_LONGEST_NAME}"
+        rule = f"use lowercase letters, digits and hyphens, beginning with a letter, at most {_LONGEST_NAME}"
         yield _finding("name", f"{schedule.name!r} cannot be the name of a schedule", rule)
     words = _MACROS.get(schedule.when.strip(), schedule.when).split()
     if len(words) != 5 or re.search(r"[#?]|[0-9*]L|\bLW?\b", schedule.when.upper()):

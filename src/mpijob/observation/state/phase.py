@@ -159,14 +159,14 @@ def failure(seen: Observation) -> PhaseResult | None:
 def _resting(seen: Observation) -> PhaseResult:
     """Nothing runs: it waits, it rests, or it is over."""
     if seen.suspend_requested:
-        return PhaseResult(Phase.SUSPENDED, Reason.SUSPENDED, "the job is suspended and holds no resources")
+        return PhaseResult(Phase.SUSPENDED, Reason.SUSPENDED, "suspended; resources released")
     if seen.cancel_requested:
         return PhaseResult(Phase.CANCELLED, Reason.CANCELLED, "the job was cancelled")
     if seen.retry_in_seconds is not None:
         waits = f"the next attempt starts in {seen.retry_in_seconds:.0f} s"
         return PhaseResult(Phase.QUEUED, Reason.BACKING_OFF, waits)
     if seen.queued:
-        return PhaseResult(Phase.QUEUED, Reason.WAITING, seen.waiting_for or "waiting for its turn")
+        return PhaseResult(Phase.QUEUED, Reason.WAITING, seen.waiting_for or "waiting in the queue")
     if not seen.supervisor_alive and seen.launcher is None and seen.stopped is None:
         return _supervisor_lost()
     if failed := failure(seen) or _unaccounted(seen):

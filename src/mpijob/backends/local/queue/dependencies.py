@@ -65,7 +65,7 @@ def _judge(store: Store, row: Row) -> None:
             now, "Queued", "all jobs that it waited for have ended as it wants", attempt=row.attempt
         )
         state = msgspec.structs.replace(
-            row.state, reason="WaitingForResources", message="waiting for its turn", queued=now
+            row.state, reason="WaitingForResources", message="waiting in the queue", queued=now
         )
     else:
         event = Event(now, "Failed", finding.message, Severity.ERROR, row.attempt)

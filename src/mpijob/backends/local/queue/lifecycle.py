@@ -84,7 +84,7 @@ def _until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> None:
 def resumed(store: Store, row: Row) -> JobState:
     """Queue a suspended job again, as its next attempt if it had begun one."""
     refuse_resuming(row.state)
-    state = recovery.fresh(row.state, "WaitingForResources", "waiting for its turn")
+    state = recovery.fresh(row.state, "WaitingForResources", "waiting in the queue")
     if row.state.started is None:
         state = msgspec.structs.replace(state, attempt=row.attempt)
     else:  # to be suspended is no failure: it costs none of the attempts that the spec allows

@@ -160,7 +160,7 @@ def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: 
         "UPDATE jobs SET phase=?, state=?, holds=1, gpu_ids=?, runner=?, version=version+1 WHERE uid=?",
         (state.phase.value, msgspec.json.encode(state), ",".join(gpus), runner, job.uid),
     )
-    event = Event(now, "GangScheduled", f"{state.workers_wanted} workers get their resources at once")
+    event = Event(now, "GangScheduled", f"resources allocated for {state.workers_wanted} workers")
     marked = msgspec.structs.replace(event, attempt=job.attempt)
     db.execute("INSERT INTO events (uid, event) VALUES (?,?)", (job.uid, msgspec.json.encode(marked)))
 

@@ -116,7 +116,7 @@ def first_state(plan: Plan, who: Identity) -> JobState:
         queue=job.queue,
         priority=job.priority_number,
         reason=dependencies.WAITING if plan.waits_for else "WaitingForResources",
-        message=dependencies.sentence(plan.entries) if plan.waits_for else "waiting for its turn",
+        message=dependencies.sentence(plan.entries) if plan.waits_for else "waiting in the queue",
         attempts_allowed=job.retry.limit + 1,
         world=plan.world,
         workers_wanted=job.workers,

@@ -323,7 +323,7 @@ class Supervisor:
                 self._reactor.watch(fd, partial(self._library_opened, self._proof, fd))
         self._status.advance(
             self._status.event("WorldProved", self._census_sentence()),
-            self._status.event("Running", f"the ranks run their program after {self._time.elapsed:.2f} s"),
+            self._status.event("Running", f"all ranks running after {self._time.elapsed:.2f} s"),
         )
 
     def _library_opened(self, proof: WorldProof, fd: int) -> None:

@@ -1,0 +1,35 @@
+import { PageSection, Tab, Tabs, TabTitleText } from "@patternfly/react-core";
+import { useEffect, type ReactNode } from "react";
+
+interface Props {
+  label: string;
+  tabs: readonly { readonly key: string; readonly label: string }[];
+  active: string;
+  onSelect: (key: string) => void;
+  children: ReactNode;
+}
+
+const TABS_ID = "page-tabs";
+const tabId = (key: string): string => `pf-tab-${key}-${TABS_ID}`;
+const panelId = (key: string): string => `panel-${key}`;
+
+/** Tabs of a page whose choice is a part of the address, and the panel of the one that is shown. */
+export function PageTabs({ label, tabs, active, onSelect, children }: Props) {
+  useEffect(() => {
+    document.getElementById(tabId(active))?.scrollIntoView({ block: "nearest", inline: "center" }); // a promise in some browsers
+  }, [active]);
+  return (
+    <>
+      <PageSection type="tabs" hasBodyWrapper={false}>
+        <Tabs id={TABS_ID} activeKey={active} onSelect={(_, key) => onSelect(String(key))} aria-label={label} usePageInsets>
+          {tabs.map((tab) => (
+            <Tab key={tab.key} eventKey={tab.key} title={<TabTitleText>{tab.label}</TabTitleText>} tabContentId={panelId(tab.key)} />
+          ))}
+        </Tabs>
+      </PageSection>
+      <PageSection isFilled hasBodyWrapper={false} role="tabpanel" id={panelId(active)} aria-labelledby={tabId(active)}>
+        {children}
+      </PageSection>
+    </>
+  );
+}

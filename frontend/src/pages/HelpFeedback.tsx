@@ -1,0 +1,26 @@
+import { useQuery } from "@tanstack/react-query";
+import { api, unwrap } from "../api/client";
+import { Answer } from "../components/Answer";
+import { DataTable } from "../components/DataTable";
+
+/** Which help was helpful. */
+export function HelpFeedback() {
+  const feedback = useQuery({ queryKey: ["opinions"], queryFn: () => unwrap(api.GET("/api/v1/opinions")), retry: false });
+  return (
+    <Answer query={feedback}>
+      {({ items }) =>
+        items.length ? (
+          <DataTable
+            label="Help feedback"
+            columns={["Topic", "Helpful", "Not helpful"]}
+            rows={items.map((item) => [item.topic, String(item.yes), String(item.no)])}
+            sortBy={items.map((item) => [item.topic, item.yes, item.no])}
+            file="help-feedback"
+          />
+        ) : (
+          <p>No feedback yet.</p>
+        )
+      }
+    </Answer>
+  );
+}

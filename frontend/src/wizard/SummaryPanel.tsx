@@ -1,0 +1,193 @@
+import { Alert, Button, Card, CardBody, CardTitle, ExpandableSection, Label, List, ListItem, Progress, ProgressMeasureLocation } from "@patternfly/react-core";
+import { useState } from "react";
+import type { Estimate, Fit, Plan, PlanAnswer, SizingReport } from "../api/client";
+import { basisText, startText } from "../lib/estimate";
+import { bytes, capitalized, decimal, money, plural, quantity, range, roughly } from "../lib/format";
+import { labelOf } from "./fields";
+import { usefulAdvice, workersThatStartNow } from "./summary";
+import type { DraftChecks } from "./useDraft";
+import styles from "./wizard.module.css";
+
+interface Props {
+  checks: DraftChecks;
+  workers: number;
+  gpus: number;
+  onWorkers: (workers: number) => void;
+  onAdvice: (path: string, value: string) => void;
+}
+
+/** What will run, what it takes of what is free, when it starts, and what earlier runs lead to expect. */
+export function SummaryPanel({ checks, workers, gpus, onWorkers, onAdvice }: Props) {
+  const { isReady, isChecking, error, plan, fit, estimate, sizing } = checks;
+  return (
+    <Card component="section" aria-labelledby="summary-title" className={styles["summary"]}>
+      <CardTitle id="summary-title" component="h2">
+        Summary
+      </CardTitle>
+      <CardBody className={styles["column"]} data-testid="summary">
+        {isReady ? null : <p>Enter a name and a command to see a preview.</p>}
+        {isReady && !plan ? <p role="status">{error ? "Fix the errors to see a preview." : isChecking ? "Checking…" : ""}</p> : null}
+        {plan ? <Layout plan={plan} gpus={gpus} /> : null}
+        {isReady && plan ? <Capacity plan={plan.plan} /> : null}
+        {isReady && fit ? <Start fit={fit} workers={workers} onWorkers={onWorkers} /> : null}
+        {estimate ? <EstimateText estimate={estimate} /> : null}
+        {isReady && sizing ? <Advice sizing={sizing} onAdvice={onAdvice} /> : null}
+        {plan ? <Notices plan={plan.plan} /> : null}
+        {plan ? <LaunchDetails plan={plan.plan} /> : null}
+      </CardBody>
+    </Card>
+  );
+}
+
+/** Workers, GPUs and processes in one line, and what needs how much. */
+function Layout({ plan: { plan }, gpus }: { plan: PlanAnswer; gpus: number }) {
+  const count = plan.workers.length;
+  return (
+    <div data-testid="plan" aria-live="polite">
+      <strong>
+        {plural(count, "worker")}
+        {gpus ? ` × ${plural(gpus, "GPU")}` : ""} = {plural(plan.world, "process", "processes")}
+      </strong>
+      <div className={styles["note"]}>
+        1 launcher + {plural(count, "worker")} = {plural(plan.world, "rank")} with {[plan.family, plan.family_version].filter(Boolean).join(" ")}
+      </div>
+    </div>
+  );
+}
+
+function Capacity({ plan }: { plan: Plan }) {
+  const { needs = {}, free = {}, capacity = {} } = plan;
+  const bars = [
+    { label: "GPU", need: needs.gpus ?? 0, left: free.gpus ?? 0, whole: capacity.gpus ?? 0, format: decimal },
+    { label: "CPU cores", need: needs.cores ?? 0, left: free.cores ?? 0, whole: capacity.cores ?? 0, format: decimal },
+    { label: "Memory", need: needs.memory_bytes ?? 0, left: free.memory_bytes ?? 0, whole: capacity.memory_bytes ?? 0, format: bytes },
+  ];
+  return (
+    <>
+      {bars
+        .filter(({ need, whole }) => whole > 0 || need > 0)
+        .map(({ label, need, left, whole, format }) => {
+          const text = `${format(need)} requested · ${format(left)} of ${format(whole)} free`;
+          return (
+            <Progress
+              key={label}
+              id={`capacity-${label.replace(/\W+/g, "-")}`}
+              title={label}
+              value={left > 0 ? Math.min(100, (100 * need) / left) : need > 0 ? 100 : 0}
+              label={text}
+              valueText={text}
+              measureLocation={ProgressMeasureLocation.top}
+              variant={need > left ? "warning" : undefined}
+              size="sm"
+            />
+          );
+        })}
+    </>
+  );
+}
+
+const FIT_VARIANTS = { "fits now": "success", waits: "info", "can never fit": "danger", "not known": "info" } as const;
+
+/** Whether the job starts now, and if not, why and when. */
+function Start({ fit, workers, onWorkers }: { fit: Fit; workers: number; onWorkers: (workers: number) => void }) {
+  const fewer = workersThatStartNow(fit, workers);
+  const start = { seconds: fit.wait_seconds, span: fit.wait_range, basis: fit.wait_basis };
+  return (
+    <Alert isInline variant={FIT_VARIANTS[fit.verdict]} title={fit.verdict === "fits now" ? "Starts now" : capitalized(fit.message)} component="h3" data-testid="fit">
+      {fit.hint ? <p>{capitalized(fit.hint)}</p> : null}
+      {fit.ahead_jobs ? <p>{plural(fit.ahead_jobs, "job")} ahead in the queue</p> : null}
+      {fit.verdict === "waits" ? (
+        <>
+          <p>Estimated start: {startText(start)}</p>
+          {basisText(start) ? <p className={styles["note"]}>{basisText(start)}</p> : null}
+        </>
+      ) : null}
+      {fewer ? (
+        <Button variant="secondary" size="sm" onClick={() => onWorkers(fewer)}>
+          Use {plural(fewer, "worker")} (starts now)
+        </Button>
+      ) : null}
+    </Alert>
+  );
+}
+
+const CENT = 0.01; // less between least and most is no range worth reading
+
+/** How long the job will take and what it will cost, with what that rests on. */
+function EstimateText({ estimate }: { estimate: Estimate }) {
+  const { seconds, low_seconds: low, high_seconds: high, cost, low_cost: least, high_cost: most, currency, basis } = estimate;
+  const price = cost ? ` · ≈ ${money(cost, currency)}${most - least >= CENT ? ` (${money(least, "")}–${money(most, currency)})` : ""}` : "";
+  return (
+    <div data-testid="estimate">
+      <strong>
+        About {roughly(seconds)}
+        {high > low ? ` (${range(low, high)})` : ""}
+        {price}
+      </strong>
+      <div className={styles["note"]}>from {basis}</div>
+    </div>
+  );
+}
+
+/** What earlier runs of this program used, as changes that one click makes. */
+function Advice({ sizing, onAdvice }: { sizing: SizingReport; onAdvice: (path: string, value: string) => void }) {
+  const advice = usefulAdvice(sizing);
+  const sentences = sizing.scaling?.sentences ?? [];
+  if (!advice.length && !sentences.length) return null;
+  return (
+    <Alert isInline variant="info" component="h3" title={`From ${plural(sizing.runs, "earlier run")}`} data-testid="advice">
+      <List isPlain>
+        {advice.map((one) => (
+          <ListItem key={one.field}>
+            {capitalized(one.reason)}{" "}
+            <Button variant="link" isInline onClick={() => onAdvice(one.field, one.value)}>
+              Set {labelOf(one.field).toLowerCase()} to {quantity(one.value)}
+            </Button>
+          </ListItem>
+        ))}
+        {sentences.map((sentence) => (
+          <ListItem key={sentence}>{capitalized(sentence)}</ListItem>
+        ))}
+      </List>
+    </Alert>
+  );
+}
+
+const SHOWN_ELSEWHERE = new Set(["EXPECTED"]);
+
+function Notices({ plan }: { plan: Plan }) {
+  const notices = (plan.notices ?? []).filter((notice) => !SHOWN_ELSEWHERE.has(notice.code));
+  return (
+    <>
+      {notices.map((notice) => (
+        <Alert key={`${notice.code}${notice.message}`} isInline isPlain component="h3" variant={notice.severity === "warning" ? "warning" : "info"} title={capitalized(notice.message)}>
+          {notice.hint ? capitalized(notice.hint) : null}
+        </Alert>
+      ))}
+    </>
+  );
+}
+
+function LaunchDetails({ plan }: { plan: Plan }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <ExpandableSection toggleText="Launch command and hostfile" isExpanded={open} onToggle={(_, next) => setOpen(next)}>
+      {open ? (
+        <>
+          <pre className={styles["output"]} tabIndex={0} aria-label="Launch command">
+            {plan.launch.join(" ")}
+          </pre>
+          <pre className={styles["output"]} tabIndex={0} aria-label="Hostfile">
+            {plan.hostfile}
+          </pre>
+          <List>
+            {(plan.why ?? []).map((reason) => (
+              <ListItem key={reason}>{capitalized(reason)}</ListItem>
+            ))}
+          </List>
+          <Label isCompact>{plan.engine}</Label>
+        </>
+      ) : null}
+    </ExpandableSection>
+  );
+}

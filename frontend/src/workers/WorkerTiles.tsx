@@ -1,0 +1,57 @@
+import { Link } from "react-router-dom";
+import type { JobDetail, WorkerState } from "../api/client";
+import { PHASE_LOOKS } from "../components/PhaseLabel";
+import { bytes, plural } from "../lib/format";
+import { jobPath } from "../lib/links";
+import { rankSpan, workerReason } from "./topology";
+import styles from "./workers.module.css";
+
+/** One tile for each worker: shape, word and colour say how it is; a list of links, so that everybody can walk it. */
+export function WorkerTiles({ detail, workers = detail.state.workers ?? [], label = "Workers" }: { detail: JobDetail; workers?: readonly WorkerState[]; label?: string }) {
+  if (!detail.state.workers?.length) return <p>Waiting for {plural(detail.row.workers, "worker")} to start.</p>;
+  return (
+    <ul className={styles["tiles"]} aria-label={label}>
+      {workers.map((worker) => (
+        <li key={worker.index}>
+          <WorkerTile worker={worker} detail={detail} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+const COLORS: Record<string, string> = { green: "success", red: "danger", blue: "running", teal: "waiting", purple: "waiting", grey: "ended" };
+
+function WorkerTile({ worker, detail }: { worker: WorkerState; detail: JobDetail }) {
+  const { icon: PhaseIcon, color } = PHASE_LOOKS[worker.phase];
+  const { memory_bytes: memory, memory_limit_bytes: limit } = worker;
+  const share = memory && limit ? Math.min(1, memory / limit) : null;
+  const facts = [
+    worker.node,
+    worker.restarts ? plural(worker.restarts, "restart") : "",
+    worker.exit_code === null || worker.exit_code === undefined ? "" : `exit ${worker.exit_code}`,
+    (worker.gpus ?? []).length ? `GPU ${(worker.gpus ?? []).join(", ")}` : "",
+    memory ? `${bytes(memory)}${limit ? ` of ${bytes(limit)}` : ""}` : "",
+    workerReason(detail, worker),
+  ];
+  return (
+    <Link
+      to={jobPath(detail.row, "workers", { worker: worker.index })}
+      className={`${styles["tile"]} ${styles[COLORS[color ?? "grey"] ?? "ended"]}`}
+      title={facts.filter(Boolean).join(" · ")}
+      data-worker={worker.index}
+    >
+      <strong>
+        <PhaseIcon /> Worker {worker.index}
+      </strong>
+      <span>{worker.phase}</span>
+      <span className={styles["subtle"]}>{rankSpan(detail, worker.index) || " "}</span>
+      {share === null ? null : (
+        <svg className={styles["meter"]} viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden>
+          <rect width={100 * share} height="4" className={share >= 0.9 ? styles["meterHigh"] : styles["meterFill"]} />
+        </svg>
+      )}
+      {share === null ? null : <span className="pf-v6-screen-reader">{`, memory ${Math.round(100 * share)}% of the limit`}</span>}
+    </Link>
+  );
+}

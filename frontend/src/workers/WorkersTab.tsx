@@ -1,0 +1,66 @@
+import { Drawer, DrawerContent, DrawerContentBody, Flex, FlexItem } from "@patternfly/react-core";
+import { lazy, Suspense } from "react";
+import { SelectMenu } from "../components/SelectMenu";
+import { Section } from "../components/Section";
+import { useJobPage } from "../job/context";
+import { useQueryParams } from "../lib/hooks";
+import { JobTopology } from "./JobTopology";
+import { Scale } from "./Scale";
+import { Stacks } from "./Stacks";
+import type { GroupBy } from "./topology";
+import { LauncherPanel, WorkerPanel } from "./WorkerPanel";
+import { WorkersTable } from "./WorkersTable";
+import styles from "./workers.module.css";
+
+const Communication = lazy(() => import("./Communication"));
+
+const GROUPS = [
+  { value: "node", label: "Node" },
+  { value: "status", label: "Status" },
+  { value: "none", label: "None" },
+] as const;
+
+/** Launcher, workers and ranks: as a tree with their use, each with a panel, and as a table, the worst first. */
+export default function WorkersTab() {
+  const { detail } = useJobPage();
+  const [params, edit] = useQueryParams();
+  const by = (params.get("by") ?? "node") as GroupBy;
+  const chosen = params.get("worker");
+  const set = (key: string, value: string): void =>
+    edit((query) => {
+      if (value) query.set(key, value);
+      else query.delete(key);
+    });
+  const worker = (detail.state.workers ?? []).find((one) => String(one.index) === chosen);
+  const close = (): void => {
+    set("worker", "");
+    window.setTimeout(() => document.querySelector<HTMLElement>(`[data-worker="${chosen}"]`)?.focus(), 0);
+  };
+  const panel = chosen === "launcher" ? <LauncherPanel onClose={close} /> : worker ? <WorkerPanel worker={worker} onClose={close} /> : null;
+  return (
+    <Drawer isExpanded={panel !== null} isInline>
+      <DrawerContent panelContent={panel}>
+        <DrawerContentBody className={styles["column"]}>
+          <Scale />
+          <Section
+            title="Launcher and workers"
+            actions={
+              <Flex alignItems={{ default: "alignItemsCenter" }}>
+                <FlexItem>
+                  <SelectMenu label="Group by" showsLabel size="sm" value={by} options={GROUPS} onChange={(value) => set("by", value === "node" ? "" : value)} />
+                </FlexItem>
+              </Flex>
+            }
+          >
+            <JobTopology detail={detail} by={by} />
+          </Section>
+          <Stacks isAsked={params.get("stacks") === "true"} />
+          <Suspense fallback={null}>
+            <Communication />
+          </Suspense>
+          <WorkersTable onWorker={(index) => set("worker", String(index))} />
+        </DrawerContentBody>
+      </DrawerContent>
+    </Drawer>
+  );
+}

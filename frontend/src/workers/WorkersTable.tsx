@@ -1,0 +1,127 @@
+import { Button } from "@patternfly/react-core";
+import { InnerScrollContainer, Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useState } from "react";
+import type { JobDetail, WorkerState } from "../api/client";
+import { PhaseLabel } from "../components/PhaseLabel";
+import { Section } from "../components/Section";
+import { useJobPage } from "../job/context";
+import { bytes, decimal, spans } from "../lib/format";
+import { bySeverity } from "../lib/phases";
+import { nodeOf, ranksOf, workerReason } from "./topology";
+
+const COLUMNS = ["Worker", "Ranks", "Status", "Node", "Restarts", "Exit code", "CPU", "Memory", "GPUs", "Reason"] as const;
+const DASH = "–";
+
+/** The workers, the worst first; each can be expanded to its ranks. */
+export function WorkersTable({ onWorker }: { onWorker: (index: number) => void }) {
+  const { detail } = useJobPage();
+  const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
+  const workers = [...(detail.state.workers ?? [])].sort(bySeverity);
+  if (!workers.length) return null;
+  const toggle = (index: number): void =>
+    setOpen((before) => {
+      const next = new Set(before);
+      if (!next.delete(index)) next.add(index);
+      return next;
+    });
+  return (
+    <Section title="Workers">
+      <InnerScrollContainer>
+        <Table aria-label="Workers" variant="compact" isExpandable gridBreakPoint="">
+          <Thead>
+            <Tr>
+              <Th screenReaderText="Ranks" />
+              {COLUMNS.map((column) => (
+                <Th key={column} modifier="nowrap">
+                  {column}
+                </Th>
+              ))}
+            </Tr>
+          </Thead>
+          {workers.map((worker, index) => (
+            <Tbody key={worker.index} isExpanded={open.has(worker.index)}>
+              <WorkerRow worker={worker} rowIndex={index} isOpen={open.has(worker.index)} onToggle={toggle} onWorker={onWorker} detail={detail} />
+              {open.has(worker.index) ? (
+                <Tr isExpanded>
+                  <Td colSpan={COLUMNS.length + 1} noPadding={false}>
+                    <RanksTable worker={worker} detail={detail} />
+                  </Td>
+                </Tr>
+              ) : null}
+            </Tbody>
+          ))}
+        </Table>
+      </InnerScrollContainer>
+    </Section>
+  );
+}
+
+interface RowProps {
+  worker: WorkerState;
+  detail: JobDetail;
+  rowIndex: number;
+  isOpen: boolean;
+  onToggle: (index: number) => void;
+  onWorker: (index: number) => void;
+}
+
+function WorkerRow({ worker, detail, rowIndex, isOpen, onToggle, onWorker }: RowProps) {
+  const ranks = ranksOf(detail, worker.index);
+  const { memory_bytes: memory, memory_limit_bytes: limit, cpu_cores: cores } = worker;
+  return (
+    <Tr data-testid={`worker-${worker.index}`}>
+      <Td {...(ranks.length ? { expand: { rowIndex, isExpanded: isOpen, onToggle: () => onToggle(worker.index), expandId: "ranks" } } : {})} />
+      <Td dataLabel="Worker" modifier="nowrap">
+        <Button variant="link" isInline style={{ whiteSpace: "nowrap" }} onClick={() => onWorker(worker.index)}>
+          Worker {worker.index}
+        </Button>
+      </Td>
+      <Td dataLabel="Ranks">{spans(ranks.map((rank) => rank.rank)) || DASH}</Td>
+      <Td dataLabel="Status">
+        <PhaseLabel phase={worker.phase} isCompact />
+      </Td>
+      <Td dataLabel="Node">{nodeOf(worker, detail.state.ranks ?? []) || "Not scheduled"}</Td>
+      <Td dataLabel="Restarts">{worker.restarts ?? 0}</Td>
+      <Td dataLabel="Exit code">{worker.exit_code ?? DASH}</Td>
+      <Td dataLabel="CPU">{cores === null || cores === undefined ? DASH : decimal(cores)}</Td>
+      <Td dataLabel="Memory" modifier="nowrap">
+        {memory ? bytes(memory) : DASH}
+        {memory && limit ? ` of ${bytes(limit)}` : ""}
+      </Td>
+      <Td dataLabel="GPUs">{(worker.gpus ?? []).join(", ") || DASH}</Td>
+      <Td dataLabel="Reason" style={{ minInlineSize: "14rem" }}>
+        {workerReason(detail, worker) || DASH}
+      </Td>
+    </Tr>
+  );
+}
+
+function RanksTable({ worker, detail }: { worker: WorkerState; detail: JobDetail }) {
+  const [first] = detail.state.findings ?? [];
+  return (
+    <Table aria-label={`Ranks of worker ${worker.index}`} variant="compact" borders={false} gridBreakPoint="">
+      <Thead>
+        <Tr>
+          {["Rank", "Local rank", "Node", "GPUs", "Process ID", "Exit code"].map((column) => (
+            <Th key={column}>{column}</Th>
+          ))}
+        </Tr>
+      </Thead>
+      <Tbody>
+        {ranksOf(detail, worker.index).map((rank) => (
+          <Tr key={rank.rank}>
+            <Td dataLabel="Rank">{rank.rank}</Td>
+            <Td dataLabel="Local rank">{rank.local_rank ?? 0}</Td>
+            <Td dataLabel="Node">{rank.node || DASH}</Td>
+            <Td dataLabel="GPUs">{(rank.gpus ?? []).join(", ") || DASH}</Td>
+            <Td dataLabel="Process ID">{rank.pid || DASH}</Td>
+            <Td dataLabel="Exit code">
+              {rank.exit_code ?? DASH}
+              {rank.followed && rank.rank !== first?.rank && rank.worker !== first?.worker ? " (stopped by another rank)" : ""}
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  );
+}

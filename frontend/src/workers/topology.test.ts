@@ -1,0 +1,71 @@
+import { describe, expect, it } from "vitest";
+import type { JobDetail, JobState } from "../api/client";
+import { launcherOf } from "./launcher";
+import { nodeOf, rankExits, rankSpan, workerGroups, workerReason } from "./topology";
+
+const detail = (state: Partial<JobState>, phase = "Failed"): JobDetail =>
+  ({
+    row: { phase },
+    state: {
+      workers: [
+        { index: 1, name: "w-1", phase: "Cancelled", node: "b" },
+        { index: 0, name: "w-0", phase: "Failed", node: "", message: "" },
+      ],
+      ranks: [
+        { rank: 0, worker: 0, node: "a", exit_code: 137, followed: true },
+        { rank: 1, worker: 0, node: "a", exit_code: 143, followed: true },
+        { rank: 2, worker: 1, node: "b", exit_code: 143, followed: true },
+      ],
+      ...state,
+    },
+  }) as unknown as JobDetail;
+
+describe("the tree of a job", () => {
+  it("has nodes also where only ranks know them", () => {
+    const job = detail({});
+    expect(workerGroups(job, "node").map(({ title, workers }) => [title, workers.map((one) => one.index)])).toEqual([
+      ["a", [0]],
+      ["b", [1]],
+    ]);
+    expect(workerGroups(job, "status").map(({ title }) => title)).toEqual(["Failed", "Cancelled"]);
+    expect(nodeOf({ index: 9, name: "w", phase: "Pending" }, [])).toBe("");
+  });
+
+  it("counts the ranks of a worker", () => {
+    expect(rankSpan(detail({}), 0)).toBe("ranks 0-1");
+    expect(rankSpan(detail({}), 1)).toBe("rank 2");
+    expect(rankSpan(detail({}), 7)).toBe("");
+  });
+});
+
+describe("the worker that a failure began with", () => {
+  const job = detail({ findings: [{ code: "MEMORY_LIMIT", message: "Worker 0 ran out of memory", worker: 0 }] as JobState["findings"] });
+
+  it("did not stop because of another", () => {
+    expect(rankExits(job, 0)).toEqual(["0 (exit 137)", "1 (exit 143)"]);
+    expect(rankExits(job, 1)).toEqual(["2 (exit 143, stopped by another rank)"]);
+  });
+
+  it("says the cause", () => {
+    const [worker] = job.state.workers?.filter((one) => one.index === 0) ?? [];
+    expect(worker && workerReason(job, worker)).toBe("Worker 0 ran out of memory");
+  });
+
+  it("is one rank where the failure names the rank", () => {
+    const named = detail({ findings: [{ code: "RANK_EXIT", message: "Rank 1", worker: 0, rank: 1 }] as JobState["findings"] });
+    expect(rankExits(named, 0)).toEqual(["0 (exit 137, stopped by another rank)", "1 (exit 143)"]);
+  });
+});
+
+describe("the launcher", () => {
+  it("is known by its exit code where no more is told", () => {
+    expect(launcherOf(detail({ launcher_exit_code: 137 }))).toMatchObject({ phase: "Failed", exitCode: 137 });
+    expect(launcherOf(detail({ launcher_exit_code: 143 }, "Cancelled")).phase).toBe("Cancelled");
+    expect(launcherOf(detail({}, "Running"))).toMatchObject({ phase: "Running", exitCode: null });
+  });
+
+  it("is shown as it is told", () => {
+    const job = detail({ launcher: { phase: "Starting", node: "a", restarts: 1, exit_code: null } } as unknown as Partial<JobState>);
+    expect(launcherOf(job)).toMatchObject({ phase: "Initializing", node: "a", restarts: 1 });
+  });
+});
