@@ -38,6 +38,20 @@ for step in range(1, 2000):
     print('mpijob-report {"step": %d, "steps": 2000, "loss": 0.5}' % step, flush=True)
     time.sleep(0.1)
 """
+TALKS = """
+import time
+from mpi4py.MPI import COMM_WORLD as world
+small, large = bytearray(8), bytearray(1 << 20)
+while True:
+    for buffer in (small, large):
+        if world.rank == 0:
+            world.Send(buffer, 1)
+            world.Recv(buffer, 1)
+        else:
+            world.Recv(buffer, 0)
+            world.Send(buffer, 0)
+    time.sleep(0.01)
+"""
 ONLY_WITH_A_RECORDER = ("mpijob_record_lines", "mpijob_record_bytes")
 
 
@@ -105,6 +119,10 @@ def test_every_query_of_the_dashboards_is_answered_while_a_job_runs(
             lambda: ask(port, 'mpijob_worker_cpu_cores{job="train"}') and ask(port, "mpijob_training_metric"),
             "what the workers use has arrived",
         )
+        talk = (sys.executable, "-m", "mpi4py", "-c", TALKS)
+        small = {"cpu": "100m", "memory": "128Mi"}
+        talks = running(client, a_job("talks", command=talk, resources=small, profile_mpi=True))
+        eventually(lambda: ask(port, 'mpijob_rank_mpi_ratio{job="talks"}'), "MPI calls are counted")
         age = float(ask(port, "time() - mpijob_newest_sample_timestamp_seconds")[0]["value"][1])
         assert age <= 10.0
         seen = time.time()
@@ -118,6 +136,7 @@ def test_every_query_of_the_dashboards_is_answered_while_a_job_runs(
         eventually(lambda: ask(port, "mpijob:success_ratio:1h"), "the rules have recorded")
         unanswered = [query for query in queries() if not ask(port, query)]
         assert [query for query in unanswered if query not in ONLY_WITH_A_RECORDER] == []
+        talks.cancel(grace_period=0)
         train.cancel(grace_period=0)
         queued.cancel(grace_period=0)
 

@@ -202,5 +202,5 @@ def test_a_server_killed_while_lines_come_loses_nothing_that_was_promised(
 
 
 def test_an_address_where_nothing_listens_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match="cannot be reached"):
+    with pytest.raises(BackendError, match="cannot connect to the history database"):
         Archive(str(tmp_path), database="postgresql://test@127.0.0.1:1/none")

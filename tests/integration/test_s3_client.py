@@ -236,7 +236,7 @@ def test_boto3_is_loaded_only_when_a_store_is_asked() -> None:
     script = (
         "import sys, mpijob.cli.main, mpijob.client, mpijob.history.storage.s3, mpijob.backends.s3_volumes\n"
         "from mpijob.settings import ObjectsSetting\n"
-        "mpijob.history.storage.s3.Objects(ObjectsSetting('http://x', 'b'))\n"
+        "mpijob.history.storage.s3.ObjectStore(ObjectsSetting('http://x', 'b'))\n"
         "print(*{'boto3', 'botocore', 'urllib3'} & {*sys.modules})\n"
     )
     loaded = subprocess.run([sys.executable, "-c", script], check=True, timeout=60, capture_output=True)

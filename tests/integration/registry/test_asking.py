@@ -72,7 +72,7 @@ def test_an_image_that_is_there_is_not_spoken_of_and_a_missing_one_is_warned_abo
     assert about_image(told(of("team/mpi:1"), asker)) == []
     said = one(told(of("team/mpi:typo"), asker), "IMAGE_NOT_FOUND")
     assert said.severity is Severity.WARNING
-    assert (said.message, said.field) == (f"the registry {HOST} has no image {HOST}/team/mpi:typo", "image")
+    assert (said.message, said.field) == (f"registry {HOST} has no image {HOST}/team/mpi:typo", "image")
     assert said.hint
 
 
@@ -86,7 +86,7 @@ def test_who_wants_it_so_is_refused_and_what_a_machine_has_is_not(registry: Serv
     held = {"names": [f"{HOST}/team/mpi@sha256:{'a' * 64}", f"{HOST}/team/mpi:typo"], "sizeBytes": 1}
     node = api.objects[resources.NODE.path("", "gpu-0")]
     api.put(resources.NODE, "gpu-0", status={**node["status"], "images": [held]})
-    assert "from before" in one(told(of("team/mpi:typo"), asker, api), "IMAGE_NOT_FOUND").message
+    assert "has it cached" in one(told(of("team/mpi:typo"), asker, api), "IMAGE_NOT_FOUND").message
 
 
 @pytest.mark.req("UC4", "FR-INT-004")
@@ -97,7 +97,7 @@ def test_a_registry_that_wants_a_login_is_asked_with_the_users_own_or_with_the_j
     with server.running(tmp_path / "registry", auth=auth) as there:
         there.push(images.good(), "team/mpi")
         said = one(told(of("team/mpi:1"), ImageLookup(at(there))), "IMAGE_NOT_CHECKED")
-        assert (said.severity, "wants a login" in said.message) == (Severity.NOTICE, True)
+        assert (said.severity, "login required" in said.message) == (Severity.NOTICE, True)
         login = login_file(tmp_path / "login.json", HOST)
         api = with_gpus()
         config = {".dockerconfigjson": base64.b64encode(login.read_bytes()).decode()}
@@ -209,7 +209,7 @@ def test_a_registry_may_be_left_alone_by_setting(tmp_path: Path) -> None:
 
 def test_the_registry_is_asked_beside_the_cluster_and_not_after_it() -> None:
     class Slow(ImageLookup):
-        def begin(self, job: MPIJob, secrets: image_exists.GetSecret) -> image_exists.WaitForResult:
+        def start(self, job: MPIJob, secrets: image_exists.GetSecret) -> image_exists.WaitForResult:
             began.append(threading.get_ident())
             return lambda: ImageAnswer(image=job.image, asked=Asked.THERE)
 

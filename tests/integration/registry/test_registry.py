@@ -85,10 +85,10 @@ def test_an_image_that_is_not_there_is_said_to_be_missing(plain: Server) -> None
 def test_a_registry_that_wants_a_login_gets_the_users_own(auth: str, tmp_path: Path) -> None:
     with server.running(tmp_path / "registry", auth=auth) as there:
         name = there.push(images.good(), "team/mpi")
-        with pytest.raises(NotAllowed, match="wants a login"):
+        with pytest.raises(NotAllowed, match="login required"):
             inspect_image(name)
         wrong = login_file(tmp_path / "wrong.json", there.address, password="guessed")
-        with pytest.raises(NotAllowed, match="does not take the login"):
+        with pytest.raises(NotAllowed, match="denied with this login"):
             inspect_image(name, auth_file=str(wrong))
         assert inspect_image(name, auth_file=str(login_file(tmp_path / "right.json", there.address))).ok
         login_file(tmp_path / "home" / ".docker" / "config.json", there.address)
@@ -99,15 +99,15 @@ def test_a_registry_that_wants_a_login_gets_the_users_own(auth: str, tmp_path: P
 def test_a_registry_with_tls_is_trusted_by_its_authority_only(tmp_path: Path) -> None:
     with server.running(tmp_path / "registry", tls=True) as there:
         name = there.push(images.good(), "team/mpi")
-        with pytest.raises(BackendError, match="certificate that nobody here trusts"):
+        with pytest.raises(BackendError, match="certificate not trusted"):
             inspect_image(name)
         assert inspect_image(name, ca_file=str(there.certificate)).ok
 
 
 def test_a_registry_that_is_not_there_is_said_to_be_out_of_reach() -> None:
-    with pytest.raises(BackendError, match="cannot be asked"):
+    with pytest.raises(BackendError, match="connection failed"):
         inspect_image(f"127.0.0.1:{free_port()}/team/mpi:1")
-    with pytest.raises(BackendError, match="not known here"):
+    with pytest.raises(BackendError, match="cannot resolve the host name"):
         inspect_image("registry.invalid/team/mpi:1")
 
 
@@ -215,15 +215,15 @@ def test_a_login_is_not_told_to_a_host_that_the_registry_leads_to(tmp_path: Path
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (replied(200, b"x" * (5 << 20)), "more than 4194304 bytes"),
+        (replied(200, b"x" * (5 << 20)), "larger than 4194304 bytes"),
         (replied(200, b"[1, 2]"), "not a JSON object"),
         (replied(200, b"[" * 100_000), "not JSON"),
-        (replied(302, Location="file:///etc/passwd"), "not safe"),
-        (replied(302, Location="/v2/again"), "to no end"),
-        (replied(401, WWW_Authenticate='Bearer realm="file:///etc/passwd"'), "names no address"),
+        (replied(302, Location="file:///etc/passwd"), "unsafe URL refused"),
+        (replied(302, Location="/v2/again"), "more than 5 redirects"),
+        (replied(401, WWW_Authenticate='Bearer realm="file:///etc/passwd"'), "no valid realm"),
         (
             replied(200, json.dumps({"manifests": [{"digest": "sha256:../x", "size": 1}]}).encode()),
-            "not a digest",
+            "not a valid digest",
         ),
     ],
 )
