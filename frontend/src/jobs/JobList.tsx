@@ -280,7 +280,7 @@ function useHeldRows(items: readonly JobRow[] = NO_ROWS, key: string, firstPage:
   const newest = useMemo(() => Math.max(0, ...items.map((row) => row.created)), [items]);
   useEffect(() => {
     // until it is answered, the rows are those of the question before: they say nothing about what is new here
-    if (isAnswered && items.length && (seen?.key !== key || seen.newest === 0)) setSeen({ key, newest });
+    if (isAnswered && items.length && (seen?.key !== key || (seen.newest === 0 && newest > 0))) setSeen({ key, newest });
   }, [isAnswered, items, key, newest, seen]);
   const limit = seen?.key === key && firstPage ? seen.newest : Infinity;
   const rows = useMemo(() => (limit === Infinity ? items : items.filter((row) => row.created <= limit)), [items, limit]);

@@ -1,4 +1,5 @@
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 import { api, unwrap, type JobProgress, type JobRow } from "../api/client";
 
 const AGAIN_MS = 15_000;
@@ -13,9 +14,10 @@ export function useProgress(rows: readonly JobRow[], enabled: boolean): Readonly
     queryFn: () => unwrap(api.GET("/api/v1/progress", { params: { query: { job: jobs } } })),
     enabled: enabled && jobs.length > 0,
     refetchInterval: rows.some((row) => row.phase === "Running") ? AGAIN_MS : false,
-    placeholderData: (before) => before,
+    placeholderData: keepPreviousData,
     retry: false,
-    select: (answer) => new Map(answer.items.map((item) => [item.job, item])),
   });
-  return found.data ?? NONE;
+  const items = found.data?.items;
+  // not in `select`: of earlier data it would return a new map with each render, and so ask for another one
+  return useMemo(() => (items ? new Map(items.map((item) => [item.job, item])) : NONE), [items]);
 }
