@@ -11,7 +11,7 @@ from tools import form, reference, reference_page
 
 from mpijob import errors
 from mpijob.cli.arguments.flags import FLAGS, SWITCHES
-from mpijob.cli.root import ENTRIES
+from mpijob.cli.command_table import ENTRIES
 from mpijob.client import AsyncClient, Client, Job
 from mpijob.formats.jobfile.json_schema import explain
 from mpijob.model.spec.field_docs import FIELDS

@@ -28,7 +28,7 @@ _PROGRAM, _VARIABLE = "mpijob", "_MPIJOB_COMPLETE"
 @click.argument("field", default="", metavar="[FIELD]")
 @pass_app
 def explain(app: App, field: str) -> None:
-    """Explain a field of the job file, or a code.
+    """Explain a field of the job file, or an error code.
 
     FIELD is a path such as launch.map_by, or its last part; a CODE such as UNKNOWN_HOST is what an answer
     has in brackets. Without either, the fields of a job are listed.
@@ -157,7 +157,7 @@ def version(app: App) -> None:
 @command("doctor", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @pass_app
 def doctor(app: App) -> None:
-    """Check whether this machine, or a cluster, is ready to run jobs."""
+    """Check whether this machine or a cluster is ready to run jobs."""
     findings = _part("mpijob.client.admin.doctor", "doctor").report(app.settings())
     if app.out.structured:
         app.out.value(findings)
@@ -167,7 +167,7 @@ def doctor(app: App) -> None:
 
 @click.group("mpi", context_settings=SETTINGS)
 def mpi() -> None:
-    """List and install MPI families."""
+    """List and install MPI libraries."""
 
 
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)

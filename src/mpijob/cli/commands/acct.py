@@ -78,7 +78,7 @@ class _Accounts(click.Group):
     "acct", cls=_Accounts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
 def acct() -> None:
-    """Show what ran, how it ended, what it used and what that cost.
+    """Show resource usage and cost of jobs, as sacct does.
 
     Without a verb: the list of jobs, those that were deleted too. `mpijob acct list --help` has its options.
     """

@@ -23,7 +23,7 @@ _namespace = click.argument("whose", metavar="NAMESPACE")
 
 @click.group("admin", context_settings=SETTINGS)
 def admin() -> None:
-    """Set what namespaces may do, and see the whole cluster."""
+    """Set limits of namespaces, and show the whole cluster."""
 
 
 def _administration(app: App) -> Administration:

@@ -10,7 +10,7 @@ from mpijob.cli.options import SETTINGS, command, confirm
 
 @click.group("record", context_settings=SETTINGS)
 def record() -> None:
-    """Back the record of jobs up, put it back, erase a person's part of it."""
+    """Back up, restore or erase the job history."""
 
 
 @command("backup", outputs=(), namespace=False)

@@ -13,7 +13,7 @@ from mpijob.model.spec.quantity import as_bytes
 
 @click.group("artifacts", context_settings=SETTINGS)
 def artifacts() -> None:
-    """List and fetch the files that a job left."""
+    """List and download output files of a job."""
 
 
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME))

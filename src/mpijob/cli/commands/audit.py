@@ -45,7 +45,7 @@ class _Audit(click.Group):
 
 @click.group("audit", cls=_Audit, context_settings=SETTINGS)
 def audit() -> None:
-    """Show who did what to which job, and check that nobody changed it.
+    """Show the audit log, and verify its hash chain.
 
     Without a command: the list.
     """

@@ -24,7 +24,7 @@ _MOST_MIB = 32
 )  # fmt: skip
 @pass_app
 def bundle(app: App, name: str, file: str | None, stacks: bool, limit: int) -> None:
-    """Write everything known of a job into one archive, without secrets.
+    """Create a support bundle of a job, with secrets masked.
 
     Spec, plan, census, states, events, usage, findings, logs, versions and what doctor says.
     """

@@ -50,7 +50,7 @@ def convert(
     app: App, files: tuple[str, ...], to: str, report: str | None, strict: bool, image: str,
     openshift: bool, directory: str | None, out: str | None, overwrite: bool, cluster: bool, all_namespaces: bool,
 ) -> None:  # fmt: skip
-    """Convert MPIJobs, TrainJobs, Slurm and PBS scripts to a job, and jobs to them.
+    """Convert MPIJobs, TrainJobs, Slurm and PBS scripts, both ways.
 
     FILE is an MPIJob (v2beta1, v1, v1alpha), a TrainJob with its runtime, a script of Slurm, PBS or LSF, an Arena
     command, SageMaker or Azure ML settings, or a job file; `-` is stdin. The jobs go to stdout, and what did not

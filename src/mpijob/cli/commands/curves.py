@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def curves(
     app: App, name: str, rank: int | None, patterns: tuple[str, ...], points: int, attempt: int | None
 ) -> None:
-    """Show the metrics of a training, how far it is and when it will end."""
+    """Show training metrics, progress and estimated end."""
     found = app.client.curves(name, patterns, rank=rank, points=points, attempt=attempt)
     tell_if_deleted(app, app.client.state(name))
     if app.out.structured:

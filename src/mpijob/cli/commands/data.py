@@ -13,7 +13,7 @@ _directory = click.argument("directory")
 
 @click.group("data", context_settings=SETTINGS)
 def data() -> None:
-    """Fetch and store folders of buckets by their data connections."""
+    """Download and upload S3 folders through data connections."""
 
 
 @command("fetch", outputs=(), namespace=False)

@@ -37,7 +37,7 @@ def _registry_options(function: Any) -> Any:
 
 @click.group("image", context_settings=SETTINGS)
 def image() -> None:
-    """Look into container images before jobs run in them."""
+    """Check container images for MPI, sshd and Python."""
 
 
 @command("inspect", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)

@@ -76,7 +76,7 @@ def list_jobs(app: App, all_contexts: bool, **chosen: Any) -> None:
 @attempt_option
 @pass_app
 def get(app: App, name: str, more: tuple[str, ...], attempt: int | None) -> None:
-    """Show where jobs stand."""
+    """Show the status of jobs."""
     states = [app.client.state(one, attempt=attempt) for one in (name, *more)]
     for state in states:
         tell_if_deleted(app, state)

@@ -176,7 +176,7 @@ def _tell_what_it_waits_for(app: App, name: str) -> None:
 @attempt_option
 @pass_app
 def events(app: App, name: str, follow: bool, attempt: int | None) -> None:
-    """Print what happened to a job, in order."""
+    """Print the events of a job, oldest first."""
     for number, event in enumerate(app.client.events(name, follow=follow, attempt=attempt)):
         if not number:
             tell_if_deleted(app, app.client.remembered)

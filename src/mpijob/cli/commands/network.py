@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpijob.cli.arguments.flags import job_flags
+from mpijob.cli.arguments.flags import JobCommand, job_flags
 from mpijob.cli.arguments.job_args import JobArguments, given_options
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, Duration, command, name_argument
@@ -27,10 +27,10 @@ _MOST_FLOWS = 20
 
 @click.group("network", context_settings=SETTINGS)
 def network() -> None:
-    """Measure how fast workers talk to each other, and show who talked to whom."""
+    """Measure the network between workers; show MPI traffic."""
 
 
-@command("probe", outputs=_SHOWN)
+@command("probe", outputs=_SHOWN, cls=JobCommand)
 @given_options
 @job_flags
 @click.option("--timeout", type=Duration(), metavar="TIME", help="How long the probe may take.")

@@ -21,7 +21,7 @@ from mpijob.diagnosis.patterns import Pattern
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
 @pass_app
 def patterns(app: App, since: float, least: int, all_namespaces: bool) -> None:
-    """Show which causes made jobs fail, and how often."""
+    """Show the most frequent causes of failed jobs."""
     with app.out.progress("looking at the jobs that have ended …"):
         fleet = app.client.patterns(since, until=app.now(), least=least, all_namespaces=all_namespaces)
     if app.out.structured:

@@ -19,7 +19,7 @@ from mpijob.cli.render import mpi_profile_text
               help="Show so many pairs of ranks.")  # fmt: skip
 @pass_app
 def profile(app: App, name: str, step: int | None, calls: int, pairs: int) -> None:
-    """Show MPI time, messages and bytes of a job's ranks.
+    """Show MPI time, messages and bytes of the ranks of a job.
 
     Of a job that counts its MPI calls (--profile-mpi), while it runs and afterwards.
     """

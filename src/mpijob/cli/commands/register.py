@@ -19,7 +19,7 @@ from mpijob.cli.output import Format
 def register(
     app: App, name: str, model: str | None, model_version: str, model_path: str, model_format: str
 ) -> None:
-    """Write the model of a job down in the model registry.
+    """Register the model of a job in the model registry.
 
     What is there already stays as it is: the command can be repeated.
     """

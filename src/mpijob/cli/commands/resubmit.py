@@ -93,7 +93,7 @@ def clone(
 )
 @pass_app
 def compare(app: App, names: tuple[str, ...], attempts: tuple[int, ...], time_limit: float | None) -> None:
-    """Show how jobs differ: configuration, duration, result.
+    """Compare jobs: configuration, duration, result.
 
     NAME@1 is the first run of a name, and NAME the newest: `mpijob compare train@1 train`.
     NAME@CONTEXT names a job of another context: `mpijob compare relax@local relax@slurm`.

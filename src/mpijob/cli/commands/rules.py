@@ -13,7 +13,7 @@ from mpijob.cli.render import text
 
 @click.group("rules", context_settings=SETTINGS)
 def rules() -> None:
-    """List the causes that are known, and check rules of your own."""
+    """List the diagnosis rules, and test rules of your site."""
 
 
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME), namespace=False)

@@ -16,7 +16,7 @@ _HEADER = ("RUN", "ATTEMPT", "PHASE", "WORKERS", "AGE", "DURATION", "EXIT", "REA
 @name_argument
 @pass_app
 def runs(app: App, name: str) -> None:
-    """List all runs of a name and their attempts, newest first.
+    """List all runs of a job name and their attempts, newest first.
 
     Each submission under a name, and each retry, is a run: NAME@1 is the first, NAME the newest. Every command that
     reads takes NAME@1, and --attempt N for one attempt of a run.

@@ -19,7 +19,7 @@ _image_option = click.option(
 
 @click.group("runtimes", context_settings=SETTINGS)
 def runtimes() -> None:
-    """List, check, install and try runtimes for TrainJobs of a cluster."""
+    """List, lint, install and test TrainJob runtimes."""
 
 
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME))

@@ -26,7 +26,7 @@ _LISTED = (Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
 
 @click.group("schedule", context_settings=SETTINGS)
 def schedule() -> None:
-    """Run jobs again and again, at times that a cron expression gives."""
+    """Run jobs on a cron schedule."""
 
 
 @command("create", cls=TakesCommand)

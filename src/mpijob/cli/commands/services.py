@@ -40,7 +40,7 @@ def recorder(
     metrics_key: str | None,
     health_port: int | None,
 ) -> None:
-    """Record the jobs of a cluster, so that they are known when they are gone.
+    """Run the recorder: keep the history of cluster jobs.
 
     It goes on until it is ended (SIGTERM, Ctrl-C); started again, it goes on where it was. States, events,
     exit codes and all logs go into the directory of the setting `history`, which `mpijob logs`, `describe`,
@@ -81,7 +81,7 @@ def recorder(
 )
 @pass_app
 def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
-    """Answer Prometheus: jobs, stages, failures, queues, what workers use.
+    """Run the Prometheus exporter: jobs, failures, queues, usage.
 
     It goes on until it is ended (SIGTERM, Ctrl-C) and only reads. On a cluster `mpijob recorder --metrics-port`
     answers from the record instead, without asking the cluster again.
@@ -102,7 +102,7 @@ def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
 @pass_app
 def notifier(app: App, all_namespaces: bool) -> None:
-    """Call the webhooks of the settings when jobs change: signed, again until they answer.
+    """Run the notifier: signed callbacks when jobs change, with retries.
 
     It goes on until it is ended (SIGTERM, Ctrl-C); started again, it goes on where it was.
     """
@@ -128,7 +128,7 @@ def notifier(app: App, all_namespaces: bool) -> None:
 @click.option("--key", default="", metavar="FILE", help="The key of that certificate.")
 @pass_app
 def broker(app: App, address: str, port: int, certificate: str, key: str) -> None:
-    """Tell users of a cluster whether their jobs would start.
+    """Run the fit broker: tells users whether their jobs would start.
 
     It reads queues and machines with rights of its own and answers for who may create jobs in a namespace. Users
     name it in the setting `broker`; where it is not, they see what they may read. It goes on until it is ended.
@@ -152,7 +152,7 @@ def broker(app: App, address: str, port: int, certificate: str, key: str) -> Non
 @click.option("--health-port", type=click.IntRange(0, 65535), help="Answer /healthz, /readyz and /metrics.")
 @pass_app
 def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port: int | None) -> None:
-    """Tend the jobs of a cluster when nobody waits for them.
+    """Run the controller: retries, timeouts, limits, cleanup.
 
     Transitions and findings are told on each job (Events, annotations), failed jobs are tried again as often as
     they say, the limits of namespaces are kept, what nobody owns is cleared away. It goes on until it is ended
@@ -179,7 +179,7 @@ def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port
 @click.option("--health-port", type=click.IntRange(0, 65535), help="Answer /healthz, /readyz and /metrics.")
 @pass_app
 def operator(app: App, deploy: str, health_port: int | None) -> None:
-    """Keep the platform of a cluster as its MPIJobPlatform says.
+    """Run the operator that reconciles MPIJobPlatform.
 
     Engines, roles, queues and our own services are installed, upgraded and taken away; what others keep is left
     alone. It goes on until it is ended; killed and started again, it comes to the same end. Several may run: one
@@ -232,7 +232,7 @@ def webhook(
     client_ca: str,
     client_name: str,
 ) -> None:
-    """Judge jobs when they reach a cluster: limits, quota, owners, secrets.
+    """Run the admission webhook: limits, quota, ownership, secrets.
 
     It goes on until it is ended (SIGTERM, Ctrl-C). The configurations that make an API server ask it are
     in deploy/base/admission; it makes and renews its certificates itself.

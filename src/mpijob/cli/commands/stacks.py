@@ -27,7 +27,7 @@ _MOST_CALLS = 25
 )
 @pass_app
 def stacks(app: App, name: str, ranks: tuple[int, ...], short: bool, bring: bool) -> None:
-    """Show where every rank of a running job stands, grouped.
+    """Show the call stack of every rank of a running job, grouped.
 
     With py-spy for Python, gdb for other programs, /proc for the rest; each rank is stopped for a moment at most.
     """

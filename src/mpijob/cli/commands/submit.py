@@ -63,7 +63,7 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
 @pass_app
 def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **given: Any) -> None:
-    """Create a job and follow it to its end.
+    """Create a job and follow its output to the end.
 
     Without NAME and -f it is called after its program. A SCRIPT of Slurm, PBS, LSF or a shell runs as it is: its
     header gives workers, memory, time …, flags win, and the words after `--` are its arguments. Ctrl-C leaves the job
@@ -91,7 +91,7 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 @click.option("--server", is_flag=True, help="Let the cluster's server judge it too; it keeps nothing.")
 @pass_app
 def plan(app: App, server: bool, **given: Any) -> None:
-    """Show exactly what would run; start nothing."""
+    """Show exactly what would run, without starting it."""
     asked = JobArguments.each(app, given, nameless=True)
     if several := multi_job.jobs_of(asked):
         _create_several(app, several, dry_run=True)

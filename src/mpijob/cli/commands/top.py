@@ -35,7 +35,7 @@ _VALUES = (Format.TABLE, Format.JSON, Format.YAML)
 @attempt_option
 @pass_app
 def top(app: App, name: str | None, attempt: int | None) -> None:
-    """Show the CPU, memory and GPUs that workers use, and their ranks' time in MPI.
+    """Show CPU, memory, GPU and MPI time of workers.
 
     Without NAME: every running job. Time in MPI is that of jobs with --profile-mpi.
     """
@@ -107,7 +107,7 @@ def _usage_rows(latest: dict[str, list[Sample]], now: float) -> list[tuple[str, 
 )
 @pass_app
 def queue(app: App, queue: str, all_namespaces: bool, accuracy: bool, seconds: float) -> None:
-    """Show which jobs wait, in order, what for, and when each will start.
+    """Show waiting jobs: position, reason and estimated start.
 
     Each estimate says what it rests on. --accuracy shows how far estimates were from what came.
     """
@@ -194,7 +194,7 @@ def _signed(seconds: float | None) -> str:
 @command("quota", outputs=_VALUES)
 @pass_app
 def quota(app: App) -> None:
-    """Show what there is, what is free and what the namespace may use."""
+    """Show capacity, free resources and the quota of the namespace."""
     facts = _facts(app)
     if app.out.structured:
         app.out.value(facts)

@@ -16,7 +16,7 @@ from mpijob.errors import InvalidJob
 @click.option("-A", "--all-namespaces", is_flag=True, help="Without a name: jobs of every namespace.")
 @pass_app
 def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_namespaces: bool) -> None:
-    """Send what trainings tell to an MLflow server.
+    """Send training metrics to an MLflow server.
 
     A namespace is an experiment, a job is a run. Of one job, or without a name of all jobs as they run, until it
     is ended (SIGTERM, Ctrl-C); started again, it goes on where it was. A recorder with the setting `mlflow` does

@@ -46,7 +46,7 @@ _LOOPBACK = ("127.0.0.1", "localhost")
 )
 @pass_app
 def ui(app: App, port: int, browser: bool, cluster: bool, **served: Any) -> None:
-    """Open the page: create, watch and mend jobs in a browser."""
+    """Open the web UI."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise Unsupported("the page needs its server", hint="run: pip install 'mpijob[ui]'")
     if cluster:

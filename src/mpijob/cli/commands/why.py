@@ -35,7 +35,7 @@ def why(
     exit_code: int | None,
     attempt: int | None,
 ) -> None:
-    """Explain why a job failed, waits or is silent, and how to fix it."""
+    """Explain why a job failed, is waiting or hangs, and how to fix it."""
     if (name is None) == (not logs):
         raise click.UsageError("give the name of a job, or a log with --log FILE")
     if name is None:
