@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @command("curves", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.CSV))
 @name_argument
-@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="What this rank told.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only metrics of this rank.")
 @click.option(
     "--pattern",
     "patterns",
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     help="Read metrics from named groups: 'step (?P<step>\\d+) loss (?P<loss>\\S+)'.",
 )
 @click.option(
-    "--points", default=720, type=click.IntRange(1, 100_000), help="At most so many of each metric."
+    "--points", default=720, type=click.IntRange(1, 100_000), help="Maximum number of points per metric."
 )
 @attempt_option
 @pass_app

@@ -16,7 +16,7 @@ from mpijob.cli.output import Format
 @names_argument
 @bulk.choices
 @bulk.grace_option
-@click.option("--forget", is_flag=True, help="Erase the record too, also of jobs that were deleted before.")
+@click.option("--forget", is_flag=True, help="Also erase the record, including that of jobs deleted earlier.")
 @pass_app
 def delete(
     app: App,

@@ -25,10 +25,13 @@ _VERDICTS = {
 
 def _registry_options(function: Any) -> Any:
     for option in (
-        click.option("--plain-http", is_flag=True, help="Speak to the registry without TLS."),
-        click.option("--ca-file", default="", metavar="FILE", help="The registry's certificate authority."),
+        click.option("--plain-http", is_flag=True, help="Connect to the registry without TLS."),
+        click.option("--ca-file", default="", metavar="FILE", help="CA certificate of the registry."),
         click.option(
-            "--auth-file", default="", metavar="FILE", help="Logins, as docker and podman keep them."
+            "--auth-file",
+            default="",
+            metavar="FILE",
+            help="Registry credentials, in the format of docker and podman.",
         ),
     ):
         function = option(function)
@@ -42,19 +45,20 @@ def image() -> None:
 
 @command("inspect", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
 @click.argument("target", metavar="IMAGE|ARCHIVE|FOLDER")
+@click.option("--launcher", default="", metavar="IMAGE", help="Image of the launcher to compare with.")
 @click.option(
-    "--launcher", default="", metavar="IMAGE", help="Compare with the image that the launcher runs in."
-)
-@click.option(
-    "--platform", default="", metavar="OS/ARCH", help="Which one is meant; that of this machine by default."
+    "--platform",
+    default="",
+    metavar="OS/ARCH",
+    help="Platform of a multi-platform image; default: that of this machine.",
 )
 @_registry_options
 @pass_app
 def inspect(app: App, target: str, **chosen: Any) -> None:
-    """Tell which MPI, sshd and Python an image holds, and whether MPI jobs will run in it.
+    """Show MPI, sshd and Python of an image, and whether MPI jobs can run in it.
 
-    The layers are read from the registry, from an archive (OCI, or of `docker save`) or from the folder of an OCI
-    layout; no container engine is needed, and nothing is started.
+    Reads the layers from a registry, an archive (OCI or `docker save`) or an OCI layout directory. Needs no
+    container engine and starts nothing.
     """
     with app.out.progress(f"the layers of {target} are read …"):
         report = inspect_image(target, **chosen)
@@ -71,7 +75,7 @@ def inspect(app: App, target: str, **chosen: Any) -> None:
 @_registry_options
 @pass_app
 def exists(app: App, target: str, **chosen: Any) -> None:
-    """Ask the registry whether it has an image; nothing is downloaded."""
+    """Check whether an image exists in its registry, without downloading it."""
     app.out.line(f"{image_exists(target, **chosen)} is there")
 
 

@@ -25,15 +25,15 @@ _UNENDED = tuple(phase.value for phase in Phase if not phase.final)
 @command("wait")
 @names_argument
 @bulk.selector_option
-@click.option("--for", "phases", multiple=True, type=phase_choice, help="Until it is in this phase.")
-@click.option("--timeout", type=Duration(), metavar="TIME", help="Give up after this time, for all together.")
+@click.option("--for", "phases", multiple=True, type=phase_choice, help="Phase to wait for.")
+@click.option("--timeout", type=Duration(), metavar="TIME", help="Maximum total time to wait.")
 @pass_app
 def wait(
     app: App, names: tuple[str, ...], selector: str, phases: tuple[str, ...], timeout: float | None
 ) -> None:
     """Wait until jobs end or reach a phase.
 
-    A whole array is `-l mpijob/array=NAME`: the one that was submitted last.
+    To wait for the latest submission of an array, use `-l mpijob/array=NAME`.
     """
     if bool(names) == bool(selector):
         raise click.UsageError("name the jobs, or choose them with --selector")

@@ -13,12 +13,12 @@ from mpijob.diagnosis.patterns import Pattern
 
 @command("patterns", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @click.option(
-    "--since", type=Duration(), default="1h", metavar="TIME", help="How far back: 1h, 24h, 7d as 168h."
+    "--since", type=Duration(), default="1h", metavar="TIME", help="How far back to look: 1h, 24h, 168h."
 )
 @click.option(
-    "--least", type=click.IntRange(min=1), default=2, metavar="N", help="Causes of at least N jobs."
+    "--least", type=click.IntRange(min=1), default=2, metavar="N", help="Only causes of at least N jobs."
 )
-@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces.")
 @pass_app
 def patterns(app: App, since: float, least: int, all_namespaces: bool) -> None:
     """Show the most frequent causes of failed jobs."""

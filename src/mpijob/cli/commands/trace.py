@@ -13,7 +13,7 @@ from mpijob.errors import NotFound
 
 @command("trace", outputs=(Format.TABLE, Format.JSON))
 @name_argument
-@click.option("--send", "endpoint", metavar="URL", help="Send it to this collector, by OTLP over HTTP.")
+@click.option("--send", "endpoint", metavar="URL", help="Send the trace to this collector (OTLP over HTTP).")
 @pass_app
 def trace(app: App, name: str, endpoint: str | None) -> None:
     """Show the stages of a job as an OpenTelemetry trace."""

@@ -18,13 +18,13 @@ _SHOWN = 3
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=job_names)
 @click.option(
     "--log", "logs", multiple=True, metavar="FILE",
-    help="Explain a log instead of a job: a file, a folder of them, or - for stdin.",
+    help="Explain a log instead of a job: a file, a directory, or - for stdin.",
 )  # fmt: skip
 @click.option(
     "--family", type=click.Choice([family.value for family in Family]), default=Family.AUTO.value,
-    help="Which MPI wrote the log, where the log itself does not tell.",
+    help="MPI library that wrote the log, if the log does not show it.",
 )  # fmt: skip
-@click.option("--exit-code", type=int, metavar="N", help="With which code the launcher of the log ended.")
+@click.option("--exit-code", type=int, metavar="N", help="Exit code of the launcher of the log.")
 @attempt_option
 @pass_app
 def why(
