@@ -29,7 +29,7 @@ from mpijob.client.observe import compare
 from mpijob.client.submit import array, function, templates
 from mpijob.formats.jobfile import json_schema
 from mpijob.model import JobState, LauncherState, MPIJob, Phase
-from tools import reference_page, reference_rest
+from tools import reference_page, reference_rest, reference_settings
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 COMMAND = "python -m tools.reference"
@@ -45,6 +45,9 @@ def pages() -> dict[str, str]:
         "sdk.md": sdk(),
         "rest.md": reference_rest.page(),
         "page.md": the_page(),
+        "settings.md": _page(
+            "Settings and environment variables", reference_settings.intro(), reference_settings.body()
+        ),
         "glossary.md": glossary(),
     }
 
@@ -62,7 +65,7 @@ def job_file() -> str:
     """Return the page of every field that a job file can have."""
     intro = (
         "A job file is YAML or JSON. `name` and `command` are enough; everything else has a default. "
-        "`mpijob explain FIELD` tells the same in a terminal, and `mpijob schema` prints the JSON Schema for "
+        "`mpijob explain FIELD` shows the same in a terminal, and `mpijob schema` prints the JSON Schema for "
         "editors."
     )
     return _page("Job file", intro, "".join(_sections()))
@@ -295,7 +298,7 @@ def _errors() -> str:
 def the_page() -> str:
     """Return the page about the page: screens, keys, and where each field is."""
     intro = (
-        "`mpijob ui` opens it on one machine; [how it is used](../page.md). A question mark beside each field tells "
+        "`mpijob ui` opens it on one machine; [how it is used](../page.md). A question mark beside each field shows "
         "the same as `mpijob explain FIELD`, and the words are those of the [glossary](glossary.md)."
     )
     return _page("The page", intro, reference_page.body())
