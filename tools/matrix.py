@@ -46,7 +46,7 @@ ROWS = (
 )
 _INTRO = (
     "What was verified, by which test, when this page was last written. The engines of a cluster and which "
-    "versions of them fit together are told by `mpijob doctor`."
+    "versions are compatible: `mpijob doctor`."
 )
 _FIPS = """\
 ## FIPS

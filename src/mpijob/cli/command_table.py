@@ -473,7 +473,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "broker": CommandEntry(
         "services",
         SERVICES,
-        "Run the fit broker: tells users whether their jobs would start.",
+        "Run the fit broker: would a user's job start now?",
         examples=("mpijob broker --port 8444",),
     ),
     "notifier": CommandEntry(

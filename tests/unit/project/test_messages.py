@@ -17,7 +17,7 @@ FOUND = messages()
     [
         ("src/mpijob/cli/command_table.py", "help", ENTRIES["why"].help),
         ("src/mpijob/cli/arguments/flags.py", "help", "Number of workers."),
-        ("src/mpijob/cli/commands/submit.py", "error", "--server goes with --dry-run"),
+        ("src/mpijob/cli/commands/submit.py", "error", "--server requires --dry-run"),
         ("src/mpijob/cli/commands/submit.py", "output", "follow it: {app.words(state.ref, 'logs -f')}"),
         ("src/mpijob/accounting/fields.py", "hint", "the fields are"),
         ("src/mpijob/diagnosis/rules/memory.py", "finding", "memory"),

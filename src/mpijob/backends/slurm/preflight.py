@@ -136,7 +136,7 @@ def _dependency(reader: JobReader, ref: JobRef) -> Dependency:
     except NotFound:
         return Dependency(ref)
     except MpiJobError:
-        return Dependency(ref, message="where it stands is not known now")
+        return Dependency(ref, message="its phase is not known now")
 
 
 def facts(job: MPIJob, said: Mapping[str, str], usual: str) -> SlurmFacts:

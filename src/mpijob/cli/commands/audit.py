@@ -189,7 +189,7 @@ def _summary(lines: int, first: int, last: int, flaws: int) -> str:
     if not lines:
         return "there is no audit yet" if not flaws else "nothing is left of the audit"
     told = f"{lines} entries, {first} to {last}"
-    return f"{told}: NOT as they were written, {flaws} flaws" if flaws else f"{told}: as they were written"
+    return f"{told}: hash chain BROKEN, {flaws} problems" if flaws else f"{told}: hash chain intact"
 
 
 audit.add_command(list_audit)

@@ -50,7 +50,7 @@ def curves(
         app.out.csv(("metric", "time", "step", "value"), rows)
         return
     if not found.series and found.progress is None:
-        app.out.note(f"{name} told no metrics; mpijob.report(step=…, loss=…) in the program tells them")
+        app.out.note(f"{name} reported no metrics; call mpijob.report(step=…, loss=…) in the program")
         return
     app.out.lines(lines(found))
 

@@ -124,7 +124,7 @@ def _cuda(found: Image) -> str:
     aware = {
         True: "MPI is CUDA-aware",
         False: "MPI is not CUDA-aware",
-        None: "whether MPI is CUDA-aware cannot be told",
+        None: "unknown whether MPI is CUDA-aware",
     }
     nccl = f"NCCL {found.nccl}" if found.nccl else ""
     return ", ".join(filter(None, (found.cuda, nccl, aware[found.mpi.cuda_aware if found.mpi else None])))

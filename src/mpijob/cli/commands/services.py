@@ -132,7 +132,7 @@ def notifier(app: App, all_namespaces: bool) -> None:
 @click.option("--key", default="", metavar="FILE", help="TLS key.")
 @pass_app
 def broker(app: App, address: str, port: int, certificate: str, key: str) -> None:
-    """Run the fit broker: tells users whether their jobs would start.
+    """Run the fit broker: would a user's job start now?
 
     Reads queues and nodes with its own permissions, and answers users who may create jobs in the namespace.
     Users configure it with the setting `broker`. Runs until SIGTERM.

@@ -35,9 +35,7 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
     arguments.
     """
     if server and not dry_run:
-        raise click.UsageError(
-            "--server goes with --dry-run: without it the job is created, and judged anyway"
-        )
+        raise click.UsageError("--server requires --dry-run")
     asked = JobArguments.each(app, given)
     if several := multi_job.jobs_of(asked):
         _create_several(app, several, dry_run=dry_run)

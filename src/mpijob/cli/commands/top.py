@@ -135,7 +135,7 @@ def _show_accuracy(app: App, found: AccuracyReport) -> None:
         return
     rows = [
         _accuracy_row(title, one)
-        for title, one in (("told at submission", found.told), ("replayed today", found.backtest))
+        for title, one in (("at submission", found.told), ("replayed today", found.backtest))
     ]
     header = (
         "ESTIMATES",
@@ -236,7 +236,7 @@ def _facts(app: App) -> Facts:
     """Ask the client what the place says of itself, where the client can tell."""
     ask = getattr(app.client, "facts", None)
     if ask is None:
-        raise Unsupported("this client does not tell quotas", hint=f"{app.program} plan shows what is free")
+        raise Unsupported("this client does not report quotas", hint=f"{app.program} plan shows what is free")
     found: Facts = ask()
     return found
 

@@ -35,7 +35,7 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
     mirror = tracking.MetricMirror(metric_sources.OfClient(app.client, all_namespaces=all_namespaces), server)
     if name is None:
         sender = tracking.Sender(mirror, shutdown.until_ended())
-        app.out.note(f"sending what trainings tell to {server.address}")
+        app.out.note(f"sending training metrics to {server.address}")
         sender.run()
         return
     ref = app.client.state(name).ref
@@ -45,7 +45,7 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
             break
     run = server.run_of(app.client.state(ref))
     if run is None:
-        app.out.note(f"{name} told no metrics; mpijob.report(step=…, loss=…) in the program tells them")
+        app.out.note(f"{name} reported no metrics; call mpijob.report(step=…, loss=…) in the program")
         return
     app.out.line(server.link(run))
 

@@ -69,7 +69,9 @@ def _serve_here(app: App, port: int, browser: bool) -> None:
     address = f"http://{_LOOPBACK[0]}:{port}/#token={token}"
     app.out.line(address)
     if _PAGE.exists():
-        app.out.note("open this address in a browser; it works once. Ctrl-C ends the page, jobs go on")
+        app.out.note(
+            "open this address in a browser; it works once. Ctrl-C stops the server; jobs keep running"
+        )
         if browser:
             _open(address)
     else:

@@ -51,7 +51,7 @@ def why(
                 site=diagnose.site_rules(app.settings()),
             )
     else:
-        with app.out.progress(f"looking for what made {name} stand where it stands …"):
+        with app.out.progress(f"diagnosing {name} …"):
             diagnosis = app.client.diagnose(name, attempt=attempt)
         tell_if_deleted(app, app.client.remembered)
     if app.out.structured:
