@@ -45,8 +45,8 @@ ROWS = (
     Row("Spectrum MPI", "10", "any", note="a variant of Open MPI; no copy of it was at hand"),
 )
 _INTRO = (
-    "What was verified, by which test, when this page was last written. The engines of a cluster and which "
-    "versions of them fit together are told by `mpijob doctor`."
+    "What was verified, by which test, when this page was last written. `mpijob doctor` shows the "
+    "engines of a cluster and whether their versions are compatible."
 )
 _FIPS = """\
 ## FIPS

@@ -18,9 +18,10 @@ import click
 import msgspec
 
 from mpijob import errors
-from mpijob.cli.arguments.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
+from mpijob.cli.arguments.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch, section_of
+from mpijob.cli.command_table import ENTRIES
 from mpijob.cli.lazy_group import LazyGroup
-from mpijob.cli.root import ENTRIES, cli
+from mpijob.cli.root import cli
 from mpijob.client import AsyncClient, AsyncJob, Client, Job
 from mpijob.client.admin import guide
 from mpijob.client.base import BaseClient
@@ -28,7 +29,7 @@ from mpijob.client.observe import compare
 from mpijob.client.submit import array, function, templates
 from mpijob.formats.jobfile import json_schema
 from mpijob.model import JobState, LauncherState, MPIJob, Phase
-from tools import reference_page, reference_rest
+from tools import reference_page, reference_rest, reference_settings
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 COMMAND = "python -m tools.reference"
@@ -44,6 +45,9 @@ def pages() -> dict[str, str]:
         "sdk.md": sdk(),
         "rest.md": reference_rest.page(),
         "page.md": the_page(),
+        "settings.md": _page(
+            "Settings and environment variables", reference_settings.intro(), reference_settings.body()
+        ),
         "glossary.md": glossary(),
     }
 
@@ -61,7 +65,7 @@ def job_file() -> str:
     """Return the page of every field that a job file can have."""
     intro = (
         "A job file is YAML or JSON. `name` and `command` are enough; everything else has a default. "
-        "`mpijob explain FIELD` tells the same in a terminal, and `mpijob schema` prints the JSON Schema for "
+        "`mpijob explain FIELD` shows the same in a terminal, and `mpijob schema` prints the JSON Schema for "
         "editors."
     )
     return _page("Job file", intro, "".join(_sections()))
@@ -109,7 +113,8 @@ def command_line() -> str:
     intro = (
         "`mpijob` is also installed as `kubectl mpijob`, `oc mpijob`, `kubectl odh mpijob` and `oc odh mpijob`. "
         "Results go to stdout, everything else to stderr; how commands end is in [exit codes](exit-codes.md). "
-        "Every command takes `-h`."
+        "Every command takes `-h`; `mpijob --help-all` lists all commands, and `mpijob run --help-all` all options "
+        "of a job."
     )
     headings = dict.fromkeys(entry.heading for entry in ENTRIES.values())
     parts = [f"## {heading}\n\n{''.join(_commands(heading))}" for heading in headings]
@@ -127,14 +132,22 @@ def _commands(heading: str) -> Iterator[str]:
 def _command(words: str, command: click.Command) -> Iterator[str]:
     arguments = [_metavar(param) for param in command.params if isinstance(param, click.Argument)]
     usage = " ".join([words, *arguments, *(["COMMAND …"] if isinstance(command, click.Group) else [])])
-    yield f"### `{usage}`\n\n{inspect.cleandoc(command.help or '')}\n\n{_options(command)}"
+    text = inspect.cleandoc(command.help or "")
+    yield f"### `{usage}`\n\n{text}\n\n{_command_examples(command)}{_options(command)}"
     if isinstance(command, click.Group) and not isinstance(command, LazyGroup):
         for name, inner in command.commands.items():
             yield from _command(f"{words} {name}", inner)
 
 
+def _command_examples(command: click.Command) -> str:
+    """Return what follows the options in the command's help: examples, and its other names."""
+    examples, _, aliases = (command.epilog or "").removeprefix("\b\nExamples:\n").partition("\n\n")
+    block = f"```sh\n{inspect.cleandoc(examples)}\n```\n\n" if examples else ""
+    return f"{block}{aliases}.\n\n" if aliases else block
+
+
 def _options(command: click.Command) -> str:
-    own = [param for param in command.params if isinstance(param, click.Option)]
+    own = [one for one in command.params if isinstance(one, click.Option) and "--help-all" not in one.opts]
     rows = "".join(_option_row(option) for option in own if not _is_job_flag(option))
     more = "\nand the [flags of a job](#flags-of-a-job).\n" if any(map(_is_job_flag, own)) else ""
     return f"| option | meaning |\n| --- | --- |\n{rows}{more}\n" if rows else f"{more}\n"
@@ -164,11 +177,14 @@ def _job_flags() -> str:
     create = cli.get_command(context, "create")
     assert create is not None
     flags = [param for param in create.params if isinstance(param, click.Option) and _is_job_flag(param)]
-    rows = "".join(_option_row(flag) for flag in flags)
     lead = (
         "A flag wins over the job file; the field that it sets is in the [job file's reference](jobfile.md)."
     )
-    return f"## Flags of a job\n\n{lead}\n\n| option | meaning |\n| --- | --- |\n{rows}"
+    parts = []
+    for heading in dict.fromkeys(section_of(flag.opts[0]) for flag in flags):
+        rows = "".join(_option_row(flag) for flag in flags if section_of(flag.opts[0]) == heading)
+        parts.append(f"### {heading}\n\n| option | meaning |\n| --- | --- |\n{rows}\n")
+    return f"## Flags of a job\n\n{lead}\n\n{''.join(parts)}"
 
 
 # The SDK
@@ -282,7 +298,7 @@ def _errors() -> str:
 def the_page() -> str:
     """Return the page about the page: screens, keys, and where each field is."""
     intro = (
-        "`mpijob ui` opens it on one machine; [how it is used](../page.md). A question mark beside each field tells "
+        "`mpijob ui` opens it on one machine; [how it is used](../page.md). A question mark beside each field shows "
         "the same as `mpijob explain FIELD`, and the words are those of the [glossary](glossary.md)."
     )
     return _page("The page", intro, reference_page.body())

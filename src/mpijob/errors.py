@@ -65,7 +65,7 @@ class Severity(StrEnum):
 
 
 class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change that would mend a finding: the sentence, and the patch to the spec or the command for it."""
+    """One fix of a finding: a sentence, and the patch to the spec or the command."""
 
     text: str
     patch: dict[str, Any] = {}
@@ -85,7 +85,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing told about a job, by a check, a plan or a diagnosis.
+    """One message about a job, from a check, a plan or a diagnosis.
 
     `field` is the path in the spec (`resources.memory`); `line` and `column` are set when the job
     came from a file. `evidence` quotes what was seen and `place` says where; `fixes` are ranked, the
@@ -145,7 +145,7 @@ class InvalidJob(MpiJobError):
 
 
 class InvalidImage(MpiJobError):
-    """An image cannot be read: it is damaged, not what its digest says, or made to harm whoever reads it."""
+    """An image cannot be read: it is damaged, does not match its digest, or is malicious."""
 
     code = "INVALID_IMAGE"
     kind = Kind.INVALID

@@ -92,7 +92,7 @@ class OutboundSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CallbackSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whom to tell when jobs change: an address, the key of the signature in a file, which phases and namespaces.
+    """A receiver of job changes: its address, the signature key file, phases and namespaces.
 
     `shape` is what the receiver takes: `json`, `slack`, `teams` or `mail`. `page` is the page's address, for links.
     Jobs ask for it by its `name` in their `notify`. To a mail server, `smtps://HOST` or `smtp://HOST`, mails go from
@@ -194,6 +194,9 @@ _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memo
 _NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days", "connections_per_address")
 _SWITCHES = ("local_nodes",)
 _LISTS = ("trusted_proxies", "contexts")  # with commas between
+VARIABLES = frozenset(
+    (*_TEXTS, *_NUMBERS, *_SWITCHES, *_LISTS)
+)  # settings that a variable MPIJOB_NAME can have
 
 
 def at(settings: Settings, place: str) -> Settings:

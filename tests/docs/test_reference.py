@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.unit.api_support import served
-from tools import form, reference, reference_page
+from tools import form, reference, reference_page, reference_settings
 
-from mpijob import errors
+from mpijob import errors, settings
 from mpijob.cli.arguments.flags import FLAGS, SWITCHES
-from mpijob.cli.root import ENTRIES
+from mpijob.cli.command_table import ENTRIES
 from mpijob.client import AsyncClient, Client, Job
 from mpijob.formats.jobfile.json_schema import explain
 from mpijob.model.spec.field_docs import FIELDS
@@ -99,3 +100,14 @@ def test_the_pages_can_be_written_anywhere(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(reference, "FOLDER", tmp_path)
     reference.main()
     assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == PAGES
+
+
+@pytest.mark.parametrize("kind", reference_settings.described())
+def test_every_setting_is_in_the_reference_with_its_meaning(kind: type[msgspec.Struct]) -> None:
+    assert reference_settings.described()[kind] == set(kind.__struct_fields__)
+    assert all(f"| `{name}` |" in PAGES["settings.md"] for name in kind.__struct_fields__)
+
+
+def test_a_variable_that_sets_a_setting_is_in_the_reference() -> None:
+    for name in settings.VARIABLES:
+        assert f"`MPIJOB_{name.upper()}`" in PAGES["settings.md"]

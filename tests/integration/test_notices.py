@@ -91,7 +91,7 @@ def test_whom_no_callback_of_this_machine_reaches_is_refused_at_once(tmp_path: P
         home=str(tmp_path / "home"), callbacks=(CallbackSetting(url="smtp://x", domains=("example.org",)),)
     )
     with emptied_client(settings) as client:
-        with pytest.raises(InvalidJob, match="nobody would be told") as refused:
+        with pytest.raises(InvalidJob, match="the notification would be lost") as refused:
             client.submit(a_job(notify=(Notify(to=to),)))
         assert [one.field for one in refused.value.findings] == ["notify[0].to"]
         assert client.list().total == 0

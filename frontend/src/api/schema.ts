@@ -920,7 +920,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Where its ranks stand. */
+        /** Call stacks of its ranks. */
         post: operations["stacks"];
         delete?: never;
         options?: never;
@@ -952,7 +952,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Why it stands where it stands. */
+        /** Why it is in its phase: causes, timeline, fixes. */
         get: operations["why"];
         put?: never;
         post?: never;
@@ -1295,7 +1295,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Where its ranks stand. */
+        /** Call stacks of its ranks. */
         post: operations["stacks_by_name"];
         delete?: never;
         options?: never;
@@ -1327,7 +1327,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Why it stands where it stands. */
+        /** Why it is in its phase: causes, timeline, fixes. */
         get: operations["why_by_name"];
         put?: never;
         post?: never;
@@ -1471,9 +1471,10 @@ export interface components {
         };
         /**
          * AccuracyReport
-         * @description How good estimates were: as they were told at submission, and as today's way would have told them.
+         * @description Accuracy of estimates: as given at submission (`told`), and as the current method would estimate
+         *         them.
          *
-         *         `backtest` replays recorded jobs in the order in which they came, each known no more than was known then.
+         *         `backtest` replays recorded jobs in order, each with only what was known at its time.
          */
         AccuracyReport: {
             backtest: components["schemas"]["Accuracy"];
@@ -1717,11 +1718,11 @@ export interface components {
         CallKind: "collective" | "communicators" | "files" | "one-sided" | "point-to-point" | "setup" | "waiting";
         /**
          * Capabilities
-         * @description What this place can do, so that the page shows no panel that could only be empty.
+         * @description Features of this server, so that the web UI hides panels without data.
          *
-         *         `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved; whether some can be
-         *         saved for a namespace is told by `/templates`.
+         *         `signs_in` is the way of signing in: the address that `mpijob ui` printed, or the cluster's login, which
+         *         `sign_out` ends. `keeps_templates` is False if users cannot save templates; `/templates` has whether a
+         *         namespace can.
          */
         Capabilities: {
             administrator: boolean;
@@ -1785,7 +1786,7 @@ export interface components {
          * Choices
          * @description What one namespace offers to one user; `unread` names what could not be looked at.
          *
-         *         `images` are those that jobs used lately, the newest first. `claims` are volume claims, `connections` secrets
+         *         `images` are recently used images, newest first. `claims` are volume claims, `connections` secrets
          *         that an ODH project keeps as data connections, `priorities` names of priority classes.
          */
         Choices: {
@@ -1883,7 +1884,7 @@ export interface components {
         };
         /**
          * Code
-         * @description The files that go along with the job: a directory (or some paths in it) and inline files.
+         * @description The files that are uploaded with the job: a directory (or some paths in it) and inline files.
          */
         Code: {
             /** @default [] */
@@ -1944,10 +1945,10 @@ export interface components {
         };
         /**
          * Conversion
-         * @description One source, converted: how far it is, the jobs in their order, their texts, and what became of each field.
+         * @description One converted source: its stage, its jobs in order, their texts, and a report on each field.
          *
-         *         `entries` tell the way from the source to a job, `written` that from the job to another form. `values` are
-         *         those of an array, `after` stands for the job that they wait for. `error` says why nothing could be read.
+         *         `entries` report on reading the source, `written` on writing the other format. `values` are those of an
+         *         array, `after` is the job to wait for. `error` is set if the source could not be read.
          */
         Conversion: {
             /** @default  */
@@ -2048,7 +2049,7 @@ export interface components {
         };
         /**
          * Dependency
-         * @description One job that another waits for: where it stands, None when there is no such job, and how it must end.
+         * @description One job that another waits for: its phase (None if it does not exist), and how it must end.
          */
         Dependency: {
             /** @default succeeded */
@@ -2061,7 +2062,7 @@ export interface components {
         };
         /**
          * Diagnosis
-         * @description Why a job stands where it stands, or what a log tells; the first cause is the first finding.
+         * @description Why a job is in its phase, or the causes found in a log; the first cause is the first finding.
          */
         Diagnosis: {
             /** @default 1 */
@@ -2140,9 +2141,11 @@ export interface components {
         };
         /**
          * Elastic
-         * @description Between how many workers a job goes on whose command starts its own ranks, as elastic Horovod does.
+         * @description Minimum and maximum number of workers of a job whose command starts its own ranks, as elastic Horovod
+         *         does.
          *
-         *         The command runs once, in the launcher, and asks the program named by `MPIJOB_DISCOVER_HOSTS` for the workers.
+         *         The command runs once, in the launcher, and gets the workers from the program named by
+         *         `MPIJOB_DISCOVER_HOSTS`.
          */
         Elastic: {
             max_workers: number;
@@ -2200,16 +2203,16 @@ export interface components {
         };
         /**
          * Facts
-         * @description Everything that a place says about itself to one user.
+         * @description Everything that an engine reports to one user.
          *
-         *         `capacity` is all there is, `free` what nobody holds now. `queues` says whether a job that fits
-         *         but finds no room waits (True) or is refused; `waits_for_quota` says the same of one that the quota
-         *         would allow but has no room for now. `room_known` is False where nobody may see how much there is:
-         *         then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` and `slurm` are what
-         *         only these say. `recalled` is True when some of it was read a few seconds ago for another job;
-         *         asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
-         *         told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
-         *         ask for, and from when to when it may start; `wait_basis` says what that rests on, on `wait_sample` ended jobs.
+         *         `capacity` is the total, `free` what is available now. `queues` says whether a job waits (True) or is
+         *         refused while capacity is short; `waits_for_quota` says the same for quota. If the user may not see
+         *         capacity, `room_known` is False, and `capacity` and `free` are not set. `may` holds the verbs that the
+         *         user has. `cluster` and `slurm` are facts of these engines only. `recalled` is True if some facts were
+         *         cached for another job a few seconds ago; a second call for the same job reads all of them again.
+         *         `position`, `ahead` and `wait_range_seconds` come from a fit broker: the position of the job in its
+         *         queue, what the jobs before it request, and the range of its start; `wait_basis` names the basis, with
+         *         `wait_sample` finished jobs.
          */
         Facts: {
             /** @default {} */
@@ -2306,7 +2309,7 @@ export interface components {
         };
         /**
          * FieldHelp
-         * @description What a field of a job is for, as `mpijob explain` tells it.
+         * @description Meaning of a field of a job, as in `mpijob explain`.
          */
         FieldHelp: {
             example: string;
@@ -2330,7 +2333,7 @@ export interface components {
         };
         /**
          * Finding
-         * @description One thing told about a job, by a check, a plan or a diagnosis.
+         * @description One message about a job, from a check, a plan or a diagnosis.
          *
          *         `field` is the path in the spec (`resources.memory`); `line` and `column` are set when the job
          *         came from a file. `evidence` quotes what was seen and `place` says where; `fixes` are ranked, the
@@ -2394,7 +2397,7 @@ export interface components {
         };
         /**
          * Fix
-         * @description One change that would mend a finding: the sentence, and the patch to the spec or the command for it.
+         * @description One fix of a finding: a sentence, and the patch to the spec or the command.
          */
         Fix: {
             /** @default  */
@@ -2608,13 +2611,12 @@ export interface components {
         };
         /**
          * JobState
-         * @description Everything seen of one job at one moment. Times are seconds since the epoch.
+         * @description The observed state of one job. Times are seconds since the epoch.
          *
-         *         `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
-         *         While it waits, `queue_position`, `wait_estimate_seconds`, `wait_range_seconds` and `wait_basis` say when it will
-         *         probably start, seen from now, and what that rests on; `estimated` is what was said of it when it was submitted.
-         *         `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
-         *         it ended: it was suspended then.
+         *         `run` counts the jobs of one name from 1, in the order of submission; 0 if unknown. While the job waits,
+         *         `queue_position`, `wait_estimate_seconds`, `wait_range_seconds` and `wait_basis` estimate its start from
+         *         now, with the basis; `estimated` is the estimate at submission. `deleted` is set if the job was deleted
+         *         and this is its record; `released` if it freed its resources before it ended, by being suspended.
          */
         JobState: {
             /** @default 1 */
@@ -2839,7 +2841,7 @@ export interface components {
         };
         /**
          * LogBatch
-         * @description Some lines of a log, as they came; `problem` ends a stream that could not go on.
+         * @description Some lines of a log, as they came; `problem` ends a stream that failed.
          */
         LogBatch: {
             /** @default [] */
@@ -2981,7 +2983,7 @@ export interface components {
         };
         /**
          * Means
-         * @description What a stack was taken with; `proc` sees only what the kernel tells of a process, `none` nothing.
+         * @description What a stack was taken with; `proc` sees only what the kernel reports of a process, `none` nothing.
          * @enum {unknown}
          */
         Means: "gdb" | "none" | "proc" | "py-spy";
@@ -3168,7 +3170,7 @@ export interface components {
         };
         /**
          * Notify
-         * @description Whom to tell what becomes of the job: a mail address, or the name of a callback of the settings.
+         * @description A receiver of notifications: a mail address, or the name of a callback of the settings.
          *
          *         `on` are the moments: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (however).
          */
@@ -3183,7 +3185,7 @@ export interface components {
         };
         /**
          * Numbered
-         * @description A fix with the number by which it is asked for, and the cause that it mends.
+         * @description A fix, its number, and the cause that it fixes.
          */
         Numbered: {
             code: string;
@@ -3292,7 +3294,7 @@ export interface components {
         };
         /**
          * Phase
-         * @description Where a job stands.
+         * @description Phase of a job.
          * @enum {unknown}
          */
         Phase: "Cancelled" | "Deleting" | "Failed" | "Initializing" | "Pending" | "Queued" | "Running" | "Succeeded" | "Suspended";
@@ -3336,15 +3338,14 @@ export interface components {
         };
         /**
          * Plan
-         * @description Everything decided, nothing started.
+         * @description All decisions about a job, before anything starts.
          *
-         *         `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
-         *         plan handed in twice is one job. `cgroup` is the directory below which each worker has a group of its
-         *         own, "" for none. `own_launcher` names the launcher that the command itself brings;
-         *         the world is then proved by `census_launch` before it, not in the very launch that runs the job. `launcher` is
-         *         the program that `mpirun` means in the job, where the PATH alone would give another. `nodes`: to MPI each worker is
-         *         a node with a daemon of its own; otherwise one daemon starts the ranks of all workers. `batch_script` is what a
-         *         batch system is handed, where that runs the job.
+         *         `why` has a reason for each choice, `notices` name differences. `uid` is that of the job: submitting a
+         *         plan twice creates one job. `cgroup` is the parent directory of the workers' cgroups, "" for none.
+         *         `own_launcher` names the launcher in the command itself; `census_launch` then checks the MPI world
+         *         before it, in a separate launch. `launcher` is the program that `mpirun` means in the job, if the PATH
+         *         has another. `nodes`: each worker is a node with its own daemon to MPI; otherwise one daemon starts the
+         *         ranks of all workers. `batch_script` is what a batch system gets.
          */
         Plan: {
             /** @default  */
@@ -3432,7 +3433,7 @@ export interface components {
         };
         /**
          * Problem
-         * @description What went wrong, why, and what would mend it; `docs` is the page of the code.
+         * @description What went wrong, why, and how to fix it; `docs` is the page of the code.
          */
         Problem: {
             code: string;
@@ -3472,7 +3473,7 @@ export interface components {
         };
         /**
          * ProgressList
-         * @description How far jobs are; those that tell nothing are left out.
+         * @description How far jobs are; jobs without progress are left out.
          */
         ProgressList: {
             items: components["schemas"]["JobProgress"][];
@@ -3512,7 +3513,7 @@ export interface components {
         };
         /**
          * QueueRow
-         * @description One queue: how many jobs run and wait, how long jobs waited lately (the median), who waits in which order.
+         * @description One queue: how many jobs run and wait, recent median wait, and waiting jobs in order.
          */
         QueueRow: {
             /** @default [] */
@@ -3853,7 +3854,7 @@ export interface components {
         };
         /**
          * Series
-         * @description One metric over time, thinned to so many points; `count` is how often it was told.
+         * @description One metric over time, downsampled; `count` is the number of reported values.
          */
         Series: {
             count: number;
@@ -3982,7 +3983,7 @@ export interface components {
         };
         /**
          * StackReport
-         * @description Where all ranks stand: one sentence, the groups (the largest first), what follows, what was not seen.
+         * @description Call stacks of all ranks: a summary, the groups (largest first), the conclusion, and what is missing.
          */
         StackReport: {
             /** @default [] */
@@ -4290,7 +4291,7 @@ export interface components {
         };
         /**
          * Share
-         * @description How many jobs somebody, or a namespace, has.
+         * @description Number of jobs of a user or namespace.
          */
         "mpijob.api.schemas.overview_schemas.Share": {
             busy_seconds: number;
@@ -6397,7 +6398,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where its ranks stand. */
+            /** @description Call stacks of its ranks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6470,7 +6471,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why it stands where it stands. */
+            /** @description Why it is in its phase: causes, timeline, fixes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7244,7 +7245,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where its ranks stand. */
+            /** @description Call stacks of its ranks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7315,7 +7316,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why it stands where it stands. */
+            /** @description Why it is in its phase: causes, timeline, fixes. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -187,7 +187,7 @@ def _of_one(base: str) -> Iterator[Route]:
         job_schemas.JobAccount, where,
     )  # fmt: skip
     yield _get(f"{base}/links", jobs.links, "Where else its training is seen.", query_schemas.Links, where)
-    yield _get(f"{base}/why", jobs.why, "Why it stands where it stands.", Diagnosis, which)
+    yield _get(f"{base}/why", jobs.why, "Why it is in its phase: causes, timeline, fixes.", Diagnosis, which)
     yield _get(f"{base}/artifacts", jobs.artifacts, "The files it left.", job_schemas.Artifacts, which)
     yield _get(
         f"{base}/artifact", jobs.fetch, "One of the files it left.", None, job_schemas.ArtifactQuery,
@@ -205,7 +205,7 @@ def _of_one(base: str) -> Iterator[Route]:
         f"{base}/bundle", jobs.bundle, "Everything known of it, without secrets.", None, where,
         media="application/gzip",
     )  # fmt: skip
-    yield _post(f"{base}/stacks", actions.stacks, "Where its ranks stand.", StackReport, query=where)
+    yield _post(f"{base}/stacks", actions.stacks, "Call stacks of its ranks.", StackReport, query=where)
     yield _post(
         f"{base}/retry", actions.retry, "Run it again, as it was or with a fix.", job_schemas.JobRow,
         query=where, body=draft_schemas.Mend, bodiless=True,

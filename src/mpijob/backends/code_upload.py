@@ -142,7 +142,7 @@ def _too_much(root: Path) -> InvalidJob:
     limit = quantity.as_bytes(MOST_BYTES)
     return InvalidJob.of((Finding(
         code="CODE_TOO_LARGE", field="code.path",
-        message=f"{root} holds more than {MOST_FILES} files or {limit}, too much to go along with a job",
+        message=f"{root} holds more than {MOST_FILES} files or {limit}: too large to upload with a job",
         hint="name what is needed in code.include, or leave data out with code.exclude and use a volume",
     ),))  # fmt: skip
 
@@ -156,7 +156,7 @@ def inlined(code: Code) -> Code:
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidJob.of((Finding(
                 code="CODE_NOT_TEXT", field="code.path",
-                message=f"{source} is no text, and only texts can go along inside a job",
+                message=f"{source} is a binary file; only text files can be embedded in a job",
                 hint="leave it out with code.exclude, build it into the image, or put it on a volume",
             ),)) from error  # fmt: skip
     return Code(files=files)

@@ -35,7 +35,7 @@ def refuse_unknown_recipients(job: MPIJob, settings: Settings) -> None:
             finding = Finding(
                 code="BAD_NOTICE",
                 field=f"notify[{index}].to",
-                message=f"no callback of the settings {kind} '{wish.to}': nobody would be told",
+                message=f"no callback in the settings {kind} '{wish.to}': the notification would be lost",
                 hint=f"write {wanted} into a [[callbacks]] of the settings",
             )
             raise InvalidJob.of((finding,))
@@ -103,6 +103,6 @@ def refuse_scaling(state: JobState, job: MPIJob, workers: int) -> None:
     least, most = job.elastic.min_workers, job.elastic.max_workers
     if not least <= workers <= most:
         raise Conflict(
-            f"{state.ref} goes on with {least} to {most} workers, and {workers} are asked for",
+            f"{state.ref} accepts {least} to {most} workers; {workers} requested",
             hint=f"use {min(max(workers, least), most)}, or clone it with other bounds",
         )

@@ -110,5 +110,5 @@ def _told(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "free some space" if full else "ask whoever owns the directory for the right to write to it"
+        hint = "free some space" if full else "ask the owner of the directory for write permission"
         raise NotAllowed(f"{what}: {error.strerror}", hint=hint) from error

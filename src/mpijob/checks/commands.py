@@ -38,8 +38,8 @@ def _script(job: MPIJob) -> Findings:
     if reason := unfit(job.script):
         yield error("script", f"the path {reason}", "give the script another name")
     elif not inside:
-        hint = "give its path below the directory that goes along (code.path)"
-        yield error("script", f"{shown(job.script)} is outside of what goes along with the job", hint)
+        hint = "give its path below the uploaded directory (code.path)"
+        yield error("script", f"{shown(job.script)} is outside the uploaded directory", hint)
     if job.elastic is not None:
         yield error("elastic", "a script has steps of a fixed size", "leave elastic out, or give a command")
 

@@ -35,14 +35,14 @@ def _bounds(job: MPIJob, wanted: Elastic, limits: Limits) -> Findings:
         message = f"up to {shown(most)} workers are asked for; {limits.max_workers} are allowed"
         yield error("elastic.max_workers", message, f"use max_workers: {limits.max_workers}")
     if not least <= job.workers <= most:
-        message = f"workers is {shown(job.workers)}, and the job goes on with {shown(least)} to {shown(most)} of them"
+        message = f"workers is {shown(job.workers)}, but elastic allows {shown(least)} to {shown(most)}"
         yield error("elastic", message, "choose min_workers ≤ workers ≤ max_workers")
 
 
 def _launcher(own: OwnLauncher) -> Findings:
     if own.kind == "horovodrun":
         if own.hosts_option != DISCOVERY_OPTION:
-            message = "horovodrun is not told how to find workers that come later"
+            message = "horovodrun has no option to discover workers that join later"
             hint = f"add {DISCOVERY_OPTION} with the value of {_DISCOVERY}: on a cluster /etc/mpi/discover_hosts.sh"
             yield warning("command", message, hint)
     else:

@@ -98,7 +98,7 @@ def _several(image: Image) -> Iterator[Finding]:
     if len(families) < 2:
         return
     listed = ", ".join(f"{one} in {one.path.rpartition('/')[0]}" for one in image.mpis)
-    own = NAMES[image.launcher_family] if image.launcher_family else "one that cannot be told"
+    own = NAMES[image.launcher_family] if image.launcher_family else "unknown"
     yield Finding(
         code="IMAGE_SEVERAL_MPI",
         message=f"the image holds more than one MPI ({listed}); mpirun is that of {own}",

@@ -133,13 +133,15 @@ def notices(job: MPIJob, limits: Limits) -> Findings:
             message = f"{shown(one.to)} is neither a mail address nor the name of a callback"
             yield error(f"{field}.to", message, "write ann@example.org, or a name of the notifier's settings")
         if not one.on:
-            yield error(f"{field}.on", "nobody would be told anything", f"allowed: {', '.join(NOTICES)}")
+            yield error(f"{field}.on", "no notification would be sent", f"allowed: {', '.join(NOTICES)}")
         for at, moment in enumerate(one.on):
             if moment not in NOTICES:
                 hint = choice_hint(moment, NOTICES)
                 yield error(f"{field}.on[{at}]", f"{shown(moment)} is no moment of a job", hint)
     if len(job.notify) > _MOST_NOTIFIED:
-        yield error("notify", f"{len(job.notify)} are to be told; at most {_MOST_NOTIFIED} are", "use a list")
+        yield error(
+            "notify", f"{len(job.notify)} receivers; at most {_MOST_NOTIFIED} are allowed", "use a list"
+        )
 
 
 def times(job: MPIJob, limits: Limits) -> Findings:

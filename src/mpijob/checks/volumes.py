@@ -153,5 +153,5 @@ _INSIDE_HINT = "write it relative to code.path, without '..': src/train.py"
 def _small_enough(job: MPIJob) -> Findings:
     size = sum(len(text) for text in job.code.files.values())
     if size > _LARGEST_FILES:
-        message = f"the inline files have {size} letters; at most {_LARGEST_FILES} go along in a spec"
+        message = f"the inline files have {size} letters; a spec holds at most {_LARGEST_FILES}"
         yield error("code.files", message, "put them into a directory and name it in code.path")

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 Bulk = Callable[..., "tuple[Done, ...]"]
 selector_option = click.option(
-    "-l", "--selector", default="", metavar="LABELS", help="Jobs with these labels: team=cv,tier!=test."
+    "-l", "--selector", default="", metavar="LABELS", help="Label selector, such as team=cv,tier!=test."
 )
 grace_option = click.option(
-    "--grace", type=Duration(), metavar="TIME", help="Time to end by itself, where not the job's own."
+    "--grace", type=Duration(), metavar="TIME", help="Grace period; default: that of the job."
 )
 
 
@@ -32,7 +32,7 @@ def choices(function: Callable[..., Any]) -> Callable[..., Any]:
             selector_option,
             click.option("--phase", "phases", multiple=True, type=phase_choice, help="Jobs in this phase."),
             click.option("--all", "everything", is_flag=True, help="All jobs of the namespace."),
-            click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+            click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
         )
     ):  # fmt: skip
         function = option(function)

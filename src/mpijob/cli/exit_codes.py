@@ -36,7 +36,7 @@ MEANINGS: dict[int, str] = {
     USAGE: "the job or the command line is not valid",
     3: "not found",
     4: "not allowed",
-    5: "no room, or it clashes with what is there",
+    5: "conflict: no capacity, quota exceeded, or the name exists",
     6: "the engine cannot be reached, or cannot do this",
     7: "timed out",
     INTERNAL: "a bug of ours; the message says where the traceback is",

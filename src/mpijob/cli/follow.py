@@ -203,8 +203,8 @@ class Follower:
     def _detach(self) -> None:
         ref = self._job.ref
         self._app.out.note(
-            f"\njob {ref.name} goes on; {self._app.words(ref, 'logs -f')} follows it again, "
-            f"{self._app.words(ref, 'cancel')} ends it, and so does Ctrl-C within {SECOND_CHANCE_SECONDS:g} s"
+            f"\ndetached: job {ref.name} is still running; reattach: {self._app.words(ref, 'logs -f')}; "
+            f"cancel: {self._app.words(ref, 'cancel')}, or Ctrl-C within {SECOND_CHANCE_SECONDS:g} s"
         )
         try:
             time.sleep(SECOND_CHANCE_SECONDS)

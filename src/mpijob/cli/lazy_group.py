@@ -6,20 +6,24 @@ table's sentences are held equal to the commands' own by a test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
+_ALL = "mpijob.help_all"
+
 
 class CommandEntry(NamedTuple):
-    """Where a command lives, under which heading it is listed, and its sentence."""
+    """Where a command lives, its group in the help, its sentence, and whether the short help shows that."""
 
     module: str
     heading: str
     help: str
     attribute: str = ""
+    examples: tuple[str, ...] = ()
+    common: bool = False
 
 
 class LazyGroup(click.Group):
@@ -40,7 +44,12 @@ class LazyGroup(click.Group):
             return None
         module = import_module(f"mpijob.cli.commands.{entry.module}")
         command: click.Command = getattr(module, entry.attribute or name)
+        _add_examples(command, entry.examples, self.aliases_of(name), f"mpijob {name}")
         return command
+
+    def aliases_of(self, name: str) -> list[str]:
+        """Return the other names of a command."""
+        return [alias for alias, meant in self.aliases.items() if meant == name]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -63,10 +72,67 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table under its headings, without importing anything."""
-        headings = dict.fromkeys(entry.heading for entry in self.entries.values())
-        for heading in headings:
-            with formatter.section(heading):
-                rows = [
-                    (name, entry.help) for name, entry in self.entries.items() if entry.heading == heading
-                ]
-                formatter.write_dl(rows)
+        wide = help_all_wanted(ctx)
+        width = max((len(name) for name, entry in self.entries.items() if entry.common or wide), default=0)
+        formatter.write_paragraph()
+        for heading in dict.fromkeys(entry.heading for entry in self.entries.values()):
+            formatter.write(f"{heading}:\n")
+            with formatter.indentation():
+                rows, rest = self._rows(heading, wide=wide)
+                if rows and rest:
+                    rows.append(("more", rest))
+                if rows:
+                    formatter.write_dl([(name.ljust(width), sentence) for name, sentence in rows])
+                else:
+                    formatter.write_text(rest)
+            if wide:
+                formatter.write_paragraph()
+
+    def _rows(self, heading: str, *, wide: bool) -> tuple[list[tuple[str, str]], str]:
+        """Return a heading's rows, and the names of the commands that the short help only names."""
+        listed = {name: entry for name, entry in self.entries.items() if entry.heading == heading}
+        rows = [(name, self._sentence(name, wide)) for name in listed if wide or listed[name].common]
+        return rows, ", ".join(name for name in listed if name not in dict(rows))
+
+    def _sentence(self, name: str, wide: bool) -> str:
+        aliases = f" (also: {', '.join(self.aliases_of(name))})" if wide and self.aliases_of(name) else ""
+        return f"{self.entries[name].help}{aliases}"
+
+
+def help_all_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --help-all to a command: the help with everything that the short one leaves out."""
+    return click.option(
+        "--help-all",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_show_all,
+        help="Show the full help and exit.",
+    )(function)
+
+
+def help_all_wanted(ctx: click.Context) -> bool:
+    """Return whether the help is to leave nothing out."""
+    return bool(ctx.meta.get(_ALL))
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+def _add_examples(command: click.Command, examples: tuple[str, ...], aliases: list[str], words: str) -> None:
+    """Put the examples under a command's help; those of `admin limits` also under the help of that part."""
+    if command.epilog is not None or not examples:
+        return
+    command.epilog = _epilog(examples)
+    if aliases:
+        command.epilog += f"\n\nAlso called: {', '.join(aliases)}"
+    for name, part in command.commands.items() if isinstance(command, click.Group) else ():
+        part.epilog = _epilog([one for one in examples if f"{one} ".startswith(f"{words} {name} ")])
+
+
+def _epilog(examples: Sequence[str]) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples)

@@ -46,7 +46,7 @@ def _output_option(outputs: tuple[Format, ...]) -> Callable[[Function], Function
         expose_value=False,
         is_eager=True,
         callback=_keep_format,
-        help="How the answer is written.",
+        help="Output format.",
     )
 
 
@@ -72,8 +72,7 @@ _context_option = click.option(
     is_eager=True,
     metavar="NAME",
     callback=lambda ctx, _, value: _keep_context(ctx, value),
-    help="Where: a context of your kubeconfig, `local` for this machine, `slurm`, `slurm:PARTITION` or "
-    "`slurm+ssh://HOST` for a Slurm cluster.",
+    help="Where to run: `local`, a kubeconfig context, `slurm`, `slurm:PARTITION` or `slurm+ssh://HOST`.",
 )
 
 
@@ -106,7 +105,7 @@ names_argument = click.argument("names", metavar="[NAME]...", nargs=-1, shell_co
 
 
 attempt_option = click.option(
-    "--attempt", type=click.IntRange(min=1), metavar="N", help="As it was in this attempt; 1 is the first."
+    "--attempt", type=click.IntRange(min=1), metavar="N", help="Show this attempt; 1 is the first."
 )
 
 

@@ -139,7 +139,7 @@ class Accounting(BaseClient):
         return maintenance.restore(self._audited, self.settings, str(file))
 
     def erase_user(self, user: str) -> tuple[JobRef, ...]:
-        """Erase what is remembered of a user's deleted jobs; the audit tells that it was done. Return which."""
+        """Erase what is remembered of a user's deleted jobs; the audit log records it. Return which."""
         from mpijob.client.audit import recorder
         from mpijob.client.history import maintenance
         from mpijob.model.status.audit import Verb

@@ -289,7 +289,7 @@ class AsyncClient(_Wrapper[Client]):
     delete_job = _call(Client.delete_job, Pool.WAITING)
 
     async def close(self) -> None:
-        """Release what the client holds; jobs go on."""
+        """Release the client's resources; jobs keep running."""
         self.blocking.close()
 
     async def __aenter__(self) -> Self:

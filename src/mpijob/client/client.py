@@ -52,7 +52,7 @@ class Client(Reading, Writing, Inspecting, Accounting, Documented):
         return Client(backend, namespace=self.namespace, settings=self.settings)
 
     def close(self) -> None:
-        """Give back what the client holds; jobs go on."""
+        """Release the client's resources; jobs keep running."""
         if self.owns_backend and (held := self.backend.capability(SupportsClose)) is not None:
             held.close()
 

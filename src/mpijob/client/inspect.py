@@ -94,7 +94,7 @@ class Inspecting(BaseClient):
         namespace: str | None = None,
         attempt: int | None = None,
     ) -> Curves:
-        """Return a training's metrics over time, how far it is and when it will end, from what its lines tell.
+        """Return the metrics, progress and estimated end of a training, from its log.
 
         Lines of `mpijob.report` are exact; others are searched for the usual words, or for the named groups of
         `patterns`. Of several ranks that tell a metric the lowest counts, unless a rank is named. With `tail` only
@@ -123,7 +123,7 @@ class Inspecting(BaseClient):
         namespace: str | None = None,
         attempt: int | None = None,
     ) -> tuple[Point, ...]:
-        """Return each thing that the ranks of a training told, in the order of its lines."""
+        """Return each reported training metric, in log order."""
         from mpijob.client.observe import training_metrics
 
         ref = self.ref(name, namespace)

@@ -62,7 +62,7 @@ class Job:
 
     @property
     def phase(self) -> Phase:
-        """Where the job stands now."""
+        """Current state of the job."""
         return self.state().phase
 
     @property
@@ -76,7 +76,7 @@ class Job:
         return self.last
 
     def attempts(self) -> tuple[JobState, ...]:
-        """Return the job as each of its attempts ended, the first first; the last is where it stands now."""
+        """Return the final state of each attempt, oldest first; the last is the current state."""
         return self.client.attempts(self.ref)
 
     def runs(self) -> tuple[JobState, ...]:
@@ -117,11 +117,11 @@ class Job:
         return self.client.metrics(self.ref)
 
     def why(self) -> tuple[Finding, ...]:
-        """Return why the job stands where it stands, the first cause first."""
+        """Return why the job is in its phase, the first cause first."""
         return self.client.why(self.ref)
 
     def diagnose(self) -> Diagnosis:
-        """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
+        """Return the diagnosis of the job: causes, timeline, checklist, numbered fixes."""
         return self.client.diagnose(self.ref)
 
     def bundle(self, file: str | Path | None = None, *, stacks: bool = False) -> Bundle:
@@ -133,7 +133,7 @@ class Job:
         return self.client.warnings(self.ref)
 
     def stacks(self, ranks: Iterable[int] = (), *, bring: bool = False) -> StackReport:
-        """Return where the ranks stand now, grouped: all of them, or those named."""
+        """Return the call stacks of ranks, grouped: of all, or of those named."""
         return self.client.stacks(self.ref, ranks, bring=bring)
 
     def profile(self, *, step: int | None = None) -> MpiProfile:

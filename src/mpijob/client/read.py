@@ -51,11 +51,11 @@ class Reading(BaseClient):
         return self._job(self.ref(name, namespace))
 
     def state(self, name: Target, namespace: str | None = None, *, attempt: int | None = None) -> JobState:
-        """Return where the job stands now, or how an earlier attempt ended; raise NotFound."""
+        """Return the current state of the job, or the final state of an earlier attempt; raise NotFound."""
         return self._reads(attempt).get(self.ref(name, namespace))
 
     def attempts(self, name: Target, *, namespace: str | None = None) -> tuple[JobState, ...]:
-        """Return the job as each of its attempts ended, the first first; the last is where it stands now."""
+        """Return the final state of each attempt, oldest first; the last is the current state."""
         return self._records.attempts(self.ref(name, namespace))
 
     def runs(self, name: Target, *, namespace: str | None = None) -> tuple[JobState, ...]:
@@ -188,7 +188,7 @@ class Reading(BaseClient):
         return download.download(ref, self._records, query, target, merged=merged, compress=compress)
 
     def masked_values(self, name: Target, *, namespace: str | None = None) -> tuple[str, ...]:
-        """Return the secrets of a job that a face must not show in its log, as far as they can be known."""
+        """Return the known secrets of a job that must be masked in its log."""
         return logs.secrets(self.ref(name, namespace), self._records)
 
     def events(
@@ -211,13 +211,13 @@ class Reading(BaseClient):
     def why(
         self, name: Target, *, namespace: str | None = None, attempt: int | None = None
     ) -> tuple[Finding, ...]:
-        """Return why the job stands where it stands, or why an attempt ended so, the first cause first."""
+        """Return why the job, or an attempt, is in its phase, the first cause first."""
         return self.state(name, namespace, attempt=attempt).findings
 
     def diagnose(
         self, name: Target, *, namespace: str | None = None, attempt: int | None = None
     ) -> Diagnosis:
-        """Return why the job, or one attempt, stands where it stands: causes, timeline, checklist, numbered fixes."""
+        """Return the diagnosis of the job, or of one attempt: causes, timeline, checklist, numbered fixes."""
         from mpijob.client.observe import diagnose  # the rules are loaded only when they are asked for
 
         return diagnose.of_job(self.ref(name, namespace), self._reads(attempt), self.settings)

@@ -23,7 +23,7 @@ class Writing(BaseClient):
     """The half of the client that acts."""
 
     def plan(self, job: MPIJob, *, server: bool = False) -> Plan:
-        """Return exactly what would run; nothing is started. With `server`, a cluster judges it too."""
+        """Return exactly what would run, without starting it. With `server`, run a server-side dry run."""
         from mpijob.client.history import accounts
         from mpijob.client.submit import pipeline
 

@@ -48,7 +48,7 @@ FIELDS: Mapping[str, str] = {
     "Services.admission": "Validates jobs before they are created.",
     "Services.recorder": "Records jobs and their logs, which stay available after deletion.",
     "Services.page": "The web UI and its API.",
-    "Services.broker": "Tells users whether their jobs would start.",
+    "Services.broker": "Reports to users whether their jobs would start.",
     "Page.host": "Host name of the web UI; on OpenShift, the Route's default if empty.",
     "Queue.name": "Name of the ClusterQueue and of its LocalQueues.",
     "Queue.quota": "Quota of each resource.",

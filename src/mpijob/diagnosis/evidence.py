@@ -92,7 +92,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Worry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an engine had found worrying while the job ran, and still did when it ended; `time` is when it told so."""
+    """An early warning that still held when the job ended; `time` is the time of the warning."""
 
     code: str
     message: str

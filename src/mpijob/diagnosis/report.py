@@ -39,7 +39,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Numbered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A fix with the number by which it is asked for, and the cause that it mends."""
+    """A fix, its number, and the cause that it fixes."""
 
     number: int
     code: str
@@ -49,7 +49,7 @@ class Numbered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job stands where it stands, or what a log tells; the first cause is the first finding."""
+    """Why a job is in its phase, or the causes found in a log; the first cause is the first finding."""
 
     summary: str
     job: str = ""

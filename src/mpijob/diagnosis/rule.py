@@ -50,7 +50,7 @@ class Sign(msgspec.Struct, frozen=True):
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """One change that may mend it. Fields in braces are filled in; without them it is not offered."""
+    """One change that may fix it. Fields in braces are filled in; without them it is not offered."""
 
     text: str
     patch: Mapping[str, Any] = {}

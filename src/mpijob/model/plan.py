@@ -25,15 +25,14 @@ class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Everything decided, nothing started.
+    """All decisions about a job, before anything starts.
 
-    `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
-    plan handed in twice is one job. `cgroup` is the directory below which each worker has a group of its
-    own, "" for none. `own_launcher` names the launcher that the command itself brings;
-    the world is then proved by `census_launch` before it, not in the very launch that runs the job. `launcher` is
-    the program that `mpirun` means in the job, where the PATH alone would give another. `nodes`: to MPI each worker is
-    a node with a daemon of its own; otherwise one daemon starts the ranks of all workers. `batch_script` is what a
-    batch system is handed, where that runs the job.
+    `why` has a reason for each choice, `notices` name differences. `uid` is that of the job: submitting a
+    plan twice creates one job. `cgroup` is the parent directory of the workers' cgroups, "" for none.
+    `own_launcher` names the launcher in the command itself; `census_launch` then checks the MPI world
+    before it, in a separate launch. `launcher` is the program that `mpirun` means in the job, if the PATH
+    has another. `nodes`: each worker is a node with its own daemon to MPI; otherwise one daemon starts the
+    ranks of all workers. `batch_script` is what a batch system gets.
     """
 
     job: MPIJob

@@ -156,5 +156,5 @@ def test_a_step_that_is_told_to_end_cancels_its_job(tmp_path: Path) -> None:
 
 def test_what_is_no_text_is_refused_before_the_pipeline_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidJob, match="is no text"):
+    with pytest.raises(InvalidJob, match="is a binary file"):
         job_text(MPIJob(name="a", command=("true",), code=Code(path=str(tmp_path))))

@@ -262,7 +262,7 @@ def test_a_dry_run_shows_the_plan_and_creates_nothing() -> None:
     shown = cli.ok("create", "--dry-run", *words)
     assert shown == cli.ok("plan", *words)
     assert "6 ranks on 3 workers" in shown
-    judged = "memory has no server that could judge the job"
+    judged = "memory has no server-side dry run"
     assert judged in cli.ok("create", "--dry-run", "--server", *words)
     assert judged in cli.ok("plan", "--server", *words)
     assert cli("create", "--server", *words).exit_code == 2

@@ -49,7 +49,7 @@ def test_an_interrupted_wait_says_that_the_job_goes_on_and_how_it_is_ended(verb:
     with pytest.raises(KeyboardInterrupt) as caught:
         WAITS[verb](client)
     assert caught.value.__notes__ == [
-        "job 'long' goes on without being waited for; client.cancel('long') ends it, or: mpijob cancel long"
+        "job 'long' is still running; to cancel it: client.cancel('long') or mpijob cancel long"
     ]
     assert not client.state("long").phase.final
 

@@ -15,11 +15,12 @@ from tests.unit.cli_support import Cli
 
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.cli import exit_codes
+from mpijob.cli.command_table import ENTRIES
 from mpijob.cli.context import App
 from mpijob.cli.main import program_words
 from mpijob.cli.output import Format, Output, as_json, as_yaml, painted
 from mpijob.cli.render import parts_tree, text
-from mpijob.cli.root import ENTRIES, cli
+from mpijob.cli.root import cli
 from mpijob.client import Client
 from mpijob.errors import BackendError, Finding, Fix, InvalidJob, Kind, MpiJobError, NotAllowed, QuotaExceeded
 from mpijob.model import (
@@ -233,7 +234,7 @@ def test_an_interrupted_command_ends_with_130() -> None:
 
 def test_the_exit_codes_are_documented_where_they_are_promised() -> None:
     page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
-    help_text = Cli().ok("--help")
+    help_text = Cli().ok("--help-all")
     for code, meaning in exit_codes.MEANINGS.items():
         assert f"| {code} | {meaning} |" in page
         assert re.search(rf"^  {code} +{re.escape(meaning)}$", help_text, re.MULTILINE)

@@ -163,8 +163,8 @@ def test_ctrl_c_detaches_and_the_job_goes_on(monkeypatch: pytest.MonkeyPatch) ->
     cli = Cli(a_hanging_job(), Interrupted)
     result = cli("run", "long", "--workers", "2", "--", "x")
     assert (result.exit_code, slept) == (130, [2.0])
-    assert "job long goes on" in result.stderr
-    assert "mpijob cancel long ends it" in result.stderr
+    assert "job long is still running; reattach: mpijob logs -f long" in result.stderr
+    assert "cancel: mpijob cancel long" in result.stderr
     assert cli.connect().state("long").phase is Phase.RUNNING
 
 

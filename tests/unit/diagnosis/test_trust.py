@@ -179,7 +179,7 @@ def test_an_unknown_cause_is_not_called_a_first_cause_and_leads_with_the_likelie
     text = Cli()("why", "--log", "-", "--exit-code", "3", stdin=log).stdout
     assert "a guess" not in text
     assert "first cause" not in text
-    assert "Most telling line: framble, the flux went backwards, cannot continue" in text.splitlines()[0]
+    assert "Most relevant line: framble, the flux went backwards, cannot continue" in text.splitlines()[0]
 
 
 HEALTHY = "step 1 loss 0.3\nWARNING: retry 1 of 3 after error\nvalidation: 0 errors\n"

@@ -284,7 +284,7 @@ def test_a_job_that_is_being_preempted_is_queued_again_although_it_is_still_admi
     assert (state.phase, state.waiting_for) == (
         Phase.QUEUED,
         f"Pre-empted at {clock(40)} UTC by another job (prioritization in the ClusterQueue); "
-        "will resume when there is room",
+        "resumes when capacity is free",
     )
 
 

@@ -152,7 +152,7 @@ def test_what_is_not_counted_in_the_queue_is_not_waited_for() -> None:
 def test_where_jobs_ahead_cannot_be_seen_no_number_is_told() -> None:
     found = last([runs(0.0, 10.0)], unseen=3)
     assert (found.position, found.seconds, found.span) == (4, None, None)
-    assert found.basis == "3 jobs before it cannot be seen, so nobody can tell when it starts"
+    assert found.basis == "3 jobs before it cannot be seen, so the start time is unknown"
 
 
 def test_behind_very_many_nobody_can_tell() -> None:

@@ -127,9 +127,9 @@ def test_a_rank_that_falls_silent_while_the_others_go_on_is_named() -> None:
     (finding,) = warnings.judge(seen(talks=talks))
     assert (finding.code, finding.rank, finding.worker) == ("RANK_SILENT", 2, 1)
     assert finding.message == (
-        "Rank 2 on worker 1 has said nothing for 5 min, and spoke about every 2 s before; 3 others go on."
+        "Rank 2 on worker 1 has said nothing for 5 min, and spoke about every 2 s before; 3 others keep printing."
     )
-    assert finding.hint == "see where it stands: mpijob stacks bert --rank 2"
+    assert finding.hint == "show its call stack: mpijob stacks bert --rank 2"
 
 
 @pytest.mark.parametrize(

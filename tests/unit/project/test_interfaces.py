@@ -14,7 +14,7 @@ import pytest
 
 from mpijob import Client, Job
 from mpijob.api.routes import ROUTES
-from mpijob.cli.root import ENTRIES
+from mpijob.cli.command_table import ENTRIES
 
 SOURCE = Path(__file__).parents[3] / "frontend" / "src"
 ONE = "/trainjobs/{namespace}/{name}"

@@ -50,7 +50,7 @@ def index() -> str:
     parts = {
         "A job file cannot be read": files,
         "A job contradicts itself": checks.codes(),
-        "What else is told about a job or a command": told,
+        "Other messages about a job or a command": told,
         "`mpijob doctor` says": machine,
         "`mpijob runtimes` says": runtimes,
         "`mpijob image inspect` and the check of a job's image say": images,

@@ -134,4 +134,4 @@ def _summary(plan: Plan) -> str:
     needs += [f"{plan.needs.gpus} GPUs"] if plan.needs.gpus else []
     shape = f"1 launcher + {len(plan.workers)} workers = {plan.world} ranks"
     mpi = " ".join(part for part in (plan.family.value, plan.family_version) if part)
-    return f"{shape} with {mpi}; needs {', '.join(needs)}; {'starts now' if plan.starts_now else 'waits for room'}"
+    return f"{shape} with {mpi}; needs {', '.join(needs)}; {'starts now' if plan.starts_now else 'waits for resources'}"

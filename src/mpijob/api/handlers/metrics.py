@@ -36,7 +36,7 @@ class MetricsPage:
         given = request.headers.get("authorization", "")
         if not compare_digest(given.encode(), f"Bearer {self._token}".encode()):
             return response(
-                Refused(401, "the metrics are for whoever has the token", f"it is in {FILE}", "NOT_ALLOWED")
+                Refused(401, "metrics require the bearer token", f"it is in {FILE}", "NOT_ALLOWED")
             )
         page, kind = await asyncio.to_thread(self._exporter.text)
         return Response(page, headers={"content-type": kind})

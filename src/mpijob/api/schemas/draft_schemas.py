@@ -86,7 +86,7 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue: how many jobs run and wait, how long jobs waited lately (the median), who waits in which order."""
+    """One queue: how many jobs run and wait, recent median wait, and waiting jobs in order."""
 
     name: str
     namespace: str

@@ -33,7 +33,7 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What went wrong, why, and what would mend it; `docs` is the page of the code."""
+    """What went wrong, why, and how to fix it; `docs` is the page of the code."""
 
     code: str
     message: str
@@ -247,7 +247,7 @@ class LogRow(msgspec.Struct, frozen=True):
 
 
 class LogBatch(msgspec.Struct, frozen=True):
-    """Some lines of a log, as they came; `problem` ends a stream that could not go on."""
+    """Some lines of a log, as they came; `problem` ends a stream that failed."""
 
     lines: tuple[LogRow, ...] = ()
     problem: Problem | None = None
@@ -366,11 +366,11 @@ class TemplateList(msgspec.Struct, frozen=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What this place can do, so that the page shows no panel that could only be empty.
+    """Features of this server, so that the web UI hides panels without data.
 
-    `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
-    which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved; whether some can be
-    saved for a namespace is told by `/templates`.
+    `signs_in` is the way of signing in: the address that `mpijob ui` printed, or the cluster's login, which
+    `sign_out` ends. `keeps_templates` is False if users cannot save templates; `/templates` has whether a
+    namespace can.
     """
 
     version: str
@@ -427,13 +427,13 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgressList(msgspec.Struct, frozen=True):
-    """How far jobs are; those that tell nothing are left out."""
+    """How far jobs are; jobs without progress are left out."""
 
     items: tuple[JobProgress, ...]
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where to go on: the last revision seen; the header Last-Event-ID says the same."""
+    """Where to resume: the last revision seen; same as the header Last-Event-ID."""
 
     rev: str = ""
 
@@ -459,7 +459,7 @@ class ArtifactQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class FieldHelp(msgspec.Struct, frozen=True):
-    """What a field of a job is for, as `mpijob explain` tells it."""
+    """Meaning of a field of a job, as in `mpijob explain`."""
 
     text: str
     example: str

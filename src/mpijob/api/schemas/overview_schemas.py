@@ -19,7 +19,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """How many jobs somebody, or a namespace, has."""
+    """Number of jobs of a user or namespace."""
 
     name: str
     jobs: int

@@ -136,7 +136,7 @@ def _no_script(job: MPIJob, script: str, field: str, directory: Path) -> Finding
         meant = did_you_mean(os.path.basename(script), names)
         meant = os.path.join(os.path.dirname(script), meant) if meant else ""
     else:
-        message = f"there is no file {shown(script)} in what goes along with the job"
+        message = f"there is no file {shown(script)} in the uploaded code"
         meant = did_you_mean(script, _along(job.code, directory))
         if job.after:
             hint = _made_before(dependencies.names(job.after), os.path.basename(script))

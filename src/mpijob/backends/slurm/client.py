@@ -84,7 +84,7 @@ def refusal(command: str, answer: Answer) -> MpiJobError:
     """Return the error for a command that failed."""
     said = answer.said
     if _SILENT.search(said):
-        hint = "jobs go on meanwhile; see whether it is up: scontrol ping"
+        hint = "running jobs are not affected; check the controller: scontrol ping"
         return BackendError(f"Slurm does not answer: {_first(said)}", hint=hint, passing=True)
     if _UNKNOWN_JOB.search(said):
         return NotFound(f"Slurm knows no such job any more: {_first(said)}")

@@ -118,7 +118,7 @@ def rehearsed(plan: Plan, client: SlurmClient) -> tuple[Finding, ...]:
         if seconds > 90
         else f"in {seconds:.0f} s"
     )
-    return (_notice("", f"Slurm would take the job, and expects to start it {told}"),)
+    return (_notice("", f"Slurm accepts the job, and expects to start it {told}"),)
 
 
 def estimated(plan: Plan, client: SlurmClient) -> Plan:

@@ -18,7 +18,7 @@ import click
 
 from mpijob import codec
 from mpijob.cli.arguments import flag_values
-from mpijob.cli.arguments.flags import Merge
+from mpijob.cli.arguments.flags import JobCommand, Merge
 from mpijob.cli.arguments.overlay import Change, Tree, changes_of, overlay
 from mpijob.cli.arguments.script_args import Script, find
 from mpijob.cli.context import App
@@ -30,7 +30,7 @@ _AFTER = "mpijob.words_after"
 _STDIN_FILE = "stdin.txt"  # in the job's directory
 
 
-class TakesCommand(click.Command):
+class TakesCommand(JobCommand):
     """A command that takes another command after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -55,8 +55,8 @@ def words_after() -> tuple[str, ...]:
 def given_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add NAME and -f to a command."""
     function = click.argument("words", nargs=-1, metavar="[NAME | SCRIPT]")(function)
-    told = "A job file, YAML or JSON; - is stdin."
-    return click.option("-f", "--file", "files", multiple=True, metavar="FILE", help=told)(function)
+    text = "Job file, YAML or JSON; - reads stdin."
+    return click.option("-f", "--file", "files", multiple=True, metavar="FILE", help=text)(function)
 
 
 class JobArguments(NamedTuple):

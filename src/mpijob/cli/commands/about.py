@@ -28,10 +28,10 @@ _PROGRAM, _VARIABLE = "mpijob", "_MPIJOB_COMPLETE"
 @click.argument("field", default="", metavar="[FIELD]")
 @pass_app
 def explain(app: App, field: str) -> None:
-    """Explain a field of the job file, or a code.
+    """Explain a field of the job file, or an error code.
 
-    FIELD is a path such as launch.map_by, or its last part; a CODE such as UNKNOWN_HOST is what an answer
-    has in brackets. Without either, the fields of a job are listed.
+    FIELD is a path such as launch.map_by, or its last part. CODE is a code from a message, such as
+    UNKNOWN_HOST. Without an argument, list all fields.
     """
     if not field:
         app.out.lines(_field_list())
@@ -157,7 +157,7 @@ def version(app: App) -> None:
 @command("doctor", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @pass_app
 def doctor(app: App) -> None:
-    """Check whether this machine, or a cluster, is ready to run jobs."""
+    """Check whether this machine or a cluster is ready to run jobs."""
     findings = _part("mpijob.client.admin.doctor", "doctor").report(app.settings())
     if app.out.structured:
         app.out.value(findings)
@@ -167,15 +167,16 @@ def doctor(app: App) -> None:
 
 @click.group("mpi", context_settings=SETTINGS)
 def mpi() -> None:
-    """List and install MPI families."""
+    """List and install MPI libraries."""
 
 
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
 @pass_app
 def mpi_list(app: App) -> None:
-    """List every MPI installation found here. A program runs with the one whose library it loads.
+    """List all MPI installations on this machine.
 
-    A program that loads none gets the default: the first family of the list.
+    A program runs with the MPI whose library it loads. A program that loads none gets the first of the
+    list.
     """
     found = _part("mpijob.client.admin.mpi", "mpi list").installations()
     if app.out.structured:
@@ -189,7 +190,7 @@ def mpi_list(app: App) -> None:
 @click.argument("family")
 @pass_app
 def mpi_install(app: App, family: str) -> None:
-    """Install an MPI family for this user."""
+    """Install an MPI library for this user."""
     part = _part("mpijob.client.admin.mpi", "mpi install")
     with app.out.progress(f"installing {family} …"):
         app.out.line(part.install(family))

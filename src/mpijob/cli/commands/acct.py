@@ -27,11 +27,11 @@ def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose among accounts."""
     for option in reversed(
         (
-            click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace."),
+            click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces."),
             click.option(
-                "-S", "--since", type=Moment(), metavar="WHEN", help="Jobs since then: 24h, 7d or a date."
+                "-S", "--since", type=Moment(), metavar="WHEN", help="Start time: 24h, 7d, or a date."
             ),
-            click.option("-E", "--until", type=Moment(), metavar="WHEN", help="Jobs before then."),
+            click.option("-E", "--until", type=Moment(), metavar="WHEN", help="End time."),
             click.option(
                 "-u", "--user", "owners", multiple=True, metavar="NAME", help="Only jobs of this user."
             ),
@@ -41,13 +41,18 @@ def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
                 "phases",
                 multiple=True,
                 type=phase_choice,
-                help="Only jobs that are, or ended, so.",
+                help="Only jobs in this state.",
             ),
             click.option(
-                "-l", "--label", "selector", default="", metavar="LABELS", help="As in team=cv,tier!=test."
+                "-l",
+                "--label",
+                "selector",
+                default="",
+                metavar="LABELS",
+                help="Label selector, such as team=cv,tier!=test.",
             ),
             click.option("--queue", default="", metavar="NAME", help="Only jobs of this queue."),
-            click.option("--cause", default="", metavar="CODE", help="Only jobs that failed for this cause."),
+            click.option("--cause", default="", metavar="CODE", help="Only jobs with this cause of failure."),
         )
     ):
         function = option(function)
@@ -78,9 +83,9 @@ class _Accounts(click.Group):
     "acct", cls=_Accounts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
 def acct() -> None:
-    """Show what ran, how it ended, what it used and what that cost.
+    """Show resource usage and cost of jobs, as sacct does.
 
-    Without a verb: the list of jobs, those that were deleted too. `mpijob acct list --help` has its options.
+    Without a subcommand, list jobs, including deleted ones. For options, run `mpijob acct list --help`.
     """
 
 
@@ -88,14 +93,18 @@ def acct() -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @_chosen
 @click.option(
-    "--format", "columns", default="", metavar="FIELDS", help="As in name,user,elapsed; sacct's names too."
+    "--format",
+    "columns",
+    default="",
+    metavar="FIELDS",
+    help="Columns, such as name,user,elapsed; names of sacct work too.",
 )
-@click.option("--fields", "only_names", is_flag=True, help="List the fields that --format takes.")
-@click.option("--steps", "with_steps", is_flag=True, help="Show the steps of scripts too, as JOB.0.")
+@click.option("--fields", "only_names", is_flag=True, help="List the columns that --format accepts.")
+@click.option("--steps", "with_steps", is_flag=True, help="Include steps of scripts, as JOB.0.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt of one job.")
-@click.option("--attempts", "with_attempts", is_flag=True, help="Show each attempt of one job by itself.")
-@click.option("--limit", default=100, type=click.IntRange(1, 100_000), help="At most this many jobs.")
-@click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
+@click.option("--attempts", "with_attempts", is_flag=True, help="Show each attempt of one job separately.")
+@click.option("--limit", default=100, type=click.IntRange(1, 100_000), help="Maximum number of jobs.")
+@click.option("--after", default="", metavar="CURSOR", help="Continue after this cursor.")
 @pass_app
 def list_accounts(
     app: App,
@@ -107,9 +116,9 @@ def list_accounts(
     with_attempts: bool,
     **chosen: Any,
 ) -> None:
-    """List what ran, newest first.
+    """List accounting records, newest first.
 
-    NAME@1 is the first run of a name; a name alone means all of them.
+    NAME@1 selects the first run of a name; NAME selects all runs.
     """
     if only_names:
         app.out.lines(
@@ -154,12 +163,12 @@ def _whole(one: Any, rates: Any) -> dict[str, Any]:
 @command("report", outputs=_TABLES)
 @click.option(
     "--by", default="user", show_default=True, metavar="WORDS",
-    help="user, namespace, month, day, queue, state, cause, program, name, label:KEY; several with commas.",
+    help="Group by user, namespace, month, day, queue, state, cause, program, name, label:KEY (comma-separated).",
 )  # fmt: skip
 @_chosen
 @pass_app
 def report(app: App, by: str, **chosen: Any) -> None:
-    """Show what jobs that ended in a time used and cost, by user, namespace, label or month."""
+    """Sum usage and cost of finished jobs by user, namespace, label or month."""
     found = app.client.usage_report(tuple(word.strip() for word in by.split(",")), **chosen)
     if app.out.structured:
         app.out.value(found)
@@ -203,7 +212,7 @@ def _report_row(row: Row) -> Sequence[str]:
 @command("budget", outputs=_TABLES)
 @pass_app
 def budget(app: App) -> None:
-    """Show how namespaces stand against their budgets this month, and where that leads."""
+    """Show spending against the budgets of namespaces this month, with a forecast."""
     found = app.client.budgets()
     if app.out.structured:
         app.out.value(found)
@@ -230,7 +239,7 @@ def budget(app: App) -> None:
 @name_argument
 @pass_app
 def advice(app: App, name: str) -> None:
-    """Show what to ask for next time, from what runs of the same program used, and how it scales."""
+    """Recommend resources from past runs of the same program, and show how it scales."""
     found = app.client.advise(app.client.spec(name))
     if app.out.structured:
         app.out.value(found)

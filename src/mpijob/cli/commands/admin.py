@@ -23,7 +23,7 @@ _namespace = click.argument("whose", metavar="NAMESPACE")
 
 @click.group("admin", context_settings=SETTINGS)
 def admin() -> None:
-    """Set what namespaces may do, and see the whole cluster."""
+    """Set limits of namespaces, and show the whole cluster."""
 
 
 def _administration(app: App) -> Administration:
@@ -35,7 +35,7 @@ def _administration(app: App) -> Administration:
 @command("overview", outputs=_VALUES)
 @pass_app
 def overview(app: App) -> None:
-    """Show all namespaces, GPUs, queues, who had to make way, and which quotas are nearly consumed."""
+    """Show all namespaces, GPUs, queues, preemptions and nearly exhausted quotas."""
     with app.out.progress("looking at the cluster …"):
         found = _administration(app).overview()
     if app.out.structured:
@@ -93,7 +93,7 @@ def _amount(line: Line) -> str:
 @_namespace
 @pass_app
 def limits(app: App, whose: str) -> None:
-    """Show what holds for a namespace: limits, quotas, queues."""
+    """Show the limits, quotas and queues of a namespace."""
     found = _administration(app).limits(whose)
     if app.out.structured:
         app.out.value(found)
@@ -163,44 +163,52 @@ _LIMITS = {
 
 @command("set", outputs=())
 @_namespace
-@click.option("--max-workers", type=int, metavar="N", help="Workers of one job.")
-@click.option("--max-gpus", type=int, metavar="N", help="GPUs of all jobs together.")
-@click.option("--concurrent-jobs", type=int, metavar="N", help="Jobs that run at once.")
-@click.option("--max-duration", type=Duration(), metavar="TIME", help="How long a job may run: 24h.")
+@click.option("--max-workers", type=int, metavar="N", help="Maximum number of workers per job.")
+@click.option("--max-gpus", type=int, metavar="N", help="Maximum number of GPUs of all jobs together.")
+@click.option("--concurrent-jobs", type=int, metavar="N", help="Maximum number of running jobs.")
 @click.option(
-    "--allow-image", "images", multiple=True, metavar="PATTERN", help="Images that may be used: repo/*."
+    "--max-duration", type=Duration(), metavar="TIME", help="Maximum duration of a job, such as 24h."
 )
 @click.option(
-    "--allow-egress", "egress", multiple=True, metavar="WORD", help="Where jobs may go: internet:443."
+    "--allow-image", "images", multiple=True, metavar="PATTERN", help="Allowed images, such as repo/*."
 )
-@click.option("--queue", metavar="NAME", help="The queue that jobs go to.")
-@click.option("--cluster-queue", metavar="NAME", help="Make that queue, a LocalQueue for this ClusterQueue.")
 @click.option(
-    "--priority-class", "classes", multiple=True, metavar="NAME", help="Priorities that may be used."
+    "--allow-egress",
+    "egress",
+    multiple=True,
+    metavar="WORD",
+    help="Allowed network destinations, such as internet:443.",
 )
+@click.option("--queue", metavar="NAME", help="Default queue of jobs.")
+@click.option(
+    "--cluster-queue", metavar="NAME", help="Create the queue as a LocalQueue of this ClusterQueue."
+)
+@click.option("--priority-class", "classes", multiple=True, metavar="NAME", help="Allowed priority classes.")
 @click.option(
     "--gang",
     type=click.Choice(["Kueue", "Coscheduling", "Volcano", "None"]),
-    help="Who starts all workers together.",
+    help="Gang scheduler.",
 )
-@click.option("--gang-timeout", type=Duration(), metavar="TIME", help="How long a job may take to start.")
-@click.option("--gpu-hour", type=float, metavar="PRICE", help="What a GPU costs for an hour.")
-@click.option("--cpu-hour", type=float, metavar="PRICE", help="What a core costs for an hour.")
-@click.option("--memory-gib-hour", type=float, metavar="PRICE", help="What a GiB costs for an hour.")
-@click.option("--currency", metavar="CODE", help="In which money.")
+@click.option("--gang-timeout", type=Duration(), metavar="TIME", help="Time limit for starting a job.")
+@click.option("--gpu-hour", type=float, metavar="PRICE", help="Price of one GPU hour.")
+@click.option("--cpu-hour", type=float, metavar="PRICE", help="Price of one core hour.")
+@click.option("--memory-gib-hour", type=float, metavar="PRICE", help="Price of one GiB hour of memory.")
+@click.option("--currency", metavar="CODE", help="Currency of prices.")
 @click.option(
-    "--enforcement", type=click.Choice(["Enforce", "Warn"]), help="Refuse what goes beyond, or warn."
+    "--enforcement",
+    type=click.Choice(["Enforce", "Warn"]),
+    help="Whether to refuse jobs beyond the limits, or warn.",
 )
-@click.option("--quota-request-url", metavar="URL", help="Where users ask for more.")
+@click.option("--quota-request-url", metavar="URL", help="URL where users request more quota.")
 @click.option(
     "--quota",
     "quota",
     multiple=True,
     metavar="RESOURCE=AMOUNT",
-    help="A hard amount: gpu=8, cpu=64, memory=1Ti; gpu= takes it away.",
+    help="Hard quota, such as gpu=8, cpu=64 or memory=1Ti; `gpu=` removes it.",
 )
-@click.option("--unset", multiple=True, metavar="LIMIT", help="Take a limit away: max-workers.")
-@click.option("--dry-run", is_flag=True, help="Let the cluster judge it, and change nothing.")
+@click.option("--unset", multiple=True, metavar="LIMIT", help="Limit to remove, such as max-workers.")
+@click.option("--dry-run", is_flag=True, help="Run a server-side dry run.")
 @pass_app
 def set_limits(
     app: App,
@@ -214,7 +222,7 @@ def set_limits(
     dry_run: bool,
     **given: Any,
 ) -> None:
-    """Set what a namespace may do; what is not named stays as it is."""
+    """Set limits of a namespace; limits not given stay unchanged."""
     from mpijob.client.admin.limits import LimitChanges
 
     wanted = {_LIMITS[name]: value for name, value in given.items() if value is not None}

@@ -10,14 +10,14 @@ from mpijob.cli.options import SETTINGS, command, confirm
 
 @click.group("record", context_settings=SETTINGS)
 def record() -> None:
-    """Back the record of jobs up, put it back, erase a person's part of it."""
+    """Back up, restore or erase the job history."""
 
 
 @command("backup", outputs=(), namespace=False)
 @click.argument("file", metavar="FILE", type=click.Path())
 @pass_app
 def backup(app: App, file: str) -> None:
-    """Write the record into one file, while it is in use."""
+    """Back up the history to one file, also while it is in use."""
     with app.out.progress("packing the record …"):
         jobs = app.client.backup_record(file)
     app.out.line(f"{file} holds {jobs} jobs")
@@ -27,18 +27,18 @@ def backup(app: App, file: str) -> None:
 @click.argument("file", metavar="FILE", type=click.Path(exists=True))
 @pass_app
 def restore(app: App, file: str) -> None:
-    """Put a backup back where no record is."""
+    """Restore a backup into an empty history."""
     with app.out.progress("unpacking the record …"):
         jobs = app.client.restore_record(file)
     app.out.line(f"{jobs} jobs are remembered again")
 
 
 @command("erase", outputs=(), namespace=False)
-@click.option("--user", required=True, metavar="NAME", help="Whose jobs.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--user", required=True, metavar="NAME", help="User whose jobs to erase.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @pass_app
 def erase(app: App, user: str, yes: bool) -> None:
-    """Erase what is remembered of a user's deleted jobs: records, logs, accounts. The audit tells that it was done."""
+    """Erase records, logs and accounting of a user's deleted jobs; the audit log notes it."""
     confirm(app, f"Erase everything that is remembered of the deleted jobs of {user}?", yes)
     gone = app.client.erase_user(user)
     app.out.line(f"{len(gone)} jobs of {user} forgotten")

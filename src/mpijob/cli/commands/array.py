@@ -24,13 +24,17 @@ _TEXTS = ("env.", "labels.", "cost.", "launch.settings.")  # 0.10 stays 0.10 the
 @given_options
 @job_flags
 @click.option(
-    "--values", "sweep", multiple=True, metavar="PATH=A,B,…", help="A field and its values: env.LR=0.1,0.01."
+    "--values",
+    "sweep",
+    multiple=True,
+    metavar="PATH=A,B,…",
+    help="Field and its values, such as env.LR=0.1,0.01.",
 )
 @pass_app
 def array(app: App, sweep: tuple[str, ...], **given: Any) -> None:
     """Create one job for each combination of values.
 
-    A SCRIPT of Slurm, PBS or LSF has values of its own, in its header.
+    The values of a Slurm, PBS or LSF SCRIPT come from the array option in its header.
     """
     asked = JobArguments.of(app, given, array=True)
     values: dict[str, list[Any]] = dict(_values(text) for text in sweep)

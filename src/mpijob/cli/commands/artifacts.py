@@ -13,7 +13,7 @@ from mpijob.model.spec.quantity import as_bytes
 
 @click.group("artifacts", context_settings=SETTINGS)
 def artifacts() -> None:
-    """List and fetch the files that a job left."""
+    """List and download output files of a job."""
 
 
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME))
@@ -21,7 +21,7 @@ def artifacts() -> None:
 @attempt_option
 @pass_app
 def artifacts_list(app: App, name: str, attempt: int | None) -> None:
-    """List the files that a job left."""
+    """List output files of a job."""
     files = app.client.artifacts(name, attempt=attempt)
     if app.out.structured:
         app.out.value(files)
@@ -36,16 +36,16 @@ def artifacts_list(app: App, name: str, attempt: int | None) -> None:
 @name_argument
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--to", "directory", default=".", metavar="DIRECTORY",
-              help="Where the files go; by default the current directory.")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Also in place of files there that differ.")
+              help="Target directory; default: the current directory.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Overwrite existing files that differ.")
 @attempt_option
 @pass_app
 def artifacts_fetch(
     app: App, name: str, paths: tuple[str, ...], directory: str, overwrite: bool, attempt: int | None
 ) -> None:
-    """Fetch files and folders that a job left; without PATH, all of them.
+    """Download output files of a job; without PATH, all files.
 
-    They keep their places below the directory. A file there that differs is never overwritten unasked.
+    Files keep their relative paths. Existing files that differ are not overwritten without --overwrite.
     """
     with app.out.progress(f"fetching from {name} …"):
         fetched = app.client.fetch(name, directory, paths, overwrite=overwrite, attempt=attempt)
@@ -57,7 +57,7 @@ def artifacts_fetch(
 @name_argument
 @pass_app
 def artifacts_store(app: App, name: str) -> None:
-    """Store what a job wrote to its S3 volumes once more."""
+    """Upload the files of a job's S3 volumes again."""
     from mpijob.cli import exit_codes
 
     with app.out.progress(f"storing what {name} wrote …"):

@@ -45,31 +45,33 @@ class _Audit(click.Group):
 
 @click.group("audit", cls=_Audit, context_settings=SETTINGS)
 def audit() -> None:
-    """Show who did what to which job, and check that nobody changed it.
+    """Show the audit log, and verify its hash chain.
 
-    Without a command: the list.
+    Without a subcommand, list the entries.
     """
 
 
 @command("list", outputs=())
-@click.option("--user", "users", multiple=True, metavar="NAME", help="Acts of this user; may be repeated.")
+@click.option(
+    "--user", "users", multiple=True, metavar="NAME", help="Only actions of this user; can be repeated."
+)
 @click.option(
     "--verb",
     "verbs",
     multiple=True,
     type=click.Choice([verb.value for verb in Verb]),
-    help="Acts of this kind; may be repeated.",
+    help="Only actions of this kind; can be repeated.",
 )
 @click.option(
-    "--job", "jobs", multiple=True, metavar="NAME", help="What was done to this job; may be repeated."
+    "--job", "jobs", multiple=True, metavar="NAME", help="Only actions on this job; can be repeated."
 )
-@click.option("--since", type=Moment(), metavar="WHEN", help="Not before: 1h, 7d, or a date and time.")
-@click.option("--until", type=Moment(), metavar="WHEN", help="Not after.")
-@click.option("--refused", is_flag=True, help="Only what did not come about.")
-@click.option("--limit", type=click.IntRange(min=0), default=0, metavar="N", help="Only the last N.")
+@click.option("--since", type=Moment(), metavar="WHEN", help="Start time: 1h, 7d, or a date and time.")
+@click.option("--until", type=Moment(), metavar="WHEN", help="End time.")
+@click.option("--refused", is_flag=True, help="Only refused and failed actions.")
+@click.option("--limit", type=click.IntRange(min=0), default=0, metavar="N", help="Only the last N entries.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table",
-    help="A table, JSON lines in the shape of audit.k8s.io/v1, or CSV.",
+    help="Output format: a table, JSON lines (audit.k8s.io/v1), or CSV.",
 )  # fmt: skip
 @pass_app
 def list_audit(
@@ -83,9 +85,9 @@ def list_audit(
     limit: int,
     output: str,
 ) -> None:
-    """Show who did what to which job, when, from where and with what result; the oldest first.
+    """List audit entries, oldest first: time, user, action, job, source and result.
 
-    Without -n the entries of all namespaces are shown.
+    Without -n, list entries of all namespaces.
     """
     query = AuditQuery(
         users=tuple(users),
@@ -157,13 +159,13 @@ def _cell(value: Any) -> str:
 
 
 @command("verify", outputs=(Format.TABLE, Format.JSON, Format.YAML))
-@click.option("--anchor", default="", metavar="NUMBER:HASH", help="A head that was kept elsewhere.")
+@click.option("--anchor", default="", metavar="NUMBER:HASH", help="Head of an earlier verification.")
 @pass_app
 def verify(app: App, anchor: str) -> None:
-    """Check that no entry was changed, removed, inserted or moved; ends with 1 when one was.
+    """Verify the hash chain of the audit log; exit with 1 if it is broken.
 
-    Keep the head that it prints in another place: given as --anchor later, it also shows an audit that somebody
-    wrote anew from end to end.
+    Detects entries that were changed, removed, inserted or moved. Store the printed head elsewhere and pass
+    it as --anchor later to also detect a log that was rewritten completely.
     """
     verdict = app.client.verify_audit(anchor)
     if app.out.structured:
@@ -187,7 +189,7 @@ def _summary(lines: int, first: int, last: int, flaws: int) -> str:
     if not lines:
         return "there is no audit yet" if not flaws else "nothing is left of the audit"
     told = f"{lines} entries, {first} to {last}"
-    return f"{told}: NOT as they were written, {flaws} flaws" if flaws else f"{told}: as they were written"
+    return f"{told}: hash chain BROKEN, {flaws} problems" if flaws else f"{told}: hash chain intact"
 
 
 audit.add_command(list_audit)

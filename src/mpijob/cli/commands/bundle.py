@@ -17,16 +17,17 @@ _MOST_MIB = 32
 
 @command("bundle", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @name_argument
-@click.option("-O", "--file", metavar="FILE", help="Where it is written; NAME-bundle.tar.gz without it.")
-@click.option("--stacks", is_flag=True, help="With the stacks of the ranks of a job that runs.")
+@click.option("-O", "--file", metavar="FILE", help="Output file; default: NAME-bundle.tar.gz.")
+@click.option("--stacks", is_flag=True, help="Include stack traces of a running job.")
 @click.option(
-    "--limit", type=click.IntRange(1, 4096), default=_MOST_MIB, metavar="MIB", help="At most so much before packing."
+    "--limit", type=click.IntRange(1, 4096), default=_MOST_MIB, metavar="MIB", help="Maximum size before compression."
 )  # fmt: skip
 @pass_app
 def bundle(app: App, name: str, file: str | None, stacks: bool, limit: int) -> None:
-    """Write everything known of a job into one archive, without secrets.
+    """Create a support bundle of a job, with secrets masked.
 
-    Spec, plan, census, states, events, usage, findings, logs, versions and what doctor says.
+    The bundle contains spec, plan, states, events, usage, findings, logs, versions and the output of
+    doctor.
     """
     with app.out.progress(f"collecting what is known of {name} …"):
         made = app.client.bundle(name, Path(file) if file else None, stacks=stacks, most_bytes=limit << 20)

@@ -28,34 +28,32 @@ _SIGNS = {FieldOutcome.EXACT: "exact", FieldOutcome.CHANGED: "changed", FieldOut
     "--to",
     type=click.Choice(convert_jobs.TARGETS),
     default="job",
-    help="What is written; a job file by default.",
+    help="Output format; default: a job file.",
 )
 @click.option(
     "--report",
     type=click.Choice(["text", "json"]),
-    help="Print what became of every field instead of the jobs.",
+    help="Print a report on every field instead of the jobs.",
 )
-@click.option("--strict", is_flag=True, help="End with status 1 when something was dropped.")
-@click.option("--image", default="", metavar="IMAGE", help="The image, where the source names none.")
-@click.option("--openshift", is_flag=True, help="Manifests for OpenShift, which gives user IDs itself.")
-@click.option("--dir", "directory", metavar="DIR", help="Convert every job in the files below a directory.")
-@click.option("--out", metavar="DIR", help="Write each job into a file of this directory.")
-@click.option(
-    "--overwrite", is_flag=True, help="With --out: also over files that are there and say otherwise."
-)
-@click.option("--cluster", is_flag=True, help="Convert every MPIJob of the namespace of a cluster.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="With --cluster: of every namespace.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if a field was dropped.")
+@click.option("--image", default="", metavar="IMAGE", help="Image to use if the source names none.")
+@click.option("--openshift", is_flag=True, help="Write manifests for OpenShift, which assigns user IDs.")
+@click.option("--dir", "directory", metavar="DIR", help="Convert all jobs in the files below this directory.")
+@click.option("--out", metavar="DIR", help="Write each job to a file in this directory.")
+@click.option("--overwrite", is_flag=True, help="With --out: overwrite existing files that differ.")
+@click.option("--cluster", is_flag=True, help="Convert all MPIJobs of a namespace on a cluster.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="With --cluster: include all namespaces.")
 @pass_app
 def convert(
     app: App, files: tuple[str, ...], to: str, report: str | None, strict: bool, image: str,
     openshift: bool, directory: str | None, out: str | None, overwrite: bool, cluster: bool, all_namespaces: bool,
 ) -> None:  # fmt: skip
-    """Convert MPIJobs, TrainJobs, Slurm and PBS scripts to a job, and jobs to them.
+    """Convert MPIJobs, TrainJobs, Slurm and PBS scripts, both ways.
 
-    FILE is an MPIJob (v2beta1, v1, v1alpha), a TrainJob with its runtime, a script of Slurm, PBS or LSF, an Arena
-    command, SageMaker or Azure ML settings, or a job file; `-` is stdin. The jobs go to stdout, and what did not
-    come along exactly to stderr. Of a script the header is read, and its body runs as it is: mpijob run SCRIPT does
-    both. Nothing in a file is run.
+    FILE is an MPIJob (v2beta1, v1, v1alpha), a TrainJob with its runtime, a Slurm, PBS or LSF script, an
+    Arena command, SageMaker or Azure ML settings, or a job file; `-` is stdin. Jobs go to stdout, and a
+    report of inexact fields to stderr. Only the header of a script is converted; the body runs unchanged
+    (`mpijob run SCRIPT` does both). Nothing is executed.
     """
     if sum((bool(files), directory is not None, cluster)) != 1:
         raise click.UsageError("give files, --dir or --cluster")

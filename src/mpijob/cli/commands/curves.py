@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @command("curves", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.CSV))
 @name_argument
-@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="What this rank told.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only metrics of this rank.")
 @click.option(
     "--pattern",
     "patterns",
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     help="Read metrics from named groups: 'step (?P<step>\\d+) loss (?P<loss>\\S+)'.",
 )
 @click.option(
-    "--points", default=720, type=click.IntRange(1, 100_000), help="At most so many of each metric."
+    "--points", default=720, type=click.IntRange(1, 100_000), help="Maximum number of points per metric."
 )
 @attempt_option
 @pass_app
 def curves(
     app: App, name: str, rank: int | None, patterns: tuple[str, ...], points: int, attempt: int | None
 ) -> None:
-    """Show the metrics of a training, how far it is and when it will end."""
+    """Show training metrics, progress and estimated end."""
     found = app.client.curves(name, patterns, rank=rank, points=points, attempt=attempt)
     tell_if_deleted(app, app.client.state(name))
     if app.out.structured:
@@ -50,7 +50,7 @@ def curves(
         app.out.csv(("metric", "time", "step", "value"), rows)
         return
     if not found.series and found.progress is None:
-        app.out.note(f"{name} told no metrics; mpijob.report(step=…, loss=…) in the program tells them")
+        app.out.note(f"{name} reported no metrics; call mpijob.report(step=…, loss=…) in the program")
         return
     app.out.lines(lines(found))
 

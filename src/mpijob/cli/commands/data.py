@@ -13,7 +13,7 @@ _directory = click.argument("directory")
 
 @click.group("data", context_settings=SETTINGS)
 def data() -> None:
-    """Fetch and store folders of buckets by their data connections."""
+    """Download and upload S3 folders through data connections."""
 
 
 @command("fetch", outputs=(), namespace=False)
@@ -21,7 +21,7 @@ def data() -> None:
 @_directory
 @pass_app
 def fetch(app: App, source: str, directory: str) -> None:
-    """Fetch a folder of a bucket into a directory."""
+    """Download a bucket folder into a directory."""
     from mpijob.client.integrations import s3_sync
 
     with app.out.progress(f"fetching {source} …"):
@@ -34,7 +34,7 @@ def fetch(app: App, source: str, directory: str) -> None:
 @_directory
 @pass_app
 def store(app: App, source: str, directory: str) -> None:
-    """Store the files of a directory in a folder of a bucket."""
+    """Upload a directory into a bucket folder."""
     from mpijob.client.integrations import s3_sync
 
     with app.out.progress(f"storing {directory} …"):
@@ -45,10 +45,10 @@ def store(app: App, source: str, directory: str) -> None:
 @command("keep", outputs=(), namespace=False)
 @_source
 @_directory
-@click.option("--every", default=30.0, help="Seconds between two looks.")
+@click.option("--every", default=30.0, help="Interval in seconds.")
 @pass_app
 def keep(app: App, source: str, directory: str, every: float) -> None:
-    """Store what changes in a directory until told to end, then once more; on a cluster it runs beside each worker."""
+    """Upload changes of a directory until SIGTERM; runs as a sidecar of each worker on a cluster."""
     from mpijob.client.integrations import s3_sync
 
     for told in s3_sync.keep(app.settings(), source, directory, every):

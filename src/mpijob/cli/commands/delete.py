@@ -16,7 +16,7 @@ from mpijob.cli.output import Format
 @names_argument
 @bulk.choices
 @bulk.grace_option
-@click.option("--forget", is_flag=True, help="Erase the record too, also of jobs that were deleted before.")
+@click.option("--forget", is_flag=True, help="Also erase the record, including that of jobs deleted earlier.")
 @pass_app
 def delete(
     app: App,
@@ -28,7 +28,7 @@ def delete(
     grace: float | None,
     forget: bool,
 ) -> None:
-    """End jobs if needed and remove them; their records stay for a while."""
+    """Delete jobs, running ones too; their records stay for a while."""
     bulk.refuse_both(names, bool(selector or phases or everything))
 
     def one(name: str) -> int:

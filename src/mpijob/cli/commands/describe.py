@@ -27,7 +27,7 @@ _LAST_SECONDS = 120.0  # of a training's lines: all of them may be a gigabyte
 @attempt_option
 @pass_app
 def describe(app: App, name: str, attempt: int | None) -> None:
-    """Show everything known of a job, and what went wrong."""
+    """Show the details of a job: launcher, workers, ranks and findings."""
     state = app.client.state(name, attempt=attempt)
     spec, findings = masked_job(app.client.spec(state.ref)), state.findings
     events = tuple(app.client.events(state.ref, attempt=attempt))

@@ -22,13 +22,13 @@ _HOLD = ("sleep", "infinity")
 
 @command("exec", outputs=(), cls=TakesCommand)
 @name_argument
-@click.option("--worker", type=click.IntRange(min=0), metavar="N", help="In this worker.")
-@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Beside this rank.")
+@click.option("--worker", type=click.IntRange(min=0), metavar="N", help="Run in this worker.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Run in the worker of this rank.")
 @pass_app
 def execute(app: App, name: str, worker: int | None, rank: int | None) -> None:
     """Run a command in a worker, beside a rank or in the launcher.
 
-    The command goes after `--`; without one it is a shell. The exit status is the command's own.
+    Give the command after `--`; without one, start a shell. The exit status is that of the command.
     """
     if worker is not None and rank is not None:
         raise click.UsageError("give --worker or --rank, not both")
@@ -39,13 +39,13 @@ def execute(app: App, name: str, worker: int | None, rank: int | None) -> None:
 @given_options
 @job_flags
 @click.option(
-    "--timeout", type=Duration(), metavar="TIME", help="Give up when the workers do not start in time."
+    "--timeout", type=Duration(), metavar="TIME", help="Maximum time to wait for the workers to start."
 )
 @pass_app
 def alloc(app: App, timeout: float | None, **given: Any) -> None:
     """Hold workers for an interactive shell.
 
-    The workers are given back when the shell, or the command after `--`, ends.
+    The workers are released when the shell, or the command after `--`, ends.
     """
     if not given["words"] and not given["files"]:
         given["words"] = (f"alloc-{token_hex(3)}",)

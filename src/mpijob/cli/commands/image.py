@@ -25,10 +25,13 @@ _VERDICTS = {
 
 def _registry_options(function: Any) -> Any:
     for option in (
-        click.option("--plain-http", is_flag=True, help="Speak to the registry without TLS."),
-        click.option("--ca-file", default="", metavar="FILE", help="The registry's certificate authority."),
+        click.option("--plain-http", is_flag=True, help="Connect to the registry without TLS."),
+        click.option("--ca-file", default="", metavar="FILE", help="CA certificate of the registry."),
         click.option(
-            "--auth-file", default="", metavar="FILE", help="Logins, as docker and podman keep them."
+            "--auth-file",
+            default="",
+            metavar="FILE",
+            help="Registry credentials, in the format of docker and podman.",
         ),
     ):
         function = option(function)
@@ -37,24 +40,25 @@ def _registry_options(function: Any) -> Any:
 
 @click.group("image", context_settings=SETTINGS)
 def image() -> None:
-    """Look into container images before jobs run in them."""
+    """Check container images for MPI, sshd and Python."""
 
 
 @command("inspect", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
 @click.argument("target", metavar="IMAGE|ARCHIVE|FOLDER")
+@click.option("--launcher", default="", metavar="IMAGE", help="Image of the launcher to compare with.")
 @click.option(
-    "--launcher", default="", metavar="IMAGE", help="Compare with the image that the launcher runs in."
-)
-@click.option(
-    "--platform", default="", metavar="OS/ARCH", help="Which one is meant; that of this machine by default."
+    "--platform",
+    default="",
+    metavar="OS/ARCH",
+    help="Platform of a multi-platform image; default: that of this machine.",
 )
 @_registry_options
 @pass_app
 def inspect(app: App, target: str, **chosen: Any) -> None:
-    """Tell which MPI, sshd and Python an image holds, and whether MPI jobs will run in it.
+    """Show MPI, sshd and Python of an image, and whether MPI jobs can run in it.
 
-    The layers are read from the registry, from an archive (OCI, or of `docker save`) or from the folder of an OCI
-    layout; no container engine is needed, and nothing is started.
+    Reads the layers from a registry, an archive (OCI or `docker save`) or an OCI layout directory. Needs no
+    container engine and starts nothing.
     """
     with app.out.progress(f"the layers of {target} are read …"):
         report = inspect_image(target, **chosen)
@@ -71,7 +75,7 @@ def inspect(app: App, target: str, **chosen: Any) -> None:
 @_registry_options
 @pass_app
 def exists(app: App, target: str, **chosen: Any) -> None:
-    """Ask the registry whether it has an image; nothing is downloaded."""
+    """Check whether an image exists in its registry, without downloading it."""
     app.out.line(f"{image_exists(target, **chosen)} is there")
 
 
@@ -120,7 +124,7 @@ def _cuda(found: Image) -> str:
     aware = {
         True: "MPI is CUDA-aware",
         False: "MPI is not CUDA-aware",
-        None: "whether MPI is CUDA-aware cannot be told",
+        None: "unknown whether MPI is CUDA-aware",
     }
     nccl = f"NCCL {found.nccl}" if found.nccl else ""
     return ", ".join(filter(None, (found.cuda, nccl, aware[found.mpi.cuda_aware if found.mpi else None])))

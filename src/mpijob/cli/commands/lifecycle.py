@@ -25,15 +25,15 @@ _UNENDED = tuple(phase.value for phase in Phase if not phase.final)
 @command("wait")
 @names_argument
 @bulk.selector_option
-@click.option("--for", "phases", multiple=True, type=phase_choice, help="Until it is in this phase.")
-@click.option("--timeout", type=Duration(), metavar="TIME", help="Give up after this time, for all together.")
+@click.option("--for", "phases", multiple=True, type=phase_choice, help="Phase to wait for.")
+@click.option("--timeout", type=Duration(), metavar="TIME", help="Maximum total time to wait.")
 @pass_app
 def wait(
     app: App, names: tuple[str, ...], selector: str, phases: tuple[str, ...], timeout: float | None
 ) -> None:
-    """Wait until jobs have ended, or have reached a phase.
+    """Wait until jobs end or reach a phase.
 
-    A whole array is `-l mpijob/array=NAME`: the one that was submitted last.
+    To wait for the latest submission of an array, use `-l mpijob/array=NAME`.
     """
     if bool(names) == bool(selector):
         raise click.UsageError("name the jobs, or choose them with --selector")
@@ -80,7 +80,7 @@ def cancel(
     yes: bool,
     grace: float | None,
 ) -> None:
-    """End jobs with grace; their records stay."""
+    """Cancel jobs; their records stay."""
     bulk.refuse_both(names, bool(selector or phases or everything))
     if names:
         each(app, names, lambda name: app.client.cancel(name, grace_period=grace))
@@ -95,7 +95,7 @@ def cancel(
 @names_argument
 @pass_app
 def suspend(app: App, names: tuple[str, ...]) -> None:
-    """End the processes of jobs and keep the jobs to be resumed."""
+    """Stop the processes of jobs and free their resources."""
     each(app, names, app.client.suspend)
 
 
@@ -112,7 +112,7 @@ def resume(app: App, names: tuple[str, ...]) -> None:
 @click.argument("workers", type=click.IntRange(min=1))
 @pass_app
 def scale(app: App, name: str, workers: int) -> None:
-    """Give an elastic job another number of workers."""
+    """Change the number of workers of an elastic job."""
     show_state(app, app.client.scale(name, workers))
 
 

@@ -17,8 +17,14 @@ def filters(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose among jobs."""
     for option in reversed(
         (
-            click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace."),
-            click.option("-l", "--selector", default="", metavar="LABELS", help="As in team=cv,tier!=test."),
+            click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces."),
+            click.option(
+                "-l",
+                "--selector",
+                default="",
+                metavar="LABELS",
+                help="Label selector, such as team=cv,tier!=test.",
+            ),
             click.option(
                 "--phase", "phases", multiple=True, type=phase_choice, help="Only jobs in this phase."
             ),
@@ -35,9 +41,11 @@ def filters(function: Callable[..., Any]) -> Callable[..., Any]:
                 "--since",
                 type=Moment(),
                 metavar="WHEN",
-                help="Submitted since then: 24h, 7d or a date and time.",
+                help="Only jobs submitted after this time: 24h, 7d, or a date and time.",
             ),
-            click.option("--until", type=Moment(), metavar="WHEN", help="Submitted before then."),
+            click.option(
+                "--until", type=Moment(), metavar="WHEN", help="Only jobs submitted before this time."
+            ),
         )
     ):
         function = option(function)
@@ -49,12 +57,12 @@ phase_choice = click.Choice([phase.value for phase in Phase], case_sensitive=Fal
 
 @command("list")
 @filters
-@click.option("--text", default="", help="Only jobs whose name holds this, in capitals or not.")
-@click.option("--limit", default=100, type=click.IntRange(1, 10_000), help="At most this many jobs.")
-@click.option("--runs", is_flag=True, help="Earlier jobs of each name, too.")
-@click.option("--deleted", is_flag=True, help="Jobs that were deleted and are remembered.")
-@click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
-@click.option("--all-contexts", is_flag=True, help="Jobs of all your places: this machine, clusters, Slurm.")
+@click.option("--text", default="", help="Only jobs whose name contains this text; ignores case.")
+@click.option("--limit", default=100, type=click.IntRange(1, 10_000), help="Maximum number of jobs.")
+@click.option("--runs", is_flag=True, help="Include earlier runs of each name.")
+@click.option("--deleted", is_flag=True, help="List deleted jobs from the history instead.")
+@click.option("--after", default="", metavar="CURSOR", help="Continue after this cursor.")
+@click.option("--all-contexts", is_flag=True, help="Include all contexts: this machine, clusters, Slurm.")
 @pass_app
 def list_jobs(app: App, all_contexts: bool, **chosen: Any) -> None:
     """List jobs, newest first."""
@@ -76,7 +84,7 @@ def list_jobs(app: App, all_contexts: bool, **chosen: Any) -> None:
 @attempt_option
 @pass_app
 def get(app: App, name: str, more: tuple[str, ...], attempt: int | None) -> None:
-    """Show where jobs stand."""
+    """Show the status of jobs."""
     states = [app.client.state(one, attempt=attempt) for one in (name, *more)]
     for state in states:
         tell_if_deleted(app, state)

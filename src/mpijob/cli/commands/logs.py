@@ -25,7 +25,7 @@ _CHOICES = ("follow", "tail", "find", "before", "after")  # that a download leav
 
 @command("logs", outputs=(Format.TABLE, Format.JSON))
 @name_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the job ends.")
 @click.option("--rank", "ranks", type=Numbers(), default=(), metavar="0-3,7", help="Only these ranks.")
 @click.option(
     "--step", "steps", type=Numbers(), default=(), metavar="0-3,7", help="Only these steps of a script."
@@ -40,44 +40,54 @@ _CHOICES = ("follow", "tail", "find", "before", "after")  # that a download leav
 @click.option(
     "--level", type=click.Choice([level.value for level in Level]), help="Only lines of this level or above."
 )
-@click.option("--since", type=Moment(), metavar="TIME", help="Not before: 1h (ago), 24h, or a date and time.")
-@click.option("--until", type=Moment(), metavar="TIME", help="Not after: as for --since.")
+@click.option("--since", type=Moment(), metavar="TIME", help="Start time: 1h (ago), 24h, or a date and time.")
+@click.option("--until", type=Moment(), metavar="TIME", help="End time, in the same form as --since.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
 @click.option("--grep", "regex", default="", metavar="REGEX", help="Only lines that match.")
-@click.option("--find", default="", metavar="REGEX", help="Highlight what matches; leave no line out.")
+@click.option("--find", default="", metavar="REGEX", help="Highlight matches without filtering lines.")
 @click.option(
-    "-A", "--after", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines after each."
+    "-A", "--after", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines after each match."
 )
 @click.option(
-    "-B", "--before", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines before each."
+    "-B",
+    "--before",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Show N lines before each match.",
 )
 @click.option(
-    "-C", "--around", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines around each."
+    "-C",
+    "--around",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Show N lines before and after each match.",
 )
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt.")
-@click.option("-p", "--previous", is_flag=True, help="Only the attempt before the last.")
+@click.option("-p", "--previous", is_flag=True, help="Only the previous attempt.")
 @click.option(
     "--fold/--no-fold",
     default=None,
-    help="One line for what several ranks say alike; on a terminal by default.",
+    help="Collapse equal lines of several ranks into one; default on a terminal.",
 )
-@click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
-@click.option("--no-prefix", is_flag=True, help="Do not say which rank a line comes from.")
+@click.option("--timestamps", is_flag=True, help="Prefix each line with its time.")
+@click.option("--no-prefix", is_flag=True, help="Do not prefix lines with the rank.")
 @click.option(
     "--raw",
     is_flag=True,
-    help="Print the bytes as they were written down, with control bytes and what looks like a secret.",
+    help="Print the stored bytes unchanged, including control characters and unmasked secrets.",
 )
 @click.option(
     "--download",
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="PATH",
-    help="Write each stream's own bytes into a directory; `-` is stdout, merged.",
+    help="Write each stream to a file in this directory; `-` writes the merged log to stdout.",
 )
 @click.option(
-    "--merged", is_flag=True, help="Download one file, all lines in time order, with time and rank."
+    "--merged", is_flag=True, help="With --download: write one file, ordered by time, with time and rank."
 )
-@click.option("--gzip", is_flag=True, help="Pack what is downloaded.")
+@click.option("--gzip", is_flag=True, help="With --download: compress with gzip.")
 @pass_app
 def logs(
     app: App,
@@ -172,11 +182,11 @@ def _tell_what_it_waits_for(app: App, name: str) -> None:
 
 @command("events", outputs=(Format.TABLE, Format.JSON))
 @name_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the job ends.")
 @attempt_option
 @pass_app
 def events(app: App, name: str, follow: bool, attempt: int | None) -> None:
-    """Print what happened to a job, in order."""
+    """Print the events of a job, oldest first."""
     for number, event in enumerate(app.client.events(name, follow=follow, attempt=attempt)):
         if not number:
             tell_if_deleted(app, app.client.remembered)

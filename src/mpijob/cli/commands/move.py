@@ -17,15 +17,19 @@ from mpijob.cli.output import Format
 
 @command("move", outputs=(Format.TABLE, Format.JSON, Format.YAML), cls=TakesCommand)
 @name_argument
-@click.option("--to", "target", required=True, metavar="CONTEXT", help="Where: as --context takes it.")
-@click.option("--submit", is_flag=True, help="Submit it there, where it would run as it is.")
+@click.option(
+    "--to", "target", required=True, metavar="CONTEXT", help="Target context, in the same form as --context."
+)
+@click.option(
+    "--submit", is_flag=True, help="Submit the job to the target context if it can run there unchanged."
+)
 @job_flags
 @pass_app
 def move(app: App, name: str, target: str, submit: bool, **given: Any) -> None:
     """Plan a job on another engine and show every difference.
 
-    Flags and the command after `--` change the job first. Nothing is started without --submit; the job itself stays
-    where it is. NAME@CONTEXT names a job of another place than the present one.
+    Flags and the command after `--` change the job first. Nothing starts without --submit, and the original
+    job stays unchanged. NAME@CONTEXT selects a job of another context.
     """
     import msgspec
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpijob.cli.arguments.flags import job_flags
+from mpijob.cli.arguments.flags import JobCommand, job_flags
 from mpijob.cli.arguments.job_args import JobArguments, given_options
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, Duration, command, name_argument
@@ -27,19 +27,20 @@ _MOST_FLOWS = 20
 
 @click.group("network", context_settings=SETTINGS)
 def network() -> None:
-    """Measure how fast workers talk to each other, and show who talked to whom."""
+    """Measure the network between workers; show MPI traffic."""
 
 
-@command("probe", outputs=_SHOWN)
+@command("probe", outputs=_SHOWN, cls=JobCommand)
 @given_options
 @job_flags
-@click.option("--timeout", type=Duration(), metavar="TIME", help="How long the probe may take.")
-@click.option("--keep", is_flag=True, help="Keep the probe's job.")
+@click.option("--timeout", type=Duration(), metavar="TIME", help="Time limit of the probe.")
+@click.option("--keep", is_flag=True, help="Keep the job of the probe.")
 @pass_app
 def probe(app: App, timeout: float | None, keep: bool, **given: Any) -> None:
-    """Measure latency and bandwidth of every pair of workers, and name the links that stand out.
+    """Measure latency and bandwidth between all pairs of workers, and report slow links.
 
-    A short job with the workers, image and placement of the file or the flags: one rank on each.
+    Runs a short job with one rank per worker, with the workers, image and placement of the job file or
+    flags.
     """
     from mpijob.client.admin import network_probe
 
@@ -81,7 +82,7 @@ def _cell(found: Matrix, at: int, to: int) -> str:
 @command("ledger", outputs=_SHOWN, namespace=False)
 @pass_app
 def ledger(app: App) -> None:
-    """Show what earlier probes measured, machine by machine."""
+    """Show results of earlier probes by machine."""
     from mpijob.client.admin import network_probe
 
     found = network_probe.ledger(app.client)
@@ -105,7 +106,7 @@ def ledger(app: App) -> None:
 @name_argument
 @pass_app
 def talk(app: App, name: str) -> None:
-    """Show who talked to whom in a job that ran with Open MPI's monitoring."""
+    """Show the traffic between ranks of a job that ran with Open MPI's monitoring."""
     from mpijob.client.admin import network_probe
 
     found = network_probe.profile(app.client, name)

@@ -13,15 +13,15 @@ from mpijob.diagnosis.patterns import Pattern
 
 @command("patterns", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @click.option(
-    "--since", type=Duration(), default="1h", metavar="TIME", help="How far back: 1h, 24h, 7d as 168h."
+    "--since", type=Duration(), default="1h", metavar="TIME", help="How far back to look: 1h, 24h, 168h."
 )
 @click.option(
-    "--least", type=click.IntRange(min=1), default=2, metavar="N", help="Causes of at least N jobs."
+    "--least", type=click.IntRange(min=1), default=2, metavar="N", help="Only causes of at least N jobs."
 )
-@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces.")
 @pass_app
 def patterns(app: App, since: float, least: int, all_namespaces: bool) -> None:
-    """Show which causes made jobs fail, and how often."""
+    """Show the most frequent causes of failed jobs."""
     with app.out.progress("looking at the jobs that have ended …"):
         fleet = app.client.patterns(since, until=app.now(), least=least, all_namespaces=all_namespaces)
     if app.out.structured:

@@ -12,16 +12,16 @@ from mpijob.cli.render import mpi_profile_text
 
 @command("profile", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @name_argument
-@click.option("--step", type=int, metavar="N", help="Of this step of a script; the last one otherwise.")
+@click.option("--step", type=int, metavar="N", help="Step of a script; default: the last.")
 @click.option("--calls", type=click.IntRange(min=0), default=10, show_default=True, metavar="N",
-              help="Show so many functions.")  # fmt: skip
+              help="Number of MPI functions to show.")  # fmt: skip
 @click.option("--pairs", type=click.IntRange(min=0), default=10, show_default=True, metavar="N",
-              help="Show so many pairs of ranks.")  # fmt: skip
+              help="Number of rank pairs to show.")  # fmt: skip
 @pass_app
 def profile(app: App, name: str, step: int | None, calls: int, pairs: int) -> None:
-    """Show MPI time, messages and bytes of a job's ranks.
+    """Show MPI time, messages and bytes of the ranks of a job.
 
-    Of a job that counts its MPI calls (--profile-mpi), while it runs and afterwards.
+    The job must run with --profile-mpi. Works while the job runs and afterwards.
     """
     found = app.client.profile(name, step=step)
     if app.out.structured:

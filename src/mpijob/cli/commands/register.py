@@ -11,17 +11,17 @@ from mpijob.cli.output import Format
 
 @command("register", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @name_argument
-@click.option("--model", metavar="NAME", help="Name of the model; without it, as the job says.")
-@click.option("--model-version", default="", metavar="NAME", help="Name of this version of it.")
-@click.option("--model-path", default="", metavar="PATH", help="Where the job wrote it.")
-@click.option("--model-format", default="", metavar="NAME", help="Format of the files.")
+@click.option("--model", metavar="NAME", help="Name of the model; default: that of the job.")
+@click.option("--model-version", default="", metavar="NAME", help="Version of the model.")
+@click.option("--model-path", default="", metavar="PATH", help="Path of the model files.")
+@click.option("--model-format", default="", metavar="NAME", help="Format of the model files.")
 @pass_app
 def register(
     app: App, name: str, model: str | None, model_version: str, model_path: str, model_format: str
 ) -> None:
-    """Write the model of a job down in the model registry.
+    """Register the model of a job in the model registry.
 
-    What is there already stays as it is: the command can be repeated.
+    The command is idempotent: existing entries stay unchanged.
     """
     from mpijob.model import Model
 

@@ -26,14 +26,14 @@ _with_fix = click.option(
     "--with-fix",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Make the change of fix N of `mpijob why NAME`.",
+    help="Apply fix N of `mpijob why NAME`.",
 )
 
 
 @command("retry")
 @name_argument
 @_with_fix
-@click.option("--follow", is_flag=True, help="Follow it to its end, as `mpijob run` does.")
+@click.option("--follow", is_flag=True, help="Follow the output to the end.")
 @pass_app
 def retry(app: App, name: str, with_fix: int | None, follow: bool) -> None:
     """Run a finished job again with the same configuration."""
@@ -55,16 +55,14 @@ def retry(app: App, name: str, with_fix: int | None, follow: bool) -> None:
 @click.argument("new_name", required=False, metavar="[NEW_NAME]")
 @job_flags
 @_with_fix
-@click.option(
-    "--replace", is_flag=True, help="Take the place of the job itself, if it has not started or has ended."
-)
+@click.option("--replace", is_flag=True, help="Replace the job, if it has not started or has ended.")
 @pass_app
 def clone(
     app: App, name: str, new_name: str | None, replace: bool, with_fix: int | None, **given: Any
 ) -> None:
     """Create a copy of a job with changes.
 
-    Flags and the command after `--` are the changes; without NEW_NAME a free name is chosen.
+    Give changes as flags and as a command after `--`. Without NEW_NAME, a free name is chosen.
     """
     changes = [*changes_of(given), *command_changes(given)]
     tree = overlay(msgspec.to_builtins(app.client.spec(name)), changes)
@@ -83,17 +81,17 @@ def clone(
 @click.argument("names", nargs=-1, required=True, metavar="NAME NAME...", shell_complete=job_names)
 @click.option(
     "--attempt", "attempts", type=Numbers(), default=(), metavar="1,2",
-    help="Compare these attempts of one job: 1,2 or 1-3.",
+    help="Attempts of one job to compare: 1,2 or 1-3.",
 )  # fmt: skip
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0),
     metavar="PERCENT",
-    help="End with 1 unless all ended as the first did, in a time that differs by at most so much.",
+    help="Exit with 1 if a result differs from that of the first job, or a duration differs by more than PERCENT.",
 )
 @pass_app
 def compare(app: App, names: tuple[str, ...], attempts: tuple[int, ...], time_limit: float | None) -> None:
-    """Show how jobs differ: configuration, duration, result.
+    """Compare jobs: configuration, duration, result.
 
     NAME@1 is the first run of a name, and NAME the newest: `mpijob compare train@1 train`.
     NAME@CONTEXT names a job of another context: `mpijob compare relax@local relax@slurm`.

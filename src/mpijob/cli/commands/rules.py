@@ -13,13 +13,13 @@ from mpijob.cli.render import text
 
 @click.group("rules", context_settings=SETTINGS)
 def rules() -> None:
-    """List the causes that are known, and check rules of your own."""
+    """List the diagnosis rules, and test rules of your site."""
 
 
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME), namespace=False)
 @pass_app
 def list_rules(app: App) -> None:
-    """List the causes that are known, those of your own site first."""
+    """List diagnosis rules, rules of your site first."""
     from mpijob.client.observe.diagnose import site_rules
     from mpijob.diagnosis.rules import RULES
 
@@ -37,7 +37,7 @@ def list_rules(app: App) -> None:
 @click.argument("file", metavar="FILE")
 @pass_app
 def test_rules(app: App, file: str) -> None:
-    """Check a file of rules, and try each rule on its examples."""
+    """Validate a rule file, and test each rule with its examples."""
     from mpijob.backends import site_rule_loader
 
     found, wrong = site_rule_loader.check(file)

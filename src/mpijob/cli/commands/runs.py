@@ -16,10 +16,10 @@ _HEADER = ("RUN", "ATTEMPT", "PHASE", "WORKERS", "AGE", "DURATION", "EXIT", "REA
 @name_argument
 @pass_app
 def runs(app: App, name: str) -> None:
-    """List all runs of a name and their attempts, newest first.
+    """List all runs of a job name and their attempts, newest first.
 
-    Each submission under a name, and each retry, is a run: NAME@1 is the first, NAME the newest. Every command that
-    reads takes NAME@1, and --attempt N for one attempt of a run.
+    Each submission under a name, and each `mpijob retry`, is a run: NAME@1 is the first, NAME the newest.
+    Commands that read jobs accept NAME@1, and --attempt N for one attempt of a run.
     """
     found = app.client.runs(name)
     rows = [(run, attempt) for run in found for attempt in reversed(_attempts(app, run))]

@@ -12,20 +12,18 @@ from mpijob.cli.render import text
 from mpijob.client.admin.runtimes import Runtimes
 from mpijob.errors import Finding, Severity
 
-_image_option = click.option(
-    "--image", default="", metavar="IMAGE", help="The image that launcher and workers run."
-)
+_image_option = click.option("--image", default="", metavar="IMAGE", help="Image of launcher and workers.")
 
 
 @click.group("runtimes", context_settings=SETTINGS)
 def runtimes() -> None:
-    """List, check, install and try runtimes for TrainJobs of a cluster."""
+    """List, lint, install and test TrainJob runtimes."""
 
 
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME))
 @pass_app
 def list_runtimes(app: App) -> None:
-    """List the MPI runtimes of the cluster, and those that ship."""
+    """List MPI runtimes of the cluster, and built-in ones."""
     rows = Runtimes(app.settings()).list()
     if app.out.structured:
         app.out.value(rows)
@@ -41,7 +39,7 @@ def list_runtimes(app: App) -> None:
 @_image_option
 @pass_app
 def show(app: App, runtime: str, image: str) -> None:
-    """Print a runtime as a manifest: the cluster's own of that name, else the one that ships."""
+    """Print a runtime of the cluster, or a built-in one, as a manifest."""
     if app.out.format is Format.TABLE:
         app.out.format = Format.YAML
     app.out.value(Runtimes(app.settings()).show(runtime, image=image))
@@ -50,10 +48,10 @@ def show(app: App, runtime: str, image: str) -> None:
 @command("install", outputs=())
 @click.argument("runtime", metavar="RUNTIME|FILE")
 @_image_option
-@click.option("--dry-run", is_flag=True, help="Ask the cluster whether it would take it; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Run a server-side dry run.")
 @pass_app
 def install(app: App, runtime: str, image: str, dry_run: bool) -> None:
-    """Install a runtime that ships, or one of a file, once lint finds no error in it."""
+    """Install a built-in runtime, or one from a file, if lint finds no error."""
     app.out.line(Runtimes(app.settings()).install(runtime, image=image, dry_run=dry_run))
 
 
@@ -61,7 +59,7 @@ def install(app: App, runtime: str, image: str, dry_run: bool) -> None:
 @click.argument("names", metavar="[RUNTIME|FILE]...", nargs=-1)
 @pass_app
 def lint(app: App, names: tuple[str, ...]) -> None:
-    """Find the known traps in runtimes of the cluster, or in files."""
+    """Check runtimes of the cluster, or in files, for known problems."""
     found = Runtimes(app.settings()).lint(names)
     if app.out.structured:
         app.out.value(found)
@@ -75,7 +73,7 @@ def lint(app: App, names: tuple[str, ...]) -> None:
 @click.argument("runtime", metavar="RUNTIME")
 @pass_app
 def test(app: App, runtime: str) -> None:
-    """Run a small real job with a runtime of the cluster and tell what it proved."""
+    """Test a runtime of the cluster with a small job."""
     with app.out.progress(f"a job of two nodes tries {runtime} out …"):
         found = Runtimes(app.settings()).test(runtime)
     if app.out.structured:

@@ -26,28 +26,38 @@ _LISTED = (Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
 
 @click.group("schedule", context_settings=SETTINGS)
 def schedule() -> None:
-    """Run jobs again and again, at times that a cron expression gives."""
+    """Run jobs on a cron schedule."""
 
 
 @command("create", cls=TakesCommand)
 @given_options
 @job_flags
-@click.option("--when", required=True, metavar="CRON", help="Five fields, as in '30 2 * * *', or @daily.")
-@click.option("--time-zone", default="", metavar="ZONE", help="Such as Europe/Berlin; else the place's own.")
+@click.option(
+    "--when", required=True, metavar="CRON", help="Cron expression, such as '30 2 * * *' or @daily."
+)
+@click.option(
+    "--time-zone",
+    default="",
+    metavar="ZONE",
+    help="Time zone, such as Europe/Berlin; default: that of the machine or cluster.",
+)
 @click.option(
     "--overlap",
     type=click.Choice(["Allow", "Forbid", "Replace"], case_sensitive=False),
     default="Forbid",
-    help="What happens when the job before has not ended; Forbid leaves the new one out.",
+    help="What to do if the previous job is still running; Forbid skips the new one.",
 )
 @click.option(
-    "--start-within", type=Duration(), metavar="TIME", help="How late a missed start is made up for."
+    "--start-within",
+    type=Duration(),
+    metavar="TIME",
+    help="Maximum delay for running a missed start (startingDeadlineSeconds).",
 )
 @pass_app
 def create(
     app: App, when: str, time_zone: str, overlap: str, start_within: float | None, **given: Any
 ) -> None:
-    """Make a job recur; nothing is started now."""
+    """Create a schedule for a job."""
     from mpijob.model.spec.schedule import Overlap, Schedule
 
     asked = JobArguments.of(app, given)
@@ -67,10 +77,10 @@ def create(
 
 
 @command("list", outputs=_LISTED)
-@click.option("-A", "--all-namespaces", is_flag=True, help="Schedules of every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces.")
 @pass_app
 def list_schedules(app: App, all_namespaces: bool) -> None:
-    """List the recurring jobs: when they were due, what came of it, when they are due next."""
+    """List schedules with their last run, its result and the next run."""
     found = app.client.schedules.list(all_namespaces=all_namespaces)
     if app.out.structured:
         app.out.value([_safe(one) for one in found])
@@ -109,7 +119,7 @@ def show(app: App, name: str) -> None:
 @click.argument("name")
 @pass_app
 def delete(app: App, name: str) -> None:
-    """Delete a schedule; the jobs that it started stay."""
+    """Delete a schedule; keep the jobs that it created."""
     app.client.schedules.delete(name)
     app.out.line(f"schedule {name} deleted")
 
@@ -118,7 +128,7 @@ def delete(app: App, name: str) -> None:
 @click.argument("name")
 @pass_app
 def pause(app: App, name: str) -> None:
-    """Start nothing until the schedule is resumed."""
+    """Pause a schedule."""
     _show(app, app.client.schedules.pause(name), f"schedule {name} paused")
 
 
@@ -126,7 +136,7 @@ def pause(app: App, name: str) -> None:
 @click.argument("name")
 @pass_app
 def resume(app: App, name: str) -> None:
-    """Let a paused schedule go on; what was due meanwhile is not made up for."""
+    """Resume a paused schedule; missed runs are skipped."""
     made = app.client.schedules.resume(name)
     _show(app, made, f"schedule {name}: next {_moment(made.next, made)}")
 
@@ -138,7 +148,7 @@ def resume(app: App, name: str) -> None:
 @click.option("--since", envvar="MPIJOB_SCHEDULED_SINCE", hidden=True, default=0.0)
 @pass_app
 def fire(app: App, name: str | None, document: str, run: str, since: float) -> None:
-    """Start a schedule's job now, as its overlap allows; a cluster's CronJob does so when it is due."""
+    """Start a schedule's job now, subject to its overlap policy."""
 
     from mpijob.model.spec.schedule import Schedule
 
@@ -161,7 +171,7 @@ def fire(app: App, name: str | None, document: str, run: str, since: float) -> N
 @command("serve", outputs=(), namespace=False)
 @pass_app
 def serve(app: App) -> None:
-    """Keep the time of this machine's schedules in the foreground, as a service manager or @reboot would start it."""
+    """Run this machine's scheduler in the foreground, for a service manager or @reboot."""
     from mpijob.client.services import cron
 
     app.out.note(cron.serve(app.settings()))
@@ -170,7 +180,7 @@ def serve(app: App) -> None:
 @command("rights", outputs=())
 @pass_app
 def rights(app: App) -> None:
-    """Print the rights that a cluster's schedules need, for an administrator to apply."""
+    """Print the RBAC manifests that schedules on a cluster need."""
     import yaml
 
     from mpijob.formats.kubernetes import cronjob

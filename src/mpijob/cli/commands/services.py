@@ -16,20 +16,22 @@ from mpijob.errors import Unsupported
 
 
 @command("recorder", outputs=())
-@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces.")
 @click.option(
-    "--metrics-port", type=click.IntRange(1, 65535), metavar="PORT", help="Answer Prometheus at this port."
+    "--metrics-port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the Prometheus metrics."
 )
 @click.option(
     "--metrics-address",
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="For other machines: 0.0.0.0, with a certificate.",
+    help="Address of the metrics; 0.0.0.0 requires a certificate.",
 )
-@click.option("--metrics-certificate", metavar="FILE", help="TLS for Prometheus on other machines.")
-@click.option("--metrics-key", metavar="FILE", help="The certificate's key.")
-@click.option("--health-port", type=click.IntRange(1, 65535), metavar="PORT", help="Answer probes there.")
+@click.option("--metrics-certificate", metavar="FILE", help="TLS certificate of the metrics.")
+@click.option("--metrics-key", metavar="FILE", help="TLS key of the metrics.")
+@click.option(
+    "--health-port", type=click.IntRange(1, 65535), metavar="PORT", help="Port of the health probes."
+)
 @pass_app
 def recorder(
     app: App,
@@ -40,12 +42,14 @@ def recorder(
     metrics_key: str | None,
     health_port: int | None,
 ) -> None:
-    """Record the jobs of a cluster, so that they are known when they are gone.
+    """Run the recorder: keep the history of cluster jobs.
 
-    It goes on until it is ended (SIGTERM, Ctrl-C); started again, it goes on where it was. States, events,
-    exit codes and all logs go into the directory of the setting `history`, which `mpijob logs`, `describe`,
-    `events` and `list --deleted` read when a job is gone. Metrics name jobs of all tenants: on another address than
-    loopback they need TLS, and a token whose holder may `get` the path /metrics by the cluster's RBAC.
+    Writes states, events, exit codes and all logs to the directory of the setting `history`. `mpijob logs`,
+    `describe`, `events` and `list --deleted` read it after a job is deleted. Runs until SIGTERM; a restart
+    continues where the last one stopped.
+
+    Metrics contain job names of all tenants. On an address other than loopback they require TLS, and a
+    token with RBAC permission to `get` /metrics.
     """
     from mpijob.client.integrations import prometheus_exporter
     from mpijob.client.services import malloc, run_recorder, shutdown
@@ -72,19 +76,19 @@ def recorder(
 
 
 @command("exporter", outputs=())
-@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces.")
 @click.option(
-    "--port", type=click.IntRange(1, 65535), default=9464, show_default=True, help="Where Prometheus asks."
+    "--port", type=click.IntRange(1, 65535), default=9464, show_default=True, help="Port of the metrics."
 )
 @click.option(
-    "--address", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Which of this machine's."
+    "--address", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on."
 )
 @pass_app
 def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
-    """Answer Prometheus: jobs, stages, failures, queues, what workers use.
+    """Run the Prometheus exporter: jobs, failures, queues, usage.
 
-    It goes on until it is ended (SIGTERM, Ctrl-C) and only reads. On a cluster `mpijob recorder --metrics-port`
-    answers from the record instead, without asking the cluster again.
+    Read-only; runs until SIGTERM. On a cluster, prefer `mpijob recorder --metrics-port`, which adds no load
+    on the API server.
     """
     from mpijob.client.integrations import metric_sources, prometheus_exporter
     from mpijob.client.services import shutdown
@@ -99,12 +103,12 @@ def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
 
 
 @command("notifier", outputs=())
-@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces.")
 @pass_app
 def notifier(app: App, all_namespaces: bool) -> None:
-    """Call the webhooks of the settings when jobs change: signed, again until they answer.
+    """Run the notifier: signed callbacks when jobs change, with retries.
 
-    It goes on until it is ended (SIGTERM, Ctrl-C); started again, it goes on where it was.
+    Runs until SIGTERM; a restart continues where the last one stopped.
     """
     from mpijob.client.integrations import webhooks
     from mpijob.client.services import shutdown
@@ -119,19 +123,19 @@ def notifier(app: App, all_namespaces: bool) -> None:
     default="127.0.0.1",
     show_default=True,
     metavar="HOST",
-    help="Where it listens; beyond this machine only with TLS.",
+    help="Address to listen on; other addresses than loopback require TLS.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8444, show_default=True, help="Where it listens."
+    "--port", type=click.IntRange(0, 65535), default=8444, show_default=True, help="Port to listen on."
 )
-@click.option("--certificate", default="", metavar="FILE", help="Its TLS certificate, with the chain.")
-@click.option("--key", default="", metavar="FILE", help="The key of that certificate.")
+@click.option("--certificate", default="", metavar="FILE", help="TLS certificate with its chain.")
+@click.option("--key", default="", metavar="FILE", help="TLS key.")
 @pass_app
 def broker(app: App, address: str, port: int, certificate: str, key: str) -> None:
-    """Tell users of a cluster whether their jobs would start.
+    """Run the fit broker: would a user's job start now?
 
-    It reads queues and machines with rights of its own and answers for who may create jobs in a namespace. Users
-    name it in the setting `broker`; where it is not, they see what they may read. It goes on until it is ended.
+    Reads queues and nodes with its own permissions, and answers users who may create jobs in the namespace.
+    Users configure it with the setting `broker`. Runs until SIGTERM.
     """
     from mpijob.client.services import run_broker, shutdown
 
@@ -145,18 +149,16 @@ def broker(app: App, address: str, port: int, certificate: str, key: str) -> Non
 
 
 @command("controller", outputs=())
-@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
-@click.option(
-    "--lease-namespace", default="", help="Where the Lease is by which one of several controllers acts."
-)
-@click.option("--health-port", type=click.IntRange(0, 65535), help="Answer /healthz, /readyz and /metrics.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces.")
+@click.option("--lease-namespace", default="", help="Namespace of the leader election Lease.")
+@click.option("--health-port", type=click.IntRange(0, 65535), help="Port of /healthz, /readyz and /metrics.")
 @pass_app
 def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port: int | None) -> None:
-    """Tend the jobs of a cluster when nobody waits for them.
+    """Run the controller: retries, timeouts, limits, cleanup.
 
-    Transitions and findings are told on each job (Events, annotations), failed jobs are tried again as often as
-    they say, the limits of namespaces are kept, what nobody owns is cleared away. It goes on until it is ended
-    (SIGTERM, Ctrl-C); killed and started again, it comes to the same end. Several may run: one of them acts.
+    Publishes transitions and findings as Events and annotations, retries failed jobs, enforces limits of
+    namespaces and deletes orphaned objects. Runs until SIGTERM. Safe to restart; with several instances,
+    only the leader acts.
     """
     from mpijob.client.services import malloc, run_controller, shutdown
 
@@ -175,15 +177,14 @@ def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port
 
 
 @command("operator", outputs=())
-@click.option("--deploy", default="", help="The folder of our own manifests.")
-@click.option("--health-port", type=click.IntRange(0, 65535), help="Answer /healthz, /readyz and /metrics.")
+@click.option("--deploy", default="", help="Directory of the manifests.")
+@click.option("--health-port", type=click.IntRange(0, 65535), help="Port of /healthz, /readyz and /metrics.")
 @pass_app
 def operator(app: App, deploy: str, health_port: int | None) -> None:
-    """Keep the platform of a cluster as its MPIJobPlatform says.
+    """Run the operator that reconciles MPIJobPlatform.
 
-    Engines, roles, queues and our own services are installed, upgraded and taken away; what others keep is left
-    alone. It goes on until it is ended; killed and started again, it comes to the same end. Several may run: one
-    of them acts.
+    Installs, upgrades and removes engines, roles, queues and the services of mpijob; leaves resources of
+    other owners alone. Runs until SIGTERM. Safe to restart; with several instances, only the leader acts.
     """
     if find_spec("starlette") is None:
         raise Unsupported("the operator needs its server", hint="run: pip install 'mpijob[cluster]'")
@@ -196,31 +197,40 @@ def operator(app: App, deploy: str, health_port: int | None) -> None:
 
 @command("webhook", outputs=())
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="Where it listens."
+    "--port", type=click.IntRange(0, 65535), default=8443, show_default=True, help="Port to listen on."
 )
 @click.option(
-    "--address", default="", metavar="HOST", help="Name of its certificate, when it is no service there."
+    "--address",
+    default="",
+    metavar="HOST",
+    help="Host name of the certificate, if the webhook has no Service.",
 )
-@click.option(
-    "--service-name", default="mpijob-webhook", show_default=True, help="What its service is called."
-)
+@click.option("--service-name", default="mpijob-webhook", show_default=True, help="Name of its Service.")
 @click.option(
     "--renew-every",
     type=click.FloatRange(min=0.1),
     default=60.0,
     show_default=True,
-    help="Seconds between looks at its keys.",
+    help="Interval of certificate checks in seconds.",
 )
 @click.option(
-    "--service-namespace", default="mpijob-system", show_default=True, help="Where its keys are kept."
+    "--service-namespace",
+    default="mpijob-system",
+    show_default=True,
+    help="Namespace of its Service and keys.",
 )
 @click.option(
     "--client-ca",
     default="",
     metavar="FILE",
-    help="Answer only clients with a certificate of this authority, as an API server can show one.",
+    help="Require client certificates of this CA.",
 )
-@click.option("--client-name", default="", metavar="NAME", help="The name in that certificate; any if empty.")
+@click.option(
+    "--client-name",
+    default="",
+    metavar="NAME",
+    help="Required name in the client certificate; empty accepts any.",
+)
 @pass_app
 def webhook(
     app: App,
@@ -232,10 +242,10 @@ def webhook(
     client_ca: str,
     client_name: str,
 ) -> None:
-    """Judge jobs when they reach a cluster: limits, quota, owners, secrets.
+    """Run the admission webhook: limits, quota, ownership, secrets.
 
-    It goes on until it is ended (SIGTERM, Ctrl-C). The configurations that make an API server ask it are
-    in deploy/base/admission; it makes and renews its certificates itself.
+    The webhook configurations are in deploy/base/admission. Creates and renews its own certificates. Runs
+    until SIGTERM.
     """
     if find_spec("cryptography") is None:
         raise Unsupported(

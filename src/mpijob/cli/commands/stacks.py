@@ -21,15 +21,16 @@ _MOST_CALLS = 25
 @command("stacks", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @name_argument
 @click.option("--rank", "ranks", type=Numbers(), default=(), metavar="0-3,7", help="Only these ranks.")
-@click.option("--short", is_flag=True, help="Only where the ranks stand, without their calls.")
+@click.option("--short", is_flag=True, help="Show only the innermost call.")
 @click.option(
-    "--bring-py-spy", "bring", is_flag=True, help="Carry this machine's py-spy to workers that have none."
+    "--bring-py-spy", "bring", is_flag=True, help="Copy this machine's py-spy to workers that have none."
 )
 @pass_app
 def stacks(app: App, name: str, ranks: tuple[int, ...], short: bool, bring: bool) -> None:
-    """Show where every rank of a running job stands, grouped.
+    """Show the call stack of every rank of a running job, grouped.
 
-    With py-spy for Python, gdb for other programs, /proc for the rest; each rank is stopped for a moment at most.
+    Use py-spy for Python, gdb for other programs and /proc otherwise. Each rank pauses for a moment at
+    most.
     """
     with app.out.progress(f"looking at the ranks of {name} …"):
         report = app.client.stacks(name, ranks, bring=bring)

@@ -23,20 +23,19 @@ if TYPE_CHECKING:
 @command("create", cls=TakesCommand)
 @given_options
 @job_flags
-@click.option("--dry-run", is_flag=True, help="Show the plan; create nothing.")
-@click.option("--server", is_flag=True, help="With --dry-run: let the cluster's server judge it too.")
+@click.option("--dry-run", is_flag=True, help="Show the plan without creating anything.")
+@click.option("--server", is_flag=True, help="With --dry-run: also run a server-side dry run.")
 @pass_app
 def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
     """Create a job.
 
-    NAME, --workers, --image and the command after `--` are enough; -f FILE gives the rest, and flags
-    win over the file. Several -f, or a file with several jobs, create all of them. A SCRIPT of Slurm, PBS, LSF or a
-    shell runs as it is: its header gives the rest, flags win, and the words after `--` are its arguments.
+    Give NAME and a command after `--`, a job file with -f, or a SCRIPT. Flags override the file. Repeat -f,
+    or use a file with several jobs, to create all of them. A Slurm, PBS, LSF or shell SCRIPT runs
+    unchanged: its header sets the rest, flags override the header, and the words after `--` are its
+    arguments.
     """
     if server and not dry_run:
-        raise click.UsageError(
-            "--server goes with --dry-run: without it the job is created, and judged anyway"
-        )
+        raise click.UsageError("--server requires --dry-run")
     asked = JobArguments.each(app, given)
     if several := multi_job.jobs_of(asked):
         _create_several(app, several, dry_run=dry_run)
@@ -57,18 +56,20 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
 @command("run", outputs=(Format.TABLE, Format.JSON), cls=TakesCommand)
 @given_options
 @job_flags
-@click.option("--rm", "remove", is_flag=True, help="Delete the job when it has ended.")
-@click.option("--raw", is_flag=True, help="Print the job's bytes as they are.")
-@click.option("--no-prefix", is_flag=True, help="Do not say which rank a line comes from.")
-@click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
+@click.option("--rm", "remove", is_flag=True, help="Delete the job when it ends.")
+@click.option("--raw", is_flag=True, help="Print the job's output unchanged, including control characters.")
+@click.option("--no-prefix", is_flag=True, help="Do not prefix lines with the rank.")
+@click.option("--timestamps", is_flag=True, help="Prefix each line with its time.")
 @pass_app
 def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **given: Any) -> None:
-    """Create a job and follow it to its end.
+    """Create a job and follow its output to the end.
 
-    Without NAME and -f it is called after its program. A SCRIPT of Slurm, PBS, LSF or a shell runs as it is: its
-    header gives workers, memory, time …, flags win, and the words after `--` are its arguments. Ctrl-C leaves the job
-    running; a second Ctrl-C within 2 s cancels it. The exit status is 1 when the job failed. Several -f run the jobs
-    of all the files.
+    Give a command after `--`, a SCRIPT or a job file. A Slurm, PBS, LSF or shell SCRIPT runs unchanged: its
+    header sets workers, memory and time, flags override the header, and the words after `--` are its
+    arguments. Without NAME, the job is named after its program.
+
+    Press Ctrl-C to detach: the job keeps running. Press it again within 2 s to cancel the job. The exit
+    status is 1 if the job fails. Repeat -f to run several jobs.
     """
     from mpijob.cli.follow import FollowedState, Follower
 
@@ -88,10 +89,10 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 @command("plan", outputs=(Format.TABLE, Format.JSON, Format.YAML), cls=TakesCommand)
 @given_options
 @job_flags
-@click.option("--server", is_flag=True, help="Let the cluster's server judge it too; it keeps nothing.")
+@click.option("--server", is_flag=True, help="Also run a server-side dry run.")
 @pass_app
 def plan(app: App, server: bool, **given: Any) -> None:
-    """Show exactly what would run; start nothing."""
+    """Show exactly what would run, without starting it."""
     asked = JobArguments.each(app, given, nameless=True)
     if several := multi_job.jobs_of(asked):
         _create_several(app, several, dry_run=True)

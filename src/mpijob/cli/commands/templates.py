@@ -30,12 +30,12 @@ def template() -> None:
 @_template_argument
 @given_options
 @job_flags
-@click.option("--from", "origin", metavar="JOB", shell_complete=job_names, help="A job that exists already.")
-@click.option("--overwrite", is_flag=True, help="Replace a template of that name.")
-@click.option("--share", is_flag=True, help="Share it with the namespace instead of keeping it for yourself.")
+@click.option("--from", "origin", metavar="JOB", shell_complete=job_names, help="Existing job.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing template.")
+@click.option("--share", is_flag=True, help="Share the template with the namespace.")
 @pass_app
 def save(app: App, template: str, origin: str | None, overwrite: bool, share: bool, **given: Any) -> None:
-    """Save a job as a template: from a file, flags, or a job that exists."""
+    """Save a job as a template, from a file, flags or an existing job."""
     if origin and given["files"]:
         raise click.UsageError("give --from or --file, not both")
     asked = JobArguments.of(app, given)
@@ -47,7 +47,7 @@ def save(app: App, template: str, origin: str | None, overwrite: bool, share: bo
 @command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME))
 @pass_app
 def list_templates(app: App) -> None:
-    """List the templates: own ones, those that the namespace shares, and the library's."""
+    """List your templates, shared templates and built-in templates."""
     found = app.client.templates.shelf()
     if app.out.structured:
         app.out.value(found.items)
@@ -69,7 +69,7 @@ def _row(one: Template, now: float) -> tuple[str, ...]:
 @command("show", outputs=(Format.YAML, Format.JSON))
 @_template_argument
 @click.option(
-    "--shared", is_flag=True, help="The one that the namespace shares, also where an own one hides it."
+    "--shared", is_flag=True, help="Print the shared template, even if you have one of the same name."
 )
 @pass_app
 def show(app: App, template: str, shared: bool) -> None:
@@ -86,7 +86,7 @@ def show(app: App, template: str, shared: bool) -> None:
 @job_flags
 @pass_app
 def use(app: App, template: str, **given: Any) -> None:
-    """Create a job from a template; NAME and flags are the changes."""
+    """Create a job from a template; change it with NAME and flags."""
     if given["files"]:
         raise click.UsageError("a template is the file: leave --file out")
     job = _changed(app.client.templates.show(template), JobArguments.of(app, given).changes)
@@ -95,20 +95,20 @@ def use(app: App, template: str, **given: Any) -> None:
 
 @command("delete", outputs=())
 @_template_argument
-@click.option("--shared", is_flag=True, help="The one that the namespace shares.")
+@click.option("--shared", is_flag=True, help="Delete the shared template.")
 @pass_app
 def delete(app: App, template: str, shared: bool) -> None:
-    """Delete an own template, or one that the namespace shares."""
+    """Delete one of your templates, or a shared one."""
     app.client.templates.delete(template, shared=shared)
     app.out.line(f"{template} deleted")
 
 
 @command("share", outputs=())
 @_template_argument
-@click.option("--overwrite", is_flag=True, help="Replace a shared template of that name.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing shared template.")
 @pass_app
 def share(app: App, template: str, overwrite: bool) -> None:
-    """Share an own template with the namespace."""
+    """Share one of your templates with the namespace."""
     made = app.client.templates.share(template, overwrite=overwrite)
     app.out.line(f"{template} shared with namespace {made.namespace}")
 

@@ -35,9 +35,9 @@ _VALUES = (Format.TABLE, Format.JSON, Format.YAML)
 @attempt_option
 @pass_app
 def top(app: App, name: str | None, attempt: int | None) -> None:
-    """Show the CPU, memory and GPUs that workers use, and their ranks' time in MPI.
+    """Show CPU, memory, GPU and MPI time of workers.
 
-    Without NAME: every running job. Time in MPI is that of jobs with --profile-mpi.
+    Without NAME, show all running jobs. MPI time requires --profile-mpi.
     """
     names = [name] if name else [state.ref.name for state in app.client.list(phases=(Phase.RUNNING,)).items]
     profiles = {one: _profile(app, one) for one in names}
@@ -95,21 +95,21 @@ def _usage_rows(latest: dict[str, list[Sample]], now: float) -> list[tuple[str, 
 
 @command("queue", outputs=_VALUES)
 @click.option("--queue", default="", metavar="NAME", help="Only this queue.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
-@click.option("--accuracy", is_flag=True, help="Show how good the estimates were, instead of who waits.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces.")
+@click.option("--accuracy", is_flag=True, help="Show how accurate earlier estimates were.")
 @click.option(
     "--since",
     "seconds",
     type=Duration(),
     default=30 * 86400.0,
     metavar="TIME",
-    help="Of jobs of the last so long, with --accuracy; 30 days by default.",
+    help="With --accuracy: how far back to look; default: 30 days.",
 )
 @pass_app
 def queue(app: App, queue: str, all_namespaces: bool, accuracy: bool, seconds: float) -> None:
-    """Show which jobs wait, in order, what for, and when each will start.
+    """Show waiting jobs: position, reason and estimated start.
 
-    Each estimate says what it rests on. --accuracy shows how far estimates were from what came.
+    Each estimate names its basis. --accuracy compares earlier estimates with the actual start times.
     """
     if accuracy:
         _show_accuracy(app, app.client.wait_accuracy(seconds, all_namespaces=all_namespaces))
@@ -135,7 +135,7 @@ def _show_accuracy(app: App, found: AccuracyReport) -> None:
         return
     rows = [
         _accuracy_row(title, one)
-        for title, one in (("told at submission", found.told), ("replayed today", found.backtest))
+        for title, one in (("at submission", found.told), ("replayed today", found.backtest))
     ]
     header = (
         "ESTIMATES",
@@ -194,7 +194,7 @@ def _signed(seconds: float | None) -> str:
 @command("quota", outputs=_VALUES)
 @pass_app
 def quota(app: App) -> None:
-    """Show what there is, what is free and what the namespace may use."""
+    """Show capacity, free resources and the quota of the namespace."""
     facts = _facts(app)
     if app.out.structured:
         app.out.value(facts)
@@ -236,7 +236,7 @@ def _facts(app: App) -> Facts:
     """Ask the client what the place says of itself, where the client can tell."""
     ask = getattr(app.client, "facts", None)
     if ask is None:
-        raise Unsupported("this client does not tell quotas", hint=f"{app.program} plan shows what is free")
+        raise Unsupported("this client does not report quotas", hint=f"{app.program} plan shows what is free")
     found: Facts = ask()
     return found
 

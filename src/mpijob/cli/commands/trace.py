@@ -13,10 +13,10 @@ from mpijob.errors import NotFound
 
 @command("trace", outputs=(Format.TABLE, Format.JSON))
 @name_argument
-@click.option("--send", "endpoint", metavar="URL", help="Send it to this collector, by OTLP over HTTP.")
+@click.option("--send", "endpoint", metavar="URL", help="Send the trace to this collector (OTLP over HTTP).")
 @pass_app
 def trace(app: App, name: str, endpoint: str | None) -> None:
-    """Show how long a job was in each stage of its life, as an OpenTelemetry trace."""
+    """Show the stages of a job as an OpenTelemetry trace."""
     from mpijob.client.integrations import otlp
     from mpijob.client.observe import stages
 

@@ -11,16 +11,16 @@ from mpijob.errors import InvalidJob
 
 @command("mlflow", outputs=())
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=job_names)
-@click.option("--to", "address", metavar="URL", help="The server, instead of the setting `mlflow`.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Without a name: jobs of every namespace.")
+@click.option("--to", "address", metavar="URL", help="URL of the server; default: the setting `mlflow`.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the job ends.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Without NAME: include all namespaces.")
 @pass_app
 def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_namespaces: bool) -> None:
-    """Send what trainings tell to an MLflow server.
+    """Send training metrics to an MLflow server.
 
-    A namespace is an experiment, a job is a run. Of one job, or without a name of all jobs as they run, until it
-    is ended (SIGTERM, Ctrl-C); started again, it goes on where it was. A recorder with the setting `mlflow` does
-    the same for a cluster.
+    A namespace becomes an experiment, a job becomes a run. Without NAME, send metrics of all running jobs
+    until SIGTERM or Ctrl-C; a restart continues where the last one stopped. On a cluster, the recorder does
+    the same with the setting `mlflow`.
     """
     from mpijob.client.integrations import metric_sources, tracking
     from mpijob.client.integrations.mlflow import Server
@@ -35,7 +35,7 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
     mirror = tracking.MetricMirror(metric_sources.OfClient(app.client, all_namespaces=all_namespaces), server)
     if name is None:
         sender = tracking.Sender(mirror, shutdown.until_ended())
-        app.out.note(f"sending what trainings tell to {server.address}")
+        app.out.note(f"sending training metrics to {server.address}")
         sender.run()
         return
     ref = app.client.state(name).ref
@@ -45,7 +45,7 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
             break
     run = server.run_of(app.client.state(ref))
     if run is None:
-        app.out.note(f"{name} told no metrics; mpijob.report(step=…, loss=…) in the program tells them")
+        app.out.note(f"{name} reported no metrics; call mpijob.report(step=…, loss=…) in the program")
         return
     app.out.line(server.link(run))
 
@@ -53,17 +53,21 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
 @command("tensorboard", outputs=())
 @name_argument
 @click.option(
-    "--logdir", metavar="DIRECTORY", default="", help="Event files that are elsewhere, on a volume say."
+    "--logdir", metavar="DIRECTORY", default="", help="Directory of the event files, for example on a volume."
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=6006, show_default=True, help="0 takes a free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=6006,
+    show_default=True,
+    help="Port; 0 selects a free port.",
 )
 @pass_app
 def tensorboard(app: App, name: str, logdir: str, port: int) -> None:
     """Run TensorBoard for a job.
 
-    It shows the event files that the job wrote, else what its ranks told. It follows the job while it runs, and
-    goes on until it is ended (SIGTERM, Ctrl-C).
+    Show the event files of the job, or metrics from its logs if there are none. Run until SIGTERM or
+    Ctrl-C.
     """
     from mpijob.client.integrations.tensorboard import serve
     from mpijob.client.services import shutdown

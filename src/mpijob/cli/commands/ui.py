@@ -25,28 +25,36 @@ _LOOPBACK = ("127.0.0.1", "localhost")
 
 @command("ui")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8765,
+    show_default=True,
+    help="Port; 0 selects a free port.",
 )
-@click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")
+@click.option("--browser/--no-browser", default=True, help="Open the web UI in a browser.")
 @click.option(
-    "--cluster", is_flag=True, help="Serve everybody who logs in at the cluster; each acts as themselves."
+    "--cluster",
+    is_flag=True,
+    help="Serve all users of the cluster; each user acts with their own permissions.",
 )
 @click.option(
     "--host",
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="With --cluster: the page's name (may be repeated).",
+    help="With --cluster: host name of the web UI; can be repeated.",
 )
-@click.option("--address", default=_LOOPBACK[0], show_default=True, help="With --cluster: where to listen.")
-@click.option("--certificate", default="", metavar="FILE", help="With --cluster: the TLS certificate.")
-@click.option("--key", default="", metavar="FILE", help="With --cluster: its key.")
 @click.option(
-    "--sign-out", default="/oauth/sign_out", show_default=True, help="With --cluster: where a login ends."
+    "--address", default=_LOOPBACK[0], show_default=True, help="With --cluster: address to listen on."
+)
+@click.option("--certificate", default="", metavar="FILE", help="With --cluster: TLS certificate.")
+@click.option("--key", default="", metavar="FILE", help="With --cluster: TLS key.")
+@click.option(
+    "--sign-out", default="/oauth/sign_out", show_default=True, help="With --cluster: sign-out URL."
 )
 @pass_app
 def ui(app: App, port: int, browser: bool, cluster: bool, **served: Any) -> None:
-    """Open the page: create, watch and mend jobs in a browser."""
+    """Open the web UI."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise Unsupported("the page needs its server", hint="run: pip install 'mpijob[ui]'")
     if cluster:
@@ -61,7 +69,9 @@ def _serve_here(app: App, port: int, browser: bool) -> None:
     address = f"http://{_LOOPBACK[0]}:{port}/#token={token}"
     app.out.line(address)
     if _PAGE.exists():
-        app.out.note("open this address in a browser; it works once. Ctrl-C ends the page, jobs go on")
+        app.out.note(
+            "open this address in a browser; it works once. Ctrl-C stops the server; jobs keep running"
+        )
         if browser:
             _open(address)
     else:

@@ -31,7 +31,7 @@ _WARN_SECONDS = 5.0
 def watch(app: App, name: str | None, **chosen: Any) -> None:
     """Watch jobs live.
 
-    With NAME: its phases, workers, ranks and last lines, until it has ended.
+    With NAME, show phase, workers, ranks and last log lines of one job until it ends.
     """
     if (
         name and (known := app.client.state(name)).deleted is not None

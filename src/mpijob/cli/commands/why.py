@@ -18,13 +18,13 @@ _SHOWN = 3
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=job_names)
 @click.option(
     "--log", "logs", multiple=True, metavar="FILE",
-    help="Explain a log instead of a job: a file, a folder of them, or - for stdin.",
+    help="Explain a log instead of a job: a file, a directory, or - for stdin.",
 )  # fmt: skip
 @click.option(
     "--family", type=click.Choice([family.value for family in Family]), default=Family.AUTO.value,
-    help="Which MPI wrote the log, where the log itself does not tell.",
+    help="MPI library that wrote the log, if the log does not show it.",
 )  # fmt: skip
-@click.option("--exit-code", type=int, metavar="N", help="With which code the launcher of the log ended.")
+@click.option("--exit-code", type=int, metavar="N", help="Exit code of the launcher of the log.")
 @attempt_option
 @pass_app
 def why(
@@ -35,7 +35,7 @@ def why(
     exit_code: int | None,
     attempt: int | None,
 ) -> None:
-    """Explain why a job failed, waits or is silent, and how to fix it."""
+    """Explain why a job failed, is waiting or hangs, and how to fix it."""
     if (name is None) == (not logs):
         raise click.UsageError("give the name of a job, or a log with --log FILE")
     if name is None:
@@ -51,7 +51,7 @@ def why(
                 site=diagnose.site_rules(app.settings()),
             )
     else:
-        with app.out.progress(f"looking for what made {name} stand where it stands …"):
+        with app.out.progress(f"diagnosing {name} …"):
             diagnosis = app.client.diagnose(name, attempt=attempt)
         tell_if_deleted(app, app.client.remembered)
     if app.out.structured:

@@ -343,7 +343,7 @@ def plan_lines(plan: Plan) -> list[str]:
     """Return a plan as people read it."""
     import shlex  # a list needs none: start-up is a feature
 
-    start = "now" if plan.starts_now else f"when there is room{_in_about(plan.wait_estimate_seconds)}"
+    start = "now" if plan.starts_now else f"when capacity is free{_in_about(plan.wait_estimate_seconds)}"
     lines = text.pairs(
         (
             ("Job", f"{plan.job.namespace}/{plan.job.name}"),

@@ -122,7 +122,7 @@ def profile(client: Client, name: Target) -> MpiTraffic:
     if not (found.flows or found.inner or found.collective):
         flags = " ".join(f"--set {key}={value}" for key, value in mpi_monitoring.SETTINGS.items())
         raise NotFound(
-            f"job '{name if isinstance(name, str) else name.name}' told nothing of who talks to whom",
+            f"job '{name if isinstance(name, str) else name.name}' recorded no MPI traffic between ranks",
             hint=f"run it with Open MPI and its monitoring: mpijob run … --mpi openmpi {flags}",
         )
     return found

@@ -50,7 +50,7 @@ _SHOWN = frozenset(
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """From where somebody asks, and with what; a face that serves others sets it for each request."""
+    """Source address and user agent of a request; a server sets it for each request."""
 
     addresses: tuple[str, ...]
     agent: str

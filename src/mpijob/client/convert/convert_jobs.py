@@ -56,10 +56,10 @@ _MOST_BYTES = 1 << 20
 
 
 class Conversion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One source, converted: how far it is, the jobs in their order, their texts, and what became of each field.
+    """One converted source: its stage, its jobs in order, their texts, and a report on each field.
 
-    `entries` tell the way from the source to a job, `written` that from the job to another form. `values` are
-    those of an array, `after` stands for the job that they wait for. `error` says why nothing could be read.
+    `entries` report on reading the source, `written` on writing the other format. `values` are those of an
+    array, `after` is the job to wait for. `error` is set if the source could not be read.
     """
 
     stage: Stage

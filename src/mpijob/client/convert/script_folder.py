@@ -18,7 +18,7 @@ from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome, t
 from mpijob.model import Code, MPIJob
 
 _INCLUDE = "name what is needed in code.include, or give the script a folder of its own"
-_NOWHERE = "of a text alone no folder is known: no other file goes along with the job"
+_NOWHERE = "the script is not a file: no directory is uploaded with the job"
 _ELSEWHERE = (
     "put its other files into the image, on a volume or into code.files; mpijob convert FILE takes them along"
 )
@@ -39,7 +39,7 @@ def too_much(folder: str) -> str:
     """Return why a folder cannot go along as a whole; "" when it can."""
     try:
         if Path(folder).resolve() == Path.home().resolve():
-            return "the script lies in your home, and all of it would go along"
+            return "the script is in your home directory, which would be uploaded completely"
         code_upload.chosen(Code(path=folder))
     except InvalidJob as error:
         return error.findings[0].message

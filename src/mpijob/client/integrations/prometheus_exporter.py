@@ -230,9 +230,7 @@ class Exporter:
         for name, (text, _) in _USED.items():
             yield _gauge(name, text, names, rows[name])
         left = max(0, len(running) - MOST_JOBS)
-        yield _gauge(
-            "mpijob_jobs_left_out", "Running jobs whose workers are not told one by one.", (), [((), left)]
-        )
+        yield _gauge("mpijob_jobs_left_out", "Running jobs without metrics per worker.", (), [((), left)])
         yield _gauge(
             "mpijob_newest_sample_timestamp_seconds",
             "When the newest usage was measured.",
@@ -254,7 +252,10 @@ class Exporter:
             values += [((*where, one.name), one.last) for one in found.series[:20] if one.last is not None]
             progress += [(where, found.progress)] if found.progress is not None else []
         yield _gauge(
-            "mpijob_training_metric", "What a training told last.", ("namespace", "job", "metric"), values
+            "mpijob_training_metric",
+            "Latest training metric of a job.",
+            ("namespace", "job", "metric"),
+            values,
         )
         yield _gauge(
             "mpijob_training_progress_ratio",

@@ -37,7 +37,7 @@ def fetch(settings: Settings, source: str, directory: str) -> str:
     except OSError as error:
         raise BackendError(
             f"{source} cannot be fetched to {directory}: {error.strerror or error}",
-            hint="name a directory where you may write, with room left",
+            hint="name a writable directory with free space",
         ) from error
 
 

@@ -142,7 +142,7 @@ class Outbox:
             (tries + 1, self._clock() + pause, status, number),
         )
         _log.warning(
-            "callback %s %s: %s", number, "is given up" if status == _GIVEN_UP else "is told again later", why
+            "callback %s %s: %s", number, "is given up" if status == _GIVEN_UP else "is retried later", why
         )
         return False
 

@@ -126,7 +126,7 @@ class UserSession:
 def _reviewed(backend: Backend, questions: list[Question]) -> tuple[bool, ...]:
     review = backend.capability(SupportsAccessReview)
     if review is None:
-        raise Unsupported(f"engine {backend.name} does not tell what its users may do")
+        raise Unsupported(f"engine {backend.name} does not report permissions of its users")
     return review.check_access(questions)
 
 

@@ -146,7 +146,7 @@ def _values(
 
     yield "spec.yaml", "what was asked for", drafts.shown(spec)
     yield "plan.json", "exactly what was to run", _plan(state, spec, backend)
-    yield "state.json", "where the job stands, its workers, and why", state
+    yield "state.json", "phase of the job, its workers and the reason", state
     yield "census.json", "where each rank was, and how it ended", state.ranks
     yield "events.jsonl", "what happened, in order", _taken(backend.events(state.ref))
     yield "samples.jsonl", "cores and memory of each worker", _samples(state, backend)

@@ -273,7 +273,7 @@ def mended(spec: MPIJob, diagnosis: Diagnosis, number: int) -> dict[str, Any]:
     name = diagnosis.job
     if chosen is None:
         count = len(diagnosis.fixes)
-        there = f"its fixes are 1 to {count}" if count else "nothing is known that would mend it"
+        there = f"its fixes are 1 to {count}" if count else "no fix is known"
         raise NotFound(f"job '{name}' has no fix {number}: {there}", hint=f"mpijob why {name} shows them")
     if not chosen.patch:
         raise InvalidJob(

@@ -97,7 +97,7 @@ def _telling(target: str | Path) -> Iterator[None]:
     except OSError as error:
         raise BackendError(
             f"the log cannot be written to {target}: {error.strerror or error}",
-            hint="name a place where you may write, with room left",
+            hint="name a writable path with free space",
         ) from error
 
 

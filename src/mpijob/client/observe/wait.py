@@ -65,8 +65,8 @@ def goes_on(ref: JobRef) -> str:
     """Return what is said when somebody stops waiting for a job: that does not end it."""
     place = "" if ref.namespace == "default" else f" -n {ref.namespace}"
     return (
-        f"job '{ref.name}' goes on without being waited for; "
-        f"client.cancel('{ref.name}') ends it, or: mpijob cancel {ref.name}{place}"
+        f"job '{ref.name}' is still running; "
+        f"to cancel it: client.cancel('{ref.name}') or mpijob cancel {ref.name}{place}"
     )
 
 
@@ -101,7 +101,7 @@ def _too_late(state: JobState, seconds: float, *, silent: bool = False) -> WaitT
     if silent:
         return WaitTimeout(
             f"{state.ref} was {state.phase.value} when its engine answered last; that was not within {seconds:g} s",
-            hint=f"the job goes on; once there are answers again: mpijob describe {state.ref.name}",
+            hint=f"the job keeps running; when the engine is reachable again: mpijob describe {state.ref.name}",
         )
     reason = f" ({state.waiting_for or state.message})" if state.waiting_for or state.message else ""
     return WaitTimeout(

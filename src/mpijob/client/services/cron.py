@@ -111,7 +111,7 @@ class CronDaemon:
     def _fired(self, known: Recurrence, moment: float, now: float) -> str:
         schedule = known.schedule
         if cron.is_too_late(schedule, moment, now):
-            return f"missed by {now - moment:.0f} s, and only {schedule.start_within_seconds:g} s are made up for"
+            return f"missed by {now - moment:.0f} s, beyond the limit of {schedule.start_within_seconds:g} s"
         try:
             return Schedules(self._client).fire(schedule, schedule.job_of(moment).name)
         except MpiJobError as error:

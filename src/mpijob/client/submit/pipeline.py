@@ -97,7 +97,7 @@ def _say_warnings(plan: Plan) -> None:
 
 
 def _no_server(place: str) -> Finding:
-    message = f"{place} has no server that could judge the job: the plan is its whole dry run"
+    message = f"{place} has no server-side dry run: the plan is the complete dry run"
     return Finding(code="SERVER_DRY_RUN", message=message, severity=Severity.NOTICE)
 
 

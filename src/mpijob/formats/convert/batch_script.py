@@ -22,7 +22,7 @@ _HEADERS = {"Slurm script": slurm.head, "PBS script": pbs.head, "LSF script": ls
 _MARKS = {"Slurm script": "SBATCH", "PBS script": "PBS", "LSF script": "BSUB"}
 PLAIN = "shell script"
 FOLDER, HERE = "folder", "."  # the folder of the script, until somebody says where that is
-_ALONG = "the script's folder goes along: it runs in a copy of it; mpijob artifacts list NAME shows what is new there"
+_ALONG = "the script's directory is uploaded and the script runs in a copy; mpijob artifacts list NAME shows new files"
 _UNNAMED, _LARGEST = "script.sh", 1024 * 1024
 _NAMED = re.compile(r"(mpijob (?:logs|artifacts list|wait|suspend|cancel)) NAME\b")
 

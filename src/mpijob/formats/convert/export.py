@@ -27,11 +27,11 @@ _NEEDS_US = {
     "requeue_on_lost_worker": (_KUBECTL, _OURS),
     "keep_on_failure_seconds": (_KUBECTL, _OURS),
     "code.path": (
-        "files of your machine do not go along with a manifest",
+        "files of your machine are not part of a manifest",
         _OURS + "; or put the files into the image",
     ),
     "code.files": (
-        "files of your machine do not go along with a manifest",
+        "files of your machine are not part of a manifest",
         _OURS + "; or put the files into the image",
     ),
     "retention.record_days": ("records are kept by mpijob", _OURS),
@@ -39,10 +39,10 @@ _NEEDS_US = {
 }
 _CHANGED = {
     "signal.name": "each rank gets it when its pod is ended, not before a deadline",
-    "signal.seconds_before": "pods are told when they end, not before",
+    "signal.seconds_before": "pods get a signal when they end, not before",
     "priority": "a class of this name must exist on the cluster",
     "queue": "a queue of this name must exist on the cluster",
-    "deadline_seconds": "counted from when the job is created, the wait for room included",
+    "deadline_seconds": "counted from creation, including the time in the queue",
 }
 
 
@@ -129,7 +129,7 @@ def _entries(job: MPIJob) -> list[FieldEntry]:
             found.append(FieldEntry(field, FieldOutcome.CHANGED, value[:200], field, _CHANGED[field]))
         elif field == "secrets" and any(not _of_cluster(one.source) for one in job.secrets):
             note, todo = (
-                "values of your machine do not go along with a manifest",
+                "values of your machine are not part of a manifest",
                 _OURS + "; or name/key of a Secret",
             )
             found.append(FieldEntry(field, FieldOutcome.DROPPED, "", "", note, todo))

@@ -79,7 +79,7 @@ class _Writer(Writer):
         job = self.job
         own_one = own_launcher(job.argv)
         if any(one.env for one in job.programs):
-            note = "variables of one program do not come along"
+            note = "variables of a single program are dropped"
             self._changed("programs", "mpiexec", note, "set such variables in the program")
         for field in ("command", "args", "programs"):
             self._exact(field, "mpiexec" if own_one is None else "")

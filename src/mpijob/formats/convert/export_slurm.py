@@ -268,7 +268,7 @@ class Writer:
         if all(said) and not any(one.env for one in several):
             self._exact("programs", "srun --multi-prog")
         else:
-            note = "odd words stand in scripts of their own, and variables of one program do not come along"
+            note = "odd words stand in scripts of their own, and variables of a single program are dropped"
             self._changed("programs", "srun --multi-prog", note, "set such variables in the program")
         table = _table([(one.ranks, argv) for one, argv in zip(several, argvs, strict=True)])
         name, ranks = self._free(_TABLE), sum(one.ranks for one in several)

@@ -31,7 +31,7 @@ _MEANINGS: Mapping[str, Mapping[str, _Meaning]] = {
         "image": _Meaning(
             _DROPPED, "the nodes run programs as they are installed there", "load the site's modules before"
         ),
-        "namespace": _Meaning(_CHANGED, "Slurm has none; it tells your jobs apart for you alone"),
+        "namespace": _Meaning(_CHANGED, "Slurm has none; mpijob uses it to separate your jobs"),
         "queue": _Meaning(_CHANGED, "it is the partition", "name one of the site: sinfo -s"),
         "priority": _Meaning(_CHANGED, "it stands for the QOS of that name, where your account has one"),
         "cost": _Meaning(_CHANGED, "cost.account is the account that pays", "name one of yours"),
@@ -60,7 +60,7 @@ _MEANINGS: Mapping[str, Mapping[str, _Meaning]] = {
         "ttl_seconds": _Meaning(_DROPPED, "no service deletes jobs on Slurm", "mpijob delete"),
         "requeue_on_lost_worker": _Meaning(_CHANGED, "Slurm requeues the job (--requeue), two minutes later"),
         "model": _Meaning(
-            _DROPPED, "no model registry is told", "mpijob register afterwards, on another engine"
+            _DROPPED, "the model is not registered", "mpijob register afterwards, on another engine"
         ),
         "retention": _Meaning(_CHANGED, "a job's files stay until it is deleted"),
         "pull_secrets": _OF_A_CLUSTER,
@@ -81,7 +81,9 @@ _MEANINGS: Mapping[str, Mapping[str, _Meaning]] = {
         ),
         "deadline_seconds": _Meaning(_CHANGED, "it counts from when the job is created, the wait included"),
         "code.path": _Meaning(
-            _CHANGED, "only texts go along, in the job itself", "put the rest into the image or on a volume"
+            _CHANGED,
+            "only text files are uploaded, inside the job",
+            "put the rest into the image or on a volume",
         ),
     },
     "local": {

@@ -85,7 +85,7 @@ def _container(schedule: Schedule, image: str, since: float) -> Document:
 def _document(schedule: Schedule) -> str:
     text = msgspec.json.encode(schedule).decode()
     if len(text.encode()) > _LARGEST:
-        message = f"the job with the files that go along takes {len(text.encode())} bytes, and {_LARGEST} fit"
+        message = f"the job with its uploaded files is {len(text.encode())} bytes; at most {_LARGEST} fit"
         hint = "build the files into the image, or put them on a volume"
         raise InvalidJob.of((Finding(code="CODE_TOO_LARGE", field="code", message=message, hint=hint),))
     return well_known.exact([text])[0]

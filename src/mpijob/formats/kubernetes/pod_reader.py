@@ -56,7 +56,7 @@ def understandable(read: Callable[..., Read]) -> Callable[..., Read]:
         except (AttributeError, TypeError, KeyError, ValueError, IndexError) as error:
             message = f"the manifest has not the form that its kind has: {type(error).__name__} at {error}"
             raise InvalidJob(
-                message, hint="kubectl apply --dry-run=server -f FILE tells the place"
+                message, hint="kubectl apply --dry-run=server -f FILE shows the position"
             ) from error
 
     return reader

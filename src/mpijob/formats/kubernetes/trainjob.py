@@ -46,7 +46,7 @@ _TRAINER_TAKEN = ("image", "command", "args", "env", "numNodes", "numProcPerNode
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A job as somebody's documents tell it, what they say beyond, and where the two do not quite agree."""
+    """A job as read from foreign documents, with what they contain beyond it and where they disagree."""
 
     job: MPIJob
     foreign: Foreign = Foreign()

@@ -63,6 +63,6 @@ def unlisted_hosts(main: Mapping[str, Any], field: str) -> Finding | None:
     words = " ".join(str(word) for word in (*(main.get("command") or ()), *(main.get("args") or ())))
     if NEW_HOSTFILE in told or "-hostfile" in words:
         return None
-    message = "Open MPI 5 is not told the hostfile: it runs every rank on the launcher, and the job succeeds"
+    message = "Open MPI 5 gets no hostfile: it runs every rank on the launcher, and the job succeeds"
     hint = f"set {NEW_HOSTFILE} in the launcher, or always write mpirun --hostfile {well_known.HOSTFILE}"
     return finding("RUNTIME_HOSTFILE", WARNING, message, hint, field)

@@ -83,7 +83,7 @@ def choose(job: MPIJob, family: Family, launcher: str, plugins: Iterable[str], o
         return Launcher("srun", "pmi2", why="this Slurm has PMI-2, which MPICH speaks")
     if family is Family.INTEL and "pmi2" in has and job.env.get("I_MPI_PMI_LIBRARY"):
         return Launcher("srun", "pmi2", why="the job names Slurm's PMI-2 library (I_MPI_PMI_LIBRARY)")
-    lacking = "Intel MPI is not told where Slurm's PMI library is" if family is Family.INTEL else (
+    lacking = "Intel MPI has no path to Slurm's PMI library" if family is Family.INTEL else (
         f"this Slurm has no launch plugin for {family.value} (srun --mpi=list: {', '.join(sorted(has)) or 'nothing'})"
     )  # fmt: skip
     return Launcher(kind, path=launcher, why=lacking)

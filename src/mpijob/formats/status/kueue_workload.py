@@ -259,7 +259,7 @@ def _until(waits: str) -> str:
     """Return when it runs again, from what it waits for."""
     what, _, queue = waits.removeprefix("Waiting for ").partition(" in queue ")
     if not queue or what == waits:
-        return "will resume when there is room"
+        return "resumes when capacity is free"
     if what == "its turn":
         return f"will resume when it is its turn in queue {queue}"
     one = what.startswith("1 ") and " and " not in what

@@ -94,7 +94,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is told: refusals stop the request, warnings are shown to whoever asked."""
+    """Result: refusals stop the request, warnings are shown to the user."""
 
     refusals: tuple[Finding, ...] = ()
     warnings: tuple[Finding, ...] = ()

@@ -24,16 +24,16 @@ class Quota(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Everything that a place says about itself to one user.
+    """Everything that an engine reports to one user.
 
-    `capacity` is all there is, `free` what nobody holds now. `queues` says whether a job that fits
-    but finds no room waits (True) or is refused; `waits_for_quota` says the same of one that the quota
-    would allow but has no room for now. `room_known` is False where nobody may see how much there is:
-    then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` and `slurm` are what
-    only these say. `recalled` is True when some of it was read a few seconds ago for another job;
-    asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
-    told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
-    ask for, and from when to when it may start; `wait_basis` says what that rests on, on `wait_sample` ended jobs.
+    `capacity` is the total, `free` what is available now. `queues` says whether a job waits (True) or is
+    refused while capacity is short; `waits_for_quota` says the same for quota. If the user may not see
+    capacity, `room_known` is False, and `capacity` and `free` are not set. `may` holds the verbs that the
+    user has. `cluster` and `slurm` are facts of these engines only. `recalled` is True if some facts were
+    cached for another job a few seconds ago; a second call for the same job reads all of them again.
+    `position`, `ahead` and `wait_range_seconds` come from a fit broker: the position of the job in its
+    queue, what the jobs before it request, and the range of its start; `wait_basis` names the basis, with
+    `wait_sample` finished jobs.
     """
 
     place: str

@@ -15,7 +15,7 @@ class Option(msgspec.Struct, frozen=True):
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """What one namespace offers to one user; `unread` names what could not be looked at.
 
-    `images` are those that jobs used lately, the newest first. `claims` are volume claims, `connections` secrets
+    `images` are recently used images, newest first. `claims` are volume claims, `connections` secrets
     that an ODH project keeps as data connections, `priorities` names of priority classes.
     """
 

@@ -65,7 +65,7 @@ def names(after: Iterable[str]) -> tuple[str, ...]:
 
 
 class Dependency(msgspec.Struct, frozen=True):
-    """One job that another waits for: where it stands, None when there is no such job, and how it must end."""
+    """One job that another waits for: its phase (None if it does not exist), and how it must end."""
 
     ref: JobRef
     phase: Phase | None = None

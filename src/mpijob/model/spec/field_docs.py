@@ -45,7 +45,7 @@ FIELDS: dict[str, Description] = {
         "How many cores each rank uses (MPI with threads); sets OMP_NUM_THREADS.", "4"
     ),
     "MPIJob.elastic": _D(
-        "Between how many workers the job goes on; its command starts its own ranks and finds the workers with "
+        "Minimum and maximum number of workers; the command starts its own ranks and discovers workers with "
         "$MPIJOB_DISCOVER_HOSTS (elastic Horovod).",
         "{min_workers: 2, max_workers: 8}",
     ),
@@ -73,7 +73,7 @@ FIELDS: dict[str, Description] = {
         "step over the job's workers.",
         "run.sh",
     ),
-    "MPIJob.code": _D("The files that go along with the job.", "{path: .}"),
+    "MPIJob.code": _D("The files that are uploaded with the job.", "{path: .}"),
     "MPIJob.env": _D("Environment variables that every rank gets.", "{OMP_PROC_BIND: close}"),
     "MPIJob.secrets": _D(
         "Secrets that reach every rank as variables; only where they are is written here.",
@@ -137,12 +137,11 @@ FIELDS: dict[str, Description] = {
     ),
     "MPIJob.retention": _D("How long what is known of the finished job is kept.", "{logs_days: 14}"),
     "MPIJob.ttl_seconds": _D(
-        "How long after its end the job is kept before it is deleted; its record stays. Without it, until somebody "
-        "deletes it, or as its namespace says.",
+        "Seconds after its end until the job is deleted; its record stays. Default: the namespace's limit.",
         "86400",
     ),
     "MPIJob.notify": _D(
-        "Whom to tell what becomes of the job: mail addresses, or names of callbacks in the notifier's settings.",
+        "Receivers of notifications: mail addresses, or names of callbacks in the notifier's settings.",
         '[{to: ann@example.org, "on": [failed, ended]}]',
     ),
     "MPIJob.model": _D(
@@ -203,15 +202,14 @@ FIELDS: dict[str, Description] = {
         r"'^\[(?P<rank>[0-9]+)\] '",
     ),
     "CustomLaunch.rank_variable": _D(
-        "The variable in which the library tells each process its rank.", "MY_RANK"
+        "The environment variable in which the library sets the rank of each process.", "MY_RANK"
     ),
     "Program.ranks": _D("How many ranks run this program.", "1"),
     "Program.command": _D("The program and its arguments, one word each.", "[solver]"),
     "Program.args": _D("More arguments, added to the command.", "[--mesh, fine]"),
     "Program.env": _D("Environment variables for the ranks of this program only.", "{ROLE: solver}"),
     "Code.path": _D(
-        "The directory that goes along, seen from the job file; without one, the current directory goes along when "
-        "the command names a file or a module (python -m) in it.",
+        "Directory to upload, relative to the job file. Default: the current one, if the command uses a file in it.",
         ".",
     ),
     "Code.include": _D("Only these paths in it.", "[src, train.py]"),
@@ -246,7 +244,7 @@ FIELDS: dict[str, Description] = {
         "Where its pods may go beside: internet, an address or block, a service, a namespace; a port may follow.",
         "[minio.data.svc, 'internet:443']",
     ),
-    "Elastic.min_workers": _D("With how few workers the job goes on.", "2"),
+    "Elastic.min_workers": _D("Minimum number of workers.", "2"),
     "Elastic.max_workers": _D("To how many workers the job may be scaled.", "8"),
     "Retry.limit": _D("How often a failed job is tried again.", "3"),
     "Retry.on": _D(

@@ -144,7 +144,7 @@ class Program(Value, frozen=True, kw_only=True):
 
 
 class Code(Value, frozen=True, kw_only=True):
-    """The files that go along with the job: a directory (or some paths in it) and inline files."""
+    """The files that are uploaded with the job: a directory (or some paths in it) and inline files."""
 
     path: str = ""
     include: tuple[str, ...] = ()
@@ -201,9 +201,11 @@ class Network(Value, frozen=True, kw_only=True):
 
 
 class Elastic(Value, frozen=True, kw_only=True):
-    """Between how many workers a job goes on whose command starts its own ranks, as elastic Horovod does.
+    """Minimum and maximum number of workers of a job whose command starts its own ranks, as elastic Horovod
+    does.
 
-    The command runs once, in the launcher, and asks the program named by `MPIJOB_DISCOVER_HOSTS` for the workers.
+    The command runs once, in the launcher, and gets the workers from the program named by
+    `MPIJOB_DISCOVER_HOSTS`.
     """
 
     max_workers: int
@@ -250,7 +252,7 @@ class Concurrency(Value, frozen=True, kw_only=True):
 
 
 class Notify(Value, frozen=True, kw_only=True):
-    """Whom to tell what becomes of the job: a mail address, or the name of a callback of the settings.
+    """A receiver of notifications: a mail address, or the name of a callback of the settings.
 
     `on` are the moments: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (however).
     """
@@ -364,7 +366,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
 
     @property
     def fewest_workers(self) -> int:
-        """With how few workers the job goes on: all of them, unless it is elastic."""
+        """Minimum number of workers: all of them, unless the job is elastic."""
         return self.workers if self.elastic is None else self.elastic.min_workers
 
     @property

@@ -50,9 +50,9 @@ class Schedule(Value, frozen=True, kw_only=True):
 
 
 class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a schedule: when it was last due, what came of that, when it is due next.
+    """State of a schedule: the last due time, its result, and the next due time.
 
-    Starts count from `since` on: what was due while a schedule was paused is not made up for.
+    Starts count from `since`: runs missed during a pause are skipped.
     """
 
     schedule: Schedule

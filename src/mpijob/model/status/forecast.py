@@ -60,9 +60,10 @@ class Accuracy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AccuracyReport(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How good estimates were: as they were told at submission, and as today's way would have told them.
+    """Accuracy of estimates: as given at submission (`told`), and as the current method would estimate
+    them.
 
-    `backtest` replays recorded jobs in the order in which they came, each known no more than was known then.
+    `backtest` replays recorded jobs in order, each with only what was known at its time.
     """
 
     told: Accuracy

@@ -16,7 +16,7 @@ class Gone(msgspec.Struct, frozen=True):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """The place answers, and everything that it told is told; or `trouble` says why nothing is heard."""
+    """The engine is reachable and all changes were delivered; or `trouble` has the reason why not."""
 
     trouble: MpiJobError | None = None
 

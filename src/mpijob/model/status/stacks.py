@@ -12,7 +12,7 @@ import msgspec
 
 
 class Means(StrEnum):
-    """What a stack was taken with; `proc` sees only what the kernel tells of a process, `none` nothing."""
+    """What a stack was taken with; `proc` sees only what the kernel reports of a process, `none` nothing."""
 
     PYSPY = "py-spy"
     GDB = "gdb"
@@ -76,7 +76,7 @@ class StackGroup(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StackReport(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Where all ranks stand: one sentence, the groups (the largest first), what follows, what was not seen."""
+    """Call stacks of all ranks: a summary, the groups (largest first), the conclusion, and what is missing."""
 
     summary: str
     groups: tuple[StackGroup, ...] = ()

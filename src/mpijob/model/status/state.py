@@ -14,7 +14,7 @@ from mpijob.model.status.forecast import Forecast
 
 
 class Phase(StrEnum):
-    """Where a job stands."""
+    """Phase of a job."""
 
     QUEUED = "Queued"
     PENDING = "Pending"
@@ -197,13 +197,12 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Everything seen of one job at one moment. Times are seconds since the epoch.
+    """The observed state of one job. Times are seconds since the epoch.
 
-    `run` counts the jobs of one name from 1, in the order of their submission; 0 where nobody counted.
-    While it waits, `queue_position`, `wait_estimate_seconds`, `wait_range_seconds` and `wait_basis` say when it will
-    probably start, seen from now, and what that rests on; `estimated` is what was said of it when it was submitted.
-    `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
-    it ended: it was suspended then.
+    `run` counts the jobs of one name from 1, in the order of submission; 0 if unknown. While the job waits,
+    `queue_position`, `wait_estimate_seconds`, `wait_range_seconds` and `wait_basis` estimate its start from
+    now, with the basis; `estimated` is the estimate at submission. `deleted` is set if the job was deleted
+    and this is its record; `released` if it freed its resources before it ended, by being suspended.
     """
 
     ref: JobRef

@@ -92,7 +92,7 @@ def disk(seen: HealthSample) -> Iterator[Finding]:
     yield Finding(
         "DISK_FILLING",
         f"The disk that the job writes to has {as_bytes(last.free_bytes)} of {as_bytes(last.total_bytes)} left{rate}.",
-        "make room, or let the job keep fewer checkpoints",
+        "free disk space, or keep fewer checkpoints",
         severity=Severity.WARNING,
         fixes=(
             Fix("remove what is no longer needed: mpijob delete NAME, old checkpoints"),

@@ -135,7 +135,7 @@ def _silent_ranks(seen: HealthSample) -> Iterator[Finding]:
         going = [other for other in others if seen.last_word - other.last <= max(3 * other.pause, 1.0)]
         most = len(going) * 2 > len(others) and bool(going)
         if talk.regular and most and silence >= max(seen.quiet_seconds, 10 * talk.pause):
-            on = f"{len(going)} others go on" if len(going) > 1 else "another goes on"
+            on = f"{len(going)} others keep printing" if len(going) > 1 else "another keeps printing"
             before = f"and spoke {pace(talk.pause)} before; {on}"
             yield _silent(seen, talk.rank, f"has said nothing for {span(silence)}, {before}", 0.7)
     yield from _mute_rank(seen, alive)
@@ -155,7 +155,7 @@ def _mute_rank(seen: HealthSample, alive: Sequence[Traffic]) -> Iterator[Finding
 def _silent(seen: HealthSample, rank: int, what: str, confidence: float) -> Finding:
     worker = next((one.worker for one in seen.state.ranks if one.rank == rank), None)
     who = f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"
-    look = Fix(f"see where it stands: mpijob stacks {seen.state.ref.name} --rank {rank}")
+    look = Fix(f"show its call stack: mpijob stacks {seen.state.ref.name} --rank {rank}")
     return Finding(
         "RANK_SILENT",
         f"{who} {what}.",

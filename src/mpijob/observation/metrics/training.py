@@ -41,7 +41,7 @@ LOOKED_FOR = "(?i)" + WORD + "|loss|acc|perplexity|reward|/sec|/s|step|epoch|ite
 
 
 class Point(msgspec.Struct, frozen=True):
-    """What one line told: when, by which rank, and the numbers by name."""
+    """Metrics of one log line: time, rank, and values by name."""
 
     time: float
     rank: int
@@ -49,7 +49,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One metric over time, thinned to so many points; `count` is how often it was told."""
+    """One metric over time, downsampled; `count` is the number of reported values."""
 
     name: str
     rank: int

@@ -22,7 +22,7 @@ _BUSY_CORES = 0.05  # what a rank uses that only waits
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last transition that was told: to which phase, since when, the how many-th it was."""
+    """The last published transition: phase, time and transition count."""
 
     phase: str = ""
     since: float = 0.0
@@ -125,7 +125,7 @@ def idle_alarm(
     return Finding(
         code="GPUS_IDLE",
         message=f"{gpus} GPUs are held, and no worker has computed for {span(idle.after_seconds)}",
-        hint=f"mpijob stacks {state.ref.name} shows where the ranks stand; mpijob cancel gives the GPUs back",
+        hint=f"mpijob stacks {state.ref.name} shows the call stacks of the ranks; mpijob cancel frees the GPUs",
         severity=Severity.WARNING,
     )
 

@@ -1,4 +1,4 @@
-"""How good estimates of waiting are: what was told at submission, and what today's way would have told then.
+"""How good estimates of waiting are: what was at submission, and what today's way would have told then.
 
 The replay knows at each moment only what was known then: who ran, who waited, which runs had ended. Jobs that nobody
 recorded are not in it.

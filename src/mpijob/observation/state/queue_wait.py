@@ -252,12 +252,12 @@ def _basis(
 ) -> str:
     """Return what an estimate rests on, or what it lacks, as a sentence without its full stop."""
     if queue.unseen:
-        return f"{_count(queue.unseen, 'job')} before it cannot be seen, so nobody can tell when it starts"
+        return f"{_count(queue.unseen, 'job')} before it cannot be seen, so the start time is unknown"
     if middle is not None and middle < _SAME_SECONDS and span is not None and span[1] < _SAME_SECONDS:
         return FREE_NOW
     before: list[Timed] = [*queue.running, *ahead]
     if not before:
-        return "nothing that runs here would make room for it"
+        return "no running job would free enough resources for it"
     who = _before(len(queue.running), len(ahead))
     if middle is not None:
         return f"{who}, {_how(before, queue.usual)}"

@@ -235,7 +235,7 @@ def test_a_plugin_is_told_the_protocol_the_cluster_and_its_variables(
             "log in",
         ),
         ({"args": ("-c", "print('hm')")}, BackendError, "did not answer in its protocol", ""),
-        ({"interactive": "Always"}, BackendError, "there is no terminal", "in a terminal once"),
+        ({"interactive": "Always"}, BackendError, "interactive terminal", "in a terminal once"),
     ],
 )
 def test_a_plugin_that_does_not_help_is_told_with_user_and_file(

@@ -116,7 +116,7 @@ def test_machines_that_may_not_be_seen_are_unknown_and_nothing_is_refused_for_th
     found = gathered(api, job).facts
     assert not found.room_known
     notice = one(admission.admit(job, JANE, found), "NOT_READ")
-    assert "nodes (not allowed): whether the machines have room for the job" in notice.message
+    assert "nodes (not allowed): free capacity of the nodes" in notice.message
 
 
 @pytest.mark.parametrize(

@@ -173,9 +173,7 @@ def test_who_may_not_read_the_quota_is_told_by_what_kueue_found_missing() -> Non
     api.job("past", 8, ran=600.0)
     api.job("runs", 8, runs=200.0)
     api.job("next", 4)
-    assert (
-        told(api)["next"].basis == "the queue's quota cannot be read here, so nobody can tell when it starts"
-    )
+    assert told(api)["next"].basis == "the queue's quota cannot be read, so the start time is unknown"
     api.job("next", 4, short=4)
     assert round(told(api)["next"].seconds or 0) == 400
 
@@ -188,7 +186,7 @@ def test_jobs_ahead_that_cannot_be_seen_leave_a_place_and_no_number() -> None:
     api.pending("", "", "next", cluster_wide=False)
     found = told(api, WITH_VISIBILITY)["next"]
     assert (found.position, found.seconds, found.span) == (3, None, None)
-    assert found.basis == "2 jobs before it cannot be seen, so nobody can tell when it starts"
+    assert found.basis == "2 jobs before it cannot be seen, so the start time is unknown"
 
 
 def test_a_job_that_kueue_can_never_admit_has_no_place() -> None:

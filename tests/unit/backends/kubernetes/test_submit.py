@@ -160,7 +160,7 @@ def test_more_files_than_a_cluster_takes_are_refused_before_anything_is_made(tmp
 
     (tmp_path / "data").write_bytes(os.urandom(create_objects.LARGEST_ARCHIVE + 1000))
     api = Store()
-    with pytest.raises(InvalidJob, match="a cluster takes"):
+    with pytest.raises(InvalidJob, match="a cluster accepts"):
         create_objects.submit(api, a_plan(code=Code(path=str(tmp_path))))
     assert kept(api) == []
 

@@ -141,7 +141,7 @@ def test_a_text_that_takes_the_place_of_an_executable_file_is_executable(
 
 def test_a_script_that_is_left_out_of_what_goes_along_is_refused(local: Client) -> None:
     along = Code(path=".", exclude=("train.py",))
-    with pytest.raises(InvalidJob, match=r"there is no file 'train.py' in what goes along"):
+    with pytest.raises(InvalidJob, match=r"there is no file 'train.py' in the uploaded code"):
         local.plan(MPIJob(name="j", workers=2, command=("python", "train.py"), code=along))
 
 

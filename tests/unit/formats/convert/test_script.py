@@ -224,7 +224,7 @@ def test_the_folder_of_the_script_goes_along(tmp_path: Path, monkeypatch: pytest
     result = Cli()("convert", "x.sbatch", "--out", "moved")
     job = jobfile_reader.read(Path("moved/flow.yaml").read_text())
     assert (job.code.path, job.script) == ("..", "x.sbatch")
-    assert "folder → code.path: ..: the script's folder goes along" in result.stderr
+    assert "folder → code.path: ..: the script's directory is uploaded" in result.stderr
     assert result.stderr.splitlines()[-1] == "  run it: mpijob run -f moved/flow.yaml"
     assert Cli()("convert", "x.sbatch").stderr.splitlines()[-1] == "  run it: mpijob run x.sbatch"
 
@@ -240,14 +240,14 @@ def test_a_folder_that_is_too_large_or_the_home_is_to_do(
             (tmp_path / name).write_text("x")
     one = slurm("srun ./a", folder=str(tmp_path))
     told = [each.note for each in one.entries if "code.include" in each.todo]
-    assert ("in your home" if home else "too much to go along") in told[0]
+    assert ("in your home" if home else "too large to upload") in told[0]
     assert one.stage is Stage.CHECK
 
 
 def test_a_text_alone_goes_along_itself_and_its_folder_does_not() -> None:
     one = slurm("srun ./a", moved=None)
     assert one.jobs[0].code == Code(files={"x.sbatch": f"{SCRIPT}srun ./a\n"})
-    assert "no other file goes along" in advice(one, "of a text alone").note
+    assert "no directory is uploaded" in advice(one, "the script is not a file").note
 
 
 @pytest.mark.parametrize(

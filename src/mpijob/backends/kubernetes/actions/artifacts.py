@@ -104,6 +104,6 @@ def connection(api: Api, namespace: str, name: str) -> s3_volumes.Connection:
     if not data:
         raise NotAllowed(
             f"data connection '{name}' is a Secret of namespace '{namespace}', not there or not for you to read",
-            hint="ask for 'get secrets' there, or let somebody do it who has it",
+            hint="ask for the RBAC permission 'get secrets', or ask a user who has it",
         )
     return s3_volumes.from_variables(data)

@@ -129,5 +129,5 @@ def _refuse_full(template: TeamTemplate, known: Mapping[str, str]) -> None:
     if others + len(template.text.encode()) > _LARGEST:
         raise InvalidJob(
             f"the templates of namespace '{template.namespace}' would take more than {_LARGEST} bytes together",
-            hint="delete some, or put long texts of jobs into files that go along",
+            hint="delete some, or put long texts of jobs into uploaded files",
         )

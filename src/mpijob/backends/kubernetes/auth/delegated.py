@@ -87,7 +87,7 @@ def refuse_own_files(job: MPIJob) -> None:
     """Refuse a job that would take files or variables of the machine on which the server runs."""
     wrong = []
     if job.code.path:
-        message = f"files of this server cannot go along with a job: code.path is {job.code.path!r}"
+        message = f"files of this server cannot be uploaded with a job: code.path is {job.code.path!r}"
         hint = "put the code into the image, a volume or code.files; `mpijob create` takes a directory along"
         wrong.append(Finding("SERVER_FILES", message, hint, field="code.path"))
     for at, one in enumerate(job.secrets):

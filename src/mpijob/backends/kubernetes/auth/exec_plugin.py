@@ -66,7 +66,7 @@ def _interactive(plugin: Plugin, access: Access) -> bool:
         somebody = False
     if plugin.interactive == "Always" and not somebody:
         raise BackendError(
-            f"{_where(plugin, access)} wants to talk with you, and there is no terminal",
+            f"{_where(plugin, access)} requires an interactive terminal",
             hint=f"run it, or `kubectl get namespaces`, in a terminal once, then again here: {plugin.command}",
         )
     return somebody

@@ -32,13 +32,13 @@ _KUEUE_BEFORE = "kueue.x-k8s.io/v1beta1"
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 MEANINGS = {
     "rights": ("your rights (SelfSubjectRulesReview)", "whether you may create the job"),
-    "quotas": ("ResourceQuotas", "whether the namespace's quota has room"),
+    "quotas": ("ResourceQuotas", "free quota of the namespace"),
     "ranges": ("LimitRanges", "whether the namespace allows containers of this size"),
     "policies": ("NetworkPolicies", "whether launcher and workers may talk to each other"),
     "namespace": ("the namespace itself", "its Pod Security level and service mesh"),
     "queues": ("LocalQueues", "whether the job's queue exists"),
     "cluster_queues": ("ClusterQueues", "the queue's quota and what is free in it"),
-    "nodes": ("nodes", "whether the machines have room for the job"),
+    "nodes": ("nodes", "free capacity of the nodes"),
     "pods": ("pods of all namespaces", "how much of the machines is free now"),
     "classes": ("PriorityClasses", "whether the job's priority has a class"),
 }

@@ -19,7 +19,7 @@ from mpijob.observation.state import queue_wait
 NEW = "new"  # the owner of a job that is not there yet
 LEAST_ENDED = 3  # fewer jobs of other programs tell nothing
 _STRICT = "StrictFIFO"
-_NO_QUOTA = "the queue's quota cannot be read here, so nobody can tell when it starts"
+_NO_QUOTA = "the queue's quota cannot be read, so the start time is unknown"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,5 +138,5 @@ def _hidden(seen: Seen, one: WorkloadUsage, found: Forecast, at: int) -> Forecas
     if unseen <= 0:
         return msgspec.structs.replace(found, position=place)
     many = "1 job" if unseen == 1 else f"{unseen} jobs"
-    basis = f"{many} before it cannot be seen, so nobody can tell when it starts"
+    basis = f"{many} before it cannot be seen, so the start time is unknown"
     return Forecast(place, basis=basis)

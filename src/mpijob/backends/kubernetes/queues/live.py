@@ -62,7 +62,7 @@ class LiveForecasts:
             try:
                 return client.ask_waits(namespace, self._access, self._settings)
             except MpiJobError as error:
-                _log.info("the fit broker told nothing of who waits: %s", error.message)
+                _log.info("the fit broker did not report waiting jobs: %s", error.message)
         try:
             return look(self._api, namespace, self._served(), of_record(self._past(), namespace))
         except (ApiError, MpiJobError) as error:

@@ -200,13 +200,15 @@ def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, 
 
 def _notices(job: MPIJob, settings: Settings, by_module: str) -> Iterator[Finding]:
     if job.after:
-        message = "whether the others have ended is seen by whoever waits for the job, or by the cluster's controller"
+        message = (
+            "dependencies are checked by the client that waits for the job, or by the cluster's controller"
+        )
         yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
     if job.ttl_seconds is not None:
         message = "the job is deleted after its time by the cluster's controller (mpijob controller)"
         yield Finding(code="CLUSTER_NOTICE", field="ttl_seconds", message=message, severity=Severity.NOTICE)
     if job.notify:
-        message = "whom a job may have told is decided by the settings of the notifier (mpijob notifier)"
+        message = "allowed receivers are set in the settings of the notifier (mpijob notifier)"
         yield Finding(code="CLUSTER_NOTICE", field="notify", message=message, severity=Severity.NOTICE)
     if job.profile_mpi and not _can_profile(settings):
         message = f"MPI calls cannot be counted, so the job runs without: {profiler.HINT}"

@@ -40,8 +40,8 @@ def waiting(state: JobState, job: MPIJob, now: float) -> JobState:
     """Return the state of a job between two attempts."""
     left = max(0.0, due(state, job) - now)
     message = (
-        f"attempt {state.attempt} failed ({state.message}); the next one is due in {left:.0f} s "
-        "and is started by the cluster's controller, or by whoever runs `mpijob run` or `mpijob controller`"
+        f"attempt {state.attempt} failed ({state.message}); the next one is due in {left:.0f} s; "
+        "the cluster's controller, `mpijob run` or `mpijob controller` starts it"
     )
     return msgspec.structs.replace(
         state, phase=Phase.QUEUED, reason=Reason.BACKING_OFF.value, message=message, finished=None

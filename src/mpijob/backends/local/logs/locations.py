@@ -13,7 +13,7 @@ from mpijob.backends.local.queue.store import Row, Store
 from mpijob.backends.local.storage.paths import Home
 from mpijob.model import LogLine, LogQuery, Phase, Role
 
-REMOVED = "the files of the log were removed, by somebody, by the job, or because they were kept long enough"
+REMOVED = "the log files were removed: by a user, by the job, or by log retention"
 
 
 class Places(NamedTuple):

@@ -142,7 +142,7 @@ def _refuse_shared_names(job: MPIJob, found: Installation, chosen: isolation.Iso
         return
     raise InvalidJob.of((Finding(
         code="OPENMPI_NEEDS_NAMESPACES", field="mpi",
-        message="Open MPI tells workers apart by host name, and this machine allows no namespaces for that",
+        message="Open MPI identifies workers by host name, which requires namespaces; this machine does not allow them",
         hint="set mpi: mpich, or use one worker with more slots",
     ),))  # fmt: skip
 

@@ -94,7 +94,7 @@ def _answers(line: socket.socket) -> Iterator[tuple[int, int]]:
             if kind == _DONE:
                 return
             if kind == _ERROR or length < _HEADER.size:
-                raise OSError("the kernel does not tell its connections")
+                raise OSError("the kernel does not report its connections")
             yield from _connection(data[at + _HEADER.size : at + length])
             at += (length + 3) & ~3
 

@@ -31,7 +31,7 @@ _SHELL_WORDS = frozenset(";&|<>()$`\n=")
 
 
 class WorkerOrder(msgspec.Struct, frozen=True):
-    """What one worker is told at its start."""
+    """What a worker gets at its start."""
 
     index: int
     name: str

@@ -285,7 +285,7 @@ def _not_begun(seen: Seen) -> Standing:
         )
     if row.ending is SlurmState.CANCELLED and _launch_failed(row):
         # after a failed prolog Slurm cancels a job that may not be requeued, as root and without another word
-        why = f"Slurm could not launch it on {row.nodes} and cancelled it: a prolog failed there, or somebody did it"
+        why = f"Slurm could not start it on {row.nodes} and cancelled it: a prolog failed, or a user cancelled it"
         return Standing(PhaseResult(Phase.FAILED, Reason.START_REFUSED, why), False)
     if row.ending is SlurmState.CANCELLED:
         return Standing(PhaseResult(Phase.CANCELLED, Reason.CANCELLED, row.sentence()), True)

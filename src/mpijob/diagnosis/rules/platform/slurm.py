@@ -228,7 +228,7 @@ RULES = (
     Rule(
         id="SLURM_REQUEUED",
         title="Slurm put the job back into the queue",
-        why="A node failed, the job was preempted, or somebody called scontrol requeue. Slurm keeps the job and starts "
+        why="A node failed, the job was preempted, or a user called scontrol requeue. Slurm keeps the job and starts "
         "it again from its beginning as the next attempt, some minutes later: it lets the credentials of the first "
         "start run out (cred_expire, two minutes).",
         trust=Trust.DECISION,
@@ -261,7 +261,7 @@ RULES = (
     Rule(
         id="SLURM_HELD",
         title="The Slurm job is held",
-        why="Somebody holds the job in the queue (scontrol hold), or Slurm does after a failed start. It waits until "
+        why="A user holds the job in the queue (scontrol hold), or Slurm does after a failed start. It waits until "
         "it is released.",
         trust=Trust.DECISION,
         facts=("reason:Held",),

@@ -286,9 +286,9 @@ UNKNOWN = Rule(
     "may not even show that the run failed.",
     trust=Trust.GENERIC,
     causes=(
-        "Most telling line: {line} (the log does not show whether the run failed){unseen}",
-        "Most telling line: {line} (the cause is not recognised; launcher: {how})",
-        "Most telling line: {line} (the cause is not recognised)",
+        "Most relevant line: {line} (the log does not show whether the run failed){unseen}",
+        "Most relevant line: {line} (the cause is not recognised; launcher: {how})",
+        "Most relevant line: {line} (the cause is not recognised)",
         "The cause is not recognised: {message} (launcher: {how}).",
         "The cause is not recognised: the launcher ended with {how}.",
         "The cause is not recognised: {message}.",

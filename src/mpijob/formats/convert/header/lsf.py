@@ -146,7 +146,7 @@ _GONE = {
     "u": ("no mail is sent", mail.NO_ADDRESS),
     "x": ("other jobs may share the nodes", "ask for all cores of a node in resources.cpu"),
     "m": ("names of LSF's hosts mean nothing elsewhere", PLACE),
-    "H": ("jobs start when there is room", "mpijob suspend NAME right after creating it"),
+    "H": ("jobs start when capacity is free", "mpijob suspend NAME right after creating it"),
     "L": ("the script's first line names its shell", "nothing"),
-    "cwd": ("a job begins in its own directory, with a copy of the files that go along", "set code.path"),
+    "cwd": ("a job begins in its own directory, with a copy of the uploaded files", "set code.path"),
 }

@@ -21,7 +21,7 @@ _SHOWN = 120
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """One field: where it stands, and what it says."""
+    """One field: its position and its value."""
 
     path: str
     value: Any

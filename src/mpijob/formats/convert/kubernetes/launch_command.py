@@ -32,14 +32,14 @@ _COUNTS |= dict.fromkeys(("N", "npernode", "ppn", "perhost"), "per_node")
 _HOSTS = {name.lstrip("-") for name in MPIRUN.hosts}
 _QUIET = {
     "allow-run-as-root": "ranks run as an ordinary user, or as root where the engine allows it",
-    "tag-output": "mpijob logs tells which rank wrote a line, always",
+    "tag-output": "mpijob logs always shows which rank wrote a line",
     "timestamp-output": "mpijob logs --timestamps shows when",
-    "prepend-rank": "mpijob logs tells which rank wrote a line, always",
-    "l": "mpijob logs tells which rank wrote a line, always",
+    "prepend-rank": "mpijob logs always shows which rank wrote a line",
+    "l": "mpijob logs always shows which rank wrote a line",
     "genvall": "every variable of the job reaches every rank",
     "envall": "every variable of the job reaches every rank",
-    "verbose": "mpijob describe and mpijob events tell what happens",
-    "v": "mpijob describe and mpijob events tell what happens",
+    "verbose": "mpijob describe and mpijob events show what happens",
+    "v": "mpijob describe and mpijob events show what happens",
 }
 _STARTING = units.listed("bootstrap launcher launcher-exec bootstrap-exec rmk plm prefix launch-agent iface")
 _AGENTS = re.compile(

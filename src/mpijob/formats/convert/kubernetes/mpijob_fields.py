@@ -186,7 +186,7 @@ class FieldReporter:
                     leaf.path, leaf.shown, note, "set retention.record_days and retention.logs_days"
                 )
             case "schedulingPolicy.minAvailable" if self.job.elastic is not None:
-                note = "the least number of an elastic job starts together; its command's own options tell it"
+                note = "the least number of an elastic job starts together; set by options of its command"
                 self.notes.changed(leaf.path, leaf.shown, "elastic.min_workers", note)
             case (
                 "schedulingPolicy.minAvailable"

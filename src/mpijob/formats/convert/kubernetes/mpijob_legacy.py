@@ -28,7 +28,7 @@ def modern(document: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     if not isinstance(found.get("metadata"), dict) or not isinstance(found.get("spec"), dict):
         raise InvalidJob(
             "the MPIJob has no metadata or no spec",
-            hint="kubectl apply --dry-run=server -f FILE tells the place",
+            hint="kubectl apply --dry-run=server -f FILE shows the position",
         )
     if version == API:
         return found
@@ -113,10 +113,10 @@ def _oldest(found: dict[str, Any], notes: Notes) -> None:
     master = spec.pop("launcherOnMaster", None)
     if master:
         notes.dropped(
-            "spec.launcherOnMaster", "true", "the launcher goes where there is room", "set placement"
+            "spec.launcherOnMaster", "true", "the launcher runs on any node with capacity", "set placement"
         )
     elif master is not None:
-        notes.exact("spec.launcherOnMaster", "false", "", "the launcher goes where there is room")
+        notes.exact("spec.launcherOnMaster", "false", "", "the launcher runs on any node with capacity")
     spec["mpiReplicaSpecs"] = {
         "Launcher": {"replicas": 1, "template": template},
         "Worker": {"replicas": workers, "template": worker},

@@ -82,7 +82,7 @@ def annotate(document: Document, job: MPIJob, native: MPIJob) -> None:
         message = (
             f"{largest} makes the job too large for one object: {len(text)} letters, {LARGEST_REST} are kept"
         )
-        raise refuse(largest, message, "put long texts into files that go along, or on a volume")
+        raise refuse(largest, message, "put long texts into uploaded files, or on a volume")
     notes = document["metadata"].setdefault("annotations", {})
     if rest:
         notes[REST_ANNOTATION] = text
