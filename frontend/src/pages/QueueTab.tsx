@@ -56,9 +56,7 @@ export function QueueTab() {
               age(Math.max(0, now - one.row.created)),
               one.row.why,
               String((one.position ?? index + 1) - 1),
-              <span key="start" title={basisText(estimateOf(one))}>
-                {startText(estimateOf(one))}
-              </span>,
+              [startText(estimateOf(one)), basisText(estimateOf(one))].filter(Boolean).join(" · "),
             ])}
           />
         ) : (

@@ -9,7 +9,8 @@ import { bytes, decimal, spans } from "../lib/format";
 import { bySeverity } from "../lib/phases";
 import { nodeOf, ranksOf, workerReason } from "./topology";
 
-const COLUMNS = ["Worker", "Ranks", "Status", "Node", "Restarts", "Exit code", "CPU", "Memory", "GPUs", "Reason"] as const;
+const COLUMNS = ["Worker", "Ranks", "Status", "Reason", "Node", "Restarts", "Exit code", "CPU", "Memory", "GPUs"] as const;
+type Column = (typeof COLUMNS)[number];
 const DASH = "–";
 
 /** The workers, the worst first; each can be expanded to its ranks. */
@@ -18,6 +19,7 @@ export function WorkersTable({ onWorker }: { onWorker: (index: number) => void }
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const workers = [...(detail.state.workers ?? [])].sort(bySeverity);
   if (!workers.length) return null;
+  const columns = COLUMNS.filter((column) => workers.some((worker) => isKnown(column, worker)));
   const toggle = (index: number): void =>
     setOpen((before) => {
       const next = new Set(before);
@@ -31,7 +33,7 @@ export function WorkersTable({ onWorker }: { onWorker: (index: number) => void }
           <Thead>
             <Tr>
               <Th screenReaderText="Ranks" />
-              {COLUMNS.map((column) => (
+              {columns.map((column) => (
                 <Th key={column} modifier="nowrap">
                   {column}
                 </Th>
@@ -40,10 +42,10 @@ export function WorkersTable({ onWorker }: { onWorker: (index: number) => void }
           </Thead>
           {workers.map((worker, index) => (
             <Tbody key={worker.index} isExpanded={open.has(worker.index)}>
-              <WorkerRow worker={worker} rowIndex={index} isOpen={open.has(worker.index)} onToggle={toggle} onWorker={onWorker} detail={detail} />
+              <WorkerRow worker={worker} rowIndex={index} isOpen={open.has(worker.index)} onToggle={toggle} onWorker={onWorker} detail={detail} columns={columns} />
               {open.has(worker.index) ? (
                 <Tr isExpanded>
-                  <Td colSpan={COLUMNS.length + 1} noPadding={false}>
+                  <Td colSpan={columns.length + 1} noPadding={false}>
                     <RanksTable worker={worker} detail={detail} />
                   </Td>
                 </Tr>
@@ -56,16 +58,23 @@ export function WorkersTable({ onWorker }: { onWorker: (index: number) => void }
   );
 }
 
+/** Whether a worker has a value for a column that is left out where no worker has one. */
+function isKnown(column: Column, worker: WorkerState): boolean {
+  if (column === "GPUs") return Boolean(worker.gpus?.length);
+  return column !== "CPU" || typeof worker.cpu_cores === "number";
+}
+
 interface RowProps {
   worker: WorkerState;
   detail: JobDetail;
+  columns: readonly Column[];
   rowIndex: number;
   isOpen: boolean;
   onToggle: (index: number) => void;
   onWorker: (index: number) => void;
 }
 
-function WorkerRow({ worker, detail, rowIndex, isOpen, onToggle, onWorker }: RowProps) {
+function WorkerRow({ worker, detail, columns, rowIndex, isOpen, onToggle, onWorker }: RowProps) {
   const ranks = ranksOf(detail, worker.index);
   const { memory_bytes: memory, memory_limit_bytes: limit, cpu_cores: cores } = worker;
   return (
@@ -80,18 +89,18 @@ function WorkerRow({ worker, detail, rowIndex, isOpen, onToggle, onWorker }: Row
       <Td dataLabel="Status">
         <PhaseLabel phase={worker.phase} isCompact />
       </Td>
+      <Td dataLabel="Reason" style={{ minInlineSize: "14rem" }}>
+        {workerReason(detail, worker) || DASH}
+      </Td>
       <Td dataLabel="Node">{nodeOf(worker, detail.state.ranks ?? []) || "Not scheduled"}</Td>
       <Td dataLabel="Restarts">{worker.restarts ?? 0}</Td>
       <Td dataLabel="Exit code">{worker.exit_code ?? DASH}</Td>
-      <Td dataLabel="CPU">{cores === null || cores === undefined ? DASH : decimal(cores)}</Td>
+      {columns.includes("CPU") ? <Td dataLabel="CPU">{typeof cores === "number" ? decimal(cores) : DASH}</Td> : null}
       <Td dataLabel="Memory" modifier="nowrap">
         {memory ? bytes(memory) : DASH}
         {memory && limit ? ` of ${bytes(limit)}` : ""}
       </Td>
-      <Td dataLabel="GPUs">{(worker.gpus ?? []).join(", ") || DASH}</Td>
-      <Td dataLabel="Reason" style={{ minInlineSize: "14rem" }}>
-        {workerReason(detail, worker) || DASH}
-      </Td>
+      {columns.includes("GPUs") ? <Td dataLabel="GPUs">{(worker.gpus ?? []).join(", ") || DASH}</Td> : null}
     </Tr>
   );
 }

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.integration.support import PATIENCE
 
 from mpijob import Client, MPIJob
-from mpijob.model import Resources
+from mpijob.model import Code, Resources
 
 from .page_support import action, choose, create, navigate, phase, step
 
@@ -377,3 +377,26 @@ def test_workers_are_shown_with_shape_word_and_use(page: Page, client: Client) -
     page.get_by_role("button", name=re.compile("^Timeline and checks")).click()
     expect(page.get_by_role("list", name="What happened")).to_contain_text("Failed")
     expect(page.get_by_role("list", name="Checks")).to_contain_text("Yes")
+
+
+def test_a_scripts_steps_are_a_table_that_names_the_one_that_failed(page: Page, client: Client) -> None:
+    text = "mpirun -n 2 true\nmpirun -n 4 sh -c 'exit $((MPIJOB_RANK == 3 ? 7 : 0))'\nexit $?\n"
+    job = MPIJob(
+        name="stepped",
+        script="run.sh",
+        code=Code(files={"run.sh": f"#!/bin/sh\n{text}"}),
+        workers=2,
+        slots=2,
+        resources=SMALL,
+        grace_seconds=1.0,
+    )
+    client.submit(job).wait(PATIENCE)
+    page.goto(page.url.split("/jobs")[0] + "/jobs/default/stepped")
+    rows = page.get_by_role("grid", name="Steps").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0).locator("[data-label='Ranks']")).to_have_text("2")
+    expect(rows.nth(0).locator("[data-label='Exit code']")).to_have_text("0")
+    expect(rows.nth(1).locator("[data-label='Command']")).to_contain_text("mpirun -n 4")
+    expect(rows.nth(1).locator("[data-label='Exit code']")).to_have_text("7 (rank 3)")
+    rows.nth(1).get_by_role("link", name="1", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/logs\?.*since=\d+"))

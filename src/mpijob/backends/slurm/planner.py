@@ -188,6 +188,16 @@ def _refuse_unsupported(job: MPIJob) -> None:
                 f"shared file system",
                 hint="name a directory of the shared file system by its own path, the same as mount and source",
             )
+    if job.retry.on:
+        raise Unsupported(
+            "retry.on names causes, and on Slurm the allocation retries a failed attempt without knowing its cause",
+            hint="leave retry.on out to retry after every failure, or use requeue_on_lost_worker for lost nodes",
+        )
+    if job.concurrency is not None:
+        raise Unsupported(
+            f"job '{job.name}' limits how many jobs run at once, and on Slurm the partition and the QOS decide that",
+            hint="leave concurrency out, or use a QOS that limits the jobs of a user (MaxJobsPerUser)",
+        )
 
 
 def _environ(
@@ -304,6 +314,10 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
     if job.profile_mpi and (job.script or not profiler.every(home)):
         why = "what a script starts is the site's own" if job.script else profiler.HINT
         yield _notice("profile_mpi", f"MPI calls are not counted: {why}")
+    if job.ttl_seconds is not None:
+        yield _notice(
+            "ttl_seconds", "no service deletes jobs on Slurm", f"delete it yourself: mpijob delete {job.name}"
+        )
     if job.notify:
         message = "mails and calls are sent by a notifier of yours that watches this context, while it runs"
         yield _notice("notify", message, "run the notifier: mpijob notifier --context slurm")

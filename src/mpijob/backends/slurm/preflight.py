@@ -22,7 +22,7 @@ from mpijob.formats.slurm import batch_script, queries
 from mpijob.formats.slurm.queries import Rows
 from mpijob.model import Amounts, Facts, JobRef, MPIJob
 from mpijob.model.platform.slurm import MIB, Limit, SlurmFacts, layout
-from mpijob.model.spec.dependencies import Dependency
+from mpijob.model.spec.dependencies import After, Dependency, parsed
 from mpijob.model.spec.enums import PRIORITIES
 from mpijob.model.status.forecast import Forecast
 
@@ -66,7 +66,7 @@ class Preflight:
             room_known=bool(slurm.nodes),
             max_workers=most_workers,
             waiting_jobs=len(waiting),
-            dependencies=tuple(_dependency(reader, JobRef(job.namespace, name)) for name in job.after),
+            dependencies=tuple(_dependency(reader, job.namespace, parsed(entry)) for entry in job.after),
             wait_estimate_seconds=wait.seconds,
             wait_range_seconds=wait.span,
             wait_basis=wait.basis,
@@ -130,13 +130,14 @@ def _wait(job: MPIJob, slurm: SlurmFacts, reader: JobReader, rows: Rows) -> Fore
     return reader.waits.of_new(rows, new)
 
 
-def _dependency(reader: JobReader, ref: JobRef) -> Dependency:
+def _dependency(reader: JobReader, namespace: str, after: After) -> Dependency:
+    ref = JobRef(namespace, after.name)
     try:
-        return Dependency.of(ref, reader.get(ref))
+        return Dependency.of(ref, reader.get(ref), after.end)
     except NotFound:
-        return Dependency(ref)
+        return Dependency(ref, end=after.end)
     except MpiJobError:
-        return Dependency(ref, message="its phase is not known now")
+        return Dependency(ref, message="Slurm is not responding, so its phase is unknown", end=after.end)
 
 
 def facts(job: MPIJob, said: Mapping[str, str], usual: str) -> SlurmFacts:

@@ -22,6 +22,7 @@ from mpijob.errors import BackendError, Conflict, MpiJobError
 from mpijob.formats.launch import allocation
 from mpijob.formats.slurm import batch_script
 from mpijob.model import JobRef, Phase, Plan
+from mpijob.model.spec.dependencies import End, parsed
 
 
 def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
@@ -112,21 +113,25 @@ def _stamps(folder: Path) -> dict[str, code_upload.Stamp]:
     return found
 
 
-def _dependencies(plan: Plan, reader: JobReader) -> list[str]:
-    """Return the numbers in Slurm of the jobs that this one waits for."""
-    found = []
+_DEPENDENCY_TYPES = {End.SUCCEEDED: "afterok", End.ANY: "afterany", End.FAILED: "afternotok"}
+
+
+def _dependencies(plan: Plan, reader: JobReader) -> str:
+    """Return the jobs that this one waits for, as sbatch's `--dependency` takes them; all must end as wanted."""
+    ends = {one.name: one.end for one in map(parsed, plan.entries)}
+    clauses = []
     for ref in plan.waits_for:
         place = reader.jobs.find(ref)
         number = reader.jobs.files(place, logs=False).number if place else reader.plain(ref).number
-        found.append(number)
-    return found
+        clauses.append(f"{_DEPENDENCY_TYPES[ends[ref.name]]}:{number}")
+    return ",".join(clauses)
 
 
-def _sbatch(plan: Plan, files: JobFiles, client: SlurmClient, after: list[str]) -> str:
+def _sbatch(plan: Plan, files: JobFiles, client: SlurmClient, after: str) -> str:
     """Return the number that Slurm gives the job."""
     job, host = plan.job, client.host
     words = ["--parsable", f"--comment={batch_script.comment(job, plan.uid, plan.mpi)}"]
-    words += [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"] if after else []
+    words += [f"--dependency={after}", "--kill-on-invalid-dep=yes"] if after else []
     if not job.script:
         answer = host.call(("sbatch", *words, host.path(files.place.folder, "script")), bare=True)
     else:

@@ -51,6 +51,13 @@ _MEANINGS: Mapping[str, Mapping[str, _Meaning]] = {
             _CHANGED, "it counts from the start, and may not exceed the partition's limit"
         ),
         "gang_timeout_seconds": _Meaning(_DROPPED, "a job starts with all its nodes, or waits"),
+        "retry.on": _Meaning(
+            _DROPPED, "the allocation retries without knowing the cause", "leave retry.on out"
+        ),
+        "concurrency": _Meaning(
+            _DROPPED, "the partition and the QOS limit jobs", "leave it out, or use a QOS with MaxJobsPerUser"
+        ),
+        "ttl_seconds": _Meaning(_DROPPED, "no service deletes jobs on Slurm", "mpijob delete"),
         "requeue_on_lost_worker": _Meaning(_CHANGED, "Slurm requeues the job (--requeue), two minutes later"),
         "model": _Meaning(
             _DROPPED, "the model is not registered", "mpijob register afterwards, on another engine"
@@ -60,6 +67,9 @@ _MEANINGS: Mapping[str, Mapping[str, _Meaning]] = {
         "pull_policy": _OF_A_CLUSTER,
     },
     "kubernetes": {
+        "concurrency": _Meaning(
+            _DROPPED, "a cluster refuses it: the queue's quota limits jobs", "leave it out"
+        ),
         "queue": _Meaning(_CHANGED, "it is a LocalQueue of Kueue", "name one of the namespace"),
         "priority": _Meaning(_CHANGED, "it is a class of the cluster"),
         "cost": _Meaning(_CHANGED, "these are labels by which use is counted"),

@@ -21,22 +21,18 @@ def told(one: Conversion) -> FieldEntry:
 @pytest.mark.parametrize(
     ("kind", "begins"),
     [
-        ("afternotok:17", "FIRST has failed: mpijob wait FIRST || mpijob run -f FILE ("),
-        ("afterany:17:18", "FIRST has ended, in whatever way: mpijob wait FIRST; mpijob run -f FILE ("),
+        ("afternotok:17", "FIRST has failed: mpijob run -f FILE --after failed:FIRST ("),
+        ("afterany:17:18", "FIRST has ended, in whatever way: mpijob run -f FILE --after any:FIRST ("),
         ("after:17+5", "FIRST has started: mpijob wait FIRST --for Running; mpijob run -f FILE ("),
         ("singleton", "the job of its name before it has ended: mpijob wait x; mpijob run -f FILE"),
     ],
 )
-def test_a_script_that_waits_for_another_end_than_success_is_not_told_with_after(
+def test_a_script_that_waits_for_another_end_than_success_gets_the_line_that_does_so(
     kind: str, begins: str
 ) -> None:
     one = waiting(kind)
-    assert told(one).todo.startswith(f"run it yourself when {begins}")
-    assert (one.after, "--after" in told(one).todo, "for success alone" in told(one).note) == (
-        "",
-        False,
-        True,
-    )
+    assert told(one).todo.startswith(f"run it so that it starts when {begins}")
+    assert one.after == ""
 
 
 @pytest.mark.parametrize("kind", ["afterok:17", "aftercorr:17", "17"])
@@ -48,4 +44,4 @@ def test_a_script_that_waits_for_success_runs_with_after(kind: str) -> None:
 
 def test_a_script_that_waits_for_both_is_told_both() -> None:
     both = waiting("afterok:1,afterany:2")
-    assert (both.after, "mpijob wait FIRST; mpijob run" in str(both.entries)) == ("FIRST", True)
+    assert (both.after, "mpijob run -f FILE --after any:FIRST" in str(both.entries)) == ("FIRST", True)

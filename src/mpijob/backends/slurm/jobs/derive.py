@@ -337,7 +337,7 @@ def _waiting(seen: Seen, number: int) -> Standing:
 
 
 def _dependent(files: JobFiles, number: int) -> Standing:
-    text = dependencies.sentence([ref.name for ref in files.plan.waits_for])
+    text = dependencies.sentence(files.plan.entries)
     return Standing(PhaseResult(Phase.QUEUED, Reason.WAITING_FOR_JOBS, text), False, number)
 
 

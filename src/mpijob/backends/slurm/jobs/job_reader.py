@@ -238,7 +238,8 @@ class JobReader:
 
     def _dependent(self, files: JobFiles, state: JobState) -> JobState:
         """Return the state of a job that waits for others, or will never start because of one."""
-        known = [dependencies.Dependency.of(ref, self._other(ref)) for ref in files.plan.waits_for]
+        plan = files.plan
+        known = dependencies.of_entries(plan.job.after, ((ref, self._other(ref)) for ref in plan.waits_for))
         waits, finding = dependencies.judge(state.ref.name, known)
         if finding is None:
             text = dependencies.sentence(waits) if waits else "waiting for its turn"

@@ -1,7 +1,7 @@
 """Jobs that a batch system has wait for others: for which end of them, and what does the same here.
 
-`after` waits for success alone (docs/pipelines.md). For any other end one calls `mpijob wait`, whose status tells how
-a job has ended, and begins the next one oneself.
+`after` waits for success, for a failure or for any end (docs/pipelines.md). For the start of a job one calls
+`mpijob wait` and begins the next one oneself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OF_SUCCESS = ("afterok", "aftercorr")
 
 
 class Otherwise(NamedTuple):
-    """What `after` does not wait for: when a job begins, and the line that has it begin then."""
+    """When a job begins that does not wait for success, and the line that has it begin then."""
 
     when: str
     line: str
@@ -26,8 +26,8 @@ class Otherwise(NamedTuple):
 
 _STARTED = Otherwise("{first} has started", "mpijob wait {first} --for Running; {run}")
 _OTHERWISE = {
-    "afterany": Otherwise("{first} has ended, in whatever way", "mpijob wait {first}; {run}"),
-    "afternotok": Otherwise("{first} has failed", "mpijob wait {first} || {run}"),
+    "afterany": Otherwise("{first} has ended, in whatever way", "{run} --after any:{first}"),
+    "afternotok": Otherwise("{first} has failed", "{run} --after failed:{first}"),
     "after": _STARTED,
     "afterstart": _STARTED,
     "singleton": Otherwise("the job of its name before it has ended", "mpijob wait NAME; {run}"),

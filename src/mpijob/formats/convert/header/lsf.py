@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from mpijob.formats.convert.header import lines, slurm, units
+from mpijob.formats.convert.header import lines, mail, slurm, units
 from mpijob.formats.convert.header.request import DEADLINE, LOGS, Request, name_of, take_name
 from mpijob.formats.convert.header.size import Asked
-from mpijob.formats.convert.header.slurm_options import MAIL, NO_ADDRESS, PLACE, SENT_TO, directives
+from mpijob.formats.convert.header.slurm_options import PLACE, directives
 
 _DIRECTIVE = re.compile(r"#BSUB\b\s*(.*)")
 _FLAGS = frozenset({"x", "B", "N", "H", "r", "I", "Is", "Ip", "K", "XF"})
@@ -141,9 +141,9 @@ _GONE = {
     "e": (LOGS, "nothing, or mpijob logs NAME > FILE"),
     "oo": (LOGS, "nothing, or mpijob logs NAME > FILE"),
     "eo": (LOGS, "nothing, or mpijob logs NAME > FILE"),
-    "B": ("no mail is sent", MAIL),
-    "N": ("no mail is sent", MAIL),
-    "u": (SENT_TO, NO_ADDRESS),
+    "B": ("no mail is sent", mail.NO_ADDRESS),
+    "N": ("no mail is sent", mail.NO_ADDRESS),
+    "u": ("no mail is sent", mail.NO_ADDRESS),
     "x": ("other jobs may share the nodes", "ask for all cores of a node in resources.cpu"),
     "m": ("names of LSF's hosts mean nothing elsewhere", PLACE),
     "H": ("jobs start when capacity is free", "mpijob suspend NAME right after creating it"),

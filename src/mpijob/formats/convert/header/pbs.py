@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mpijob.formats.convert.header import lines, slurm, units
+from mpijob.formats.convert.header import lines, mail, slurm, units
 from mpijob.formats.convert.header.request import (
     DEADLINE,
     INHERITED,
@@ -16,7 +16,7 @@ from mpijob.formats.convert.header.request import (
     take_variables,
 )
 from mpijob.formats.convert.header.size import Asked
-from mpijob.formats.convert.header.slurm_options import MAIL, NO_ADDRESS, PLACE, SENT_TO, directives
+from mpijob.formats.convert.header.slurm_options import PLACE, directives
 from mpijob.model import Retry
 from mpijob.model.spec.enums import did_you_mean
 
@@ -52,6 +52,7 @@ def head(text: str) -> Request:
             request.notes.dropped(line.text, "", note, "write #PBS, or take it out", blocks=True)
     request.notes.line = 0
     lines.tell_late(request, text, "#PBS")
+    mail.finish(request, mail.PBS)
     return request
 
 
@@ -88,6 +89,10 @@ def _take(request: Request, letter: str, value: str) -> None:
         request.notes.changed(field, "", "", INHERITED, NAMED)
     elif letter == "W" and value.startswith("depend"):
         slurm.take_dependency(request, field, value)
+    elif letter == "m":
+        mail.take_moments(request, field, value)
+    elif letter == "M":
+        mail.take_address(request, field, value)
     elif letter == "r":
         _rerun(request, field, value)
     elif letter in _GONE:
@@ -204,8 +209,6 @@ _GONE = {
     "e": (LOGS, "nothing, or mpijob logs NAME > FILE"),
     "j": (LOGS, "nothing: mpijob logs shows both streams in order"),
     "k": (LOGS, "nothing"),
-    "m": ("no mail is sent", MAIL),
-    "M": (SENT_TO, NO_ADDRESS),
     "W": ("attributes of PBS jobs are PBS's", "check whether the job needs it"),
     "a": ("jobs start when capacity is free", "submit it at that time"),
     "p": ("PBS's numbers mean nothing elsewhere", "set priority"),

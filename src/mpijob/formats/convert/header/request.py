@@ -25,6 +25,7 @@ class Request(msgspec.Struct, kw_only=True):
     components: list[Asked] = []
     values: dict[str, tuple[str, ...]] = {}
     after: str = ""
+    mail: dict[str, tuple[str, str, int]] = {}
     notes: Notes = msgspec.field(default_factory=Notes)
 
     def ask(self, **changes: Any) -> None:

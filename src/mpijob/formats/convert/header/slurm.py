@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mpijob.formats.convert.header import dependencies, lines, slurm_options, units
+from mpijob.formats.convert.header import dependencies, lines, mail, slurm_options, units
 from mpijob.formats.convert.header.request import (
     DEADLINE,
     INHERITED,
@@ -40,6 +40,7 @@ def head(text: str) -> Request:
             request.notes.dropped(line.text, "", note, "write #SBATCH, or take it out", blocks=True)
     request.notes.line = 0
     lines.tell_late(request, text, "#SBATCH")
+    mail.finish(request, mail.SLURM)
     if not any(entry.field == "--export" for entry in request.notes.entries):
         request.notes.changed("--export", "(not said: ALL)", "", INHERITED, NAMED)
     return request
@@ -290,7 +291,7 @@ def _export(request: Request, field: str, value: str) -> None:
 
 
 def take_dependency(request: Request, field: str, value: str) -> None:
-    """Remember that the job waits for another, whose name nobody knows here; `after` waits for success alone."""
+    """Remember that the job waits for another, whose name nobody knows here."""
     note = "jobs wait for each other by name, not by number"
     if dependencies.for_success(value):
         request.after = dependencies.FIRST
@@ -300,8 +301,8 @@ def take_dependency(request: Request, field: str, value: str) -> None:
         )
         request.notes.dropped(field, value, note, todo)
     for when, line in dependencies.otherwise(value, dependencies.FIRST, "mpijob run -f FILE"):
-        todo = dependencies.explained(f"run it yourself when {when}: {line}")
-        request.notes.dropped(field, value, f"{note}, and by themselves for success alone", todo)
+        todo = dependencies.explained(f"run it so that it starts when {when}: {line}")
+        request.notes.dropped(field, value, note, todo)
 
 
 def _exclusive(request: Request, field: str, value: str) -> None:
@@ -341,4 +342,6 @@ _HANDLERS: dict[str, Handler] = {
     "export": _export,
     "dependency": take_dependency,
     "exclusive": _exclusive,
+    "mail-user": mail.take_address,
+    "mail-type": mail.take_moments,
 }

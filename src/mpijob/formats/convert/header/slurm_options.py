@@ -91,8 +91,6 @@ SAME = {
     "threads-per-core": "cores are counted as the machine counts them",
 }
 PLACE = "set placement.node_selector to a label of the nodes you mean"
-MAIL = "nothing, or mpijob wait NAME; mail … (whatever the end; with && for success alone, with || for failure alone)"
-SENT_TO, NO_ADDRESS = "no mail is sent", "nothing: who is to get mail stands in the command that sends it"
 GONE = {
     "output": (LOGS, "nothing, or mpijob logs NAME > FILE"),
     "error": (LOGS, "nothing, or mpijob logs NAME > FILE"),
@@ -101,8 +99,6 @@ GONE = {
     "nodelist": ("names of Slurm's nodes mean nothing elsewhere", PLACE),
     "nodefile": ("names of Slurm's nodes mean nothing elsewhere", PLACE),
     "reservation": ("reservations are Slurm's", "ask for a queue with resources of its own, and set queue"),
-    "mail-user": (SENT_TO, NO_ADDRESS),
-    "mail-type": ("no mail is sent", MAIL),
     "begin": ("jobs start when capacity is free", "submit it at that time"),
     "deadline": ("jobs start when capacity is free", "cancel it at that time: mpijob cancel NAME"),
     "hold": ("jobs start when capacity is free", "mpijob suspend NAME right after creating it"),

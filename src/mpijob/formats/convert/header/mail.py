@@ -1,0 +1,61 @@
+"""Mail that a batch script asks for: addresses and moments stand in two options, and become the job's `notify`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mpijob.formats.convert.header.request import Request
+from mpijob.model.spec.enums import NOTICES
+from mpijob.model.spec.job import Notify
+
+SLURM = {"BEGIN": "started", "END": "ended", "FAIL": "failed", "REQUEUE": "retried"}
+PBS = {"b": "started", "e": "ended", "a": "failed"}
+NO_ADDRESS = "set notify: [{to: ADDRESS, on: [ended]}]"
+_NOTIFIER = "a notifier with mail in its settings sends it: docs/callbacks.md"
+
+
+def take_address(request: Request, field: str, value: str) -> None:
+    """Remember who gets mail."""
+    request.mail["to"] = (field, value, request.notes.line)
+
+
+def take_moments(request: Request, field: str, value: str) -> None:
+    """Remember when mail is sent."""
+    request.mail["on"] = (field, value, request.notes.line)
+
+
+def finish(request: Request, words: Mapping[str, str]) -> None:
+    """Turn what was remembered into `notify`; `words` are the batch system's own for the moments."""
+    field, value, line = request.mail.get("to", ("", "", 0))
+    people = [Notify(to=one.strip()) for one in value.split(",") if one.strip()]
+    addresses = [one for one in people if one.is_address]
+    moments = _moments(request, words) if "on" in request.mail else ("ended",)
+    if field:
+        request.notes.line = line
+        if addresses and moments:
+            request.notes.changed(field, value, "notify", _NOTIFIER)
+        elif addresses:
+            request.notes.exact(field, value, "", "no mail is asked for")
+        else:
+            request.notes.dropped(field, value, "this is no mail address", NO_ADDRESS)
+    if "on" in request.mail:
+        field, value, request.notes.line = request.mail["on"]
+        if not moments:
+            request.notes.exact(field, value, "", "no mail is sent")
+        elif addresses:
+            request.notes.changed(field, value, f"notify.on: {', '.join(moments)}", _NOTIFIER)
+        else:
+            request.notes.dropped(field, value, "no mail address is given", NO_ADDRESS)
+    request.notes.line = 0
+    if addresses and moments:
+        request.fields["notify"] = tuple(one.replace(on=moments) for one in addresses)
+
+
+def _moments(request: Request, words: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the moments in our words; `ended` holds every end, so `failed` beside it would be a second mail."""
+    text = request.mail["on"][1]
+    parts = list(text) if words is PBS else [one.strip().upper() for one in text.split(",")]
+    asked = {*words.values()} if "ALL" in parts else {words[one] for one in parts if one in words}
+    if "ended" in asked:
+        asked.discard("failed")
+    return tuple(one for one in NOTICES if one in asked)
