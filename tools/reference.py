@@ -193,7 +193,7 @@ def _job_flags() -> str:
 def sdk() -> str:
     """Return the page of the public classes and their methods."""
     intro = (
-        "`from mpijob import Client, MPIJob` is the usual beginning; the [guide](../sdk.md) shows what to do "
+        "`from mpijob import Client, MPIJob` imports the main classes; the [guide](../sdk.md) shows how to use "
         "with them. The examples here are run by a test."
     )
     classes = (
@@ -298,10 +298,10 @@ def _errors() -> str:
 def the_page() -> str:
     """Return the page about the page: screens, keys, and where each field is."""
     intro = (
-        "`mpijob ui` opens it on one machine; [how it is used](../page.md). A question mark beside each field shows "
+        "`mpijob ui` opens the web UI ([guide](../page.md)). A question mark beside each field shows "
         "the same as `mpijob explain FIELD`, and the words are those of the [glossary](glossary.md)."
     )
-    return _page("The page", intro, reference_page.body())
+    return _page("Web UI", intro, reference_page.body())
 
 
 def glossary() -> str:
@@ -309,7 +309,7 @@ def glossary() -> str:
     words = "".join(f"| {word} | {text} |\n" for word, text in sorted(guide.GLOSSARY.items()))
     asked = "".join(_question(one) for one in guide.GUIDE.questions.values())
     kinds = "".join(f"- **{kind.name}**: {kind.why}.\n" for kind in guide.GUIDE.kinds.values())
-    intro = "One word for one thing, in commands, messages, the page and this documentation."
+    intro = "The terms of commands, messages, the web UI and this documentation."
     body = f"| word | meaning |\n| --- | --- |\n{words}\n## Which kind of job?\n\n{asked}{kinds}"
     return _page("Glossary", intro, body)
 

@@ -23,7 +23,7 @@ def of_file(about: os.stat_result) -> str:
     if not trusted(about.st_uid):
         return f"it belongs to {name(about.st_uid)}"
     if about.st_mode & stat.S_IWOTH:
-        return "everybody may write to it"
+        return "it is world-writable"
     if about.st_mode & stat.S_IWGRP and not _private_group(about.st_gid):
         return f"group {about.st_gid} may write to it"
     return ""
@@ -34,7 +34,7 @@ def of_shared(about: os.stat_result) -> str:
     if not about.st_mode & stat.S_IWOTH:
         return ""
     if not about.st_mode & stat.S_ISVTX:
-        return "everybody may exchange what is in it (it is not sticky)"
+        return "other users can replace its files (no sticky bit)"
     return "" if trusted(about.st_uid) else f"{name(about.st_uid)} owns it and may exchange what is in it"
 
 

@@ -27,9 +27,9 @@ def test_the_list_is_newest_first_and_comes_in_pages(client: Client) -> None:
 
 @pytest.mark.parametrize("after", ["abc", "-1", "9" * 23])
 def test_what_is_no_place_in_a_list_is_refused(client: Client, after: str) -> None:
-    with pytest.raises(InvalidJob, match=f"'{after}' is no place in a list"):
+    with pytest.raises(InvalidJob, match=f"'{after}' is not a valid continue token"):
         client.list(after=after)
-    with pytest.raises(InvalidJob, match="is no place in a list"):
+    with pytest.raises(InvalidJob, match="is not a valid continue token"):
         client.list(after=after, selector="team=cv")
 
 

@@ -89,7 +89,7 @@ def test_a_failed_job_and_a_word_that_is_no_status_are_errors() -> None:
         assert client.wait_for_job_status("bad", {"Failed"}).phase is Phase.FAILED
         with pytest.raises(JobFailed):
             client.wait_for_job_status("bad")
-        with pytest.raises(InvalidJob, match="'Completed' is no status"):
+        with pytest.raises(InvalidJob, match="'Completed' is not a status"):
             client.wait_for_job_status("bad", {"Completed"})
 
 

@@ -158,7 +158,7 @@ def test_no_object_leads_out_of_the_directory_it_is_fetched_into(
         def names(self) -> Iterator[tuple[str, int]]:
             yield name, 1
 
-    with pytest.raises(BackendError, match="would lie outside"):
+    with pytest.raises(BackendError, match="would be written outside"):
         s3_volumes.fetch(Listing(server, "hostile"), target)
     assert list(target.iterdir()) == []
 

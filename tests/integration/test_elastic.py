@@ -21,5 +21,5 @@ def test_an_elastic_job_runs_with_its_workers_and_its_command_finds_them(client:
     assert job.wait(PATIENCE).phase is Phase.SUCCEEDED
     said = [line.text.decode() for line in job.logs(roles=[Role.LAUNCHER])]
     assert said == ["elastic-worker-0", "elastic-worker-1", "of 2"], "once, by the launcher"
-    with pytest.raises(Unsupported, match="where workers neither come nor go"):
+    with pytest.raises(Unsupported, match="where jobs cannot be scaled"):
         client.scale("elastic", 3)

@@ -185,7 +185,7 @@ srun -n1 true; sacct | tail -1 | cut -d'|' -f2-
     job = succeeded(client, script_job("asks", text))
     assert launcher_lines(job) == [
         "asks R 2", "number", "4", "asks-worker-0", "here", "a08 a09 a10 a12 b-1-x b-2-x ",
-        "mpijob: module load openmpi: there are no modules here, the programs are taken as they are found", "modules 0",
+        "mpijob: module load openmpi: environment modules are not available, installed programs are used", "modules 0",
         "mpijob: sbatch is not here: submit what follows as a job of its own: mpijob create SCRIPT --after asks",
         "refused", "srun|COMPLETED|0:0",
     ]  # fmt: skip
@@ -383,7 +383,7 @@ mpirun -n 1 sh -c 'echo rank of $TOOLS_HOME'
         lines = launcher_lines(job)
         assert lines[0] == "/one /one/bin"
         assert 'a "b" $(c) `d`' in lines
-        (told,) = [line for line in lines if "there are no modules here" in line]
+        (told,) = [line for line in lines if "environment modules are not available" in line]
         assert "module load other/3" in told
         assert said(job) == {0: ['rank of a "b" $(c) `d`']}
 

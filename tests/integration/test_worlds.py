@@ -141,7 +141,7 @@ def test_an_installation_is_chosen_by_its_prefix(
     shown = _mpijob("plan", "x", "--workers", "2", "--mpi", f"openmpi@{prefix}", "-o", "json", "--", "true")
     assert json.loads(shown.stdout)["launch"][0] == f"{prefix}/bin/mpirun"
     refused = _mpijob("plan", "x", "--workers", "2", "--mpi", f"openmpi@{tmp_path}", "--", "true")
-    assert (refused.returncode, "no MPI installation" in refused.stderr) == (2, True)
+    assert (refused.returncode, "is not an MPI installation" in refused.stderr) == (2, True)
 
 
 def _mpijob(*words: str) -> subprocess.CompletedProcess[str]:

@@ -96,7 +96,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What this place can do. */
+        /** Features of this server. */
         get: operations["capabilities"];
         put?: never;
         post?: never;
@@ -149,7 +149,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Read a draft: the job, or all that is wrong. */
+        /** Validate a draft: the job, or all errors. */
         post: operations["read_draft"];
         delete?: never;
         options?: never;
@@ -166,7 +166,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** What earlier runs say. */
+        /** Estimates from earlier runs. */
         post: operations["advice"];
         delete?: never;
         options?: never;
@@ -266,7 +266,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Which kind of job suits, and the words used here. */
+        /** Which kind of job to use, and the glossary. */
         get: operations["guide"];
         put?: never;
         post?: never;
@@ -352,7 +352,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The place at a glance. */
+        /** Overview of the engine. */
         get: operations["overview"];
         put?: never;
         post?: never;
@@ -4574,7 +4574,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What this place can do. */
+            /** @description Features of this server. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4670,7 +4670,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Read a draft: the job, or all that is wrong. */
+            /** @description Validate a draft: the job, or all errors. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4703,7 +4703,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What earlier runs say. */
+            /** @description Estimates from earlier runs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4889,7 +4889,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Which kind of job suits, and the words used here. */
+            /** @description Which kind of job to use, and the glossary. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5065,7 +5065,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The place at a glance. */
+            /** @description Overview of the engine. */
             200: {
                 headers: {
                     [name: string]: unknown;

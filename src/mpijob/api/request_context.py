@@ -278,7 +278,7 @@ def _refuse_endless(given: Mapping[str, Any], found: Any) -> None:
         value = getattr(found, name)
         if isinstance(value, float) and not abs(value) < _LATEST:
             raise InvalidJob(
-                f"the query: {name}={str(text)[:40]} is no time",
+                f"the query: {name}={str(text)[:40]} is not a time",
                 hint="write seconds since 1970, such as 1767225600",
             )
 
@@ -327,7 +327,10 @@ async def _taken(request: Request, route: Route) -> bytes:
                     raise _too_large(route)
     except TimeoutError as error:
         raise errors.Refused(
-            408, f"the body did not come within {rate_limit.BODY_SECONDS:g} s", "send it again", "USAGE"
+            408,
+            f"the request body did not arrive within {rate_limit.BODY_SECONDS:g} s",
+            "send it again",
+            "USAGE",
         ) from error
     return bytes(taken)
 

@@ -65,16 +65,16 @@ def _of_place() -> Iterator[Route]:
     yield _get("/session", session.who, "Who is signed in.", job_schemas.Session)
     yield Route(method="DELETE", path="/session", handler=session.sign_out, summary="Sign out.", status=204)
     yield _post("/session/links", session.link, "A sign-in for another browser.", job_schemas.SignInLink)
-    yield _get("/capabilities", session.capabilities, "What this place can do.", job_schemas.Capabilities)
+    yield _get("/capabilities", session.capabilities, "Features of this server.", job_schemas.Capabilities)
     yield _get("/openapi.json", document, "This document.", dict[str, Any])
     yield _get("/facts", jobs.facts, "What there is, what is free, the quota.", job_schemas.FactsAnswer)
     yield _get(
         "/accounts", jobs.accounts, "What ran, used and cost.", AccountPage, query_schemas.AccountsQuery
     )
     yield _get("/accounts/report", jobs.report, "Usage by user, month …", Report, query_schemas.ReportQuery)
-    yield _get("/overview", jobs.overview, "The place at a glance.", overview_schemas.Overview)
+    yield _get("/overview", jobs.overview, "Overview of the engine.", overview_schemas.Overview)
     yield _get("/fields", jobs.fields, "What every field of a job is for.", job_schemas.Fields)
-    yield _get("/guide", jobs.guide, "Which kind of job suits, and the words used here.", Guide)
+    yield _get("/guide", jobs.guide, "Which kind of job to use, and the glossary.", Guide)
     yield _get(
         "/templates",
         drafts.templates,
@@ -91,7 +91,7 @@ def _of_place() -> Iterator[Route]:
         job_schemas.StreamQuery, media="text/event-stream", flow=websockets.changes,
     )  # fmt: skip
     yield _document(
-        "/drafts", actions.read_draft, "Read a draft: the job, or all that is wrong.", job_schemas.Reading,
+        "/drafts", actions.read_draft, "Validate a draft: the job, or all errors.", job_schemas.Reading,
         body=job_schemas.Draft,
     )  # fmt: skip
     yield _document("/fit", actions.fit, "Would it start now, wait, or never?", Fit, body=job_schemas.Draft)
@@ -110,7 +110,7 @@ def _of_drafts() -> Iterator[Route]:
     yield _document(
         "/drafts/advice",
         drafts.advice,
-        "What earlier runs say.",
+        "Estimates from earlier runs.",
         draft_schemas.Advised,
         body=job_schemas.Draft,
     )

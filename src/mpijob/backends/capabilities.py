@@ -80,7 +80,7 @@ class SupportsDoctor(Capability):
 
     @abstractmethod
     def doctor(self) -> tuple[Finding, ...]:
-        """Return whether the place is ready for jobs, as this user sees it."""
+        """Return whether the engine is ready for jobs, as this user sees it."""
 
 
 class SupportsFormOptions(Capability):

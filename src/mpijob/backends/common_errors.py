@@ -68,7 +68,7 @@ def template_exists(namespace: str, name: str) -> Conflict:
     """Return the error for a template that would take the place of another one."""
     return Conflict(
         f"namespace '{namespace}' shares a template '{name}' already",
-        hint="choose another name, or say that it is to be overwritten",
+        hint="choose another name, or add --overwrite",
     )
 
 
@@ -96,8 +96,8 @@ def refuse_scaling(state: JobState, job: MPIJob, workers: int) -> None:
         raise wrong_phase(state, "only a job that has not ended can be scaled")
     if job.elastic is None:
         raise Unsupported(
-            f"{state.ref} is not elastic: its ranks were fixed when it was created, and further workers would idle",
-            hint=f"make one of another size: mpijob clone {name} --workers {workers}; or an elastic one, with "
+            f"{state.ref} is not elastic: its number of ranks is fixed, and more workers would be idle",
+            hint=f"create a job of another size: mpijob clone {name} --workers {workers}; or an elastic one, with "
             "--max-workers and a launcher that looks for workers itself (mpijob explain elastic)",
         )
     least, most = job.elastic.min_workers, job.elastic.max_workers

@@ -51,7 +51,7 @@ class Registry:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidJob(
-                f"{address!r} is no address of a model registry" if address else "no model registry is set",
+                f"{address!r} is not the URL of a model registry" if address else "no model registry is set",
                 hint='set model_registry = "https://registry.example.org" in the settings',
             )
         self._host, self._base = parts.netloc, address.rstrip("/")
@@ -99,7 +99,7 @@ class Registry:
         made = self._ask("POST", below or f"{kind}s", body)
         made = made if made is not None else self._ask("GET", f"{kind}?{urlencode(wanted, quote_via=quote)}")
         if made is None:
-            raise BackendError(f"the model registry {self._host} did not make the {kind.replace('_', ' ')}")
+            raise BackendError(f"the model registry {self._host} did not create the {kind.replace('_', ' ')}")
         return made
 
     def _ask(self, method: str, what: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -112,15 +112,15 @@ class Registry:
             return None
         if answer.status in (401, 403):
             raise NotAllowed(
-                f"the model registry {self._host} lets you in no further ({answer.status})",
-                hint="look at model_registry_token_file, and ask who keeps the registry for rights",
+                f"model registry {self._host}: access denied ({answer.status})",
+                hint="check model_registry_token_file, and ask the administrator of the registry for access",
             )
         if not answer.ok:
             raise BackendError(f"the model registry {self._host} {answer}")
         try:
             return msgspec.json.decode(answer.body)
         except msgspec.DecodeError as error:
-            raise BackendError(f"{self._host} is no model registry: it answers with no JSON") from error
+            raise BackendError(f"{self._host} is not a model registry: the response is not JSON") from error
 
     def _sent(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]
@@ -142,7 +142,7 @@ def not_registered(error: MpiJobError) -> Finding:
         code="MODEL_NOT_REGISTERED",
         field="model",
         message=f"{UPLOAD_FAILED} ({error.message})",
-        hint="when the registry answers: mpijob register JOB",
+        hint="when the registry is reachable: mpijob register JOB",
         severity=Severity.WARNING,
     )
 
@@ -157,7 +157,7 @@ def token_of(path: str) -> str:
     except OSError as error:
         raise InvalidJob(
             f"the token of the model registry cannot be read: {error.strerror} ({path})",
-            hint="look at model_registry_token_file in the settings",
+            hint="check model_registry_token_file in the settings",
         ) from error
 
 
@@ -185,7 +185,7 @@ def uri_of(
     if "" in directories and not path.startswith("/"):
         return "file://" + quote("/".join(filter(None, (directories[""], path))))
     raise InvalidJob(
-        f"model.path: {path or 'it'} is on no volume of the job, and goes with its pods",
+        f"model.path: {path or 'it'} is not on a volume of the job, and is deleted with its pods",
         hint="write the model to a volume (kind: s3 or claim) and name its path there",
     )
 

@@ -34,7 +34,7 @@ class Patience:
             raise error
         if self._since is None:
             self._since = now
-            _log(f"{error.message}; asking again for up to {self._longest_seconds / 60:g} minutes")
+            _log(f"{error.message}; retrying for up to {self._longest_seconds / 60:g} minutes")
         return _PAUSE_SECONDS
 
     def answered(self) -> None:

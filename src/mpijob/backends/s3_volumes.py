@@ -92,7 +92,7 @@ def from_variables(environ: Mapping[str, str]) -> Connection:
 class Bucket(ObjectStore):
     """A bucket that whole directories are fetched from and stored to."""
 
-    _hint = "look at the data connection: endpoint, bucket, access key, secret key"
+    _hint = "check the data connection: endpoint, bucket, access key, secret key"
 
     def __init__(self, connection: Connection, folder: str = "", guard: Guard | None = None) -> None:
         prefix = "/".join(part.strip("/") for part in (connection.prefix, folder) if part.strip("/"))
@@ -172,7 +172,7 @@ class Bucket(ObjectStore):
 def _required(answer: dict[str, Any], key: str) -> str:
     """Return what an answer must hold; one without it was cut, or is not S3."""
     if not answer.get(key):
-        raise NotStored(f"the object store answered without {key}", hint="it will be stored again")
+        raise NotStored(f"the object store answered without {key}", hint="the upload will be retried")
     return str(answer[key])
 
 
@@ -183,7 +183,7 @@ def _read(source: int, size: int) -> bytes:
         pieces.append(piece)
         missing -= len(piece)
     if missing:
-        raise NotStored("a file became shorter while it was stored", hint="it will be stored again")
+        raise NotStored("a file was truncated during the upload", hint="the upload will be retried")
     return b"".join(pieces)
 
 
@@ -222,7 +222,7 @@ def _inside(name: str) -> PurePosixPath:
     pure = PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts or "\0" in name or not pure.parts:
         raise BackendError(
-            f"the object {name!r} would lie outside the directory it is fetched into",
+            f"the object {name!r} would be written outside the target directory",
             hint="rename it in the bucket, or choose another folder of it",
         )
     return pure

@@ -59,8 +59,9 @@ def _check(secret: Secret, value: str) -> None:
     most = _LONGEST - len(f"{secret.env}=\0")
     if len(os.fsencode(value)) > most:
         raise InvalidJob(
-            f"secret '{secret.env}': the value from {secret.source} is larger than a variable can be ({most} bytes)",
-            hint="name the source that is meant; a program reads what is larger from a file on a volume",
+            f"secret '{secret.env}': the value from {secret.source} is too large for an environment "
+            f"variable ({most} bytes)",
+            hint="check the source; use a file on a volume for larger values",
         )
     if reason := unfit(value):
         raise _unfit(secret, reason)
@@ -69,5 +70,5 @@ def _check(secret: Secret, value: str) -> None:
 def _unfit(secret: Secret, reason: str) -> InvalidJob:
     return InvalidJob(
         f"secret '{secret.env}': the value from {secret.source} {reason}",
-        hint="keep it there as text, as `base64 -w0` makes it, and let the program decode it",
+        hint="store it as base64 text (`base64 -w0`), and decode it in the program",
     )

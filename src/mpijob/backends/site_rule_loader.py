@@ -65,11 +65,11 @@ def _text(path: str) -> bytes:
         with Path(path).expanduser().open("rb") as file:
             if os.fstat(file.fileno()).st_mode & stat.S_IWOTH:
                 raise UnsafePath(
-                    f"the file of rules {path} is not believed: everybody may write to it",
+                    f"the rule file {path} is refused: it is world-writable",
                     hint=f"chmod o-w {path}",
                 )
             return file.read()
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file of rules {path}", hint="see `rules` in the settings") from error
+        raise NotFound(f"rule file {path} does not exist", hint="see `rules` in the settings") from error
     except OSError as error:
-        raise InvalidJob(f"the file of rules {path} cannot be read: {error.strerror}") from error
+        raise InvalidJob(f"the rule file {path} cannot be read: {error.strerror}") from error

@@ -43,13 +43,13 @@ class StateHome:
             os.makedirs(self._root, mode=0o700, exist_ok=True)
             about = os.stat(self._root)
             if about.st_uid != os.geteuid():
-                raise _not_yours(self._root, f"it belongs to {ownership.name(about.st_uid)}")
+                raise _not_yours(self._root, f"its owner is {ownership.name(about.st_uid)}")
             if about.st_mode & 0o077:
                 os.chmod(self._root, 0o700)
         except (FileExistsError, NotADirectoryError) as error:
             raise BackendError(
-                f"{self._root} cannot be the home of jobs: there is a file where a directory is needed",
-                hint="set MPIJOB_HOME to a directory, or to one that can be made",
+                f"{self._root} cannot be the home of jobs: it is a file, not a directory",
+                hint="set MPIJOB_HOME to a directory that exists or can be created",
             ) from error
         except OSError as error:
             raise cannot_write(self._root, str(error.strerror)) from error

@@ -70,7 +70,7 @@ class TemplateDirectory:
     def _path(self, namespace: str, name: str) -> Path:
         if self._root is None:
             raise NotAllowed(
-                "there is no directory for shared templates", hint="set `templates` or MPIJOB_TEMPLATES"
+                "no directory for shared templates is set", hint="set `templates` or MPIJOB_TEMPLATES"
             )
         return self._root / namespace / f"{name}{_ENDING}"
 

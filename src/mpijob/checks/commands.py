@@ -52,9 +52,7 @@ def _words(field: str, words: tuple[str, ...], first_may_be_empty: bool = False)
             yield error(f"{field}[{index}]", f"the word {reason}", "remove it; no program can be given that")
         elif word == ":":
             hint = "give it with something around it, or write a small script that holds the command"
-            yield error(
-                f"{field}[{index}]", "a word that is only ':' would begin another program for mpirun", hint
-            )
+            yield error(f"{field}[{index}]", "the argument ':' starts another program in mpirun", hint)
 
 
 def programs(job: MPIJob, limits: Limits) -> Findings:

@@ -53,10 +53,10 @@ def _bad_name(field: str, key: str) -> Finding:
 
 def _reserved(field: str, key: str) -> Findings:
     if key.startswith(_REFUSED) or key in _REFUSED_NAMES:
-        message = f"{key} is set for every rank by the launcher: a value of your own would break the start"
+        message = f"{key} is set for every rank by the launcher: a custom value would break the start"
         yield error(field, message, "remove it; options of the MPI library go into launch.settings")
     elif key in _RISKY:
-        yield warning(field, f"{key} replaces the value that each worker has of its own", _RISKY_HINT)
+        yield warning(field, f"{key} overrides the value that differs per worker", _RISKY_HINT)
 
 
 _RISKY_HINT = "remove it unless it is right on every worker"
@@ -80,7 +80,7 @@ def secrets(job: MPIJob, limits: Limits) -> Findings:
         if not _secret_source(secret.source):
             yield error(
                 f"{field}.source",
-                f"{_masked(secret.source)} does not say where the secret is",
+                f"{_masked(secret.source)} is not a valid source of a secret",
                 f"write {_SOURCES}",
             )
 

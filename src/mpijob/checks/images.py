@@ -61,7 +61,7 @@ def _other_patch(launcher: Image, workers: Image, ours: Mpi, theirs: Mpi) -> Ite
     yield Finding(
         code="IMAGE_MPI_DIFFERS",
         message=f"the launcher's image has {ours}, the workers' has {theirs}: one series, but not one version",
-        hint="use one image for both: mixed versions are not tested by those who make MPI",
+        hint="use one image for both: MPI implementations do not support mixed versions",
         field="image",
         severity=Severity.WARNING,
         evidence=(f"{launcher.origin.name}: {ours.path}", f"{workers.origin.name}: {theirs.path}"),
@@ -102,7 +102,7 @@ def _several(image: Image) -> Iterator[Finding]:
     yield Finding(
         code="IMAGE_SEVERAL_MPI",
         message=f"the image holds more than one MPI ({listed}); mpirun is that of {own}",
-        hint="keep one, or see to it that PATH and LD_LIBRARY_PATH lead to the same one",
+        hint="remove the others, or make PATH and LD_LIBRARY_PATH use the same one",
         field="image",
         severity=Severity.WARNING,
     )
@@ -124,7 +124,7 @@ def _shell(image: Image) -> Iterator[Finding]:
         yield Finding(
             code="IMAGE_NO_SHELL",
             message="the image has no /bin/sh: MPI starts its daemons, and we prepare the pods, with one",
-            hint="build it on an image with a shell, such as Debian or UBI; distroless images do not do",
+            hint="build it on an image with a shell, such as Debian or UBI; distroless images do not work",
             field="image",
         )
 
@@ -135,7 +135,7 @@ def _trapped(image: Image) -> Iterator[Finding]:
             code="IMAGE_SETCAP",
             message=f"{path} demands {', '.join(capabilities)}: in a pod that drops all capabilities, as the "
             "restricted level and OpenShift want it, the kernel refuses to start it (Operation not permitted)",
-            hint=f"take the mark away when the image is built: RUN setcap -r {path}",
+            hint=f"remove the capability in the image: RUN setcap -r {path}",
             field="image",
             evidence=(f"security.capability of {path}",),
         )
@@ -146,7 +146,7 @@ def _closed(image: Image) -> Iterator[Finding]:
         yield Finding(
             code="IMAGE_CLOSED",
             message=f"an ordinary user cannot start {one.path}: {one.at} has mode {one.mode}",
-            hint=f"open it when the image is built: RUN chmod a+rx {one.at}; or install {one.program} elsewhere",
+            hint=f"make it accessible in the image: RUN chmod a+rx {one.at}; or install {one.program} elsewhere",
             field="image",
         )
 
@@ -162,7 +162,7 @@ def _mpi4py(image: Image) -> Iterator[Finding]:
             message=f"mpi4py in {bound.path} was built for {', '.join(bound.needs)}, and mpirun is that of {mpi} "
             f"({mpi.soname}): every rank would believe that it is alone, or fail to start",
             hint="build it for this MPI: MPICC=$(command -v mpicc) pip install --no-binary mpi4py mpi4py; "
-            "or take a wheel that is built for several (mpi4py 4.1 or newer)",
+            "or use a wheel that supports several MPI libraries (mpi4py 4.1 or newer)",
             field="image",
         )
 
@@ -189,7 +189,7 @@ def _unknown_user(image: Image) -> Iterator[Finding]:
         yield Finding(
             code="IMAGE_FIXED_USER",
             message=f"by itself the image does not suit a user ID that it does not know: {' and '.join(lacks)}",
-            hint="nothing for mpijob's own jobs, which bring both; for others: RUN chmod g=u /etc/passwd && "
+            hint="no action for jobs of mpijob, which provide both; for others: RUN chmod g=u /etc/passwd && "
             f"chgrp -R 0 {image.home} && chmod -R g=u {image.home}",
             field="image",
             severity=Severity.NOTICE,

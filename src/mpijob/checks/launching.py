@@ -54,9 +54,7 @@ def layout(job: MPIJob, limits: Limits) -> Findings:
         message = f"a rankfile is an option of Open MPI and means nothing to {job.mpi}"
         yield error("launch.rankfile", message, "use map_by and bind_to, or mpi: openmpi")
     elif job.launch.rankfile and (job.launch.map_by or job.launch.bind_to):
-        yield error(
-            "launch.rankfile", "a rankfile says already where each rank runs", "remove map_by and bind_to"
-        )
+        yield error("launch.rankfile", "the rankfile already maps each rank", "remove map_by and bind_to")
 
 
 def _file(field: str, path: str) -> Findings:
@@ -96,7 +94,7 @@ def settings(job: MPIJob, limits: Limits) -> Findings:
     yield from _mixed(job)
 
 
-_BREAKS = "is decided by the plan: a value of your own would break the start"
+_BREAKS = "is decided by the plan: a custom value would break the start"
 
 
 def _owner_of(family: Family, key: str) -> Findings:
@@ -132,11 +130,11 @@ def flags(job: MPIJob, limits: Limits) -> Findings:
             yield error(f"launch.flags[{index}]", f"the flag {reason}", "write one word on one line")
     if words and not words[0].startswith("-"):
         message = f"{shown(words[0])} would be taken for the program"
-        yield error("launch.flags[0]", message, "flags begin with '-'; the program goes into command")
+        yield error("launch.flags[0]", message, "flags start with '-'; set the program in command")
     if ":" in words:
         yield error(
             "launch.flags",
-            "':' would begin a second program",
+            "':' starts a second program",
             "use programs for several programs in one world",
         )
     for option, value in _options(words):

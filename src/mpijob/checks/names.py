@@ -89,7 +89,7 @@ def pull_policy(job: MPIJob, limits: Limits) -> Findings:
     if job.pull_policy and job.pull_policy not in _PULL_POLICIES:
         meant = did_you_mean(job.pull_policy, _PULL_POLICIES) or _PULL_POLICIES[1]
         words = ", ".join(_PULL_POLICIES[:-1]) + f" or {_PULL_POLICIES[-1]}"
-        message = f"{shown(job.pull_policy)} is no pull policy: use {words}"
+        message = f"{shown(job.pull_policy)} is not a pull policy: use {words}"
         yield error("pull_policy", message, f"use {meant}", {"pull_policy": meant})
 
 
@@ -100,7 +100,7 @@ def after(job: MPIJob, limits: Limits) -> Findings:
             other, _ = dependencies.checked(entry)
         except ValueError:
             word = entry.partition(":")[0]
-            message = f"{shown(word)} is not an end that a job can wait for: use any or failed"
+            message = f"{shown(word)} is not a valid condition: use any or failed"
             yield error(f"after[{index}]", message, "a name alone waits for success, any:NAME for any end")
             continue
         if not dns_label(other):

@@ -54,7 +54,7 @@ def presets(job: MPIJob, limits: Limits) -> Findings:
     """Each is known, and the job has one network."""
     for index, name in enumerate(job.presets):
         if name not in PRESETS:
-            yield error(f"presets[{index}]", f"{shown(name)} is no preset", choice_hint(name, PRESETS))
+            yield error(f"presets[{index}]", f"{shown(name)} is not a preset", choice_hint(name, PRESETS))
     networks = [name for name in dict.fromkeys(job.presets) if name in (*FABRICS, "tcp")]
     if len(networks) > 1:
         yield error(
@@ -137,7 +137,7 @@ def notices(job: MPIJob, limits: Limits) -> Findings:
         for at, moment in enumerate(one.on):
             if moment not in NOTICES:
                 hint = choice_hint(moment, NOTICES)
-                yield error(f"{field}.on[{at}]", f"{shown(moment)} is no moment of a job", hint)
+                yield error(f"{field}.on[{at}]", f"{shown(moment)} is not an event of a job", hint)
     if len(job.notify) > _MOST_NOTIFIED:
         yield error(
             "notify", f"{len(job.notify)} receivers; at most {_MOST_NOTIFIED} are allowed", "use a list"

@@ -175,7 +175,7 @@ def _others(field: str, part: Resources) -> Findings:
         elif name.startswith(GPU_KINDS) or name in ("cpu", "memory"):
             yield error(
                 at(f"{field}.others", name),
-                f"{name} has a field of its own",
+                f"{name} has its own field",
                 f"use {field}.gpu, cpu or memory",
             )
         elif _amount(amount) is None:

@@ -56,9 +56,9 @@ def _mount(field: str, mount: str, kind: VolumeKind) -> Findings:
     elif ".." in mount.split("/") or ":" in mount:
         yield error(field, f"{shown(mount)} holds '..' or ':'", "name the directory itself")
     elif not mount.strip("/"):
-        yield error(field, "a volume cannot take the place of /", _MOUNT_HINT)
+        yield error(field, "a volume cannot be mounted at /", _MOUNT_HINT)
     elif own := next((own for own in _OF_PODS if f"{_place(mount)}/".startswith(f"{own}/")), ""):
-        message = f"{shown(mount)} cannot be a volume: the pods of a job have files of their own at {own}"
+        message = f"{shown(mount)} cannot be a mount path: the pods of a job use {own}"
         yield error(field, message, _MOUNT_HINT)
     elif mount.strip("/").split("/")[0] in _SYSTEM and kind is not VolumeKind.SHM:
         yield warning(field, f"{shown(mount)} hides what the system has there", _MOUNT_HINT)

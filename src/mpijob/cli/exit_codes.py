@@ -39,7 +39,7 @@ MEANINGS: dict[int, str] = {
     5: "conflict: no capacity, quota exceeded, or the name exists",
     6: "the engine cannot be reached, or cannot do this",
     7: "timed out",
-    INTERNAL: "a bug of ours; the message says where the traceback is",
+    INTERNAL: "internal error; the message names the file with the traceback",
     INTERRUPTED: "interrupted, or a question answered with no",
 }
 

@@ -154,9 +154,7 @@ class Follower:
         elif self._epilogue:
             logs = self._app.words(self._job.ref, "logs")
             count = len(self._epilogue)
-            self._app.out.note(
-                f"({count} lines that MPI's launcher said when it was ended are left out; {logs} has them)"
-            )
+            self._app.out.note(f"({count} lines of MPI's launcher at its end are hidden; {logs} has them)")
 
     def _until_it_runs(self) -> None:
         """Tell each phase up to Running: the program says nothing before, and may say nothing for long after."""

@@ -25,7 +25,7 @@ def jobs_of(asked: Sequence[JobArguments]) -> tuple[MPIJob, ...]:
         return ()
     if {change.path for change in asked[0].changes} - {"namespace"}:
         holder = f"{several[0].file} holds" if len(asked) == 1 else f"{len(asked)} files hold"
-        raise click.UsageError(f"{holder} several jobs: NAME and flags would be for one of them")
+        raise click.UsageError(f"{holder} several jobs: NAME and flags cannot be used with them")
     return tuple(job for one in asked for job in (_all_of(one) if one in several else (one.job(),)))
 
 

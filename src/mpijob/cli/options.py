@@ -163,7 +163,7 @@ def confirm(app: App, question: str, yes: bool) -> None:
     if yes:
         return
     if not someone_is_there():
-        raise click.UsageError(f"{question} Nobody can be asked here: add --yes")
+        raise click.UsageError(f"{question} No terminal for confirmation: add --yes")
     if not click.confirm(question, err=True):
         app.out.note("nothing was changed")
         raise click.exceptions.Exit(130)

@@ -54,7 +54,7 @@ def _numbered(name: str, number: str, namespace: str, reads: Backend) -> JobRef:
     known = ", ".join(str(state.run) for state in found[:10]) + (" …" if len(found) > 10 else "")
     raise NotFound(
         f"job '{name}' in namespace '{namespace}' has no run {int(number)}; there are: {known}",
-        hint=f"mpijob runs {name} lists them; older ones are forgotten in time, or were erased",
+        hint=f"mpijob runs {name} lists them; older runs are removed by retention",
     )
 
 

@@ -52,7 +52,7 @@ def _obeying(work: Callable[[], T], stopped: threading.Event | None) -> T:
     try:
         return work()
     except cancellable_sleep.Abandoned as error:
-        raise RuntimeError("nobody waits for this call any more") from error
+        raise RuntimeError("the caller no longer waits for this call") from error
     finally:
         cancellable_sleep.obey(None)  # the thread serves others after this
 

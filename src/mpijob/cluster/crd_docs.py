@@ -16,7 +16,7 @@ FIELDS: Mapping[str, str] = {
     "Rates.memory_gib_hour": "Price of one GiB of memory for one hour.",
     "Rates.currency": "The currency of the rates.",
     "Retention.logs_days": "How many days logs are kept after the end of a job.",
-    "Retention.records_days": "How many days the record of a job is kept after its end.",
+    "Retention.records_days": "Days to keep the record of a job after its end.",
     "Retention.audit_days": "How many days audit entries are kept.",
     "Retention.finished_jobs_seconds": "When the objects of a finished job are deleted; never if unset.",
     "Idle.gpu_percent": "A GPU with a lower utilization counts as idle.",

@@ -73,4 +73,6 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 def no_place(cursor: str) -> InvalidJob:
     """Return the error for what does not say where a page begins."""
-    return InvalidJob(f"'{cursor}' is no place in a list", hint="use the one that the page before gave")
+    return InvalidJob(
+        f"'{cursor}' is not a valid continue token", hint="use the one that the page before gave"
+    )

@@ -46,9 +46,9 @@ def send(url: str, message: bytes, login: Login = Login(), *, allow_private: boo
     try:
         parts, port = urlsplit(url), urlsplit(url).port
     except ValueError as error:
-        raise InvalidJob(f"{url!r} is no address: {error}", hint="write smtps://HOST") from error
+        raise InvalidJob(f"{url!r} is not a valid URL: {error}", hint="write smtps://HOST") from error
     if parts.scheme not in _PORTS or not parts.hostname or parts.username or parts.password:
-        raise InvalidJob(f"{url!r} is no mail server", hint="write smtps://HOST; the name into user")
+        raise InvalidJob(f"{url!r} is not a mail server", hint="write smtps://HOST; the name into user")
     context = ssl.create_default_context()
     wrapped = context if parts.scheme == "smtps" else None
     policy = UNRESTRICTED if allow_private else PUBLIC
@@ -65,7 +65,7 @@ def send(url: str, message: bytes, login: Login = Login(), *, allow_private: boo
                     server.login(login.user, login.password)
                 server.send_message(email.message_from_bytes(message, policy=POLICY))
     except guard.Forbidden as error:
-        raise InvalidJob(error.reason, hint="allow_private is for mail servers of your own") from error
+        raise InvalidJob(error.reason, hint="set allow_private for private mail servers") from error
     except (OSError, smtplib.SMTPException) as error:
         raise BackendError(f"{parts.scheme}://{parts.netloc} did not take a mail: {error}") from error
 

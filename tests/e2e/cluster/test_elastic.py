@@ -114,7 +114,7 @@ def test_jobs_of_a_fixed_size_are_not_scaled_and_the_reason_is_told(place: Place
     fixed = place.client.submit(
         a_job("fixed", "sleep 300", resources=TINY, mpi=Family.MPICH, image=image("mpich"))
     )
-    with pytest.raises(Unsupported, match="is not elastic: its ranks were fixed"):
+    with pytest.raises(Unsupported, match="is not elastic: its number of ranks is fixed"):
         fixed.scale(3)
     for job in (trained, fixed):
         job.delete(grace_period=0)

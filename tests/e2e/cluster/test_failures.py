@@ -258,7 +258,7 @@ def test_a_program_of_another_mpi_than_the_launchers_is_caught(
 def test_a_job_that_runs_past_its_deadline_is_ended_and_leaves_nothing_running(place: Place) -> None:
     job = place.ended(a_job("slow", LONG, deadline_seconds=12))
     check_blamed(first_told(job), "DEADLINE_EXCEEDED", None)
-    eventually(lambda: not place.pods(job), "its pods are gone")
+    eventually(lambda: not place.pods(job), "its pods are deleted")
 
 
 def test_a_name_at_the_limit_works_and_one_letter_more_is_refused_with_the_number(
@@ -310,7 +310,7 @@ def test_a_job_that_somebody_deletes_with_kubectl_is_gone_here_too(
     eventually(gone, "the job is gone", PATIENCE)
     with pytest.raises(NotFound, match="taken"):
         job.state()
-    eventually(lambda: not place.pods(job), "its pods are gone")
+    eventually(lambda: not place.pods(job), "its pods are deleted")
     assert [*place.client.jobs(text="taken")] == []
 
 
@@ -322,7 +322,7 @@ def test_a_job_that_somebody_pauses_with_kubectl_is_suspended_here_and_resumed_f
     place.kubectl("patch", "trainjob", "paused", "--type=merge", '--patch={"spec":{"suspend":true}}')
     state = job.wait(PATIENCE, {Phase.SUSPENDED})
     assert state.message == "the job is suspended"
-    eventually(lambda: not place.pods(job), "its pods are gone")
+    eventually(lambda: not place.pods(job), "its pods are deleted")
     job.resume()
     assert job.wait(PATIENCE, {Phase.RUNNING}).attempt == 2
     job.delete(0)

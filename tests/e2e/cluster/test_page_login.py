@@ -144,7 +144,7 @@ def test_a_right_and_a_login_that_are_taken_away_are_gone_within_half_a_minute(
         town.one.api.delete(ACCOUNT.path(town.one.namespace, "erik"))
         eventually(lambda: dora.names() == [], "dora sees nothing any more", 40)
         eventually(lambda: "reset" in {event for event, _ in streams[0].heard}, "her stream begins anew", 40)
-        eventually(lambda: erik.status("GET", "/trainjobs")[0] == 401, "erik is not known any more", 60)
+        eventually(lambda: erik.status("GET", "/trainjobs")[0] == 401, "erik is no longer known", 60)
         eventually(lambda: streams[1].last[0] == "bye", "his stream ends", 60)
         assert streams[1].last[1]["trouble"]["hint"] == "sign in again"
     finally:

@@ -46,7 +46,7 @@ def nodes_of(place: Place, placement: Placement, **fields: Any) -> list[str]:
     state = job.wait(PATIENCE, {Phase.RUNNING})
     nodes = [one.node for one in state.workers] + [place.launcher(job)["spec"]["nodeName"]]
     job.delete(0)
-    eventually(lambda: not place.pods(job), "its pods are gone")
+    eventually(lambda: not place.pods(job), "its pods are deleted")
     return nodes
 
 

@@ -141,11 +141,11 @@ def test_what_nobody_recorded_is_told_as_missing(place: Place) -> None:
         eventually(lambda: (found := known(place, "halved")) and found.deleted, "it is known that it is gone")
     state = place.client.state("halved")
     assert state.phase is Phase.CANCELLED
-    assert "deleted while nobody recorded" in state.message
+    assert "deleted while no recorder ran" in state.message
     lines = said(place.client, "halved")
     assert all(lines[rank] == EXPECTED[rank][: len(lines[rank])] for rank in lines)
     reasons = {gap.reason for gap in place.client.record("halved").gaps}
-    assert reasons == {"the pod was gone before the rest of its log could be read"}
+    assert reasons == {"the pod was deleted before its log was read completely"}
     assert any(b"lines are missing here" in line.text for line in place.client.logs("halved"))
     assert "NotRecorded" in {event.reason for event in place.client.events("halved")}
 
@@ -158,7 +158,7 @@ def test_what_a_deadline_took_away_is_told_from_the_record_and_a_silence_before_
         job = place.client.submit(a_job("muted", "echo begun; sleep 300", deadline_seconds=60))
         eventually(lambda: heard(place, "muted", 2), "both ranks are recorded", PATIENCE)
         assert job.wait(PATIENCE).reason == "DeadlineExceeded"
-        eventually(lambda: not place.pods(job), "its pods are gone", PATIENCE)
+        eventually(lambda: not place.pods(job), "its pods are deleted", PATIENCE)
         assert said(place.client, "muted") == {0: ["begun"], 1: ["begun"]}
         (told,) = job.diagnose().findings
         assert "past its deadline of 60 s, and no rank had written output in the last" in told.message

@@ -115,7 +115,7 @@ def test_an_address_lets_one_browser_in_once(browser: Browser, page: Page, serve
     assert page.evaluate("document.cookie") == ""
     other = browser.new_context().new_page()
     other.goto(server.address)
-    expect(other.get_by_text("was used already")).to_be_visible()
+    expect(other.get_by_text("was already used")).to_be_visible()
     expect(other.get_by_role("textbox", name="URL or token")).to_be_visible()
     other.context.close()
 

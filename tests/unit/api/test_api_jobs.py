@@ -327,7 +327,7 @@ def test_every_answer_of_the_guide_leads_to_something_to_run(browser: Browser) -
 @pytest.mark.req("SC-012")
 def test_every_field_of_the_form_has_the_help_of_the_command_line(browser: Browser) -> None:
     told = browser.get("/fields").json()["items"]
-    assert told["workers"]["text"] == "How many workers run the ranks."
+    assert told["workers"]["text"] == "Number of workers."
     assert {
         "name",
         "command",
@@ -362,7 +362,7 @@ def test_a_time_that_no_calendar_has_is_refused_with_a_sentence(
     browser: Browser, path: str, word: str
 ) -> None:
     answer = browser.get(f"{path}?{word}")
-    assert (answer.status_code, answer.json()["message"]) == (400, f"the query: {word} is no time")
+    assert (answer.status_code, answer.json()["message"]) == (400, f"the query: {word} is not a time")
     assert "seconds since 1970" in answer.json()["hint"]
 
 

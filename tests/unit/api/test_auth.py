@@ -156,7 +156,7 @@ def test_a_token_and_a_session_end_with_time() -> None:
     gate = CookieAuth("maria", ["a"], cookie=COOKIE, now=lambda: now[0])
     token = gate.invite()
     now[0] = 13 * 3600.0
-    with pytest.raises(Refused, match="used already"):
+    with pytest.raises(Refused, match="already used"):
         gate.enter(token)
 
 
@@ -219,7 +219,7 @@ def test_requests_without_end_are_slowed_and_streams_counted() -> None:
     limits = Limits(now=lambda: now[0])
     for _ in range(int(BURST)):
         limits.count("maria")
-    with pytest.raises(Refused, match="requests a second"):
+    with pytest.raises(Refused, match="requests per second"):
         limits.count("maria")
     limits.count("alex")
     now[0] = 1.0
@@ -227,7 +227,7 @@ def test_requests_without_end_are_slowed_and_streams_counted() -> None:
     held = [limits.stream("maria") for _ in range(STREAMS)]
     for one in held:
         one.__enter__()
-    with pytest.raises(Refused, match="streams are open"), limits.stream("maria"):
+    with pytest.raises(Refused, match="open streams"), limits.stream("maria"):
         pass
     held[0].__exit__(None, None, None)
     with limits.stream("maria"), limits.stream("alex"):
@@ -248,7 +248,7 @@ def test_acts_that_wait_take_turns_for_each_user_and_one_too_many_is_refused() -
         acts += [asyncio.create_task(act("bob"))]
         await asyncio.sleep(0)
         assert (running.count("maria"), running.count("bob")) == (ACTS_AT_ONCE, 1)
-        with pytest.raises(Refused, match=f"{ACTS} of your acts wait") as caught:
+        with pytest.raises(Refused, match=f"{ACTS} of your operations are pending") as caught:
             await act("maria")
         assert caught.value.status == 429
         released.set()
@@ -270,4 +270,4 @@ def test_every_act_that_waits_for_a_job_takes_a_turn(
     answer = user.delete(path) if verb == "delete" else user.post(f"{path}/{verb}")
     assert answer.status_code == 429
     (done,) = user.post("/bulk", {"action": verb, "jobs": [f"default/no-{verb}"]}).json()["items"]
-    assert "wait for jobs" in done["problem"]["message"]
+    assert "operations are pending" in done["problem"]["message"]

@@ -17,7 +17,7 @@ from mpijob.errors import BackendError, WaitTimeout
 from mpijob.model import JobRef, JobState
 from mpijob.settings import Settings
 
-SILENT = BackendError("the cluster does not answer", passing=True)
+SILENT = BackendError("the cluster is not responding", passing=True)
 
 
 class Silent(MemoryBackend):
@@ -47,7 +47,7 @@ def test_whoever_waits_goes_on_when_there_are_answers_again(caplog: pytest.LogCa
     with caplog.at_level(logging.WARNING, "mpijob"):
         assert client.submit(a_job()).wait(60).phase is Phase.SUCCEEDED
     told = [record.message for record in caplog.records]
-    assert told[0] == "the cluster does not answer; asking again for up to 15 minutes"
+    assert told[0] == "the cluster is not responding; retrying for up to 15 minutes"
     assert told[1].startswith("there are answers again")
 
 
@@ -66,7 +66,7 @@ def test_time_that_is_up_while_nobody_answers_is_told_as_that() -> None:
 def test_patience_ends() -> None:
     patience = Patience(longest_seconds=0.0)
     patience.bear(SILENT)
-    with pytest.raises(BackendError, match="does not answer"):
+    with pytest.raises(BackendError, match="is not responding"):
         patience.bear(SILENT)
 
 

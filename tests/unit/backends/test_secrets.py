@@ -50,19 +50,21 @@ def test_a_secret_is_as_large_as_a_variable_can_be_and_no_larger(tmp_path: Path,
     assert secrets.value(of(tmp_path / "t")) == fits
     subprocess.run(["true"], env={"T": fits}, check=True)
     (tmp_path / "t").write_text(fits + letter)
-    with pytest.raises(InvalidJob, match=rf"is larger than a variable can be \({LARGEST} bytes\)"):
+    with pytest.raises(InvalidJob, match=rf"is too large for an environment variable \({LARGEST} bytes\)"):
         secrets.value(of(tmp_path / "t"))
 
 
 def test_a_secret_is_not_cut_where_a_large_file_has_empty_lines(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("x" + "\n" * (256 << 10) + "x")
-    with pytest.raises(InvalidJob, match="larger than a variable"):
+    with pytest.raises(InvalidJob, match="too large for an environment variable"):
         secrets.value(of(tmp_path / "t"))
 
 
 @pytest.mark.timeout(60)
 def test_an_endless_file_is_refused() -> None:
-    with pytest.raises(InvalidJob, match="the value from file:/dev/zero is larger than a variable can be"):
+    with pytest.raises(
+        InvalidJob, match="the value from file:/dev/zero is too large for an environment variable"
+    ):
         secrets.value(of("/dev/zero"))
 
 

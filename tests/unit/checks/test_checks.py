@@ -335,7 +335,7 @@ def test_two_volumes_cannot_share_a_mount() -> None:
 def test_a_volume_cannot_lie_where_pods_have_files_of_their_own(mount: str) -> None:
     finding = the_one(a_job(volumes=(Volume(mount=mount, kind=VolumeKind.SCRATCH),)), "BAD_VOLUME")
     assert (finding.field, finding.severity) == ("volumes[0].mount", Severity.ERROR)
-    assert "files of their own at " in finding.message
+    assert "the pods of a job use " in finding.message
     beside = Volume(mount="/mpijobs", kind=VolumeKind.SCRATCH)
     assert found(a_job(volumes=(beside,)), "BAD_VOLUME") == []
 

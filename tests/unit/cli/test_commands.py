@@ -46,7 +46,7 @@ def test_list_filters_and_pages(cli: Cli) -> None:
     assert cli.ok("list", "--phase", "failed", "-o", "name") == "two\n"
     result = cli("list", "--limit", "1", "-o", "name")
     assert result.stdout == "two\n"
-    assert "2 jobs in all" in result.stderr
+    assert "2 jobs in total" in result.stderr
     cursor = result.stderr.rpartition(" ")[2].strip()
     assert cli.ok("list", "--limit", "1", "--after", cursor, "-o", "name") == "one\n"
 

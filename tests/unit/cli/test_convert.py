@@ -237,12 +237,12 @@ def test_no_control_character_of_a_file_reaches_the_terminal() -> None:
 
 
 def test_a_cluster_is_needed_for_its_jobs() -> None:
-    with pytest.raises(Unsupported, match="needs a cluster"):
+    with pytest.raises(Unsupported, match="requires a cluster"):
         cluster_migration.of_cluster(Settings(engine="local"))
 
 
 def test_the_sdk_refuses_what_it_does_not_know(tmp_path: Path) -> None:
-    with pytest.raises(InvalidJob, match="no form 'oar'"):
+    with pytest.raises(InvalidJob, match="unknown format 'oar'"):
         convert_jobs.convert("name: x", to="oar")
     with pytest.raises(NotFound, match="no directory"):
         list(convert_jobs.directory(tmp_path / "none"))

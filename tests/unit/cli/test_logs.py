@@ -67,7 +67,7 @@ def test_lines_around_a_match_are_shown_as_grep_shows_them(cli: Cli) -> None:
     assert shown(cli, "--grep", "WARN|end", "-B1", "--no-prefix") == [
         "begin", "WARNING:root:low", "--", "  because", "end",
     ]  # fmt: skip
-    assert "add --grep or --level" in cli("logs", "job", "-C", "1").stderr
+    assert "require --grep or --level" in cli("logs", "job", "-C", "1").stderr
 
 
 @pytest.mark.req("D-loglabels")
@@ -82,7 +82,7 @@ def test_json_lines_say_rank_worker_stream_level_time_and_attempt(cli: Cli) -> N
 
 def test_attempts_that_were_not_are_named(cli: Cli) -> None:
     assert "has no previous attempt: this is its first" in cli("logs", "job", "--previous").stderr
-    assert "give one of the two" in cli("logs", "job", "-p", "--attempt", "1").stderr
+    assert "exclude each other" in cli("logs", "job", "-p", "--attempt", "1").stderr
 
 
 def test_each_stream_is_downloaded_byte_for_byte(cli: Cli, tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_all_lines_are_downloaded_merged_with_time_and_rank(cli: Cli, tmp_path: 
         b"1970-01-01T00:00:06.000000000Z [Rank-0]   because",
     ]
     assert cli.ok("logs", "job", "--download", "-").splitlines()[0].endswith("Z [Rank-0] begin")
-    assert "leave out --follow" in cli("logs", "job", "-f", "--download", "-").stderr
-    assert "add --download" in cli("logs", "job", "--gzip").stderr
+    assert "cannot be combined with --follow" in cli("logs", "job", "-f", "--download", "-").stderr
+    assert "require --download" in cli("logs", "job", "--gzip").stderr
 
 
 def test_a_download_that_fails_leaves_the_file_that_was_there(cli: Cli, tmp_path: Path) -> None:
@@ -131,13 +131,13 @@ def test_a_place_where_no_log_can_be_written_is_told(
     (tmp_path / "file").write_text("precious")
     told = cli("logs", "job", "--download", str(tmp_path / "file" / "x"), *merged)
     assert told.exit_code not in (0, 70)
-    assert f"the log cannot be written to {tmp_path}/file/x: " in told.stderr
+    assert f"cannot write the log to {tmp_path}/file/x: " in told.stderr
 
 
 def test_a_directory_is_no_place_for_a_merged_log(cli: Cli, tmp_path: Path) -> None:
     told = cli("logs", "job", "--download", str(tmp_path), "--merged")
     assert told.exit_code not in (0, 70)
-    assert "is a directory, and what is merged is one file" in told.stderr
+    assert "is a directory; a merged log needs a file name" in told.stderr
 
 
 @pytest.mark.req("FR-013")

@@ -143,7 +143,7 @@ def test_what_hydra_says_when_it_is_ended_is_left_out_of_a_failed_run_and_not_of
         "[Rank-0",
         "[Worker-0",
     ]
-    note = "(3 lines that MPI's launcher said when it was ended are left out; mpijob logs bad has them)"
+    note = "(3 lines of MPI's launcher at its end are hidden; mpijob logs bad has them)"
     assert result.stderr.splitlines().count(note) == 1
     assert all(text.decode() in cli.ok("logs", "bad") for text in CRASHLIKE)
     good = cli("run", "good", "--workers", "2", "--", "true")

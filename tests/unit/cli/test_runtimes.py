@@ -53,7 +53,7 @@ def test_what_needs_a_cluster_says_so() -> None:
     for words in (("test", "openmpi"), ("install", "openmpi")):
         result = Cli()("runtimes", *words, env=HERE)
         assert result.exit_code == 6
-        assert "this needs a cluster" in result.stderr
+        assert "this command requires a cluster" in result.stderr
 
 
 def test_a_file_without_runtimes_has_nothing_to_lint(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_what_nobody_asked_for_is_told_unless_a_flag_says_it(folder: Path) -> No
     ("head", "words", "message"),
     [
         ("--array=0-3", ("run", "x.sbatch"), "x.sbatch asks for an array of 4 tasks: mpijob array x.sbatch"),
-        ("-d afterok:17", ("create", "x.sbatch"), "name it with --after NAME"),
+        ("-d afterok:17", ("create", "x.sbatch"), "use --after NAME"),
         (
             "--nodes=many",
             ("run", "x.sbatch"),

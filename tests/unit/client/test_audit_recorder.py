@@ -210,7 +210,7 @@ def test_an_act_that_cannot_be_recorded_happens_and_is_said(
 def test_where_recording_is_required_nothing_happens_unrecorded(tmp_path: Path) -> None:
     spoiled(tmp_path)
     client = a_client(tmp_path, audit="required")
-    with pytest.raises(BackendError, match="nothing may be done unrecorded"):
+    with pytest.raises(BackendError, match="audit logging is required"):
         client.submit(a_job())
     with pytest.raises(NotFound):
         client.get("bert")

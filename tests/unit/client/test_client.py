@@ -113,7 +113,7 @@ def test_the_first_cause_and_the_next_step_are_in_the_error() -> None:
     with pytest.raises(JobFailed) as caught:
         client.run(a_job())
     assert caught.value.message == "job 'job' failed: worker 1 failed: rank 1 ended with exit code 9"
-    assert caught.value.hint == "see what it said: mpijob logs job"
+    assert caught.value.hint == "show its log: mpijob logs job"
     assert client.why("job") == caught.value.findings
 
 

@@ -61,9 +61,9 @@ def test_every_job_stands_behind_those_that_it_waits_for(waits: list[list[int]])
 
 
 def test_jobs_in_a_circle_are_refused_by_name() -> None:
-    with pytest.raises(InvalidJob, match=r"in a circle: ('a' → 'b' → 'a'|'b' → 'a' → 'b')"):
+    with pytest.raises(InvalidJob, match=r"dependency cycle: ('a' → 'b' → 'a'|'b' → 'a' → 'b')"):
         dependency_graph.ordered([job("a", "b"), job("b", "a")])
-    with pytest.raises(InvalidJob, match="two jobs are called 'a'"):
+    with pytest.raises(InvalidJob, match="two jobs have the name 'a'"):
         dependency_graph.ordered([job("a"), job("a")])
 
 
@@ -149,11 +149,11 @@ def test_the_failure_of_one_file_is_the_status_of_all_and_a_wrong_one_stops_them
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("run", "--workers", "3"), "2 files hold several jobs: NAME and flags would be for one of them"),
-        (("schedule", "create", "--when", "@daily"), "this command takes one job, and so one file: -f "),
-        (("array", "--values", "env.LR=1,2"), "this command takes one job, and so one file: -f "),
-        (("alloc",), "this command takes one job, and so one file: -f "),
-        (("template", "save", "mine"), "this command takes one job, and so one file: -f "),
+        (("run", "--workers", "3"), "2 files hold several jobs: NAME and flags cannot be used with them"),
+        (("schedule", "create", "--when", "@daily"), "this command accepts one job file only: -f "),
+        (("array", "--values", "env.LR=1,2"), "this command accepts one job file only: -f "),
+        (("alloc",), "this command accepts one job file only: -f "),
+        (("template", "save", "mine"), "this command accepts one job file only: -f "),
     ],
 )
 def test_a_second_file_is_refused_where_it_would_be_left_out(
@@ -231,5 +231,5 @@ def test_the_pull_policy_stands_in_every_container_and_reads_back() -> None:
     assert str(documents).count("'imagePullPolicy': 'Never'") == 4
     assert trainjob.read(documents).job == wanted
     assert "imagePullPolicy" not in str(trainjob.write(a_rich_job()))
-    with pytest.raises(InvalidJob, match="'Sometimes' is no pull policy"):
+    with pytest.raises(InvalidJob, match="'Sometimes' is not a pull policy"):
         Client(MemoryBackend()).plan(job("a", pull_policy="Sometimes"))

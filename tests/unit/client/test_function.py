@@ -108,7 +108,7 @@ def test_a_job_without_a_result_says_so() -> None:
         (nested_outside, "'OUTSIDE'"),
         (default_from_outside, "'OUTSIDE'"),
         (uses_a_module, "'json', defined outside"),
-        (coroutine, "does not simply return"),
+        (coroutine, "is not a plain function"),
         (print, "not a plain function"),
         (Path("x").exists, "not a plain function"),
         (decorated, "decorators"),

@@ -75,5 +75,5 @@ def test_each_job_that_ends_is_sent_once_and_again_when_it_was_not_taken() -> No
 
 def test_what_is_no_address_of_a_collector_is_refused() -> None:
     for address in ("file:///etc/passwd", "ftp://host/x", "collector:4318"):
-        with pytest.raises(InvalidJob, match="no address of a collector"):
+        with pytest.raises(InvalidJob, match="not the URL of a collector"):
             otlp.send(address, {})

@@ -136,7 +136,7 @@ def test_a_template_is_not_overwritten_by_accident(templates: Templates) -> None
 def test_an_unknown_template_is_not_found(templates: Templates) -> None:
     with pytest.raises(NotFound, match="nobody"):
         templates.show("nobody")
-    with pytest.raises(NotFound, match="own template 'hello'"):
+    with pytest.raises(NotFound, match="you have no template 'hello'"):
         templates.share("hello")
 
 

@@ -87,7 +87,7 @@ def test_two_rules_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no file of rules"):
+    with pytest.raises(NotFound, match="does not exist"):
         site_rule_loader.load(str(tmp_path / "none.yaml"))
 
 

@@ -139,7 +139,7 @@ def test_unknown_presets_and_two_networks_are_refused() -> None:
         client.plan(MPIJob(name="fast", command=("true",), presets=("efa", "tcp", "infinband")))
     said = {finding.field: str(finding) for finding in caught.value.findings}
     assert "efa and tcp are two networks" in said["presets"]
-    assert "'infinband' is no preset" in said["presets[2]"]
+    assert "'infinband' is not a preset" in said["presets[2]"]
 
 
 def test_the_name_of_an_attached_network_is_checked() -> None:

@@ -295,7 +295,7 @@ def test_runtimes_of_one_job_and_of_other_kinds_are_not_listed() -> None:
 
 
 def test_an_mpijob_cannot_be_installed_as_a_runtime() -> None:
-    with pytest.raises(InvalidJob, match="is no runtime that a cluster keeps"):
+    with pytest.raises(InvalidJob, match="is not a runtime object"):
         cluster.install(FakeApi(), builtin.document(builtin.shipped("intel")))
 
 
@@ -307,7 +307,7 @@ def test_without_a_cluster_what_ships_is_listed_shown_and_linted(tmp_path: Path)
     assert [one.name for one in here.list()] == [one.name for one in builtin.SHIPPED]
     assert here.show("openmpi", image="example/mpi:1")["kind"] == "ClusterTrainingRuntime"
     assert set(here.lint()) == {one.name for one in builtin.SHIPPED}
-    with pytest.raises(Unsupported, match="needs a cluster"):
+    with pytest.raises(Unsupported, match="requires a cluster"):
         here.test("openmpi")
 
 

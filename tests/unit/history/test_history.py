@@ -55,7 +55,7 @@ def test_a_job_is_remembered_with_everything_that_was_written_down(archive: Arch
 @pytest.mark.thorough
 @pytest.mark.parametrize("after", ["abc", "-1", "9" * 23])
 def test_what_is_no_place_in_the_list_of_deleted_jobs_is_refused(tmp_path: Path, after: str) -> None:
-    with pytest.raises(InvalidJob, match=f"'{after}' is no place in a list"):
+    with pytest.raises(InvalidJob, match=f"'{after}' is not a valid continue token"):
         ArchiveReader(Archive(str(tmp_path))).list(Scope(after=after))
 
 
@@ -140,7 +140,7 @@ def test_a_page_of_deleted_jobs_reads_no_others(archive: Archive, monkeypatch: p
 @pytest.mark.security
 @pytest.mark.parametrize("cursor", ["2", "x:1", "1.0:x", "1.0:", ":"])
 def test_a_cursor_that_is_none_is_refused(archive: Archive, cursor: str) -> None:
-    with pytest.raises(InvalidJob, match=f"'{cursor}' is no place in a list"):
+    with pytest.raises(InvalidJob, match=f"'{cursor}' is not a valid continue token"):
         ArchiveReader(archive).list(Scope(namespace="team", after=cursor))
 
 

@@ -374,7 +374,7 @@ def test_a_failure_whose_pods_are_gone_is_told_with_what_the_engine_says_and_no_
     text = "jobset failed due to one or more job failures (first failed job: bert-launcher-0)"
     state = derive(Cluster().condition("Failed", reason="FailedJobs", message=text), "")
     assert standing(state) == (Phase.FAILED, Reason.LAUNCHER_UNACCOUNTED)
-    assert "the first cause is not known" in state.message
+    assert "the first cause is unknown" in state.message
     assert state.findings[0].code == "UNKNOWN"
 
 

@@ -127,7 +127,7 @@ def test_a_rank_that_falls_silent_while_the_others_go_on_is_named() -> None:
     (finding,) = warnings.judge(seen(talks=talks))
     assert (finding.code, finding.rank, finding.worker) == ("RANK_SILENT", 2, 1)
     assert finding.message == (
-        "Rank 2 on worker 1 has said nothing for 5 min, and spoke about every 2 s before; 3 others keep printing."
+        "Rank 2 on worker 1 has printed nothing for 5 min, and printed about every 2 s before; 3 others keep printing."
     )
     assert finding.hint == "show its call stack: mpijob stacks bert --rank 2"
 
@@ -160,10 +160,10 @@ def test_a_job_that_fell_silent_as_a_whole_is_told_after_long() -> None:
     talks = tuple(talking(rank, until=200.0) for rank in range(4))
     (finding,) = warnings.judge(seen(talks=talks))
     assert finding.code == "JOB_SILENT"
-    assert finding.message == "No rank has said anything for 7 min; before, one spoke about every 2 s."
+    assert finding.message == "No rank has printed anything for 7 min; before, output came about every 2 s."
     lively = tuple(talking(rank, until=200.0, every=0.2) for rank in range(4))
     (finding,) = warnings.judge(seen(talks=lively))
-    assert finding.message.endswith("before, one spoke more than once a second.")
+    assert finding.message.endswith("before, output came more than once a second.")
 
 
 def loads(*cores: float) -> tuple[Load, ...]:

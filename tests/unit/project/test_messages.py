@@ -21,7 +21,7 @@ FOUND = messages()
         ("src/mpijob/cli/commands/submit.py", "output", "follow it: {app.words(state.ref, 'logs -f')}"),
         ("src/mpijob/accounting/fields.py", "hint", "the fields are"),
         ("src/mpijob/diagnosis/rules/memory.py", "finding", "memory"),
-        ("src/mpijob/model/spec/field_docs.py", "text", "The files that"),
+        ("src/mpijob/model/spec/field_docs.py", "text", "Files that are uploaded"),
         ("frontend/src/pages", "page", "job"),
     ],
 )
@@ -30,7 +30,7 @@ def test_a_known_message_is_listed_with_its_kind(file: str, kind: str, text: str
 
 
 def test_the_line_of_a_message_is_where_it_is_written() -> None:
-    (message,) = (one for one in FOUND if one.text == "Number of workers.")
+    (message,) = (one for one in FOUND if (one.kind, one.text) == ("help", "Number of workers."))
     lines = Path(ROOT, message.file).read_text(encoding="utf-8").splitlines()
     assert message.text in lines[message.line - 1]
 

@@ -45,5 +45,5 @@ def test_a_home_that_is_a_file_is_told_as_that(tmp_path: Path, below: str) -> No
     (tmp_path / "passwd").write_text("")
     with pytest.raises(BackendError) as caught:
         Home(f"{tmp_path}/passwd{below}").ensure()
-    assert "there is a file where a directory is needed" in caught.value.message
+    assert "it is a file, not a directory" in caught.value.message
     assert "space" not in caught.value.hint

@@ -37,7 +37,7 @@ class TokenAuth(Authenticator):
         """Return who asks; refuse whom the cluster does not know."""
         token = token_of(request)
         if not token:
-            raise Refused(401, "you are not signed in", "open the page's address and sign in there")
+            raise Refused(401, "you are not signed in", "open the web UI and sign in")
         try:
             guest = await self._guests.guest(token)
         except NotSignedIn as error:

@@ -61,7 +61,12 @@ class Limits:
         now = self._now()
         level = min(BURST, level + (now - at) * PER_SECOND)
         if level < 1:
-            raise Refused(429, f"more than {PER_SECOND:g} requests a second", "wait a moment", "USAGE")
+            raise Refused(
+                429,
+                f"rate limit exceeded: more than {PER_SECOND:g} requests per second",
+                "wait a moment",
+                "USAGE",
+            )
         self._buckets[user] = (level - 1, now)
         if len(self._buckets) > _MOST_USERS:
             self._forget_idle(now)
@@ -75,7 +80,7 @@ class Limits:
         """Refuse one stream too many; asked before an answer begins, when it can still be a refusal."""
         held = self._streams[user]
         if held >= STREAMS:
-            raise Refused(429, f"{held} streams are open already", "close some pages", "USAGE")
+            raise Refused(429, f"{held} open streams: limit reached", "close some pages", "USAGE")
 
     @contextmanager
     def stream(self, user: str) -> Iterator[None]:
@@ -90,7 +95,10 @@ class Limits:
         own = self._acts.setdefault(user, _Acts())
         if own.begun >= ACTS:
             raise Refused(
-                429, f"{own.begun} of your acts wait for jobs already", "wait for some of them", "USAGE"
+                429,
+                f"{own.begun} of your operations are pending: limit reached",
+                "wait until some of them finish",
+                "USAGE",
             )
         own.begun += 1
         try:

@@ -53,14 +53,14 @@ class Authenticator:
         """Refuse a request that was meant for another name, and one that names nobody."""
         host = request.headers.get("host", "").lower()
         if host not in self._hosts:
-            raise Refused(421, f"this server does not answer for {host or 'a request without Host'!r}")
+            raise Refused(421, f"unknown Host header: {host or 'none'!r}")
 
     def check_origin(self, request: HTTPConnection) -> None:
         """Refuse what another site sent."""
         origin = request.headers.get("origin")
         site = request.headers.get("sec-fetch-site", "same-origin")
         if site not in ("same-origin", "none") or (origin is not None and not self._ours(origin)):
-            raise Refused(403, "another site sent this request")
+            raise Refused(403, "cross-site request refused")
 
     def check_csrf(self, request: HTTPConnection, visitor: Principal) -> None:
         """Refuse a change that did not come from our own page."""
@@ -71,10 +71,10 @@ class Authenticator:
     def check_upgrade(self, request: HTTPConnection, visitor: Principal, word: str) -> None:
         """Refuse a WebSocket that our own page did not open; the query has the word, for it can carry no header."""
         if request.headers.get("origin") is None:
-            raise Refused(403, "an upgrade must say where it comes from")
+            raise Refused(403, "WebSocket upgrade without Origin header")
         self.check_origin(request)
         if not same(word, visitor.csrf):
-            raise Refused(403, "the word `csrf` of the query is missing or wrong", "reload the page")
+            raise Refused(403, "the query parameter `csrf` is missing or wrong", "reload the page")
 
     def _ours(self, origin: str) -> bool:
         scheme, _, host = origin.partition("://")
@@ -86,11 +86,11 @@ class Authenticator:
 
     def invite(self, token: str = "") -> str:
         """Return a token that lets one browser in."""
-        raise Refused(404, "people come in through the cluster's login here", "open the page's address")
+        raise Refused(404, "sign-in links are disabled; use the cluster login", "open the page's address")
 
     def enter(self, token: str) -> tuple[str, Principal]:
         """Change a one-time token for a session."""
-        raise Refused(404, "people come in through the cluster's login here", "open the page's address")
+        raise Refused(404, "sign-in links are disabled; use the cluster login", "open the page's address")
 
     def leave(self, request: HTTPConnection) -> None:
         """End the visitor's session."""
@@ -119,7 +119,7 @@ class CookieAuth(Authenticator):
         known = next((one for one in self._tokens if same(one, token)), None)
         if known is None or self._tokens.pop(known) < self._now():
             raise Refused(
-                401, "this sign-in address was used already, or is not of this server", _SIGN_IN_HINT
+                401, "this sign-in link was already used, or belongs to another server", _SIGN_IN_HINT
             )
         secret = secrets.token_urlsafe(32)
         visitor = Principal(self.user, secrets.token_urlsafe(24), self._now() + _SESSION_SECONDS)

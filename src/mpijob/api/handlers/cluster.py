@@ -162,5 +162,5 @@ async def opinion(ask: RequestContext) -> None:
 async def opinions(ask: RequestContext) -> Opinions:
     """Return how helpful the help is said to be, for administrators."""
     if not await ask.administrates():
-        raise NotAllowed("opinions on the help are for administrators")
+        raise NotAllowed("help feedback requires administrator permissions")
     return Opinions(ask.room.opinions.all())

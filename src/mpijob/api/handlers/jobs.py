@@ -226,7 +226,7 @@ async def fetch(ask: RequestContext) -> Response:
         found = await ask.client.fetch(ask.ref, place, (ask.query.path,))
         if len(found) != 1 or found[0] != place / ask.query.path:
             raise NotFound(
-                f"{ask.query.path!r} is no file that the job left",
+                f"{ask.query.path!r} is not an artifact of the job",
                 hint="…/artifacts lists the files, one by one",
             )
         return found[0]
@@ -270,7 +270,7 @@ async def _streamed(ask: RequestContext) -> Response:
 
 def _room(facts: Facts) -> str:
     if not facts.room_known:
-        return f"{facts.place}: how much is free is not known"
+        return f"{facts.place}: free capacity is unknown"
     free, all_of_it = facts.free, facts.capacity
     parts = [
         f"{quantity.as_count(free.cores)} of {quantity.as_count(all_of_it.cores)} cores",

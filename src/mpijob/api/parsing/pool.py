@@ -177,7 +177,7 @@ class Parsers:
     def upload(self, user: str) -> Iterator[None]:
         """Hold one of the documents that a user may send at once: each takes memory while it comes."""
         if self._uploads[user] >= rate_limit.PARSES_OF_USER:
-            raise _busy(f"{self._uploads[user]} of your documents are on their way already", 429)
+            raise _busy(f"{self._uploads[user]} of your uploads are in progress: limit reached", 429)
         with rate_limit.counted(self._uploads, user):
             yield
 
@@ -206,7 +206,7 @@ class Parsers:
     async def _go_on(self, reader: Reader) -> None:
         """Let a slow document have its whole time, if not too many do; its place goes to the next one."""
         if self._slow >= rate_limit.PARSES_SLOW:
-            raise _busy("this document takes long to read, and others do so already")
+            raise _busy("the server is busy parsing other large documents")
         self._slow += 1
         self._running -= 1
         self._next()
@@ -220,9 +220,9 @@ class Parsers:
     async def _turn(self, user: str) -> AsyncIterator[None]:
         """Wait for the user's turn, and hold it."""
         if len(self._users.get(user, ())) >= rate_limit.PARSES_OF_USER:
-            raise _busy(f"{rate_limit.PARSES_OF_USER} of your documents are being read already", 429)
+            raise _busy(f"{rate_limit.PARSES_OF_USER} of your documents are being parsed: limit reached", 429)
         if self._waiting >= rate_limit.PARSES_WAITING:
-            raise _busy("too many documents wait to be read")
+            raise _busy("the parse queue is full")
         own = self._users.setdefault(user, deque())
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         own.append(place)
@@ -294,6 +294,6 @@ def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:
         )
     ours.settimeout(_START_SECONDS)
     if not ours.recv(16):
-        raise _busy("the process that reads documents did not start")
+        raise _busy("the parser process did not start")
     ours.setblocking(False)
     return process, ours

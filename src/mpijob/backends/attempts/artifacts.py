@@ -55,7 +55,7 @@ def fetch(work: Path, path: str, target: Path) -> None:
     """Copy one file out of the working directory."""
     source = (work / path.replace("\0", "\\0")).resolve()
     if not source.is_relative_to(work.resolve()) or not source.is_file():
-        raise NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+        raise NotFound(f"the job left no file {path!r}", hint="list the files with: mpijob artifacts list")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

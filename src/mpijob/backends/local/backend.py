@@ -359,8 +359,11 @@ class LocalBackend(
     def scale(self, ref: JobRef, workers: int) -> JobState:
         """Refuse: a world on one machine is what it was when it began."""
         raise Unsupported(
-            f"job '{self._row(ref).state.ref.name}' runs on this machine, where workers neither come nor go",
-            hint=f"mpijob clone {ref.name} --workers {workers} makes one of that size; on a cluster elastic jobs scale",
+            f"job '{self._row(ref).state.ref.name}' runs on this machine, where jobs cannot be scaled",
+            hint=(
+                f"mpijob clone {ref.name} --workers {workers} creates one of that size; elastic jobs "
+                f"scale on a cluster"
+            ),
         )
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:

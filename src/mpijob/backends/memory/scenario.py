@@ -70,7 +70,7 @@ def from_labels(labels: Mapping[str, str]) -> Outcome | None:
     match = _WORDS.fullmatch(words)
     if match is None or not re.fullmatch(r"[0-9]{1,9}", seconds):
         raise InvalidJob(
-            f"label {OUTCOME_LABEL}={words!r} with {SECONDS_LABEL}={seconds!r} is no outcome",
+            f"label {OUTCOME_LABEL}={words!r} with {SECONDS_LABEL}={seconds!r} is not an outcome",
             hint="write succeeds, hangs, fails or fails-137-on-1, and whole seconds",
         )
     kind, code, worker = match.groups()

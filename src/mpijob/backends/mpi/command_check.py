@@ -157,7 +157,7 @@ def _hint(script: str, meant: str) -> str:
     if meant:
         return f"did you mean {meant}?"
     if script.startswith("~"):
-        return "write the whole path: no shell reads the command, so ~ stays as it is"
+        return "write the whole path: the command runs without a shell, so ~ is not expanded"
     return "correct the spelling, or set code.path to the directory that holds it"
 
 
@@ -177,7 +177,7 @@ def _names(directory: Path) -> list[str]:
 
 def _of_batch(command: str) -> str:
     """Return what takes the place of a batch system's own program; "" for any other."""
-    script = "a batch script is run as it is: mpijob run SCRIPT"
+    script = "run a batch script unchanged with: mpijob run SCRIPT"
     if command in BATCH_LAUNCHERS:
         return f"leave {command} out: the job starts the ranks, as many as --workers, --slots or --ranks say; {script}"
     return script if command in _SUBMITS else ""

@@ -222,7 +222,7 @@ def try_out(one: Installation) -> str:
     lines = [
         line for line in (done.stderr or done.stdout).decode(errors="replace").splitlines() if line.strip()
     ]
-    return f"exit status {done.returncode}: {lines[-1].strip() if lines else 'it said nothing'}"
+    return f"exit status {done.returncode}: {lines[-1].strip() if lines else 'no output'}"
 
 
 def _read_cache(path: Path) -> dict[str, list[str]]:

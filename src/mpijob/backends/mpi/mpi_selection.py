@@ -70,7 +70,7 @@ def _linked(job: MPIJob, linked: LinkedMPI, wanted: Family, settings: Settings, 
             why = "the job asks for it" if wanted is not Family.AUTO else f"{name} is linked to it"
             return Choice(one, why)
     raise Unsupported(
-        f"{linked.program} is linked to {_described(linked)}, and this machine has no launcher of it",
+        f"{linked.program} is linked to {_described(linked)}, and this machine has no launcher for it",
         hint=_install(linked, families[0]),
     )
 

@@ -28,7 +28,7 @@ _COMPILE = (
 _LINK = ("-shared", "-nostdlib", "-Wl,-z,lazy", "-Wl,-s")  # no C library is named in it, so that it fits any
 _COMPILERS = ("cc", "gcc", "clang")
 _SECONDS = 600.0  # five on an idle machine
-HINT = "install mpijob from its wheel, which brings the shim, or install a C compiler (gcc)"
+HINT = "install mpijob from its wheel, which contains the shim, or install a C compiler (gcc)"
 
 
 def prebuilt(machine: str) -> Path:
@@ -91,7 +91,7 @@ def _run(argv: Sequence[str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unsupported(f"{argv[0]} could not compile the shim: {error}", hint=HINT) from error
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["it said nothing"])[0]
+        why = (done.stderr.strip().splitlines() or ["no output"])[0]
         raise Unsupported(f"{argv[0]} could not compile the shim that counts MPI calls: {why}", hint=HINT)
 
 

@@ -289,7 +289,7 @@ class SlurmBackend(
         """Refuse: an allocation does not grow."""
         self._files(ref)
         raise Unsupported(
-            f"job '{ref.name}' runs on Slurm, where a job keeps the nodes that it was given",
+            f"job '{ref.name}' runs on Slurm, where a running job cannot be scaled",
             hint=f"mpijob clone {ref.name} --workers {workers} makes one of that size",
         )
 

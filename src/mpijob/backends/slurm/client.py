@@ -85,17 +85,18 @@ def refusal(command: str, answer: Answer) -> MpiJobError:
     said = answer.said
     if _SILENT.search(said):
         hint = "running jobs are not affected; check the controller: scontrol ping"
-        return BackendError(f"Slurm does not answer: {_first(said)}", hint=hint, passing=True)
+        return BackendError(f"Slurm is not responding: {_first(said)}", hint=hint, passing=True)
     if _UNKNOWN_JOB.search(said):
-        return NotFound(f"Slurm knows no such job any more: {_first(said)}")
+        return NotFound(f"Slurm no longer knows this job: {_first(said)}")
     text = f"Slurm refuses it: {'; '.join(_lines(said)) or f'{command} ended with {answer.code}'}"
     if _NOT_ALLOWED.search(said):
         return NotAllowed(
-            text, hint="see what you may use: sacctmgr show assoc user=$USER format=account,partition,qos"
+            text,
+            hint="list your accounts and partitions: sacctmgr show assoc user=$USER format=account,partition,qos",
         )
     if _TOO_MUCH.search(said):
-        return QuotaExceeded(text, hint="ask for less, or for another partition, account or QOS")
-    return InvalidJob(text, hint="change what it names; mpijob plan shows the options that Slurm is given")
+        return QuotaExceeded(text, hint="request less, or use another partition, account or QOS")
+    return InvalidJob(text, hint="change the named option; mpijob plan shows all options")
 
 
 def _lines(said: str) -> list[str]:

@@ -42,7 +42,7 @@ def _report(client: SlurmClient, reader: JobReader, user: str) -> Iterator[Findi
     root = reader.jobs.host.path()
     there = reader.jobs.host.call(("sh", "-c", f'mkdir -p -m 700 "{root}" && [ -w "{root}" ]')).code == 0
     if there or os.access(root, os.W_OK):
-        yield _fine(f"jobs are kept in {root}; each job looks whether its nodes see it")
+        yield _fine(f"jobs are kept in {root}; each job checks that its nodes can access it")
     else:
         yield Finding(
             "DOCTOR_SLURM", f"{root} cannot be written", "set MPIJOB_SLURM_DIRECTORY to a shared directory"

@@ -194,14 +194,14 @@ class SshHost(Host):
             23,
             24,
         ):  # 23 and 24: a file there went away meanwhile, or nothing is there yet
-            raise BackendError(f"files cannot be copied from or to {self.name}: {done.said}", passing=True)
+            raise BackendError(f"cannot copy files from or to {self.name}: {done.said}", passing=True)
 
     def _run(self, line: str, seconds: float = SECONDS) -> Answer:
         done = _call([*self._ssh, self.name, line], os.environ, seconds)
         if done.code == _NO_SSH:
             raise BackendError(
                 f"no connection to {self.name} by ssh: {done.said}",
-                hint=f"try it yourself: ssh {self.name} true; it must work without a password, by a key or an agent",
+                hint=f"test it with: ssh {self.name} true; it must work without a password",
                 passing=True,
             )
         return done

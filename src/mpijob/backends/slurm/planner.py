@@ -98,7 +98,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
         wait_estimate_seconds=facts.wait_estimate_seconds,
         wait_range_seconds=facts.wait_range_seconds,
         wait_basis=facts.wait_basis,
-        guarantee="Slurm holds the job to what it asks for, as far as the site lets it (cgroups)",
+        guarantee="Slurm enforces the requested resources, if the site configures cgroups",
         why=tuple(_why(job, slurm, found, launcher, shape, why)),
         notices=tuple(_notices(job, host, place, Path(settings.home))),
         batch_script=script,
@@ -184,7 +184,8 @@ def _refuse_unsupported(job: MPIJob) -> None:
     for volume in job.volumes:
         if volume.kind is not VolumeKind.PATH or (volume.source and volume.source != volume.mount):
             raise Unsupported(
-                f"volume {volume.mount} ({volume.kind.value}): nodes of Slurm have the site's directories only",
+                f"volume {volume.mount} ({volume.kind.value}): Slurm supports only directories of the "
+                f"shared file system",
                 hint="name a directory of the shared file system by its own path, the same as mount and source",
             )
     if job.retry.on:
@@ -290,7 +291,7 @@ def _why(
     qos = f", QOS {slurm.qos} (that is what priority {job.priority} means here)" if slurm.qos else ""
     yield f"engine slurm: {f'cluster {slurm.cluster}, ' if slurm.cluster else ''}{place}{account}{qos}"
     if job.script:
-        yield f"{job.script} is handed to sbatch as it is; its mpirun and srun are the site's own"
+        yield f"{job.script} is passed to sbatch unchanged; its mpirun and srun are those of the site"
         return
     each = (
         f"{shape.workers_per_node} workers a node" if shape.workers_per_node > 1 else "a node for each worker"
@@ -304,14 +305,12 @@ def _why(
 def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Finding]:
     kind = _file_system(host)
     if not host.name and kind and not kind.startswith(_SHARED):
-        message = f"{place} is on {kind}: if the nodes do not share it, the job fails at once and says so"
+        message = f"{place} is on {kind}: if the nodes do not share it, the job fails immediately"
         yield _notice(
             "", message, "set MPIJOB_SLURM_DIRECTORY to a directory on a file system that all nodes share"
         )
     if job.image:
-        yield _notice(
-            "image", f"image '{job.image}' is not used: the command runs as it is installed on the nodes"
-        )
+        yield _notice("image", f"image '{job.image}' is not used: the command runs as installed on the nodes")
     if job.profile_mpi and (job.script or not profiler.every(home)):
         why = "what a script starts is the site's own" if job.script else profiler.HINT
         yield _notice("profile_mpi", f"MPI calls are not counted: {why}")
@@ -321,7 +320,7 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
         )
     if job.notify:
         message = "mails and calls are sent by a notifier of yours that watches this context, while it runs"
-        yield _notice("notify", message, "run it beside: mpijob notifier --context slurm")
+        yield _notice("notify", message, "run the notifier: mpijob notifier --context slurm")
     if job.elastic is not None:
         yield _notice(
             "elastic", f"elastic is not used: {job.workers} workers run from the beginning to the end"

@@ -137,7 +137,7 @@ def _dependency(reader: JobReader, namespace: str, after: After) -> Dependency:
     except NotFound:
         return Dependency(ref, end=after.end)
     except MpiJobError:
-        return Dependency(ref, message="Slurm does not answer, so its phase is not known", end=after.end)
+        return Dependency(ref, message="Slurm is not responding, so its phase is unknown", end=after.end)
 
 
 def facts(job: MPIJob, said: Mapping[str, str], usual: str) -> SlurmFacts:

@@ -48,8 +48,8 @@ def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
             jobs.remove(place)
             raise
         raise BackendError(
-            f"{error.message}; whether it has taken the job is not known",
-            hint=f"look in a minute: mpijob get {job.name}; submit again only when it says that Slurm has not taken it",
+            f"{error.message}; unknown whether Slurm accepted the job",
+            hint=f"check in a minute: mpijob get {job.name}; submit again only if the job does not exist",
             passing=True,
         ) from error
     except BaseException:
@@ -141,7 +141,7 @@ def _sbatch(plan: Plan, files: JobFiles, client: SlurmClient, after: str) -> str
         raise refusal("sbatch", answer)
     number = answer.out.strip().partition(";")[0]
     if not number.isdigit():
-        raise BackendError(f"sbatch did not say the job's number: {answer.said[:200]}")
+        raise BackendError(f"sbatch printed no job ID: {answer.said[:200]}")
     if job.script:
         _note_output(files, client, number)
     return number

@@ -145,7 +145,7 @@ def whole(file: IO[bytes], name: str) -> bytes:
     """Return all that a file holds; one that is larger than any that people write, or endless, is refused."""
     found = file.read(MOST_BYTES + 1)
     if len(found) > MOST_BYTES:
-        raise click.UsageError(f"{name}: more than {MOST_BYTES >> 20} MiB; is that the right file?")
+        raise click.UsageError(f"{name}: more than {MOST_BYTES >> 20} MiB; check the path")
     return found
 
 

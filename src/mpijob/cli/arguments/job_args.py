@@ -84,7 +84,7 @@ class JobArguments(NamedTuple):
         files = given.get("files", ())
         if len(files) > 1:
             names = " ".join(f"-f {file}" for file in files)
-            raise click.UsageError(f"this command takes one job, and so one file: {names}")
+            raise click.UsageError(f"this command accepts one job file only: {names}")
         changes = changes_of(_with_installation(app, given))
         if app.namespace is not None:
             changes.append(Change("namespace", app.namespace))
@@ -150,9 +150,7 @@ def _refuse_unmet(script: Script, changes: list[Change], *, array: bool) -> None
             f"{script.file} asks for an array of {count} tasks: mpijob array {script.file}"
         )
     if script.waits and not any(change.path == "after" for change in changes):
-        raise click.UsageError(
-            f"{script.file} waits for another job, by its number: name it with --after NAME"
-        )
+        raise click.UsageError(f"{script.file} depends on another job by ID: use --after NAME instead")
 
 
 def from_tree(tree: Tree) -> MPIJob:
@@ -173,7 +171,7 @@ def _with_installation(app: App, given: Mapping[str, Any]) -> Mapping[str, Any]:
         return given
     if not os.path.isdir(os.path.join(prefix, "bin")):
         raise click.BadParameter(
-            f"{prefix!r} has no directory bin: it is no MPI installation", param_hint="--mpi"
+            f"{prefix!r} is not an MPI installation: it has no bin directory", param_hint="--mpi"
         )
     app.mpi_directories[family] = os.path.abspath(prefix)
     return {**given, "flag_mpi": family}
@@ -181,7 +179,7 @@ def _with_installation(app: App, given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _name(words: tuple[str, ...], file: str | None) -> str:
     if file is None and words and words[0].lower().endswith((".yaml", ".yml", ".json")):
-        raise click.UsageError(f"a job file is given with -f: -f {words[0]}")
+        raise click.UsageError(f"give a job file with -f: -f {words[0]}")
     if len(words) > 1:
         raise click.UsageError(f"the command goes after --: {words[0]} -- {' '.join(words[1:])}")
     return words[0] if words else ""

@@ -207,4 +207,4 @@ def _part(module: str, verb: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        raise Unsupported(f"{verb} is not part of this installation") from error
+        raise Unsupported(f"{verb} is not available in this installation") from error

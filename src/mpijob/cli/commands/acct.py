@@ -152,7 +152,7 @@ def _attempts(app: App, names: tuple[str, ...], wanted: tuple[int, ...]) -> Acco
     from mpijob.model.status.accounts import AccountPage
 
     if len(names) != 1:
-        raise click.UsageError("--attempt and --attempts are about one job: name it")
+        raise click.UsageError("--attempt and --attempts require the name of one job")
     return AccountPage(app.client.attempt_accounts(names[0], wanted))
 
 
@@ -248,7 +248,7 @@ def advice(app: App, name: str) -> None:
         changes = [(one.field, one.now, one.value, one.reason) for one in found.advice]
         app.out.lines(text.table(("FIELD", "NOW", "BETTER", "BECAUSE"), changes))
     else:
-        app.out.note(f"nothing speaks for a change: {found.runs} runs of this program were looked at")
+        app.out.note(f"no change recommended, from {found.runs} runs of this program")
     if found.scaling is not None:
         header = ("RANKS", "RUNS", "TIME", "SPEED-UP", "EFFICIENCY", "CORE-HOURS")
         rows = [

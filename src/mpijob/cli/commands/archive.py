@@ -39,9 +39,9 @@ def restore(app: App, file: str) -> None:
 @pass_app
 def erase(app: App, user: str, yes: bool) -> None:
     """Erase records, logs and accounting of a user's deleted jobs; the audit log notes it."""
-    confirm(app, f"Erase everything that is remembered of the deleted jobs of {user}?", yes)
+    confirm(app, f"Erase all records of deleted jobs of {user}?", yes)
     gone = app.client.erase_user(user)
-    app.out.line(f"{len(gone)} jobs of {user} forgotten")
+    app.out.line(f"{len(gone)} jobs of {user} erased")
 
 
 for one in (backup, restore, erase):

@@ -78,6 +78,4 @@ def _refuse_ranges(path: str, listed: str) -> None:
     every = ",".join(found) if len(found) <= _SHOWN else f"{found[0]},{found[1]},…,{found[-1]}"
     quoted = ",".join(f"'{part}'" if _RANGE.fullmatch(part) else part for part in parts)
     hint = f'write {path}={every} for one job each, or "{path}={quoted}" where the text itself is meant'
-    raise click.BadParameter(
-        f"{listed!r} is a range, and values are written one by one: {hint}", param_hint="--values"
-    )
+    raise click.BadParameter(f"{listed!r} is a range; list the values instead: {hint}", param_hint="--values")

@@ -187,7 +187,7 @@ def _place(file: str, line: int) -> str:
 
 def _summary(lines: int, first: int, last: int, flaws: int) -> str:
     if not lines:
-        return "there is no audit yet" if not flaws else "nothing is left of the audit"
+        return "the audit log is empty" if not flaws else "the audit log was removed"
     told = f"{lines} entries, {first} to {last}"
     return f"{told}: hash chain BROKEN, {flaws} problems" if flaws else f"{told}: hash chain intact"
 

@@ -37,5 +37,5 @@ def bundle(app: App, name: str, file: str | None, stacks: bool, limit: int) -> N
     rows = ((entry.name, as_bytes(entry.size), entry.about) for entry in made.files)
     for line in text.table(("FILE", "SIZE", "WHAT"), rows):
         app.out.note(line)
-    app.out.note(f"secrets are masked; please look through it before you send it ({as_bytes(made.size)})")
+    app.out.note(f"secrets are masked; check it before you send it ({as_bytes(made.size)})")
     app.out.line(made.path)

@@ -131,7 +131,7 @@ def _show_texts(app: App, done: tuple[Conversion, ...]) -> None:
 
 def _refuse_one_stream(scripts: int) -> None:
     if scripts > 1:
-        message = f"these are {scripts} jobs, and a batch script is one: --out DIR writes each into a file of its own"
+        message = f"a batch script holds one job, not {scripts}: use --out DIR to write one file per job"
         raise click.UsageError(message)
 
 
@@ -255,9 +255,7 @@ def _refuse_changed(texts: dict[Path, tuple[str, str]]) -> None:
     ]
     if other:
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
-        message = (
-            f"{other[0]}{more} would be written over, and says otherwise now: --overwrite, or another --out"
-        )
+        message = f"{other[0]}{more} exists and differs: use --overwrite, or another --out"
         raise click.UsageError(message)
 
 

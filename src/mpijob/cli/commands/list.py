@@ -70,9 +70,7 @@ def list_jobs(app: App, all_contexts: bool, **chosen: Any) -> None:
         show_page(app, **chosen)
         return
     if chosen.pop("deleted") or chosen.pop("after"):
-        raise click.UsageError(
-            "--all-contexts shows the newest jobs of each place: it has no --deleted and no --after"
-        )
+        raise click.UsageError("--all-contexts cannot be combined with --deleted or --after")
     from mpijob.cli.render.everywhere import show
 
     show(app, **chosen)

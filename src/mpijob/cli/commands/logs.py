@@ -132,22 +132,22 @@ def _secrets(app: App, name: str) -> tuple[str, ...]:
     except NotFound:
         if not app.settings().loki:
             raise
-        app.out.note(f"job '{name}' is gone; Loki is asked what it said, its secrets are not known any more")
+        app.out.note(f"job '{name}' is deleted; its log comes from Loki, and its secrets are no longer known")
         return ()
 
 
 def _check(query: dict[str, Any], download: Path | None, packing: bool) -> None:
     if packing and download is None:
-        raise click.UsageError("--merged and --gzip say how to download: add --download PATH")
+        raise click.UsageError("--merged and --gzip require --download PATH")
     if (query["before"] or query["after"]) and not (query["regex"] or query["level"]):
-        raise click.UsageError("-A, -B and -C show lines around others: add --grep or --level")
+        raise click.UsageError("-A, -B and -C require --grep or --level")
     if query["previous"] and query["attempt"] is not None:
-        raise click.UsageError("--previous is an attempt too: give one of the two")
+        raise click.UsageError("--previous and --attempt exclude each other")
 
 
 def _download(app: App, name: str, target: Path, merged: bool, gzip: bool, query: dict[str, Any]) -> None:
     if unfit := [word for word in _CHOICES if query[word] not in (None, False, 0, "")]:
-        raise click.UsageError(f"--download writes what is there now, whole: leave out --{unfit[0]}")
+        raise click.UsageError(f"--download cannot be combined with --{unfit[0]}")
     query["fold"] = False
     if str(target) == "-":
         app.client.download_logs(name, app.out.binary(), merged=True, compress=gzip, **query)

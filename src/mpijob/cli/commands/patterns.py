@@ -31,7 +31,7 @@ def patterns(app: App, since: float, least: int, all_namespaces: bool) -> None:
     for pattern in fleet.patterns:
         app.out.lines(("", *_lines(pattern, app.now())))
     if fleet.single:
-        app.out.note(f"{fleet.single} more failed, each for a cause of its own: --least 1 shows them")
+        app.out.note(f"{fleet.single} more failed with a unique cause: --least 1 shows them")
 
 
 def _lines(pattern: Pattern, now: float) -> list[str]:

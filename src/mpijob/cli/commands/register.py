@@ -29,7 +29,7 @@ def register(
     if model:
         given = Model(name=model, version=model_version, path=model_path, format=model_format)
     elif model_version or model_path or model_format:
-        raise click.UsageError("--model-version, --model-path and --model-format go with --model NAME")
+        raise click.UsageError("--model-version, --model-path and --model-format require --model NAME")
     made = app.client.register(name, given)
     if app.out.structured:
         app.out.value(made)

@@ -38,7 +38,7 @@ _with_fix = click.option(
 def retry(app: App, name: str, with_fix: int | None, follow: bool) -> None:
     """Run a finished job again with the same configuration."""
     if follow and app.out.format not in (Format.TABLE, Format.JSON):
-        raise click.UsageError("--follow writes a table or JSON, nothing else")
+        raise click.UsageError("--follow supports only the output formats table and json")
     job = app.client.retry(name, with_fix=with_fix)
     if follow:
         from mpijob.cli.follow import FollowedState, Follower

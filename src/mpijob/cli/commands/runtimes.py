@@ -65,7 +65,7 @@ def lint(app: App, names: tuple[str, ...]) -> None:
         app.out.value(found)
     else:
         told = [line for name, traps in found.items() for line in _told(name, traps)]
-        app.out.lines(told or ["there is no MPI runtime to look at"])
+        app.out.lines(told or ["no MPI runtime found"])
     _end([one for traps in found.values() for one in traps])
 
 

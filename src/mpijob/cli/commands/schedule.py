@@ -160,7 +160,7 @@ def fire(app: App, name: str | None, document: str, run: str, since: float) -> N
             wanted = codec.decode(document, Schedule)
         except msgspec.DecodeError as error:
             raise InvalidJob(
-                f"--document is no schedule: {error}",
+                f"--document is not a schedule: {error}",
                 hint="name one instead: mpijob schedule list shows them",
             ) from error
     else:

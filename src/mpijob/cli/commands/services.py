@@ -56,7 +56,7 @@ def recorder(
 
     tls = (metrics_certificate, metrics_key) if metrics_certificate and metrics_key else None
     if tls is not None and not all(map(os.path.exists, tls)):
-        app.out.note(f"{tls[0]} or {tls[1]} is not there: metrics are served on this machine alone")
+        app.out.note(f"{tls[0]} or {tls[1]} does not exist: metrics are served on loopback only")
         metrics_address, tls = "127.0.0.1", None
     door = (
         None if metrics_port is None else prometheus_exporter.ScrapeAccess(metrics_address, metrics_port, tls)
@@ -140,7 +140,7 @@ def broker(app: App, address: str, port: int, certificate: str, key: str) -> Non
     from mpijob.client.services import run_broker, shutdown
 
     if bool(certificate) != bool(key):
-        raise click.UsageError("--certificate and --key belong together")
+        raise click.UsageError("--certificate and --key must be used together")
     stop = shutdown.until_ended()
     tls = (certificate, key) if certificate else None
     run_broker.serve(
@@ -187,7 +187,9 @@ def operator(app: App, deploy: str, health_port: int | None) -> None:
     other owners alone. Runs until SIGTERM. Safe to restart; with several instances, only the leader acts.
     """
     if find_spec("starlette") is None:
-        raise Unsupported("the operator needs its server", hint="run: pip install 'mpijob[cluster]'")
+        raise Unsupported(
+            "the operator requires the extra cluster", hint="run: pip install 'mpijob[cluster]'"
+        )
     words = [f"--namespace={app.namespace}"] if app.namespace else []
     words += [f"--deploy={deploy}"] if deploy else []
     words += [f"--health-port={health_port}"] if health_port is not None else []
@@ -248,9 +250,7 @@ def webhook(
     until SIGTERM.
     """
     if find_spec("cryptography") is None:
-        raise Unsupported(
-            "the webhook needs what makes certificates", hint="run: pip install 'mpijob[cluster]'"
-        )
+        raise Unsupported("the webhook requires the extra cluster", hint="run: pip install 'mpijob[cluster]'")
     settings = app.settings()
     options = {
         "port": port,

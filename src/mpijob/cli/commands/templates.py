@@ -88,7 +88,7 @@ def show(app: App, template: str, shared: bool) -> None:
 def use(app: App, template: str, **given: Any) -> None:
     """Create a job from a template; change it with NAME and flags."""
     if given["files"]:
-        raise click.UsageError("a template is the file: leave --file out")
+        raise click.UsageError("--file cannot be combined with a template")
     job = _changed(app.client.templates.show(template), JobArguments.of(app, given).changes)
     show_state(app, app.client.submit(job).state())
 

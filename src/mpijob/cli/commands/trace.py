@@ -25,7 +25,7 @@ def trace(app: App, name: str, endpoint: str | None) -> None:
         one for one in app.client.accounts(names=(name,), limit=1000).items if one.ref.key == state.ref.key
     ]
     if not found:
-        raise NotFound(f"there is no account of '{name}'", hint=f"{app.program} acct lists those there are")
+        raise NotFound(f"no accounting record of '{name}'", hint=f"{app.program} acct lists all records")
     document = otlp.trace(found[0], events, app.now())
     if endpoint:
         otlp.send(endpoint, document)

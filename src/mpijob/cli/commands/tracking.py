@@ -29,7 +29,8 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
     settings = app.client.settings
     if not (address or settings.mlflow):
         raise InvalidJob(
-            "no MLflow server is known", hint="name it with --to http://mlflow:5000, or in the setting mlflow"
+            "no MLflow server is configured",
+            hint="name it with --to http://mlflow:5000, or in the setting mlflow",
         )
     server = Server(address or settings.mlflow, settings.mlflow_token_file)
     mirror = tracking.MetricMirror(metric_sources.OfClient(app.client, all_namespaces=all_namespaces), server)

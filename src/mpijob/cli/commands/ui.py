@@ -56,7 +56,7 @@ _LOOPBACK = ("127.0.0.1", "localhost")
 def ui(app: App, port: int, browser: bool, cluster: bool, **served: Any) -> None:
     """Open the web UI."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        raise Unsupported("the page needs its server", hint="run: pip install 'mpijob[ui]'")
+        raise Unsupported("the web UI requires the extra ui", hint="run: pip install 'mpijob[ui]'")
     if cluster:
         _serve_cluster(app, port, **served)
     else:
@@ -93,11 +93,13 @@ def _serve_cluster(
     """Serve people of a cluster: behind its OAuth proxy, or with TLS of our own."""
     settings = app.settings()
     if settings.engine != CLUSTER:
-        raise Unsupported("--cluster needs a cluster", hint="set MPIJOB_ENGINE=kubernetes, or give --context")
+        raise Unsupported(
+            "--cluster requires a cluster context", hint="set MPIJOB_ENGINE=kubernetes, or give --context"
+        )
     if address not in _LOOPBACK and not (certificate and key):
         raise InvalidJob(
-            f"without TLS the page listens on this machine alone, not on {address}",
-            hint="give --certificate and --key, or leave --address out and put the OAuth proxy before it",
+            f"the web UI requires TLS to listen on another address than loopback: {address}",
+            hint="give --certificate and --key, or omit --address and use an OAuth proxy",
         )
     listening = _listen(port, address)
     port = listening.getsockname()[1]

@@ -83,7 +83,7 @@ def _checklist(checks: tuple[Check, ...]) -> Iterator[str]:
         detail = f": {text.one_line(check.detail)}" if check.detail else ""
         yield f"{check.mark.value:<8} {check.question}{detail}"
     if any(check.mark is Mark.UNKNOWN for check in checks):
-        yield "(unknown: nothing speaks for it or against it)"
+        yield "(unknown: no evidence)"
 
 
 def _fixes(fixes: tuple[Numbered, ...], job_words: str) -> Iterator[str]:

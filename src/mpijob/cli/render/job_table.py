@@ -38,7 +38,7 @@ def show_page(app: App, *, deleted: bool = False, **chosen: Any) -> None:
         app.out.note(notice.message)
     if page.after:
         words = f"{app.program} list --deleted" if deleted else f"{app.program} list"
-        app.out.note(f"{page.total} jobs in all; the next page: {words} --after {page.after}")
+        app.out.note(f"{page.total} jobs in total; next page: {words} --after {page.after}")
 
 
 def _as_run(state: JobState) -> JobState:

@@ -130,5 +130,5 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def _span(first: int, last: int, text: str) -> range:
     if last < first or last - first > 100_000:
-        raise ValueError(f"{text!r} is not a list of numbers: {first}-{last} is no range")
+        raise ValueError(f"{text!r} is not a list of numbers: {first}-{last} is not a range")
     return range(first, last + 1)

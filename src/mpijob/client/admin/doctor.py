@@ -95,7 +95,7 @@ def _mpi(settings: Settings) -> Iterator[Finding]:
 def _python() -> Iterator[Finding]:
     yield _fine(f"Python {platform.python_version()}")
     if importlib.util.find_spec("mpi4py") is None:
-        text = "mpi4py is not installed: Python programs cannot speak MPI"
+        text = "mpi4py is not installed: Python programs cannot use MPI"
         yield Finding("DOCTOR_MPI4PY", text, "run: pip install mpi4py", severity=Severity.WARNING)
 
 

@@ -50,7 +50,7 @@ class Administration:
     def __init__(self, client: BaseClient) -> None:
         if client.settings.engine != CLUSTER:
             raise Unsupported(
-                "namespaces are governed on a cluster; on this machine quotas are in the settings",
+                "namespace limits require a cluster; on this machine, set quotas in the settings",
                 hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
             )
         self._client = client

@@ -164,7 +164,8 @@ class Runtimes:
         """Yield a connection to the cluster; what it refuses is told in our words."""
         if not self.on_cluster:
             raise Unsupported(
-                "this needs a cluster", hint="name one with --context, or set MPIJOB_ENGINE=kubernetes"
+                "this command requires a cluster",
+                hint="name one with --context, or set MPIJOB_ENGINE=kubernetes",
             )
         from mpijob.backends.kubernetes.auth import kubeconfig
         from mpijob.backends.kubernetes.client import api_errors

@@ -29,7 +29,8 @@ def verify(backend: Backend, settings: Settings, anchor: str = "") -> ChainResul
     kept = verify_chain.parse_anchor(anchor) if anchor else None
     if anchor and kept is None:
         raise InvalidJob(
-            f"'{anchor}' is no anchor", hint="it is what `mpijob audit verify` prints as head: NUMBER:HASH"
+            f"'{anchor}' is not an anchor",
+            hint="it is what `mpijob audit verify` prints as head: NUMBER:HASH",
         )
     directory = audit_directory(backend, settings)
     try:

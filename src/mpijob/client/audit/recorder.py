@@ -306,7 +306,8 @@ class AuditedBackend(Auditor):
         except BackendError as error:
             if self._required and before:
                 raise BackendError(
-                    f"{error.message}, and here nothing may be done unrecorded", hint=error.hint
+                    f"{error.message}; the action is refused because audit logging is required",
+                    hint=error.hint,
                 ) from error
             _warn(f"{entry.verb} {entry.object_ref.name if entry.object_ref else ''}: {error.message}")
 

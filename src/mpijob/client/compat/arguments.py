@@ -74,7 +74,7 @@ def _phase(word: str) -> Phase:
         return Phase(word)
     except ValueError as error:
         known = (*_STATUSES, *(phase.value for phase in Phase))
-        raise InvalidJob(f"{shown_word(word)} is no status", hint=choice_hint(word, known)) from error
+        raise InvalidJob(f"{shown_word(word)} is not a status", hint=choice_hint(word, known)) from error
 
 
 def roles(pod_type: str) -> tuple[Role, ...]:

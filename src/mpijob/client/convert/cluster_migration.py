@@ -150,7 +150,7 @@ def _api(settings: Settings, given: Any = None) -> Iterator[Any]:
     """Yield a connection to the cluster; what it refuses is told in our words."""
     if settings.engine != CLUSTER:
         raise Unsupported(
-            "this needs a cluster", hint="name one with --context, or set MPIJOB_ENGINE=kubernetes"
+            "this command requires a cluster", hint="name one with --context, or set MPIJOB_ENGINE=kubernetes"
         )
     from mpijob.backends.kubernetes.auth import kubeconfig
     from mpijob.backends.kubernetes.client import api_errors

@@ -250,7 +250,7 @@ def _is_hidden(path: Path, root: Path) -> bool:
 
 def _refuse(to: str) -> None:
     if to not in TARGETS:
-        raise InvalidJob(f"there is no form '{to}'", hint=f"one of {', '.join(TARGETS)}")
+        raise InvalidJob(f"unknown format '{to}'", hint=f"one of {', '.join(TARGETS)}")
 
 
 def _finished(

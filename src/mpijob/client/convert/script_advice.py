@@ -78,7 +78,7 @@ _WORDS: tuple[tuple[re.Pattern[str], bool, str, str], ...] = (
     (
         _MODULES,
         True,
-        "there are no modules here: programs and libraries are taken as they are found",
+        "environment modules are not available: installed programs and libraries are used",
         "have them on PATH before you run it, on a cluster in the image",
     ),
     (
@@ -90,7 +90,7 @@ _WORDS: tuple[tuple[re.Pattern[str], bool, str, str], ...] = (
     (
         _CONTAINER,
         False,
-        "where apptainer is not installed, as in pods, the program after the image runs as it is found",
+        "if apptainer is not installed, as in pods, the program after the image runs directly",
         "on a cluster set image to that container image in a registry",
     ),
     (
@@ -102,7 +102,7 @@ _WORDS: tuple[tuple[re.Pattern[str], bool, str, str], ...] = (
     (
         _SCRATCH,
         False,
-        "a directory of one node: on a cluster each worker has its own, and it is gone with the worker",
+        "a directory of one node: on a cluster each worker has its own, and it is deleted with the worker",
         "nothing, or mount a volume that all workers see",
     ),
 )
@@ -121,7 +121,7 @@ def _first(
 def _dos(text: str) -> FieldEntry | None:
     if "\r\n" not in text:
         return None
-    note = "its lines end as on Windows, which a shell takes for a part of each word (sbatch refuses such a script)"
+    note = "its lines have Windows line endings (CRLF), which shells and sbatch do not accept"
     return _entry("line ends", "", 1, note, "convert them: dos2unix SCRIPT")
 
 

@@ -183,8 +183,8 @@ def record(backend: Backend, ref: JobRef) -> Record:
     found = None if past is None else past.record(ref)
     if found is None:
         raise NotFound(
-            f"there is no record of a job '{ref.name}' in namespace '{ref.namespace}'",
-            hint="on this machine a record is kept when a job is deleted, on a cluster while a recorder runs",
+            f"no record of job '{ref.name}' in namespace '{ref.namespace}'",
+            hint="jobs of this machine have a record after deletion; cluster jobs only if a recorder runs",
         )
     return found
 
@@ -199,7 +199,7 @@ def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, forget
             raise
         if not forget:
             raise NotFound(
-                f"job '{ref.name}' was deleted before; what is left is its record",
+                f"job '{ref.name}' is already deleted; only its record remains",
                 hint=f"mpijob delete {ref.name} -n {ref.namespace} --forget erases that too",
             ) from error
     if forget and (past := backend.past()) is not None:

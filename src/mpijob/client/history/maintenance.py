@@ -77,7 +77,7 @@ def _opened(backend: Backend, settings: Settings) -> Archive:
     path, database = directory(backend, settings), _database(backend, settings)
     if not database and not os.path.isdir(path):
         raise NotFound(
-            f"there is no record in {path}", hint="a record begins when a job is deleted, or with a recorder"
+            f"no history in {path}", hint="the history starts when a job is deleted, or with a recorder"
         )
     return Archive(path, database=database, objects=_objects(backend, settings))
 

@@ -40,7 +40,7 @@ class Server:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise InvalidJob(
-                f"{address!r} is no address of an MLflow server", hint="write it as http://mlflow:5000"
+                f"{address!r} is not the URL of an MLflow server", hint="write it as http://mlflow:5000"
             )
         self.address, self._token_file, self._seconds = address.rstrip("/"), token_file, seconds
         self._experiments: dict[str, str] = {}
@@ -120,7 +120,7 @@ class Server:
                 return found
         except (OSError, ValueError) as error:
             raise BackendError(
-                f"MLflow at {self.address} does not answer: {error}", hint="look at the setting mlflow"
+                f"MLflow at {self.address} does not answer: {error}", hint="check the setting mlflow"
             ) from error
         if missing and answer.status == 404:
             return {}

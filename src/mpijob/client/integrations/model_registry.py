@@ -18,14 +18,12 @@ def register(backend: Backend, ref: JobRef, model: Model | None) -> Registered:
     state = backend.get(ref)
     if state.phase is not Phase.SUCCEEDED:
         raise Conflict(
-            f"job '{ref.name}' is {state.phase.value}, and only a job that has succeeded has made its model",
+            f"job '{ref.name}' is {state.phase.value}, and only a succeeded job has a model",
             hint=f"wait for it: mpijob wait {ref.name}",
         )
     wanted = model or (backend.spec(ref)).model
     if wanted is None:
-        raise InvalidJob(
-            f"job '{ref.name}' does not say which model it makes", hint="name it with --model NAME"
-        )
+        raise InvalidJob(f"job '{ref.name}' has no model field", hint="name it with --model NAME")
     registry = backend.capability(SupportsModelRegistry)
     if registry is None:
         raise Unsupported(f"engine {backend.name} keeps no files that could be registered")

@@ -118,7 +118,7 @@ def send(endpoint: str, document: dict[str, Any]) -> None:
     address = urlsplit(endpoint)
     if address.scheme not in ("http", "https") or not address.netloc:
         raise InvalidJob(
-            f"{endpoint!r} is no address of a collector", hint="write it as http://collector:4318"
+            f"{endpoint!r} is not the URL of a collector", hint="write it as http://collector:4318"
         )
     url = endpoint if address.path.rstrip("/").endswith("/v1/traces") else f"{endpoint.rstrip('/')}/v1/traces"
     body = json.dumps(document).encode()
@@ -129,7 +129,7 @@ def send(endpoint: str, document: dict[str, Any]) -> None:
             raise OSError(f"it {answer}")
     except OSError as error:
         raise BackendError(
-            f"the collector at {url} did not take the trace: {error}", hint="look at the setting traces"
+            f"the collector at {url} rejected the trace: {error}", hint="check the setting traces"
         ) from error
 
 

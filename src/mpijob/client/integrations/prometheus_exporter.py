@@ -160,8 +160,8 @@ class Exporter:
         except MpiJobError:
             self._errors.inc()
             up = 0.0
-        own = [("mpijob_up", "Whether the last look at the jobs succeeded.", up),
-               ("mpijob_exporter_look_seconds", "How long the last look took.", time.monotonic() - begun)]  # fmt: skip
+        own = [("mpijob_up", "Whether the last collection succeeded.", up),
+               ("mpijob_exporter_look_seconds", "Duration of a collection.", time.monotonic() - begun)]  # fmt: skip
         own += [(name, text, value) for name, (text, value) in self._source.health().items()]
         self._own = [_gauge(name, text, (), [((), value)]) for name, text, value in own]
         self._looked = time.monotonic()

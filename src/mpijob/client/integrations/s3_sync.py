@@ -36,7 +36,7 @@ def fetch(settings: Settings, source: str, directory: str) -> str:
         return f"{s3_volumes.fetch(bucket, target)} fetched from {source}"
     except OSError as error:
         raise BackendError(
-            f"{source} cannot be fetched to {directory}: {error.strerror or error}",
+            f"{source} cannot be downloaded to {directory}: {error.strerror or error}",
             hint="name a writable directory with free space",
         ) from error
 

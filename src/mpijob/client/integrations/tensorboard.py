@@ -125,7 +125,7 @@ def _address(process: subprocess.Popen[bytes]) -> str:
     if found := _AT.search(b"".join(said)):
         return found[1].decode()
     words = b"".join(said).decode(errors="replace").strip().splitlines()
-    raise BackendError(f"TensorBoard did not start: {words[-1] if words else 'it said nothing'}")
+    raise BackendError(f"TensorBoard did not start: {words[-1] if words else 'no output'}")
 
 
 # -- where it is --------------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ __all__ = ["DELIVERY", "SIGNATURE", "is_public", "post", "resolved", "signature"
 
 SIGNATURE, DELIVERY = "X-MPIJob-Signature", "X-MPIJob-Delivery"
 _SECONDS = 10.0
-_PRIVATE = "an administrator may set allow_private for a callback to an address of their own"
+_PRIVATE = "an administrator can set allow_private to allow private addresses"
 
 
 def signature(secret: bytes, moment: int, body: bytes) -> str:
@@ -255,7 +255,7 @@ def post(url: str, body: bytes, headers: dict[str, str], *, allow_private: bool 
     try:
         parts, _ = urlsplit(url), urlsplit(url).port  # a port that cannot be one raises
     except ValueError as error:
-        raise InvalidJob(f"{url!r} is no address: {error}", hint="write https://HOST/PATH") from error
+        raise InvalidJob(f"{url!r} is not a valid URL: {error}", hint="write https://HOST/PATH") from error
     _refuse(url, parts, allow_private)
     sent = {"content-type": "application/json", "user-agent": "mpijob", **headers}
     policy = UNRESTRICTED if allow_private else PUBLIC
@@ -264,7 +264,7 @@ def post(url: str, body: bytes, headers: dict[str, str], *, allow_private: bool 
     except guard.Forbidden as error:
         raise InvalidJob(error.reason, hint=_PRIVATE) from error
     except (OSError, ValueError) as error:
-        raise BackendError(f"{parts.scheme}://{parts.netloc} did not take a callback: {error}") from error
+        raise BackendError(f"{parts.scheme}://{parts.netloc} rejected a callback: {error}") from error
 
 
 def _refuse(url: str, parts: Any, allow_private: bool) -> None:
@@ -274,9 +274,7 @@ def _refuse(url: str, parts: Any, allow_private: bool) -> None:
             hint="write https://…; http only with allow_private, for addresses of your own",
         )
     if parts.username or parts.password:
-        raise InvalidJob(
-            f"{parts.hostname}: names and passwords do not belong into an address", hint="use secret_file"
-        )
+        raise InvalidJob(f"{parts.hostname}: credentials in a URL are not supported", hint="use secret_file")
 
 
 def resolved(host: str, port: int, *, allow_private: bool = False) -> str:
@@ -286,5 +284,5 @@ def resolved(host: str, port: int, *, allow_private: bool = False) -> str:
     except OSError as error:
         raise BackendError(f"{host} is not known: {error}") from error
     if refused := guard.forbidden_address(UNRESTRICTED if allow_private else PUBLIC, host, port, found):
-        raise InvalidJob(f"{host} is at {refused}, which is no public address", hint=_PRIVATE)
+        raise InvalidJob(f"{host} is at {refused}, which is not a public address", hint=_PRIVATE)
     return str(found[0][4][0])

@@ -67,8 +67,8 @@ def _refuse_other_files(target: Path, stage: Path, places: Iterable[PurePosixPat
         more = len(others) - _MOST_NAMED
         names = ", ".join(others[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         raise Conflict(
-            f"{target.resolve()} has files that differ from what the job left: {names}; nothing was fetched",
-            hint="fetch to another directory (--to DIRECTORY), name the files that you want, or say --overwrite",
+            f"{target.resolve()} has files that differ from the job's files: {names}; nothing was downloaded",
+            hint="use another directory (--to DIRECTORY), name the files, or add --overwrite",
         )
 
 
@@ -112,8 +112,8 @@ def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
     kept = backend.capability(SupportsArtifactStore)
     if kept is None:
         raise Unsupported(
-            f"engine {backend.name} keeps no copy of what {ref.name} wrote to its S3 volumes",
-            hint="on a cluster it is stored while the job runs, and when it ends",
+            f"engine {backend.name} has no copy of the S3 volumes of {ref.name}",
+            hint="on a cluster they are uploaded while the job runs, and when it ends",
         )
     return kept.store(ref)
 
@@ -122,5 +122,5 @@ def _inside(path: str) -> PurePosixPath:
     """Refuse a path that would lead out of the directory it is fetched to."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path:
-        raise NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+        raise NotFound(f"the job left no file {path!r}", hint="list the files with: mpijob artifacts list")
     return pure

@@ -93,7 +93,7 @@ def write(
     for name, about, value in _values(state, spec, backend, settings, stacks):
         parts.add(name, about, value)
     for name, text in _logs(state.ref, backend, seal, int(most_bytes * _LOG_SHARE)):
-        parts.add_text(name, "what was said, oldest first: time, stream, text", seal.text(text), most_bytes)
+        parts.add_text(name, "log lines, oldest first: time, stream, text", seal.text(text), most_bytes)
     entries = parts.entries()
     parts.add("MANIFEST.json", "this listing", [msgspec.to_builtins(entry) for entry in entries])
     parts.add_text("README.txt", "how to read it", _readme(state, entries), most_bytes)
@@ -152,7 +152,7 @@ def _values(
     yield "samples.jsonl", "cores and memory of each worker", _samples(state, backend)
     yield "findings.json", "the causes that were found", state.findings
     yield "warnings.json", "what is worrying now, where it runs", _or_why(lambda: backend.warnings(state.ref))
-    yield "doctor.json", "whether the place is ready for jobs", _doctor(backend, settings)
+    yield "doctor.json", "whether the engine is ready for jobs", _doctor(backend, settings)
     yield "versions.json", "what is installed", versions(state)
     if stacks and state.phase is Phase.RUNNING:
         yield (
@@ -209,7 +209,7 @@ def _doctor(backend: Backend, settings: Settings) -> Any:
         return doctor.report(settings)
     examined = backend.capability(SupportsDoctor)
     found = None if examined is None else _or_why(examined.doctor)
-    return {"missing": "this engine does not look at its cluster", "hint": ""} if found is None else found
+    return {"missing": "this engine has no cluster checks", "hint": ""} if found is None else found
 
 
 def versions(state: JobState) -> dict[str, str]:
@@ -255,7 +255,7 @@ def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
 def _readme(state: JobState, entries: tuple[BundleFile, ...]) -> str:
     lines = [
         f"Support bundle of job {state.ref} ({state.ref.uid}), written by mpijob {__version__}.",
-        "Secrets, tokens and what looks like one are replaced by ***; please look through it before you send it.",
+        "Secrets, tokens and what looks like one are replaced by ***; check it before you send it.",
         "",
         *(f"{entry.name:<24} {entry.size:>10}  {entry.about}" for entry in entries),
     ]

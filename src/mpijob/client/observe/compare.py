@@ -87,7 +87,7 @@ def judge(found: Comparison, limit: float) -> Verdict:
 def _percent(first: Column, other: Column) -> float:
     for one in (first, other):
         if one.duration_seconds is None:
-            raise InvalidJob(f"{one.ref.name} has not ended, so its time is not known", hint="wait for it")
+            raise InvalidJob(f"{one.ref.name} has not ended, so its duration is unknown", hint="wait for it")
     if not first.duration_seconds or other.duration_seconds is None:
         return 0.0 if not other.duration_seconds else float("inf")
     return (other.duration_seconds / first.duration_seconds - 1) * 100

@@ -89,7 +89,9 @@ def _within(path: Path) -> list[Path]:
     if path.is_dir():
         inside = sorted(file for file in path.rglob("*") if file.is_file())
         if not inside:
-            raise NotFound(f"the folder {path} holds no file", hint="give a log, or a folder with logs")
+            raise NotFound(
+                f"the directory {path} has no files", hint="give a log file, or a directory with logs"
+            )
         return inside
     if not path.exists():
         raise NotFound(f"there is no file {path}", hint="give the path of a log; - reads it from stdin")
@@ -108,7 +110,7 @@ def _read(file: IO[bytes], name: str) -> Iterator[bytes]:
     while block := file.read(BLOCK_BYTES):
         if len(block) == BLOCK_BYTES and _is_device(file):  # nobody types that much: it would never end
             raise InvalidJob(
-                f"{name} is a device that says more than {BLOCK_BYTES >> 20} MiB: that is no log",
+                f"{name} is a device with more than {BLOCK_BYTES >> 20} MiB of data, not a log",
                 hint="give the path of a log; - reads it from stdin",
             )
         yield block
@@ -278,7 +280,7 @@ def mended(spec: MPIJob, diagnosis: Diagnosis, number: int) -> dict[str, Any]:
     if not chosen.patch:
         raise InvalidJob(
             f"fix {number} changes nothing in the job's spec: {chosen.text}",
-            hint=chosen.command or "do what it says, then run the job again",
+            hint=chosen.command or "apply it by hand, then run the job again",
         )
     changed = msgspec.to_builtins(fixed(spec, Fix(chosen.text, chosen.patch)))
     return {field: changed[field] for field in chosen.patch}

@@ -43,7 +43,7 @@ def download(
     query = replace(query, follow=False, tidy=False, fold=False, find="", before=0, after=0)
     if not merged:
         if not isinstance(target, (str, Path)):
-            raise InvalidJob("the streams of a job need a directory; one file can hold them merged")
+            raise InvalidJob("separate streams require a directory; a single file requires a merged log")
         with _telling(target):
             return _streams(ref, backend, query, Path(target), compress)
     with _opened(target) as file:
@@ -61,7 +61,7 @@ def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         return
     if os.path.isdir(target):
         raise InvalidJob(
-            f"{target} is a directory, and what is merged is one file",
+            f"{target} is a directory; a merged log needs a file name",
             hint=f"name a file: {os.path.join(target, 'job.log')}; each stream has its own without --merged",
         )
     with _telling(target), _replacing(os.path.realpath(target)) as file:
@@ -96,7 +96,7 @@ def _telling(target: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BackendError(
-            f"the log cannot be written to {target}: {error.strerror or error}",
+            f"cannot write the log to {target}: {error.strerror or error}",
             hint="name a writable path with free space",
         ) from error
 

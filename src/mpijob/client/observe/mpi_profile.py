@@ -18,8 +18,8 @@ def read(reads: Backend, ref: JobRef, step: int | None = None) -> MpiProfile:
     state = reads.get(ref)
     if not reads.spec(state.ref).profile_mpi:
         raise Conflict(
-            f"the MPI calls of {state.ref} are not counted",
-            hint=f"run it with them: mpijob clone {ref.name} --profile-mpi",
+            f"{state.ref} has no MPI profile",
+            hint=f"run it with --profile-mpi: mpijob clone {ref.name} --profile-mpi",
         )
     counted = reads.mpi_profile(state.ref)
     found = mpi_profile.profile(counted.ranks, world=state.world, step=step, lacks=counted.lacks)

@@ -33,8 +33,8 @@ def state_of(ref: JobRef, backend: Backend, attempt: int) -> JobState:
     named = f"job '{last.ref.name}'"
     if 0 < attempt < last.attempt:
         raise NotFound(
-            f"nothing was kept of attempt {attempt} of {named}",
-            hint="on a cluster a recorder keeps what attempts were; its logs may still be there: mpijob logs",
+            f"no record of attempt {attempt} of {named}",
+            hint="on a cluster, a recorder keeps records of attempts; the logs may still exist: mpijob logs",
         )
     raise NotFound(
         f"{named} has no attempt {attempt}: it has {last.attempt}, numbered from 1",

@@ -75,7 +75,7 @@ def failure(state: JobState) -> JobFailed:
     first = next((one for one in state.findings if one.severity is not Severity.NOTICE), None)
     cause = first.message if first else state.message or state.reason
     blamed = f"worker {first.worker}: " if first and _unnamed(first.worker, cause) else ""
-    hint = (first.hint if first else "") or f"see what it said: mpijob logs {state.ref.name}"
+    hint = (first.hint if first else "") or f"show its log: mpijob logs {state.ref.name}"
     verb = "was cancelled" if state.phase is Phase.CANCELLED else "failed"
     return JobFailed(
         f"job '{state.ref.name}' {verb}" + (f": {blamed}{cause}" if cause else ""),

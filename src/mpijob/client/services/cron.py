@@ -105,7 +105,10 @@ class CronDaemon:
             return
         told = self._fired(known, due.moment, now)
         if due.missed:
-            told += f" (and {due.missed} start{'s' if due.missed > 1 else ''} before it missed: nobody kept the time)"
+            told += (
+                f" (and {due.missed} start{'s' if due.missed > 1 else ''} before it missed: the "
+                f"scheduler did not run)"
+            )
         self._note(known, since=due.moment, last=due.moment, told=told)
 
     def _fired(self, known: Recurrence, moment: float, now: float) -> str:

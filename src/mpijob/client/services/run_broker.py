@@ -33,7 +33,7 @@ def serve(
     """Answer users until `stop`; `ready` hears where."""
     if settings.engine != CLUSTER:
         raise Unsupported(
-            "on this machine everybody sees what is free: a broker is for clusters",
+            "the fit broker requires a cluster; on this machine all users see the free resources",
             hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
         )
     from mpijob.backends.kubernetes.auth import kubeconfig

@@ -33,7 +33,7 @@ def control(
     """Tend the jobs of a namespace, "" for all, until `stop`; of several controllers one acts."""
     if settings.engine != CLUSTER:
         raise Unsupported(
-            "this machine's jobs need no controller: their runners tend them",
+            "the controller requires a cluster; jobs of this machine do not need it",
             hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
         )
     from mpijob.backends.kubernetes.auth import kubeconfig

@@ -35,7 +35,7 @@ def record(
     """
     if settings.engine != CLUSTER:
         raise Unsupported(
-            "this machine's jobs need no recorder: their record is kept when they are deleted",
+            "the recorder requires a cluster; jobs of this machine do not need it",
             hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
         )
     from mpijob.backends.kubernetes.auth import kubeconfig
@@ -94,7 +94,7 @@ def _metrics(
     if door.address not in _LOOPBACK:
         if door.tls is None:
             raise InvalidJob(
-                f"without TLS metrics of all tenants are served on this machine alone, not on {door.address}",
+                f"metrics of all tenants require TLS on another address than loopback: {door.address}",
                 hint="give --metrics-certificate and --metrics-key, or leave --metrics-address out",
             )
         door = door._replace(allowed=partial(Tokens(api).reads, "/metrics"))

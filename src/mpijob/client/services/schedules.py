@@ -48,7 +48,7 @@ class Schedules:
         cron.refuse(schedule)
         if self._exists(schedule):
             raise Conflict(
-                f"there is a schedule '{schedule.name}' in namespace '{schedule.namespace}' already",
+                f"schedule '{schedule.name}' already exists in namespace '{schedule.namespace}'",
                 hint=f"delete it first: mpijob schedule delete {schedule.name} -n {schedule.namespace}",
             )
         job = self._kept.settled(schedule.job, Path.cwd())
@@ -113,7 +113,7 @@ class Schedules:
         """
         job = schedule.job_named(name) if name else schedule.job_of(time.time())
         if _due_of(job.name) < since - 60:
-            return f"job '{job.name}' was left out: it was due while the schedule was paused"
+            return f"job '{job.name}' was skipped: it was due while the schedule was paused"
         if self._is_there(job.name, schedule.namespace):
             return f"job '{job.name}' was started before"
         others = self._unfinished(schedule)

@@ -97,4 +97,4 @@ def _refuse(values: Mapping[str, Any]) -> None:
             )
     count = prod(len(choices) for choices in values.values())
     if not values or count > MOST_JOBS:
-        raise InvalidJob(f"the array would be {count if values else 0} jobs; 1 to {MOST_JOBS} are possible")
+        raise InvalidJob(f"the array has {count if values else 0} jobs; 1 to {MOST_JOBS} are allowed")

@@ -29,15 +29,13 @@ def ordered(jobs: Iterable[MPIJob]) -> tuple[MPIJob, ...]:
     if len(known) < len(all_jobs):
         every = [job.name for job in all_jobs]
         twice = next(name for name in every if every.count(name) > 1)
-        raise _refused(f"two jobs are called '{twice}'", "give each a name of its own")
+        raise _refused(f"two jobs have the name '{twice}'", "give each a unique name")
     inside = {job.name: [name for name in names(job.after) if name in known] for job in all_jobs}
     try:
         return tuple(known[name] for name in TopologicalSorter(inside).static_order())
     except CycleError as error:
         circle = " → ".join(f"'{name}'" for name in error.args[1])
-        raise _refused(
-            f"jobs wait for each other in a circle: {circle}", "take one of the waits away"
-        ) from error
+        raise _refused(f"dependency cycle: {circle}", "remove one of the dependencies") from error
 
 
 def alone(job: MPIJob, others: Sequence[MPIJob]) -> MPIJob:

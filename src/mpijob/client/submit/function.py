@@ -79,7 +79,7 @@ def result(name: str, lines: Iterable[LogLine]) -> Any:
     said = [line.text for line in lines if line.rank == 0 and line.text.startswith(mark)]
     if not said:
         raise NotFound(
-            f"job '{name}' has no result yet", hint="only a function's job that has succeeded has one"
+            f"job '{name}' has no result yet", hint="only a succeeded job of a function has a result"
         )
     return json.loads(said[-1][len(mark) :])
 
@@ -91,7 +91,7 @@ def _name(function: Callable[..., Any]) -> str:
         raise InvalidJob("a lambda cannot be a job: it has no name", hint="write it with def")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise InvalidJob(
-            f"{function.__name__} does not simply return", hint="give a plain function, without yield"
+            f"{function.__name__} is not a plain function", hint="give a plain function, without yield"
         )
     return function.__name__
 
@@ -99,7 +99,7 @@ def _name(function: Callable[..., Any]) -> str:
 def _source(function: Callable[..., Any], name: str) -> str:
     if outer := inspect.getclosurevars(function).nonlocals:
         raise InvalidJob(
-            f"{name} uses {_listed(outer)} of the function around it, which does not travel",
+            f"{name} uses {_listed(outer)} of the enclosing function, which is not uploaded",
             hint="pass it as an argument",
         )
     try:
@@ -118,7 +118,9 @@ def _source(function: Callable[..., Any], name: str) -> str:
 def _refuse_outside(function: Callable[..., Any], definition: ast.FunctionDef) -> None:
     name = definition.name
     if definition.decorator_list:
-        raise InvalidJob(f"{name} has decorators, which do not travel", hint="decorate inside, or not at all")
+        raise InvalidJob(
+            f"{name} has decorators, which are not uploaded", hint="decorate inside, or not at all"
+        )
     outside = {*_globals(function.__code__), *_default_names(definition)} - {name, *dir(builtins), "__name__"}
     if outside:
         raise InvalidJob(

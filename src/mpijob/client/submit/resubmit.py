@@ -106,9 +106,7 @@ def each(
 ) -> tuple[Done, ...]:
     """Do one thing to every job of a scope; one that refuses does not stop the others."""
     if not (unlimited or scope.selector or scope.phases or scope.names or scope.owner or scope.text):
-        raise InvalidJob(
-            "this would mean every job", hint="give a selector or phases, or say that all are meant"
-        )
+        raise InvalidJob("this would mean every job", hint="give a selector or phases, or --all")
     done = []
     for state in list(paging.pages(scope, backend)):
         done.append(_one(state.ref, act))

@@ -181,7 +181,7 @@ class Templates:
         """Share an own template with the namespace; the own one stays."""
         own = None if self._own is None else _read(self._own / f"{_checked(name)}.yaml")
         if own is None:
-            raise NotFound(f"there is no own template '{name}'")
+            raise NotFound(f"you have no template '{name}'")
         from mpijob.formats.jobfile import jobfile_reader
 
         job = jobfile_reader.read(own, file=str(self._own))
@@ -201,7 +201,7 @@ class Templates:
             if not shared:
                 raise NotAllowed(
                     f"template '{name}' is shared by namespace '{where}'",
-                    hint="say that the shared one is meant: --shared",
+                    hint="to select the shared one, add --shared",
                 )
             self._team.delete_team_template(where, name)
             return
@@ -230,7 +230,7 @@ def _refuse_secrets(name: str, job: MPIJob) -> None:
 
     if hidden := masking.masked_names(job):
         raise InvalidJob(
-            f"template '{name}' would show everybody in the namespace the values of {', '.join(hidden)}",
+            f"template '{name}' would expose to the whole namespace the values of {', '.join(hidden)}",
             hint="give them as secrets: --secret NAME=SECRET/KEY",
         )
 

@@ -84,7 +84,7 @@ def _with_others(first: Converted, others: Sequence[Mapping[str, Any]]) -> Conve
     if not others:
         return first
     names = [f"{one.get('kind')} {(one.get('metadata') or {}).get('name', '')}".strip() for one in others]
-    note = "these objects of the file are no jobs: they are neither read nor written"
+    note = "these objects of the file are not jobs and are ignored"
     todo = "kubectl apply them as they are, if the job needs them"
     entry = FieldEntry("other documents", FieldOutcome.DROPPED, ", ".join(names), "", note, todo)
     return msgspec.structs.replace(first, entries=(*first.entries, entry))

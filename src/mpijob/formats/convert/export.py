@@ -20,7 +20,7 @@ from mpijob.model.spec.quantity import NONE
 
 BATCH_SCRIPTS = ("sbatch", "pbs")
 TARGETS = ("job", "trainjob", "mpijob", *BATCH_SCRIPTS)
-_KUBECTL = "kubectl apply has nobody who does it"
+_KUBECTL = "kubectl apply does not support it"
 _OURS = "create the job with mpijob create, which does it"
 _NEEDS_US = {
     "retry.limit": (_KUBECTL, _OURS),
@@ -78,7 +78,7 @@ def write(
         text, entries = writer.write(_asking_batch(job), script)
         return Written(text=text, entries=entries, ending=f".{to}")
     if to not in TARGETS:
-        raise InvalidJob(f"there is no form '{to}'", hint=f"one of {', '.join(TARGETS)}")
+        raise InvalidJob(f"unknown format '{to}'", hint=f"one of {', '.join(TARGETS)}")
     shape = well_known.Shape(family=_library(job, family), user=user)
     return _manifests(job, to, format, foreign or Foreign(), shape)
 

@@ -171,7 +171,7 @@ class Writer:
             self._changed("queue", "--partition", "a partition of the site must have this name")
         if job.placement.exclude_nodes:
             lines.append(f"--exclude={word(','.join(job.placement.exclude_nodes))}")
-            self._changed("placement.exclude_nodes", "--exclude", "the site's nodes are called otherwise")
+            self._changed("placement.exclude_nodes", "--exclude", "node names of the site differ")
         if job.description and "\n" not in job.description:
             lines.append(
                 f"--comment={shlex.quote(job.description)}" if "'" not in job.description else "--comment="
@@ -308,7 +308,7 @@ class Writer:
                 field,
                 _GONE.get(
                     field.partition(".")[0],
-                    (f"{self.system} has no word for it", "look whether the job needs it"),
+                    (f"{self.system} has no equivalent", "check whether the job needs it"),
                 ),
             )
             self._dropped(field, note, todo)
@@ -348,14 +348,14 @@ _GONE = {  # in the words of most batch systems
         "build it there, or use the site's container tool with this image",
     ),
     "namespace": (_CLUSTER, "nothing"),
-    "volumes": ("directories are those of the site", "look that each directory exists there"),
+    "volumes": ("directories are those of the site", "check that each directory exists there"),
     "pull_secrets": (_CLUSTER, "nothing"),
     "pull_policy": (_CLUSTER, "nothing"),
     "after": (
         "Slurm knows jobs by number",
         "submit that one first, then this with --dependency=afterok:NUMBER",
     ),
-    "launcher": ("srun needs nothing of its own", "nothing"),
+    "launcher": ("srun needs no extra settings", "nothing"),
     "priority": ("Slurm works priorities out itself", "ask for a --qos"),
     "placement": ("labels of nodes are a cluster's", "use --constraint or --nodelist"),
     "labels": ("Slurm has no labels", "nothing, or --comment"),
@@ -364,7 +364,7 @@ _GONE = {  # in the words of most batch systems
     "retention": ("the site keeps records as it likes", "keep the output files"),
     "gang_timeout_seconds": ("a job starts with all its nodes, or waits", "nothing"),
     "grace_seconds": ("the site says how long a job may take to end (KillWait)", "nothing"),
-    "keep_on_failure_seconds": ("a failed job is gone at once", "nothing"),
+    "keep_on_failure_seconds": ("a failed job is removed immediately", "nothing"),
     "census": ("srun proves nothing", "nothing"),
     "profile_mpi": ("the shim is ours", "use the site's own tool, such as mpiP or IPM"),
     "model": ("a site has no model registry", "mpijob register afterwards, or the registry's own client"),

@@ -30,7 +30,7 @@ def read(text: str | bytes, file: str = "") -> tuple[Document, ...]:
         if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
             place = f"{file or 'the file'}:{root.line}"
             raise InvalidJob(
-                f"{place}: this is no Kubernetes object", hint="it needs apiVersion, kind and metadata"
+                f"{place}: not a Kubernetes object", hint="it needs apiVersion, kind and metadata"
             )
         items = value.get("items")
         found += items if value["kind"].endswith("List") and isinstance(items, list) else [value]

@@ -69,7 +69,7 @@ def choose(job: MPIJob, family: Family, launcher: str, plugins: Iterable[str], o
     has = set(plugins)
     if own:
         return Launcher(
-            "own", path=own, why="the command brings its own launcher, which finds the allocation itself"
+            "own", path=own, why="the command contains its own launcher, which finds the allocation itself"
         )
     if family is Family.CUSTOM:
         return Launcher("custom", path=launcher, why="the job asks for it")
@@ -78,9 +78,9 @@ def choose(job: MPIJob, family: Family, launcher: str, plugins: Iterable[str], o
     if odd:
         return Launcher(kind, path=launcher, why="launch options that srun does not have")
     if family is Family.OPENMPI and "pmix" in has:
-        return Launcher("srun", "pmix", why="this Slurm has PMIx, which Open MPI speaks")
+        return Launcher("srun", "pmix", why="this Slurm has PMIx, which Open MPI supports")
     if family is Family.MPICH and "pmi2" in has:
-        return Launcher("srun", "pmi2", why="this Slurm has PMI-2, which MPICH speaks")
+        return Launcher("srun", "pmi2", why="this Slurm has PMI-2, which MPICH supports")
     if family is Family.INTEL and "pmi2" in has and job.env.get("I_MPI_PMI_LIBRARY"):
         return Launcher("srun", "pmi2", why="the job names Slurm's PMI-2 library (I_MPI_PMI_LIBRARY)")
     lacking = "Intel MPI has no path to Slurm's PMI library" if family is Family.INTEL else (

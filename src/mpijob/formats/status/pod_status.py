@@ -146,7 +146,7 @@ def _obstacle(view: _View, told: Iterable[EventReport]) -> Obstacle | None:
     since = view.since("PodScheduled") or moment(view.pod, "metadata", "creationTimestamp")
     if text(scheduled, "reason") == "SchedulingGated":
         return Obstacle(
-            hurdle=StartupProblem.HELD_BACK, text="Held back until its queue or gang lets it go", since=since
+            hurdle=StartupProblem.HELD_BACK, text="Held until its queue or gang admits it", since=since
         )
     if text(scheduled, "reason") == "Unschedulable":
         from mpijob.formats.status import pod_scheduling

@@ -33,109 +33,98 @@ def _union(words: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
 
 _D = Description
 FIELDS: dict[str, Description] = {
-    "MPIJob.name": _D("What the job is called; unique in its namespace, and fit for DNS.", "bert-base"),
-    "MPIJob.namespace": _D("The namespace that the job belongs to, with its quota and rights.", "team-cv"),
-    "MPIJob.description": _D(
-        "What the job is for, in your own words; Markdown is shown as such.", "Nightly training"
-    ),
-    "MPIJob.workers": _D("How many workers run the ranks.", "4"),
-    "MPIJob.slots": _D("How many ranks each worker takes.", "2"),
-    "MPIJob.ranks": _D("How many ranks run in all, when that is not workers × slots.", "7"),
-    "MPIJob.cores_per_rank": _D(
-        "How many cores each rank uses (MPI with threads); sets OMP_NUM_THREADS.", "4"
-    ),
+    "MPIJob.name": _D("Name of the job: a DNS label, unique in its namespace.", "bert-base"),
+    "MPIJob.namespace": _D("Namespace of the job.", "team-cv"),
+    "MPIJob.description": _D("Description of the job; Markdown is rendered.", "Nightly training"),
+    "MPIJob.workers": _D("Number of workers.", "4"),
+    "MPIJob.slots": _D("Number of ranks per worker.", "2"),
+    "MPIJob.ranks": _D("Total number of ranks. Default: workers × slots.", "7"),
+    "MPIJob.cores_per_rank": _D("Number of cores per rank (MPI with threads); sets OMP_NUM_THREADS.", "4"),
     "MPIJob.elastic": _D(
         "Minimum and maximum number of workers; the command starts its own ranks and discovers workers with "
         "$MPIJOB_DISCOVER_HOSTS (elastic Horovod).",
         "{min_workers: 2, max_workers: 8}",
     ),
-    "MPIJob.mpi": _D("Which MPI library starts the ranks; auto lets the plan decide and say why.", "mpich"),
-    "MPIJob.launch": _D("How ranks are laid out and started.", "{bind_to: core}"),
+    "MPIJob.mpi": _D(
+        "MPI library that starts the ranks; with auto, the plan selects it and shows the reason.", "mpich"
+    ),
+    "MPIJob.launch": _D("How to map, bind and start ranks.", "{bind_to: core}"),
     "MPIJob.presets": _D(
-        "Settings that belong together, by name; what the job says itself wins, and the plan writes them out.",
+        "Names of presets: groups of settings. Fields of the job override them, and the plan shows them.",
         "[infiniband, nccl]",
         PRESETS,
     ),
     "MPIJob.image": _D(
-        "The container image of launcher and workers; noted and not used on one machine.",
+        "Container image of launcher and workers; not used on one machine.",
         "quay.io/team/train:1",
     ),
-    "MPIJob.command": _D(
-        "The program and its arguments, one word each; no shell reads them.", "[python, train.py]"
-    ),
-    "MPIJob.args": _D("More arguments, added to the command or the script.", "[--epochs, 10]"),
+    "MPIJob.command": _D("Program and its arguments, as a list; runs without a shell.", "[python, train.py]"),
+    "MPIJob.args": _D("Additional arguments of the command or script.", "[--epochs, 10]"),
     "MPIJob.programs": _D(
-        "Several programs in one world, instead of a command.",
+        "Several programs in one MPI world (MPMD), instead of a command.",
         "[{ranks: 1, command: [coordinator]}, {ranks: 7, command: [solver]}]",
     ),
     "MPIJob.script": _D(
-        "A script, instead of a command: it runs once, in the launcher, and each mpirun, mpiexec or srun in it is a "
-        "step over the job's workers.",
+        "Script, instead of a command: it runs once, in the launcher, and each mpirun, mpiexec or srun "
+        "in it is a step on the job's workers.",
         "run.sh",
     ),
-    "MPIJob.code": _D("The files that are uploaded with the job.", "{path: .}"),
-    "MPIJob.env": _D("Environment variables that every rank gets.", "{OMP_PROC_BIND: close}"),
+    "MPIJob.code": _D("Files that are uploaded with the job.", "{path: .}"),
+    "MPIJob.env": _D("Environment variables of all ranks.", "{OMP_PROC_BIND: close}"),
     "MPIJob.secrets": _D(
-        "Secrets that reach every rank as variables; only where they are is written here.",
+        "Environment variables from secrets; the job has only a reference, not the value.",
         "[{env: TOKEN, source: tracking/token}]",
     ),
     "MPIJob.volumes": _D(
-        "Directories that the launcher and every worker see.", "[{mount: /data, source: /srv/data}]"
+        "Volumes to mount in the launcher and all workers.", "[{mount: /data, source: /srv/data}]"
     ),
-    "MPIJob.pull_secrets": _D(
-        "Names of the secrets that give access to the image's registry.", "[registry-login]"
-    ),
+    "MPIJob.pull_secrets": _D("Names of the pull secrets of the image registry.", "[registry-login]"),
     "MPIJob.pull_policy": _D(
-        "When a cluster's nodes ask the registry for the image: Always, IfNotPresent or Never; without it as "
-        "Kubernetes does (Always for :latest).",
+        "Image pull policy: Always, IfNotPresent or Never. Default: as in Kubernetes (Always for :latest).",
         "IfNotPresent",
     ),
-    "MPIJob.resources": _D("What each worker may use.", "{cpu: 4, memory: 16Gi, gpu: 1}"),
+    "MPIJob.resources": _D("Resources of each worker.", "{cpu: 4, memory: 16Gi, gpu: 1}"),
     "MPIJob.launcher": _D(
-        "What the launcher may use; it starts the ranks and does no work itself.",
+        "Resources of the launcher; it starts the ranks and does not compute.",
         "{cpu: 100m, memory: 256Mi}",
     ),
-    "MPIJob.placement": _D("Where workers may run; ignored on one machine.", "{topology: packed-rack}"),
+    "MPIJob.placement": _D("Placement of workers; ignored on one machine.", "{topology: packed-rack}"),
     "MPIJob.network": _D(
-        "Whom the job's pods may talk to on a cluster; ignored on one machine.", "{egress: [minio.data.svc]}"
+        "Network policy of the job's pods on a cluster; ignored on one machine.", "{egress: [minio.data.svc]}"
     ),
-    "MPIJob.queue": _D("The queue that the job waits in.", "gpu-large"),
+    "MPIJob.queue": _D("Queue of the job.", "gpu-large"),
     "MPIJob.priority": _D(
-        "Who goes first: a number (more is sooner), a word, or the name of a priority class.",
+        "Priority: a number (higher starts first), a keyword, or the name of a priority class.",
         "high",
         tuple(PRIORITIES),
     ),
-    "MPIJob.gang_timeout_seconds": _D(
-        "How long all workers together may take to start before the job gives up.", "300"
-    ),
+    "MPIJob.gang_timeout_seconds": _D("Time limit in seconds for starting all workers together.", "300"),
     "MPIJob.after": _D(
-        "Jobs that must have ended before this one starts, by their names in the same namespace: a name alone must "
-        "have succeeded, any:NAME have ended in whatever way, failed:NAME have failed or been cancelled.",
+        "Jobs of the same namespace that must end before this one starts: NAME must succeed, any:NAME "
+        "must end, failed:NAME must fail or be cancelled.",
         "[prepare]",
     ),
     "MPIJob.concurrency": _D(
-        "How many jobs of a group may run at once; the others of the group wait for their turn. On this machine only: "
-        "on a cluster the queue decides.",
+        "Maximum number of running jobs of a group; the others wait. On one machine only: on a cluster, "
+        "the queue decides.",
         "{limit: 5, group: sweep}",
     ),
-    "MPIJob.retry": _D("How often a failed job is tried again.", "{limit: 3}"),
+    "MPIJob.retry": _D("Maximum number of retries of a failed job.", "{limit: 3}"),
     "MPIJob.deadline_seconds": _D(
-        "How long the job may run; without it, as long as it takes. Then it has failed, and its ranks have "
+        "Time limit of the job in seconds. Default: none. At the limit the job fails, and its ranks have "
         "grace_seconds to end.",
         "3600",
     ),
     "MPIJob.signal": _D(
-        "A signal that every rank gets before the end, to write a checkpoint.",
+        "Signal to all ranks before the end, to write a checkpoint.",
         "{name: USR1, seconds_before: 120}",
     ),
-    "MPIJob.grace_seconds": _D("How long ranks may take to end by themselves before they are killed.", "30"),
-    "MPIJob.requeue_on_lost_worker": _D(
-        "Whether the job goes back to its queue when a machine under it is lost.", "true"
-    ),
+    "MPIJob.grace_seconds": _D("Seconds between SIGTERM and SIGKILL.", "30"),
+    "MPIJob.requeue_on_lost_worker": _D("Whether to queue the job again when it loses a worker.", "true"),
     "MPIJob.keep_on_failure_seconds": _D(
-        "How long workers of a failed job stay, to look around in them.", "600"
+        "Seconds to keep the workers of a failed job, for inspection.", "600"
     ),
-    "MPIJob.retention": _D("How long what is known of the finished job is kept.", "{logs_days: 14}"),
+    "MPIJob.retention": _D("Retention of the finished job's record and logs.", "{logs_days: 14}"),
     "MPIJob.ttl_seconds": _D(
         "Seconds after its end until the job is deleted; its record stays. Default: the namespace's limit.",
         "86400",
@@ -145,124 +134,124 @@ FIELDS: dict[str, Description] = {
         '[{to: ann@example.org, "on": [failed, ended]}]',
     ),
     "MPIJob.model": _D(
-        "The model that the job makes: it is written down in the model registry when the job has succeeded.",
+        "Model that the job trains: it is registered in the model registry when the job succeeds.",
         "{name: bert, path: /out/model}",
     ),
-    "Model.name": _D("How the model is called in the registry.", "bert"),
-    "Model.version": _D("How this version of it is called; without it, by the job.", "2026-11"),
-    "Model.path": _D("Where the job writes it: a path on a volume.", "/out/model"),
-    "Model.format": _D("The format of the files, as servers of models know it.", "onnx"),
-    "MPIJob.census": _D("Whether a short launch proves the world before the command runs.", "true"),
+    "Model.name": _D("Name of the model in the registry.", "bert"),
+    "Model.version": _D("Version of the model. Default: the name of the job.", "2026-11"),
+    "Model.path": _D("Path of the model files, on a volume.", "/out/model"),
+    "Model.format": _D("Format of the model files, as model servers name it.", "onnx"),
+    "MPIJob.census": _D("Whether a short launch checks the MPI world before the command runs.", "true"),
     "MPIJob.profile_mpi": _D(
         "Whether each rank's MPI calls are counted: time, bytes and messages by peer (mpijob profile).",
         "true",
     ),
-    "MPIJob.labels": _D("Labels to find and group jobs by.", "{team: cv}"),
-    "MPIJob.owner": _D("Whose job it is; the user who submits it unless it is set.", "jane"),
-    "MPIJob.cost": _D("Labels for the cost report.", "{cost-centre: '4711'}"),
-    "Resources.cpu": _D("Cores, whole or in parts; none for no request and no limit.", "500m"),
+    "MPIJob.labels": _D("Labels of the job.", "{team: cv}"),
+    "MPIJob.owner": _D("Owner of the job. Default: the user who submits it.", "jane"),
+    "MPIJob.cost": _D("Cost labels, for accounting reports.", "{cost-centre: '4711'}"),
+    "Resources.cpu": _D("CPU cores, such as 2 or 500m; none for no request and no limit.", "500m"),
     "Resources.memory": _D(
-        "Memory; a process that takes more is ended and the job says so. none: no request and no limit.",
+        "Memory; a worker that exceeds it is killed. none: no request and no limit.",
         "16Gi",
     ),
-    "Resources.gpu": _D("GPUs, up to 8; each rank sees only its own.", "2"),
+    "Resources.gpu": _D("Number of GPUs, up to 8; each rank sees only its own.", "2"),
     "Resources.gpu_kind": _D(
-        "Which kind of GPU, by its resource name; nvidia.com/mig-1g.5gb and its like too.",
+        "Resource name of the GPU, such as nvidia.com/gpu or nvidia.com/mig-1g.5gb.",
         "nvidia.com/gpu",
         GPU_KINDS,
     ),
-    "Resources.others": _D("Other resources by name.", "{rdma/hca: 1}"),
+    "Resources.others": _D("Other resources, by name.", "{rdma/hca: 1}"),
     "Launch.map_by": _D(
-        "By what ranks are dealt out over the workers, in the words of the MPI library.",
+        "How to map ranks to workers, in the syntax of the MPI library.",
         "node",
         _union(MAP_BY),
     ),
-    "Launch.bind_to": _D("What each rank is bound to.", "core", _union(BIND_TO)),
-    "Launch.rankfile": _D("A file that says where each rank runs.", "ranks.txt"),
+    "Launch.bind_to": _D("What to bind each rank to.", "core", _union(BIND_TO)),
+    "Launch.rankfile": _D("Rankfile.", "ranks.txt"),
     "Launch.settings": _D(
         "Parameters of Open MPI, or variables of MPICH and Intel MPI.", "{btl_tcp_if_include: eth0}"
     ),
     "Launch.flags": _D(
-        "More words for the launch line; not those that the plan decides.", "[--report-bindings]"
+        "Additional options of mpirun, except those that the plan sets.", "[--report-bindings]"
     ),
-    "Launch.stdin": _D("A file that rank 0 reads as its standard input.", "input.txt"),
+    "Launch.stdin": _D("File for the standard input of rank 0.", "input.txt"),
     "Launch.custom": _D(
-        "The launch of an MPI library that is not known here; only with mpi: custom.",
+        "Launch of an unsupported MPI library; only with mpi: custom.",
         "{command: [myrun, -f, '{hostfile}']}",
     ),
     "CustomLaunch.command": _D(
-        "The launch line; may hold {hostfile}, {ranks} and {agent}.",
+        "Launch command; can contain {hostfile}, {ranks} and {agent}.",
         "[myrun, -n, '{ranks}', -f, '{hostfile}']",
     ),
     "CustomLaunch.host_line": _D(
-        "One worker's line in the hostfile, from {worker} and {slots}.", "'{worker}:{slots}'"
+        "Line of a worker in the hostfile, with {worker} and {slots}.", "'{worker}:{slots}'"
     ),
     "CustomLaunch.tag": _D(
-        "A regular expression with a group called rank that finds the rank in a line of output.",
+        "Regular expression with a group named rank that finds the rank in a line of output.",
         r"'^\[(?P<rank>[0-9]+)\] '",
     ),
     "CustomLaunch.rank_variable": _D(
         "The environment variable in which the library sets the rank of each process.", "MY_RANK"
     ),
-    "Program.ranks": _D("How many ranks run this program.", "1"),
-    "Program.command": _D("The program and its arguments, one word each.", "[solver]"),
-    "Program.args": _D("More arguments, added to the command.", "[--mesh, fine]"),
+    "Program.ranks": _D("Number of ranks of this program.", "1"),
+    "Program.command": _D("Program and its arguments, as a list.", "[solver]"),
+    "Program.args": _D("Additional arguments of the command.", "[--mesh, fine]"),
     "Program.env": _D("Environment variables for the ranks of this program only.", "{ROLE: solver}"),
     "Code.path": _D(
         "Directory to upload, relative to the job file. Default: the current one, if the command uses a file in it.",
         ".",
     ),
-    "Code.include": _D("Only these paths in it.", "[src, train.py]"),
-    "Code.exclude": _D("Not these names and paths in it; ./data is only the one at its top.", "[data]"),
-    "Code.files": _D("Small files written here, by their path.", "{hello.py: 'print(1)'}"),
-    "Secret.env": _D("The variable that holds the secret.", "TOKEN"),
-    "Secret.source": _D(
-        "Where its value is: env:NAME, file:/path, or name/key of a secret on a cluster.", "env:TOKEN"
+    "Code.include": _D("Upload only these paths.", "[src, train.py]"),
+    "Code.exclude": _D(
+        "Do not upload these names and paths; ./data matches only at the top level.", "[data]"
     ),
-    "Volume.mount": _D("The directory at which the volume is seen.", "/data"),
-    "Volume.kind": _D("Where the volume's files come from.", "claim"),
+    "Code.files": _D("Inline files, by path.", "{hello.py: 'print(1)'}"),
+    "Secret.env": _D("Environment variable of the secret.", "TOKEN"),
+    "Secret.source": _D(
+        "Source of the value: env:NAME, file:/path, or NAME/KEY of a Secret on a cluster.", "env:TOKEN"
+    ),
+    "Volume.mount": _D("Mount path of the volume.", "/data"),
+    "Volume.kind": _D("Kind of the volume.", "claim"),
     "Volume.source": _D(
-        "Which directory, claim, server:/directory, config map, secret or CONNECTION/FOLDER of a bucket it is.",
+        "Source of the volume: a directory, claim, server:/directory, ConfigMap, Secret or "
+        "CONNECTION/FOLDER of a bucket.",
         "train-data",
     ),
-    "Volume.read_only": _D("Whether nobody may write to it.", "true"),
-    "Volume.size": _D("How large a scratch or shm volume may become.", "10Gi"),
-    "Placement.node_selector": _D("Labels that a machine must have.", "{zone: a}"),
-    "Placement.exclude_nodes": _D("Machines that are not to be used.", "[gpu-17]"),
+    "Volume.read_only": _D("Whether the volume is read-only.", "true"),
+    "Volume.size": _D("Maximum size of a scratch or shm volume.", "10Gi"),
+    "Placement.node_selector": _D("Required node labels.", "{zone: a}"),
+    "Placement.exclude_nodes": _D("Nodes to avoid.", "[gpu-17]"),
     "Placement.tolerations": _D(
-        "Taints that the workers put up with, as Kubernetes writes them.", "[{key: gpu, operator: Exists}]"
+        "Tolerations of the workers, in Kubernetes syntax.", "[{key: gpu, operator: Exists}]"
     ),
-    "Placement.affinity": _D("Affinity as Kubernetes writes it.", "{nodeAffinity: {}}"),
-    "Placement.topology": _D("How close together the workers are wanted.", "packed-rack"),
-    "Network.isolated": _D(
-        "Whether a network policy lets only the job's own pods talk to each other.", "true"
-    ),
-    "Network.attachments": _D(
-        "Further networks of the pods, by the names that Multus knows them by.", "[fabric/ib-a]"
-    ),
+    "Placement.affinity": _D("Affinity, in Kubernetes syntax.", "{nodeAffinity: {}}"),
+    "Placement.topology": _D("How close together to place the workers.", "packed-rack"),
+    "Network.isolated": _D("Whether a network policy isolates the job's pods.", "true"),
+    "Network.attachments": _D("Additional networks of the pods (Multus).", "[fabric/ib-a]"),
     "Network.egress": _D(
-        "Where its pods may go beside: internet, an address or block, a service, a namespace; a port may follow.",
+        "Additional destinations of the pods: internet, an address or network, a Service or a namespace, "
+        "optionally with a port.",
         "[minio.data.svc, 'internet:443']",
     ),
     "Elastic.min_workers": _D("Minimum number of workers.", "2"),
-    "Elastic.max_workers": _D("To how many workers the job may be scaled.", "8"),
-    "Retry.limit": _D("How often a failed job is tried again.", "3"),
+    "Elastic.max_workers": _D("Maximum number of workers.", "8"),
+    "Retry.limit": _D("Maximum number of retries of a failed job.", "3"),
     "Retry.on": _D(
-        "For which causes it is tried again: words, or codes as `mpijob why` shows them; without any, for all.",
+        "Causes to retry after: keywords, or codes of `mpijob why`. Default: all.",
         "[worker_lost, preempted, NCCL_TIMEOUT]",
         RETRY_CAUSES,
     ),
-    "Retry.backoff_seconds": _D("The pause before the first new try.", "10"),
-    "Retry.factor": _D("By what the pause grows from try to try.", "2"),
-    "Retry.max_backoff_seconds": _D("The longest pause.", "600"),
-    "Signal.name": _D("Which signal, with or without SIG.", "USR1", SIGNALS),
-    "Signal.seconds_before": _D("How long before the end.", "120"),
-    "Concurrency.limit": _D("How many jobs of the group may run at once.", "5"),
-    "Concurrency.group": _D("What the jobs have in common; without it, those of one array.", "sweep"),
+    "Retry.backoff_seconds": _D("Seconds before the first retry.", "10"),
+    "Retry.factor": _D("Factor by which the delay grows.", "2"),
+    "Retry.max_backoff_seconds": _D("Maximum delay in seconds.", "600"),
+    "Signal.name": _D("Name of the signal, with or without SIG.", "USR1", SIGNALS),
+    "Signal.seconds_before": _D("Seconds before the end.", "120"),
+    "Concurrency.limit": _D("Maximum number of running jobs of the group.", "5"),
+    "Concurrency.group": _D("Name of the group. Default: the array of the job.", "sweep"),
     "Notify.to": _D(
         "A mail address, or the name of a callback in the notifier's settings.", "ann@example.org"
     ),
-    "Notify.on": _D("At which moments.", "[failed, ended]", NOTICES),
-    "Retention.logs_days": _D("How many days logs are kept.", "7"),
-    "Retention.record_days": _D("How many days the job's record is kept.", "30"),
+    "Notify.on": _D("Events to report.", "[failed, ended]", NOTICES),
+    "Retention.logs_days": _D("Log retention in days.", "7"),
+    "Retention.record_days": _D("Record retention in days.", "30"),
 }

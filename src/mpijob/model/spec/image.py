@@ -48,7 +48,7 @@ class Reference(msgspec.Struct, frozen=True):
         if found is None or (found["digest"] and not DIGEST.fullmatch(found["digest"])):
             raise InvalidJob(
                 f"{text[:100]!r} is not the name of an image",
-                hint="it looks like registry.example.com/team/mpi:1.0, in small letters",
+                hint="the format is registry.example.com/team/mpi:1.0, in lowercase",
             )
         path = found["path"]
         if not host and "/" not in path:

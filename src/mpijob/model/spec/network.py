@@ -135,7 +135,7 @@ def _parts(word: str) -> tuple[str, int | None]:
 
 def _number(port: str) -> int:
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError(f"'{port}' is no port")
+        raise ValueError(f"'{port}' is not a port")
     return int(port)
 
 
@@ -174,5 +174,5 @@ def _named(host: str, port: int | None, home: str) -> Destination | None:
 
 def _label(text: str) -> str:
     if not (len(text) <= 63 and _LABEL.fullmatch(text)):
-        raise ValueError(f"'{text}' is no name of a machine or a namespace")
+        raise ValueError(f"'{text}' is not a host name or a namespace")
     return text

@@ -85,7 +85,7 @@ def _all_idle(seen: HealthSample, loads: Sequence[Load]) -> Finding:
         f"{who} been idle and silent for {quiet}: waiting for each other, for data or for the network.",
         _stacks(seen).text,
         severity=Severity.WARNING,
-        fixes=(_stacks(seen), Fix("look at what they read: a file system or a server that does not answer")),
+        fixes=(_stacks(seen), Fix("check what they read: a file system or a server that does not respond")),
         confidence=0.8 if seen.was_busy or seen.talks else 0.5,
     )
 
@@ -103,7 +103,7 @@ def _idle(seen: HealthSample, load: Load, busy: Sequence[Load]) -> Finding:
         severity=Severity.WARNING,
         worker=load.worker,
         rank=one,
-        fixes=(_stacks(seen), Fix("look at what it waits for: a file, a lock, a download, a prompt")),
+        fixes=(_stacks(seen), Fix("check what it waits for: a file, a lock, a download, a prompt")),
         confidence=0.6,
     )
 
@@ -118,7 +118,7 @@ def _silent_job(seen: HealthSample) -> Finding | None:
         return None
     return Finding(
         "JOB_SILENT",
-        f"No rank has said anything for {span(seen.silence)}; before, one spoke {pace(pause)}.",
+        f"No rank has printed anything for {span(seen.silence)}; before, output came {pace(pause)}.",
         _stacks(seen).text,
         severity=Severity.WARNING,
         fixes=(_stacks(seen),),
@@ -136,8 +136,8 @@ def _silent_ranks(seen: HealthSample) -> Iterator[Finding]:
         most = len(going) * 2 > len(others) and bool(going)
         if talk.regular and most and silence >= max(seen.quiet_seconds, 10 * talk.pause):
             on = f"{len(going)} others keep printing" if len(going) > 1 else "another keeps printing"
-            before = f"and spoke {pace(talk.pause)} before; {on}"
-            yield _silent(seen, talk.rank, f"has said nothing for {span(silence)}, {before}", 0.7)
+            before = f"and printed {pace(talk.pause)} before; {on}"
+            yield _silent(seen, talk.rank, f"has printed nothing for {span(silence)}, {before}", 0.7)
     yield from _mute_rank(seen, alive)
 
 
@@ -148,7 +148,7 @@ def _mute_rank(seen: HealthSample, alive: Sequence[Traffic]) -> Iterator[Finding
     lasted = seen.last_word - (seen.state.running or seen.last_word)
     alone = len(mute) == 1 and len(ranks) >= 4 and all(talk.regular for talk in alive)
     if alone and lasted >= seen.quiet_seconds:
-        what = f"has never said anything, and the {len(alive)} other ranks do"
+        what = f"has never printed anything, but the {len(alive)} other ranks do"
         yield _silent(seen, mute.pop(), what, 0.5)
 
 

@@ -73,7 +73,7 @@ def _straggler(seen: HealthSample, rank: int, step: int, others: int) -> Finding
         severity=Severity.WARNING,
         worker=worker,
         rank=rank,
-        fixes=(look, Fix("look at its machine: other load, a slow disk or network, a GPU that is throttled")),
+        fixes=(look, Fix("check its node: other load, a slow disk or network, a throttled GPU")),
         confidence=0.7,
     )
 

@@ -28,7 +28,7 @@ _KINDS = tuple(CallKind)
 
 
 class BadProfile(ValueError):
-    """The bytes are no profile."""
+    """The bytes are not a profile."""
 
 
 class _Header(NamedTuple):
@@ -66,7 +66,7 @@ def read(name: str, data: bytes, until: float) -> RankProfile:
     """Return the profile in a file of that name, of a rank that was or is there until this time; raise BadProfile."""
     found = NAME.fullmatch(name)
     if found is None:
-        raise BadProfile(f"{name} is no name of a profile")
+        raise BadProfile(f"{name} is not a profile name")
     header = _header(data)
     clock = _Clock(header, until)
     calls = tuple(_calls(header, data, clock))
@@ -100,7 +100,7 @@ def read(name: str, data: bytes, until: float) -> RankProfile:
 
 def _header(data: bytes) -> _Header:
     if len(data) < _HEADER.size or len(data) > LARGEST:
-        raise BadProfile(f"{len(data)} bytes are no profile")
+        raise BadProfile(f"{len(data)} bytes are not a profile")
     header = _Header(*_HEADER.unpack_from(data))
     if header.magic != MAGIC:
         raise BadProfile("it is not begun yet, or no profile")

@@ -89,7 +89,7 @@ _RESTS = {
     VolumeKind.CONFIG: "as the cluster keeps its objects (encryption of etcd)",
     VolumeKind.SECRET: "as the cluster keeps its Secrets (encryption of etcd); in pods it is in memory only",
     VolumeKind.S3: "the bucket decides (server-side encryption); on the way, whether its endpoint is https",
-    VolumeKind.SCRATCH: "the machine's disk decides; it is gone with the job",
+    VolumeKind.SCRATCH: "depends on the machine's disk; it is deleted with the job",
 }
 
 
@@ -103,5 +103,5 @@ def _at_rest(volume: Volume, cluster: bool) -> Protection:
 
 def _secrets(job: MPIJob) -> Iterator[Protection]:
     if job.secrets:
-        why = "by reference: values are in no document, no record and no log of ours"
+        why = "by reference: values are not in documents, records or logs"
         yield Protection("secrets of variables", Encrypted.DEPENDS, why)

@@ -362,7 +362,7 @@ class AttemptState:
     def _launcher_living(self, phase: Phase) -> LauncherPhase:
         times = self.launcher_times
         if phase.final or phase is Phase.SUSPENDED:
-            return LauncherPhase.CANCELLED  # it never ran, or its end was not seen
+            return LauncherPhase.CANCELLED  # it never ran, or its end was not observed
         if times.running is not None:
             return LauncherPhase.RUNNING
         if times.ready is not None:

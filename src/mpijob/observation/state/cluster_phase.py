@@ -126,7 +126,7 @@ def _failed(seen: ClusterObservation, first: Cause | None) -> PhaseResult:
         return PhaseResult(Phase.FAILED, Reason.DEADLINE_EXCEEDED, _too_late(seen))
     if verdict.reason == "TrainingRuntimeNotSupported":
         return PhaseResult(Phase.FAILED, Reason.REFUSED, verdict.message)
-    message = f"{verdict.message or verdict.reason}; its pods are gone, so the first cause is not known"
+    message = f"{verdict.message or verdict.reason}; its pods are deleted, so the first cause is unknown"
     return PhaseResult(Phase.FAILED, Reason.LAUNCHER_UNACCOUNTED, f"its engine says: {message}")
 
 
@@ -183,7 +183,7 @@ def _refused(seen: ClusterObservation) -> PhaseResult | None:
     if no.final and not seen.members:
         return PhaseResult(Phase.FAILED, Reason.REFUSED, f"its engine refused the job: {no.text}")
     reason = waiting.REFUSALS[no.kind]
-    return PhaseResult(Phase.PENDING, reason, f"the job's pods cannot be made: {no.text}")
+    return PhaseResult(Phase.PENDING, reason, f"the job's pods cannot be created: {no.text}")
 
 
 def _lacks_pods(seen: ClusterObservation) -> bool:
@@ -208,7 +208,7 @@ def _progress(seen: ClusterObservation, now: float) -> PhaseResult:
         return PhaseResult(Phase.PENDING, wait.reason, wait.text)
     made = len(seen.workers)
     if made < wanted and seen.whole:
-        return PhaseResult(Phase.PENDING, Reason.MAKING, f"{made}/{wanted} workers made")
+        return PhaseResult(Phase.PENDING, Reason.MAKING, f"{made}/{wanted} workers created")
     return _initializing(seen, wait, now)
 
 
@@ -241,7 +241,7 @@ def _unseen(seen: ClusterObservation, now: float) -> PhaseResult:
     if seen.shown is None and spell:
         text = f"Waiting for {seen.about.engine} to take up the job ({spell})"
         return PhaseResult(Phase.PENDING, Reason.MAKING, text)
-    return PhaseResult(Phase.PENDING, Reason.MAKING, "the job's pods are being made")
+    return PhaseResult(Phase.PENDING, Reason.MAKING, "the job's pods are being created")
 
 
 def _initializing(seen: ClusterObservation, wait: waiting.Waiting | None, now: float) -> PhaseResult:
@@ -260,7 +260,7 @@ def _initializing(seen: ClusterObservation, wait: waiting.Waiting | None, now: f
         text = f"{so_far}; the job was resumed, and {seen.about.engine} does not start its launcher"
         return PhaseResult(Phase.PENDING, Reason.NOT_RESUMED, text)
     if seen.launcher is None:
-        return PhaseResult(Phase.INITIALIZING, Reason.STARTING, f"{so_far}, the launcher is being made")
+        return PhaseResult(Phase.INITIALIZING, Reason.STARTING, f"{so_far}, the launcher is being created")
     text = f"{so_far}; the launcher waits for their names and counts the ranks"
     return PhaseResult(Phase.INITIALIZING, Reason.PROVING, text)
 

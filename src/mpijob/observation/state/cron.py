@@ -54,9 +54,7 @@ def _wrong(schedule: Schedule) -> Iterator[Finding]:
         yield _finding("name", f"{schedule.name!r} cannot be the name of a schedule", rule)
     words = _MACROS.get(schedule.when.strip(), schedule.when).split()
     if len(words) != 5 or re.search(r"[#?]|[0-9*]L|\bLW?\b", schedule.when.upper()):
-        yield _finding(
-            "when", f"{schedule.when!r} is no cron expression that every engine understands", _FORM
-        )
+        yield _finding("when", f"{schedule.when!r} is not a cron expression that all engines support", _FORM)
     elif (wrong := _unreadable(" ".join(words))) is not None:
         yield _finding("when", f"{schedule.when!r}: {wrong}", _FORM)
     if _zone(schedule.time_zone) is None:

@@ -196,7 +196,7 @@ def _of_rank(seen: ClusterObservation, launcher: Member, time: float) -> Cause |
     if rank is None or launcher.loss is not Loss.NONE or _was_asked(launcher):
         return None
     if rank.index in seen.census.starved:
-        text = f"{called(rank)} was killed: the worker's memory had run out"
+        text = f"{called(rank)} was killed: the worker ran out of memory"
         return Cause(launcher, time, Reason.MEMORY_EXCEEDED, text, rank.worker)
     return Cause(launcher, time, Reason.RANK_FAILED, f"{called(rank)} {rank}", rank.worker)
 
@@ -249,7 +249,7 @@ def _missing(seen: ClusterObservation, over: float | None) -> Iterator[Cause]:
         return
     there = {one.index for one in seen.workers}
     for index in (index for index in range(seen.about.workers_wanted) if index not in there):
-        text = f"worker {index} is gone: its pod does not exist any more"
+        text = f"worker {index} is gone: its pod no longer exists"
         yield Cause(None, launcher.started + _SECOND, Reason.WORKER_LOST, text, index)
 
 
@@ -263,6 +263,6 @@ def _remade(seen: ClusterObservation, over: float | None) -> Iterator[Cause]:
     for one in seen.workers:
         if one.created is None or one.created <= there + _SECOND or (over and _since(one.created, over)):
             continue
-        text = f"worker {one.index} was lost while the job ran; its engine made a new one"
+        text = f"worker {one.index} was lost while the job ran; its engine created a new one"
         time = one.created if launcher.exit is None else min(one.created, launcher.exit.time)
         yield Cause(None, time, Reason.WORKER_LOST, text, one.index)

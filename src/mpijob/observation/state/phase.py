@@ -204,7 +204,7 @@ def _lost(seen: Observation) -> PhaseResult | None:
     if not seen.workers_lost:
         return None
     names = ", ".join(str(index) for index in sorted(seen.workers_lost))
-    return _failed(Reason.WORKER_LOST, f"worker {names} is gone: it ended without being asked to")
+    return _failed(Reason.WORKER_LOST, f"worker {names} is gone: it ended unexpectedly")
 
 
 def _bad_exit(seen: Observation) -> PhaseResult | None:
@@ -251,7 +251,7 @@ def _unaccounted(seen: Observation) -> PhaseResult | None:
 
 
 def _supervisor_lost() -> PhaseResult:
-    return _failed(Reason.SUPERVISOR_LOST, "the process that looked after the job is gone")
+    return _failed(Reason.SUPERVISOR_LOST, "the supervisor process of the job no longer exists")
 
 
 def _failed(reason: Reason, message: str) -> PhaseResult:

@@ -120,7 +120,7 @@ def test_limits_that_cannot_be_are_refused_with_what_is_possible() -> None:
 
 
 def test_this_machine_has_no_namespaces_to_govern(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="governed on a cluster"):
+    with pytest.raises(Unsupported, match="require a cluster"):
         Administration(Client(Audited(), settings=Settings(home=str(tmp_path))))
     result = Cli()("admin", "overview")
     assert result.exit_code == 6

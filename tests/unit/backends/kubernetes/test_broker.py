@@ -266,7 +266,7 @@ def test_metrics_of_all_tenants_are_read_by_whom_the_cluster_lets_read_them(clus
 
 
 def test_beyond_this_machine_it_speaks_tls_only(cluster: Cluster) -> None:
-    with pytest.raises(InvalidJob, match="without TLS"):
+    with pytest.raises(InvalidJob, match="requires TLS"):
         Server(Broker(cluster, Settings(), "x"), ("0.0.0.0", 0))
 
 

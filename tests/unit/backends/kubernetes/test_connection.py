@@ -64,7 +64,7 @@ def test_a_name_that_nobody_knows_is_not_asked_for_again(server: FakeApi) -> Non
 def test_an_authority_that_is_no_certificate_is_told(server: FakeApi, ca: str) -> None:
     with (
         Api(server.access(ca=ca, cluster="lab")) as api,
-        pytest.raises(ApiError, match="authority of cluster 'lab'"),
+        pytest.raises(ApiError, match="CA of cluster 'lab'"),
     ):
         api.list(MAPS)
 

@@ -192,7 +192,7 @@ def test_a_pod_uses_its_service_account_when_there_is_no_kubeconfig(
 
 
 def test_without_any_cluster_the_user_reads_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match="no cluster is known here") as caught:
+    with pytest.raises(BackendError, match="no cluster is configured") as caught:
         kubeconfig.load(environ={"HOME": str(tmp_path)})
     assert str(tmp_path / ".kube" / "config") in caught.value.message
     assert "oc login" in caught.value.hint
@@ -245,7 +245,7 @@ def test_an_auth_provider_is_refused_with_what_replaces_it(tmp_path: Path) -> No
 def test_a_name_that_stands_twice_is_refused_as_kubectl_does(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("users:\n- name: u\n  user: {}\n- name: u\n  user: {}\n")
-    with pytest.raises(BackendError, match="'u' stands twice under 'users'"):
+    with pytest.raises(BackendError, match="'u' is defined twice under 'users'"):
         load(path)
 
 

@@ -111,7 +111,7 @@ def test_what_a_node_has_rotated_away_is_a_gap_between_its_neighbours(node: Node
 def test_a_pod_that_is_gone_leaves_a_gap_and_a_finished_voice(node: Node, archive: Archive) -> None:
     del node.objects[POD]
     _heard(node, archive)
-    assert _reasons(archive) == ["the pod was gone before the rest of its log could be read"]
+    assert _reasons(archive) == ["the pod was deleted before its log was read completely"]
     assert archive.sources(KEY)[0].ended
 
 

@@ -236,7 +236,7 @@ def test_a_job_that_went_while_nobody_recorded_is_told_so(archive: Archive) -> N
         _eventually(lambda: (found := ArchiveReader(archive).record(ref)) and found.deleted)
     state = ArchiveReader(archive).state(ref)
     assert state is not None
-    assert "deleted while nobody recorded" in state.message
+    assert "deleted while no recorder ran" in state.message
     assert "NotRecorded" in {event.reason for event in ArchiveReader(archive).events(ref)}
 
 

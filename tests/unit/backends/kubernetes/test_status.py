@@ -245,7 +245,7 @@ def test_a_list_is_newest_first_and_comes_in_pages() -> None:
 
 
 def test_a_place_in_a_list_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidJob, match="no place in a list"):
+    with pytest.raises(InvalidJob, match="not a valid continue token"):
         list_jobs.page(many(1), Scope(namespace=a_job().namespace, after="x"), SERVED)
 
 

@@ -36,9 +36,9 @@ def a_plan(names: frozenset[str] = frozenset(), **fields: Any) -> Plan:
 
 
 def test_a_limit_of_jobs_at_once_is_refused_where_the_queue_decides() -> None:
-    with pytest.raises(Unsupported, match="on a cluster the queue decides how many run") as refused:
+    with pytest.raises(Unsupported, match="its queue decides how many jobs run") as refused:
         a_plan(concurrency=Concurrency(limit=2))
-    assert "a queue whose quota" in (refused.value.hint or "")
+    assert "a queue with a matching quota" in (refused.value.hint or "")
 
 
 def kept(api: Store) -> list[str]:

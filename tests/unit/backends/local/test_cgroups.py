@@ -39,7 +39,7 @@ def test_a_directory_that_can_be_used_is_used(tmp_path: Path, word: str) -> None
 @pytest.mark.parametrize(
     ("controllers", "trouble"),
     [
-        (None, "is no cgroup v2 directory"),
+        (None, "is not a cgroup v2 directory"),
         ("cpu pids", "has no memory controller"),
         ("", "no cpu and no memory"),
     ],

@@ -45,7 +45,7 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         (("python", "/nonexistent/train.py"), (), "command[1]", "correct the spelling"),
         (("python", "../train.py"), (), "command[1]", "did you mean train.py?"),
         (("python", "~/train.py"), (), "command[1]", "did you mean train.py?"),
-        (("python", "~/x"), (), "command[1]", "~ stays as it is"),
+        (("python", "~/x"), (), "command[1]", "~ is not expanded"),
         (("./trian.py",), (), "command[0]", "did you mean train.py?"),
         (("python", "-m", "mpi4py", "trian.py"), (), "command[3]", "did you mean train.py?"),
         (

@@ -149,7 +149,7 @@ def test_an_mpijob_written_again_keeps_what_a_job_has_no_word_for(name: str) -> 
     (again,) = convert(text, to="mpijob")
     kept = [entry for entry in again.entries if entry.note == "kept as it is"]
     (plain_job,) = convert(text)
-    no_word = [entry for entry in plain_job.entries if entry.note == "a job has no word for it"]
+    no_word = [entry for entry in plain_job.entries if entry.note == "a job has no equivalent"]
     assert {entry.field for entry in no_word} <= {entry.field for entry in kept}
     (third,) = convert(again.texts[0], to="mpijob")
     assert third.jobs == again.jobs

@@ -163,8 +163,8 @@ def test_what_is_to_do_comes_first() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("module load gcc/12 openmpi", "there are no modules here"),
-        ("test -f x && ml intel", "there are no modules here"),
+        ("module load gcc/12 openmpi", "environment modules are not available"),
+        ("test -f x && ml intel", "environment modules are not available"),
         ("sbatch --dependency=afterok:$SLURM_JOB_ID next.sbatch", "a job cannot submit another"),
         ("id=$(qsub next.pbs)", "a job cannot submit another"),
         ("export LM_LICENSE_FILE=27000@server", "it needs a licence"),
@@ -172,7 +172,7 @@ def test_what_is_to_do_comes_first() -> None:
         ("cp in.dat /scratch/me/x", "a directory of one node"),
         ("srun ./a $1", "the script takes arguments"),
         ('exec srun ./a "${@}"', "the script takes arguments"),
-        ("srun ./a\r", "its lines end as on Windows"),
+        ("srun ./a\r", "Windows line endings"),
     ],
 )
 def test_a_plain_look_gives_advice_and_never_blocks(line: str, words: str) -> None:
@@ -292,7 +292,7 @@ def test_several_batch_scripts_do_not_go_into_one_stream(tmp_path: Path) -> None
     )
     result = Cli()("convert", str(jobs), "--to", "sbatch")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "these are 2 jobs, and a batch script is one: --out DIR" in result.stderr
+    assert "a batch script holds one job, not 2: use --out DIR" in result.stderr
     Cli().ok("convert", str(jobs), "--to", "sbatch", "--out", str(tmp_path))
     assert (tmp_path / "a.sbatch").read_text().count("#!/bin/bash") == 1
 
@@ -307,7 +307,7 @@ def test_a_file_that_says_otherwise_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(mine)
     refused = Cli()(*words)
     assert refused.exit_code == 2
-    assert "x.yaml would be written over, and says otherwise now: --overwrite" in refused.stderr
+    assert "x.yaml exists and differs: use --overwrite" in refused.stderr
     assert (tmp_path / "x.yaml").read_text() == mine
     Cli().ok(*words, "--overwrite")
     assert "DATA_DIR" not in (tmp_path / "x.yaml").read_text()

@@ -32,8 +32,8 @@ def kept(eye: JobReader, ref: JobRef) -> MPIJob:
     job = eye.wanted(ref)
     if not volumes(job):
         raise Unsupported(
-            f"the files of {eye.find(ref).ref} go with its pods: a cluster keeps what is on a volume",
-            hint="give the job a volume of kind s3 and write results there; those of a claim are read by another job",
+            f"the files of {eye.find(ref).ref} are deleted with its pods: use a volume to keep files",
+            hint="give the job a volume of kind s3 and write results there; read files of a claim with another job",
         )
     return job
 
@@ -53,7 +53,7 @@ def left(api: Api, job: MPIJob, policy: Policy) -> Iterator[Artifact]:
                     count += 1
                     if 0 < most < count:
                         raise TooLarge(
-                            f"the job left more than {most} files, the most that this server lists",
+                            f"the job has more than {most} files, the limit of this server",
                             hint="list them with: mpijob artifacts list",
                         )
                     if name and not name.endswith("/"):
@@ -62,7 +62,7 @@ def left(api: Api, job: MPIJob, policy: Policy) -> Iterator[Artifact]:
 
 def fetch(api: Api, job: MPIJob, path: str, target: Path, policy: Policy) -> None:
     """Copy one of those files to this machine."""
-    missing = NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+    missing = NotFound(f"the job left no file {path!r}", hint="list the files with: mpijob artifacts list")
     volume = next((one for one in volumes(job) if path.startswith(_stem(one))), None)
     name = path.removeprefix(_stem(volume)) if volume is not None else ""
     if volume is None or not name or name.endswith("/") or ".." in name.split("/"):
@@ -103,7 +103,8 @@ def connection(api: Api, namespace: str, name: str) -> s3_volumes.Connection:
     data = secret_values.values(api, namespace, name)
     if not data:
         raise NotAllowed(
-            f"data connection '{name}' is a Secret of namespace '{namespace}', not there or not for you to read",
+            f"data connection '{name}' is a Secret of namespace '{namespace}' that does not exist or "
+            f"that you may not read",
             hint="ask for the RBAC permission 'get secrets', or ask a user who has it",
         )
     return s3_volumes.from_variables(data)

@@ -35,8 +35,8 @@ def _worker_of(state: JobState, rank: int) -> int:
         if one.rank == rank:
             return one.worker
     raise NotFound(
-        f"{state.ref} has no rank {rank} that is known",
-        hint=f"the ranks are known once the world is proved: mpijob describe {state.ref.name}",
+        f"{state.ref} has no known rank {rank}",
+        hint=f"ranks are known after MPI has started: mpijob describe {state.ref.name}",
     )
 
 

@@ -97,8 +97,11 @@ class LifecycleActions:
                 patches.delete_pods(self._api, pods, grace_seconds=int(grace_seconds))
             if not patches.until(gone, _REMOVAL_SECONDS):
                 raise BackendError(
-                    f"{found.ref} is marked for removal, but some of it is still there after {_REMOVAL_SECONDS:g} s",
-                    hint=f"look at what holds it: kubectl -n {found.ref.namespace} get {found.kind.plural},pods",
+                    f"{found.ref} is being deleted, but objects still exist after {_REMOVAL_SECONDS:g} s",
+                    hint=(
+                        f"find the finalizer that blocks it: kubectl -n {found.ref.namespace} get "
+                        f"{found.kind.plural},pods"
+                    ),
                 )
 
     def _grace(self, ref: JobRef) -> float:

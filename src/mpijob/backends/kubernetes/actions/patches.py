@@ -107,7 +107,7 @@ def refuse_scaling(found: Found, workers: int) -> None:
     if found.kind is not resources.MPIJOB:
         raise Unsupported(
             f"{found.ref} is a {found.kind.name}: only the MPI Operator's jobs can be scaled",
-            hint=f"make one of another size: mpijob clone {found.ref.name} --workers {workers}",
+            hint=f"create a job of another size: mpijob clone {found.ref.name} --workers {workers}",
         )
     if _in_queue(found):
         raise Unsupported(

@@ -33,7 +33,7 @@ class ClusterSchedules:
     def settled(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as a pod can start it: with its files in it, and nothing of this machine."""
         if own := [one.env for one in job.secrets if one.source.startswith(("env:", "file:"))]:
-            raise _refused("secrets", f"{', '.join(own)}: nobody of this machine is there when the job is due",
+            raise _refused("secrets", f"{', '.join(own)}: schedules on a cluster cannot read values of this machine",
                            "keep the value in a Secret of the cluster and write source: NAME/KEY")  # fmt: skip
         job = job.replace(image=job.image or self._settings.image)
         whole = code_upload.resolve(job, directory, own_places(self._settings))
@@ -48,8 +48,8 @@ class ClusterSchedules:
         schedule = recurrence.schedule
         if not self._settings.service_image:
             raise InvalidJob(
-                "a schedule on a cluster is kept by pods of our services, and nobody said which image they have",
-                hint="set service_image in the settings, or MPIJOB_SERVICE_IMAGE; an administrator knows it",
+                "schedules on a cluster require the image of the mpijob services, which is not set",
+                hint="set service_image in the settings, or MPIJOB_SERVICE_IMAGE; ask your administrator for it",
             )
         expression = cron.expression(schedule)
         document = cronjob.write(schedule, self._settings.service_image, expression, recurrence.since)
@@ -57,7 +57,7 @@ class ClusterSchedules:
         with telling(f"keep schedule {schedule.name}"):
             there = self._api.find(path)
             if there is not None and cronjob.read(there) is None:
-                raise _refused("name", f"there is a CronJob '{schedule.name}' that is no schedule of ours",
+                raise _refused("name", f"CronJob '{schedule.name}' exists and was not created by mpijob",
                                "choose another name")  # fmt: skip
             self._grant(schedule.namespace)
             if there is None:
@@ -143,5 +143,5 @@ def _no_rights(namespace: str, kind: Kind) -> NotAllowed:
     return NotAllowed(
         f"the pods that start scheduled jobs need the {kind.name} '{cronjob.ACCOUNT}' in namespace '{namespace}', "
         "and you may not make it",
-        hint=f"let an administrator of the namespace apply what this prints: mpijob schedule rights -n {namespace}",
+        hint=f"ask an administrator of the namespace to apply the output of: mpijob schedule rights -n {namespace}",
     )

@@ -100,7 +100,7 @@ class Governor:
                 self._put(LIMITS, "", namespace, found, spec, dry_run=dry_run)
             except ApiError as error:
                 if error.status == 404:
-                    raise Unsupported("this cluster does not know MPIJobLimits", hint=_HINT) from error
+                    raise Unsupported("MPIJobLimits is not installed on this cluster", hint=_HINT) from error
                 raise
 
     def write_quota(self, namespace: str, amounts: Mapping[str, str], *, dry_run: bool = False) -> None:
@@ -185,7 +185,7 @@ def _refuse_busy(queue: Document, behind: str) -> None:
         name = queue["metadata"]["name"]
         raise Conflict(
             f"queue '{name}' leads to '{queue['spec'].get('clusterQueue')}' and has {jobs} jobs",
-            hint=f"wait for them, or make another queue for '{behind}' with --queue NAME",
+            hint=f"wait for them, or create another queue for '{behind}' with --queue NAME",
         )
 
 

@@ -175,4 +175,6 @@ def _gpus(amounts: dict[str, Any]) -> float:
 def refuse_blind(overview: ClusterView) -> None:
     """Refuse to show a cluster of which nothing may be seen."""
     if not overview.namespaces and "jobs" in overview.unread:
-        raise BackendError("nothing of this cluster may be seen by you", hint="ask for the role mpijob-admin")
+        raise BackendError(
+            "you may not read any namespace of this cluster", hint="ask for the role mpijob-admin"
+        )

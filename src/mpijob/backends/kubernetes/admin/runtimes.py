@@ -66,7 +66,7 @@ def install(api: Api, document: Document, *, dry_run: bool = False) -> Document:
     kind = by_kind.get(document.get("kind", ""))
     if kind is None:
         raise InvalidJob(
-            f"{document.get('kind')} is no runtime that a cluster keeps: it is a job to start from",
+            f"{document.get('kind')} is not a runtime object: it is a job template",
             hint="print it with `mpijob runtimes show`, or write a job with mpi: mpich or mpi: intel",
         )
     metadata = document["metadata"]
@@ -167,11 +167,11 @@ def _verdict(ended: Document | None, proof: WorldProof, evidence: tuple[str, ...
     if ended is not None and ended["type"] == "Complete" and proof.holds:
         return Finding("RUNTIME_OK", f"the trial job ran: {ran}", severity=Severity.NOTICE)
     if ended is None:
-        message, hint = "the trial job did not end in time", "look at what its pods wait for"
+        message, hint = "the trial job did not end in time", "check why its pods are pending"
     elif ended["type"] == "Complete":
         message = f"the trial job ended Complete, but with {ran}"
-        hint = "look at `mpijob runtimes lint`: the launcher may not know the hostfile"
+        hint = "look at `mpijob runtimes lint`: the launcher may have no hostfile"
     else:
         message = f"the trial job failed: {ended.get('message') or ended.get('reason')}"
-        hint = "look at the lines that its launcher wrote, and at `mpijob runtimes lint`"
+        hint = "check the log of its launcher, and `mpijob runtimes lint`"
     return Finding("RUNTIME_TRIAL", message, hint, evidence=evidence)

@@ -81,7 +81,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         if self.again:
             return self.again
         if self.plugin:
-            return f"log in with the program that hands out your credentials: {self.plugin.command}"
+            return f"log in with your credential plugin: {self.plugin.command}"
         if not self.source:
             return "the pod's service account is not accepted: its token file may be outdated, or the account deleted"
         where = f"user '{self.user}' of {self.source}"

@@ -48,7 +48,7 @@ def ask(plugin: Plugin, access: Access, environ: Mapping[str, str]) -> Grant:
     """Run the plugin and return what it grants."""
     if plugin.api not in _APIS:
         raise Unsupported(
-            f"{_where(plugin, access)} speaks {plugin.api or 'no version'} of the plugin protocol",
+            f"{_where(plugin, access)} uses version {plugin.api or 'unknown'} of the plugin protocol",
             hint=f"update the plugin, and the kubeconfig to {_APIS[0]}",
         )
     people = _interactive(plugin, access)
@@ -132,7 +132,7 @@ def _read(output: bytes, plugin: Plugin, access: Access) -> Grant:
     if answer.api_version != plugin.api:
         raise BackendError(
             f"{_where(plugin, access)} answered in {answer.api_version}, agreed was {plugin.api}",
-            hint="set the exec entry's apiVersion in the kubeconfig to what the plugin speaks",
+            hint="set the exec entry's apiVersion in the kubeconfig to the version of the plugin",
         )
     grant = answer.status or Grant()
     if not grant.token and not (grant.certificate and grant.key):

@@ -75,7 +75,7 @@ def in_cluster(environ: Mapping[str, str]) -> Access | None:
 def _nothing(merged: Merged, environ: Mapping[str, str]) -> Access:
     looked = merged.place or os.pathsep.join(candidates("", environ))
     raise BackendError(
-        f"no cluster is known here: no kubeconfig with a context (looked at {looked}), and this is no pod of a cluster",
+        f"no cluster is configured: no kubeconfig with a context (searched {looked}), and not running in a pod",
         hint="log in (`oc login SERVER`), or put the kubeconfig of your cluster there; KUBECONFIG names another file",
     )
 
@@ -170,7 +170,7 @@ def _address(url: str, where: str) -> str:
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise BackendError(f"{where} has no usable server address", hint="it looks like https://HOST:6443")
+        raise BackendError(f"{where} has no usable server address", hint="the format is https://HOST:6443")
     if parts.username or parts.query or parts.fragment:
         raise BackendError(f"{where}: a server address holds no user, query or fragment")
     return url.rstrip("/")
@@ -395,7 +395,7 @@ def _take(config: dict[str, Any], plural: str, name: str, into: dict[str, Found]
         if not isinstance(called, str):
             raise BackendError(f"the kubeconfig {file}: an entry of '{plural}' has no name")
         if called in here:
-            raise BackendError(f"the kubeconfig {file}: '{called}' stands twice under '{plural}'")
+            raise BackendError(f"the kubeconfig {file}: '{called}' is defined twice under '{plural}'")
         here.add(called)
         into.setdefault(called, Found(entry.get(name) or {}, file))
 

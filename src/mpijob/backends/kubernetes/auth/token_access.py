@@ -55,7 +55,7 @@ class Tokens:
             status = self._api.create(TOKEN_REVIEW.path(), body).get("status") or {}
         user = status.get("user") or {}
         if not status.get("authenticated") or not user.get("username"):
-            raise Unauthenticated("the cluster does not know this token", hint="log in again")
+            raise Unauthenticated("the cluster rejected this token (401)", hint="log in again")
         return Identity(user=str(user["username"]), groups=tuple(user.get("groups") or ()))
 
     def may(self, who: Identity, **attributes: dict[str, str]) -> bool:

@@ -39,7 +39,7 @@ def ask(job: MPIJob, access: Access, settings: Settings) -> Seen:
     try:
         return codec.convert(found.get("seen") or {}, Seen)
     except msgspec.ValidationError as error:
-        raise InvalidJob(f"the fit broker's answer cannot be understood: {error}") from error
+        raise InvalidJob(f"invalid response of the fit broker: {error}") from error
 
 
 def ask_waits(namespace: str, access: Access, settings: Settings) -> dict[str, Forecast]:
@@ -48,7 +48,7 @@ def ask_waits(namespace: str, access: Access, settings: Settings) -> dict[str, F
     try:
         return codec.convert(found.get("waits") or {}, dict[str, Forecast])
     except msgspec.ValidationError as error:
-        raise InvalidJob(f"the fit broker's answer cannot be understood: {error}") from error
+        raise InvalidJob(f"invalid response of the fit broker: {error}") from error
 
 
 def _asked(path: str, body: Mapping[str, Any], access: Access, settings: Settings) -> Mapping[str, Any]:
@@ -56,7 +56,7 @@ def _asked(path: str, body: Mapping[str, Any], access: Access, settings: Setting
     from mpijob.backends.kubernetes.client.api_errors import telling
 
     if not settings.broker.startswith(("https://", *_LOOPBACK)):
-        raise InvalidJob("the broker's address must begin with https://: it is shown your token")
+        raise InvalidJob("the broker's address must begin with https://, because it receives your token")
     there = msgspec.structs.replace(
         access, server=settings.broker.rstrip("/"), ca=_authority(settings) or access.ca, certificate="", key="",
         impersonate=None, tls_server_name="", proxy="",

@@ -67,8 +67,8 @@ class Server(server.Server):
     def __init__(self, broker: Broker, address: tuple[str, int], tls: tuple[str, str] | None = None) -> None:
         if tls is None and address[0] not in _LOOPBACK:
             raise InvalidJob(
-                f"without TLS the broker listens on this machine alone, not on {address[0]}",
-                hint="give --certificate and --key, or leave --address out",
+                f"the broker requires TLS to listen on another address than loopback: {address[0]}",
+                hint="give --certificate and --key, or omit --address",
             )
         self._broker = broker
         self._turns = ConcurrencyLimit(AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
@@ -102,7 +102,7 @@ class Server(server.Server):
     def _answer(self, work: Callable[[str, bytes], object], token: str, content: bytes) -> service.Reply:
         try:
             if not token:
-                raise Unauthenticated("a bearer token is needed")
+                raise Unauthenticated("a bearer token is required")
             return _told(200, work(token, content))
         except Unauthenticated as error:
             return _told(401, _problem(error))
@@ -123,7 +123,7 @@ def _decoded(content: bytes, kind: type[T], what: str) -> T:
     try:
         return codec.decode(content, kind)
     except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
-        raise InvalidJob(f"the body is no {what}: {error}") from error
+        raise InvalidJob(f"the body is not a valid {what}: {error}") from error
 
 
 def _told(status: int, body: object) -> service.Reply:

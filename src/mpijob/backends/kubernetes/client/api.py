@@ -73,7 +73,7 @@ def target(access: Access, path: str, query: Iterable[tuple[str, str]]) -> str:
     """Return path and query as they go over the line; Rancher and others serve below a path of their own."""
     if not path.startswith("/") or not {".", "..", ""}.isdisjoint(path[1:].split("/")):
         raise InvalidJob(
-            f"'{path}' is no address of the Kubernetes API: a name in it is empty or made of dots"
+            f"'{path}' is not a valid Kubernetes API path: it has an empty name or a name of dots"
         )
     asked = urlencode([*query], safe="", quote_via=quote)
     root = urlsplit(access.server).path.rstrip("/")
@@ -313,7 +313,7 @@ class Api:
             return _DECODERS[shape].decode(body)
         except msgspec.DecodeError as error:
             raise ApiError(
-                f"{self.access.server} does not answer as a Kubernetes API does",
+                f"{self.access.server} is not a Kubernetes API server",
                 reason=NO_API,
                 server=self.access.server,
                 path=path,

@@ -197,7 +197,7 @@ def _forbidden(error: ApiError, doing: str) -> MpiJobError:
     if seen := re.search(_IMPERSONATION, error.message):
         return NotAllowed(
             f"cannot {doing}: User '{seen['user']}' may not act as another of the {seen['resource']}",
-            hint="take `as` out of the kubeconfig's user, or ask an administrator for the right to impersonate",
+            hint="remove `as` from the kubeconfig's user, or ask an administrator for the RBAC verb 'impersonate'",
         )
     if seen := re.search(_RIGHT, error.message):
         return _lacking(seen, doing)
@@ -208,7 +208,7 @@ def _forbidden(error: ApiError, doing: str) -> MpiJobError:
     if "system:anonymous" in error.message:
         return NotAllowed(f"cannot {doing}: {error.server} does not know who you are", hint=error.login)
     return NotAllowed(
-        f"cannot {doing}: {error.message}", hint="the cluster's own rules refuse this; ask its administrator"
+        f"cannot {doing}: {error.message}", hint="a policy of the cluster refuses this; ask its administrator"
     )
 
 
@@ -317,7 +317,7 @@ def _conflict(error: ApiError, doing: str) -> MpiJobError:
     where = f" in namespace '{place.namespace}'" if place.namespace else ""
     return Conflict(
         f"cannot {doing}: the name '{error.details.get('name', '')}' is in use already among the {what}{where}",
-        hint="choose another name, or delete the one that is there",
+        hint="choose another name, or delete the existing one",
     )
 
 
@@ -355,7 +355,7 @@ def _failing(error: ApiError, doing: str) -> MpiJobError:
     unsure = "; whether it was done is not known: look before you repeat it" if error.ambiguous else ""
     return BackendError(
         f"cannot {doing}: {error.server} answered {error.status} ({error.message}){unsure}",
-        hint="the cluster has trouble of its own; run the command again in a minute",
+        hint="the cluster reported an internal error; run the command again in a minute",
         passing=True,
     )
 

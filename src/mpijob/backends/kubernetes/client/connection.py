@@ -73,7 +73,7 @@ class Connector:
             context = connection.tls_context(ca=access.ca, insecure=access.insecure)
         except (ssl.SSLError, ValueError) as error:
             raise self._error(
-                f"the authority of cluster '{self._access.cluster}' in {self._access.source} is no PEM certificate",
+                f"the CA of cluster '{self._access.cluster}' in {self._access.source} is not a PEM certificate",
                 CERTIFICATE,
             ) from error
         if proof.certificate:

@@ -142,7 +142,7 @@ def _shaken(access: Access, proof: Credential, path: str, query: Query) -> Any:
     except (library.WebSocketException, OSError) as error:
         line.close()
         raise ApiError(
-            f"{access.server} does not open a line to the pod: {type(error).__name__}",
+            f"{access.server} cannot open an exec connection to the pod: {type(error).__name__}",
             reason=CUT,
             server=access.server,
             path=path,
@@ -291,7 +291,7 @@ class _Session:
             "the line to the pod was cut before the command ended",
             reason=CUT,
             path=self._path,
-            hint="the pod may have ended, or the network dropped the line; the command may still run",
+            hint="the pod may have ended, or the connection was lost; the command may still be running",
         )
 
 

@@ -282,7 +282,7 @@ class Transport:
             what, reason = f"did not answer in {request.seconds or 0:g} s", TIMEOUT
         elif not isinstance(error, OSError | http.client.IncompleteRead):
             why = error if isinstance(error, ProtocolError) else type(error).__name__
-            what, reason = f"does not speak HTTP as a Kubernetes API does: {why}", NO_API
+            what, reason = f"does not respond like a Kubernetes API server: {why}", NO_API
         return ApiError(
             f"{self.access.server} {what}",
             reason=reason,
@@ -316,9 +316,9 @@ def _unpacked(body: bytes) -> bytes:
     try:
         unpacked = unpacking.decompress(body, _MOST_BYTES)
     except zlib.error as error:
-        raise ProtocolError(f"the answer cannot be unpacked: {error}") from error
+        raise ProtocolError(f"cannot decompress the response: {error}") from error
     if not unpacking.eof:
-        raise ProtocolError("the answer cannot be unpacked: it is cut, or too long")
+        raise ProtocolError("cannot decompress the response: it is truncated or too large")
     return unpacked
 
 
@@ -328,7 +328,7 @@ def unsayable(access: Access, error: InvalidRequest) -> ApiError:
         f"{access.server} cannot be asked: {error}",
         reason=UNSAYABLE,
         server=access.server,
-        hint=f"look for a stray line break in the user and the server of context '{access.context}'",
+        hint=f"check for a line break in the user and the server of context '{access.context}'",
     )
 
 

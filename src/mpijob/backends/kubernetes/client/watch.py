@@ -232,7 +232,9 @@ class Watch:
         try:
             event = _EVENT.decode(line)
         except msgspec.DecodeError:  # the line was cut in its middle: take it up again from the last version
-            raise ApiError("a watch's line was cut", reason=CUT, server=self._api.access.server) from None
+            raise ApiError(
+                "a watch event was truncated", reason=CUT, server=self._api.access.server
+            ) from None
         if event.type == "ERROR":
             raise self._failure(event.object)
         item = event.object

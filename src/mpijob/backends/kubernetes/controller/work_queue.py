@@ -83,7 +83,7 @@ class WorkQueue:
         if refused:
             raise refused[0]
         if not settled:
-            raise BackendError("the cluster does not answer")
+            raise BackendError("the cluster is not responding")
 
     def there(self) -> set[JobRef]:
         """Return every job that is there."""

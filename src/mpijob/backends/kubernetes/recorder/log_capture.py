@@ -31,7 +31,7 @@ from mpijob.model import Family, JobKey, Role
 from mpijob.observation.logs import cri
 
 ROTATED = "the node had put this part of the log away before it could be read"
-GONE = "the pod was gone before the rest of its log could be read"
+GONE = "the pod was deleted before its log was read completely"
 RESTARTED = "the container had restarted more than once before this part could be read"
 _AGAIN_SECONDS = 0.5
 _LONGEST_PAUSE = 5.0

@@ -94,7 +94,7 @@ class Recorder:
         for ref in session.recorded_jobs(self._namespace):
             session.record_gap(ref)
             if ref not in there:
-                self._write_gone(ref, f"the job was deleted while nobody recorded, {session.gap_text()}")
+                self._write_gone(ref, f"the job was deleted while no recorder ran, {session.gap_text()}")
         for ref in there:
             self._rounds.wish(ref, 0.0)
 

@@ -98,7 +98,7 @@ class SnapshotWriter:
     def _keep_attempt(self, state: JobState) -> None:
         """Write down how an attempt ended; what was seen of it while it had its pods stays."""
         if not state.phase.final and state.phase is not Phase.SUSPENDED:
-            return  # its end was not seen, or was written down when it was
+            return  # its end was not observed, or was written down when it was
         known = next(
             (one for one in self._archive.attempts(state.ref.key) if one.attempt == state.attempt), None
         )

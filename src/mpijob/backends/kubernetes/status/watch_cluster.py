@@ -153,7 +153,7 @@ class _ClusterWatch:
                 self._take(self._news.get(timeout=max(0.0, deadline - time.monotonic())))
             except queue.Empty:
                 raise api_errors.translate(
-                    ApiError("the cluster does not answer", reason=api_errors.TIMEOUT), doing="watch jobs"
+                    ApiError("the cluster is not responding", reason=api_errors.TIMEOUT), doing="watch jobs"
                 ) from None
         refused = [self._trouble.pop(name) for name in self._jobs if name in self._trouble]
         if refused and len(refused) == len(self._jobs):

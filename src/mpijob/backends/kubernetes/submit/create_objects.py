@@ -167,7 +167,7 @@ def _create(api: Api, document: Mapping[str, Any], uid: str, tried: Tried) -> Do
             api.delete(path, uid=existing["metadata"]["uid"])
             continue
         raise Taken(existing)
-    raise BackendError(f"{kind.name} {metadata['name']} could not be created: it comes and goes")
+    raise BackendError(f"{kind.name} {metadata['name']} could not be created: it is repeatedly deleted")
 
 
 def _post(api: Api, document: Mapping[str, Any], tried: Tried) -> Document:

@@ -36,8 +36,8 @@ def plan(
     """Return the plan of a job that is well formed and admitted."""
     if job.concurrency is not None:
         raise Unsupported(
-            f"job '{job.name}' asks for a limit of jobs at once, and on a cluster the queue decides how many run",
-            hint="leave concurrency out, and give the jobs a queue whose quota lets so many of them run",
+            f"job '{job.name}' sets concurrency, which a cluster does not support: its queue decides how many jobs run",
+            hint="remove concurrency, and use a queue with a matching quota",
         )
     by_module = "" if job.image else _image_of_modules(job, settings, directory)
     job = code_upload.resolve(_with_image(job, by_module or settings.image), directory, own_places(settings))
@@ -155,8 +155,8 @@ def _service_image(job: MPIJob, around: ClusterContext) -> str:
     if not around.service_image and any(one.kind is VolumeKind.S3 for one in job.volumes):
         raise well_known.refuse(
             "volumes",
-            "S3 volumes are fetched and stored by our services' image, and nobody said which that is",
-            "set service_image in the settings, or MPIJOB_SERVICE_IMAGE; an administrator knows it",
+            "S3 volumes on a cluster require the image of the mpijob services, which is not set",
+            "set service_image in the settings, or MPIJOB_SERVICE_IMAGE; ask your administrator for it",
         )
     return around.service_image
 
@@ -182,7 +182,7 @@ def _documents(choice: Choice, job: MPIJob, shape: Shape, around: ClusterContext
 
 def _network(job: MPIJob, around: ClusterContext) -> str:
     if not job.network.isolated:
-        return "network: open, because the job says so"
+        return "network: open, as set in the job"
     if around.isolates:
         return "network: the job's pods reach each other, the name servers and what the job names"
     return "network: you may not create NetworkPolicies here; where the cluster's controller runs, it makes the job's"
@@ -217,5 +217,5 @@ def _notices(job: MPIJob, settings: Settings, by_module: str) -> Iterator[Findin
         message = f"the job names no image: {by_module} is used: its script loads a module that stands for it"
         yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)
     elif settings.image and job.image == settings.image:
-        message = f"the job names no image: {settings.image} is used, as the settings say"
+        message = f"the job has no image: {settings.image} of the settings is used"
         yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)

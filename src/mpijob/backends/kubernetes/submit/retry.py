@@ -96,7 +96,7 @@ def _protect(api: Api, found: Found, attempt: int) -> list[str]:
 
 
 def _tell(metadata: Document, attempt: int, now: float) -> None:
-    act = UserAction(now, user_actions.RETRYING, f"attempt {attempt} begins")
+    act = UserAction(now, user_actions.RETRYING, f"attempt {attempt} starts")
     metadata.setdefault("annotations", {})[well_known.ACTS_ANNOTATION] = user_actions.written([act])
 
 

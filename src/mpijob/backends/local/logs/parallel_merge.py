@@ -129,7 +129,7 @@ class _Helper:
     def hand_over(self, target: IO[bytes]) -> None:
         """Write what the process has merged, once it is done."""
         if self._process.wait():
-            raise OSError(f"a helper that merges logs ended with {self._process.returncode}")
+            raise OSError(f"the log merge process ended with {self._process.returncode}")
         self._file.seek(0)
         while data := self._file.read(1 << 20):
             target.write(data)

@@ -126,7 +126,7 @@ def _as_nodes(job: MPIJob, settings: Settings, own: bool) -> str:
     """Return why each worker is a node of its own to MPI; "" where one daemon starts the ranks of all."""
     reasons = {
         "the setting local_nodes asks for it": settings.local_nodes,
-        "the command brings its own launcher": own,
+        "the command contains its own launcher": own,
         "its launcher is a custom one": job.mpi is Family.CUSTOM,
         "an elastic job discovers its hosts": job.elastic is not None,
         "its ranks are mapped by the MPI library": bool(job.launch.rankfile)
@@ -245,11 +245,11 @@ def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool
     if not as_nodes:
         yield "one daemon of the MPI library starts all ranks: they share memory as with plain mpirun"
     elif not own:
-        yield f"each worker is a node to MPI, with a daemon of its own: {as_nodes}"
+        yield f"each worker is a node to MPI, with its own daemon: {as_nodes}"
     if job.script:
         yield f"{job.script} runs once, in the launcher; each mpirun, mpiexec or srun in it is a step over the workers"
     elif own:
-        yield f"the command starts its own ranks ({job.argv[0]}): it is run as it is, over the job's workers"
+        yield f"the command starts its own ranks ({job.argv[0]}): it runs unchanged, with the job's workers"
 
 
 def _notices(job: MPIJob, settings: Settings, home: Home) -> Iterator[Finding]:

@@ -70,7 +70,7 @@ def declare_lost(store: Store, row: Row) -> None:
 def _lost_launcher(launcher: LauncherState | None) -> LauncherState | None:
     if launcher is None or launcher.phase.final:
         return launcher
-    return msgspec.structs.replace(launcher, phase=LauncherPhase.FAILED, message="its end was not seen")
+    return msgspec.structs.replace(launcher, phase=LauncherPhase.FAILED, message="its end was not observed")
 
 
 def settle(store: Store, state: JobState) -> None:
@@ -161,7 +161,7 @@ def fresh(state: JobState, reason: str, message: str) -> JobState:
 REQUEUES = 3
 LOST = Finding(
     code="SUPERVISOR_LOST",
-    message="the process that looked after the job is gone (killed, or the machine was restarted)",
+    message="the supervisor process of the job no longer exists (killed, or the machine was restarted)",
     hint="nothing of the job runs any more; run it again with: mpijob retry",
     fixes=(Fix("run it again with the same configuration"),),
 )

@@ -313,7 +313,7 @@ class Store:
 
         rows = self.read("SELECT plan FROM plans WHERE uid=?", uid)
         if not rows:
-            raise NotFound(f"the plan of job {uid} is gone")
+            raise NotFound(f"the plan of job {uid} no longer exists")
         return codec.decode(rows[0][0], Plan)
 
     def replace_plan(self, uid: str, plan: Plan) -> None:
@@ -458,5 +458,5 @@ def _foreign_errors(path: str) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         raise BackendError(
             f"the state database {path} is damaged: {error}",
-            hint="move it away to start afresh; the jobs' logs beside it stay readable",
+            hint="move it away to start with an empty database; the logs of jobs stay readable",
         ) from error

@@ -63,8 +63,8 @@ class PrivateDir(msgspec.Struct, frozen=True):
         problem = self._problem()
         if problem and not (missing_ok and not os.path.lexists(self.path)):
             raise UnsafePath(
-                f"{self.path} is not the private directory of this attempt any more: {problem}",
-                hint="look who changes it, then run the job again with: mpijob retry",
+                f"{self.path} is no longer the private directory of this attempt: {problem}",
+                hint="find out what changes it, then run the job again with: mpijob retry",
             )
 
     def _problem(self) -> str:
@@ -73,9 +73,9 @@ class PrivateDir(msgspec.Struct, frozen=True):
         except OSError as error:
             return str(error.strerror)
         if not stat.S_ISDIR(about.st_mode):
-            return "it is no directory"
+            return "it is not a directory"
         if about.st_uid != os.geteuid():
-            return f"it belongs to {ownership.name(about.st_uid)}"
+            return f"its owner is {ownership.name(about.st_uid)}"
         if about.st_mode & 0o077:
             return f"its mode is {stat.S_IMODE(about.st_mode):04o}"
         if self.inode and (about.st_dev, about.st_ino) != (self.device, self.inode):
@@ -192,7 +192,8 @@ def _present(found: tuple[Parent, ...]) -> str:
         if (about.st_dev, about.st_ino) == (parent.device, parent.inode):
             return parent.path
     raise UnsafePath(
-        "there is no directory for temporary files that is safe from other users, short and without odd characters",
+        "no suitable directory for temporary files: it must be safe from other users, short and without "
+        "special characters",
         hint="set TMPDIR to a directory of your own of at most 40 characters, or: chmod 1777 /tmp",
     )
 

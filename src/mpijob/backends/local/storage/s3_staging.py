@@ -49,7 +49,7 @@ class S3Staging:
 
     def _bucket(self, volume: Volume) -> Bucket:
         if volume.source not in self._connections:
-            raise BackendError(f"the data connection of {volume.source} is not known any more")
+            raise BackendError(f"the data connection of {volume.source} no longer exists")
         return Bucket(self._connections[volume.source], s3_volumes.parted(volume.source)[1])
 
 
@@ -76,6 +76,6 @@ def _not_stored(volume: Volume, why: str) -> Finding:
         code="DATA_NOT_STORED",
         field="volumes",
         message=f"what the job wrote to {volume.mount} could not be stored in {volume.source}: {why}",
-        hint="the files are kept; when the store answers: mpijob artifacts store JOB",
+        hint="the files are kept; when the object store is reachable: mpijob artifacts store JOB",
         severity=Severity.WARNING,
     )

@@ -119,7 +119,7 @@ class Supervisor:
         """Leave what is fetched for the job when somebody wants it ended."""
         self._read_requests()
         if self._attempt.cancelled or self._attempt.suspended:
-            raise Conflict("the job was ended while its data was fetched")
+            raise Conflict("the job was stopped while its data was downloaded")
 
     # -- beginning --------------------------------------------------------------------------------
     def _open(self) -> None:
@@ -442,7 +442,7 @@ class Supervisor:
         standing = self._status.standing(ended=True)
         if seconds <= 0 or standing.phase is not Phase.FAILED or not self._workers:
             return
-        kept = self._status.event("Kept", f"the workers stay {seconds:g} s for a look (exec)")
+        kept = self._status.event("Kept", f"the workers stay {seconds:g} s for inspection (exec)")
         self._status.advance(kept, standing=standing)
         self._until(lambda: self._released, seconds)
 

@@ -34,8 +34,8 @@ def delegated(settings: Settings) -> str:
     trouble = _trouble(settings.cgroup) if settings.cgroup else "the setting cgroup names no directory"
     if trouble and settings.cgroups == "on":
         raise Unsupported(
-            f"workers cannot have cgroups here: {trouble}",
-            hint="have a cgroup v2 directory with memory and cpu delegated to you, or set cgroups = 'auto'",
+            f"cgroups are not available: {trouble}",
+            hint="ask for a delegated cgroup v2 directory with memory and cpu, or set cgroups = 'auto'",
         )
     return "" if trouble else settings.cgroup
 
@@ -46,7 +46,7 @@ def _trouble(directory: str) -> str:
     try:
         there = (Path(directory) / "cgroup.controllers").read_text().split()
     except OSError as error:
-        return f"{directory} is no cgroup v2 directory ({error.strerror})"
+        return f"{directory} is not a cgroup v2 directory ({error.strerror})"
     if missing := set(CONTROLLERS) - set(there):
         return f"{directory} has no {' and no '.join(sorted(missing))} controller"
     pid = os.fork()

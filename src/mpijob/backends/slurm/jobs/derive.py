@@ -263,7 +263,7 @@ def _not_begun(seen: Seen) -> Standing:
             True,
         )
     if files.never_submitted:
-        why = "it was not handed to Slurm: the command that submitted it was ended"
+        why = "it was not submitted to Slurm: the submitting command was killed"
         return Standing(PhaseResult(Phase.FAILED, Reason.START_REFUSED, why), True)
     if row is None and files.plan.waits_for:
         return _dependent(files, 1)
@@ -308,7 +308,9 @@ def _launch_failed(row: Row) -> bool:
 
 
 def _handed(seen: Seen) -> str:
-    return f"Slurm has it as job {seen.files.number}" if seen.files.number else "it is being handed to Slurm"
+    return (
+        f"Slurm has it as job {seen.files.number}" if seen.files.number else "it is being submitted to Slurm"
+    )
 
 
 def _waiting(seen: Seen, number: int) -> Standing:

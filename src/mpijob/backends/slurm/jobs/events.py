@@ -68,9 +68,7 @@ def _of_attempt(attempt: Attempt, state: JobState) -> Iterator[Event]:
     for one in attempt.entries:
         match one.verb:
             case "clock" if one.words.get("skew", "0") != "0":
-                skew = (
-                    f"the clock of {one.host} is {one.words['skew']} s off; times there go by the launcher's"
-                )
+                skew = f"the clock of {one.host} is {one.words['skew']} s off; times use the launcher's clock"
                 yield Event(one.time, "ClockSkew", skew, Severity.WARNING, number)
             case "signal":
                 yield Event(
@@ -85,7 +83,7 @@ def _of_attempt(attempt: Attempt, state: JobState) -> Iterator[Event]:
                 )
                 yield Event(one.time, "Retrying", again, attempt=number)
             case "kept":
-                kept = f"the nodes stay {one.words.get('seconds', '')} s for a look (exec)"
+                kept = f"the nodes stay {one.words.get('seconds', '')} s for inspection (exec)"
                 yield Event(one.time, "Kept", kept, attempt=number)
             case _:
                 continue

@@ -51,7 +51,7 @@ def of_script(
             sources.setdefault(path, Output(Path(path), stream, state.attempt))
         if not sources and state.phase.final:
             raise NotFound(
-                f"where job '{ref.name}' writes its output is not known any more",
+                f"where job '{ref.name}' writes its output is no longer known",
                 hint="Slurm knows that for some minutes after a job's end; look in the directory it was submitted from",
             )
         lines = [line for source in sources.values() for line in source.read(last=state.phase.final)]

@@ -166,7 +166,7 @@ def warnings(state: JobState) -> tuple[Finding, ...]:
     return (
         Finding(
             "SLURM_NEVER_STARTS",
-            f"the job does not start as it is: {state.message}",
+            f"the job cannot start unchanged: {state.message}",
             hint,
             severity=Severity.WARNING,
         ),

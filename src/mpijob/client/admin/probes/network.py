@@ -47,7 +47,7 @@ class Direct:
                 return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
             except OSError:
                 continue
-        raise SystemExit("network probe: no MPI library was found in this image")
+        raise SystemExit("network probe: no MPI library found in this image")
 
     def _number(self, call: str) -> int:
         value = ctypes.c_int()

@@ -219,7 +219,7 @@ RULES = (
             ),
         ),
         causes=("{message}", "The pods exceed the namespace's quota: {detail}"),
-        example="the job's pods cannot be made: exceeded quota: team, requested: cpu=2, used: cpu=7, limited: cpu=8",
+        example="the job's pods cannot be created: exceeded quota: team, requested: cpu=2, used: cpu=7, limited: cpu=8",
         remedies=(
             Remedy("wait for other jobs to end, or delete what is not needed"),
             Remedy("use fewer workers, or smaller ones"),

@@ -60,7 +60,7 @@ def _take(request: Request, option: str, value: str) -> None:
     elif option == "w":
         _dependency(request, field, value)
     else:
-        note, todo = _GONE.get(option, ("this option is not known here", "look whether the job needs it"))
+        note, todo = _GONE.get(option, ("this option is not known here", "check whether the job needs it"))
         request.notes.dropped(field, value, note, todo)
 
 

@@ -62,7 +62,7 @@ def _directive(request: Request, words: list[str]) -> None:
         word = words[at]
         at += 1
         if not re.fullmatch(r"-[A-Za-z].*", word):
-            request.notes.dropped("#PBS", word, "this is no option", "look at the line")
+            request.notes.dropped("#PBS", word, "this is not an option", "check the line")
             continue
         letter, value = word[1], word[2:]
         if not value and letter not in _FLAGS and at < len(words):
@@ -100,7 +100,7 @@ def _take(request: Request, letter: str, value: str) -> None:
         request.notes.dropped(field, value, note, todo)
     else:
         request.notes.dropped(
-            f"{field} {value}".strip(), "", "this option is not known here", "look whether the job needs it"
+            f"{field} {value}".strip(), "", "this option is not known here", "check whether the job needs it"
         )
 
 
@@ -167,7 +167,9 @@ def _resource(request: Request, name: str, value: str) -> None:
             field, value, "how chunks are placed is PBS's", "set placement.topology: spread or packed-node"
         )
     elif not _misspelt(request, field, name, value, (*_COUNTS, *_WHOLE, *_OTHERS)):
-        request.notes.dropped(field, value, "there is no such resource here", "look whether the job needs it")
+        request.notes.dropped(
+            field, value, "there is no such resource here", "check whether the job needs it"
+        )
 
 
 def _misspelt(request: Request, field: str, name: str, value: str, known: Sequence[str]) -> bool:
@@ -199,7 +201,7 @@ def _rerun(request: Request, field: str, value: str) -> None:
         note = "PBS starts a job again when a node is lost; here also, once, when it fails"
         request.notes.changed(field, value, "retry.limit, requeue_on_lost_worker", note)
     else:
-        request.notes.exact(field, value, "", "a job is not tried again unless retry.limit says so")
+        request.notes.exact(field, value, "", "a job is retried only if retry.limit is set")
 
 
 _GONE = {
@@ -207,7 +209,7 @@ _GONE = {
     "e": (LOGS, "nothing, or mpijob logs NAME > FILE"),
     "j": (LOGS, "nothing: mpijob logs shows both streams in order"),
     "k": (LOGS, "nothing"),
-    "W": ("attributes of PBS jobs are PBS's", "look whether the job needs it"),
+    "W": ("attributes of PBS jobs are PBS's", "check whether the job needs it"),
     "a": ("jobs start when capacity is free", "submit it at that time"),
     "p": ("PBS's numbers mean nothing elsewhere", "set priority"),
     "S": (
@@ -218,5 +220,5 @@ _GONE = {
     "d": ("a job begins in its own directory, with a copy of the uploaded files", "set code.path"),
     "w": ("a job begins in its own directory, with a copy of the uploaded files", "set code.path"),
     "h": ("jobs start when capacity is free", "mpijob suspend NAME right after creating it"),
-    "I": ("an interactive session is no batch job", "mpijob alloc"),
+    "I": ("an interactive session is not a batch job", "mpijob alloc"),
 }

@@ -62,7 +62,7 @@ def _directive(request: Request, text: str) -> None:
         take(request, name, value, written)
     if count < len(words):
         rest = " ".join(words[count:])
-        request.notes.dropped("#SBATCH", rest, "this is no option", "look at the line", blocks=False)
+        request.notes.dropped("#SBATCH", rest, "this is not an option", "check the line", blocks=False)
 
 
 def take(request: Request, name: str, value: str, written: str) -> None:
@@ -81,7 +81,7 @@ def take(request: Request, name: str, value: str, written: str) -> None:
         note = f"Slurm has no such option; --{meant} is one"
         request.notes.dropped(written, "", note, f"write --{meant}, or take it out", blocks=True)
     else:
-        request.notes.dropped(written, "", "this option is not known here", "look whether the job needs it")
+        request.notes.dropped(written, "", "this option is not known here", "check whether the job needs it")
 
 
 def _number(key: str, ours: str) -> Handler:

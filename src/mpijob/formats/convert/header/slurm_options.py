@@ -78,7 +78,7 @@ def directives(line: str) -> Iterator[str]:
 
 
 SAME = {
-    "no-requeue": "a job is not tried again unless retry.limit says so",
+    "no-requeue": "a job is retried only if retry.limit is set",
     "kill-on-bad-exit": "one rank that fails ends the whole job, always",
     "label": "mpijob logs always shows which rank wrote a line",
     "unbuffered": "ranks write without waiting, always",

@@ -394,7 +394,7 @@ class FieldReporter:
             self.notes.exact(leaf.path, leaf.shown, "", "kept as it is")
             return
         todo = next((text for word, text in _OTHERS.items() if word in leaf.path), "--to mpijob keeps it")
-        self.notes.dropped(leaf.path, leaf.shown, "a job has no word for it", todo)
+        self.notes.dropped(leaf.path, leaf.shown, "a job has no equivalent", todo)
 
     def defaults(self) -> None:
         """Tell what the operator does where nothing is said, as far as it is not what happens here."""

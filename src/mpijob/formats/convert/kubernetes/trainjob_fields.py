@@ -20,7 +20,7 @@ _PER_NODE = re.compile(r"spec\.trainer\.resourcesPerNode\.(limits|requests)\.(.+
 _REPLICATED = re.compile(r"spec\.template\.spec\.replicatedJobs\[([^]]*)\]\.(.+)")
 _IN_POD = "template.spec.template.spec."
 _AMOUNT = re.compile(r"container\.resources\.(limits|requests)\.(.+)")
-_NO_WORD = "a job has no word for it"
+_NO_WORD = "a job has no equivalent"
 _STARTS = {
     "torch": "every worker runs the command as one rank, and gets the PET_ variables of torchrun as there",
     "jax": "every worker runs the command as one rank, and gets the JAX_ variables as there",
@@ -157,7 +157,7 @@ class FieldReporter:
         elif beyond:
             self._same_or_beyond(leaf, beyond)
         else:
-            self._gone(leaf, _NO_WORD, "look whether the job needs it")
+            self._gone(leaf, _NO_WORD, "check whether the job needs it")
 
     def _trainer(self, leaf: Leaf) -> None:
         match leaf.name:
@@ -172,7 +172,7 @@ class FieldReporter:
             case "numProcPerNode":
                 self._per_node(leaf)
             case _:
-                self._gone(leaf, _NO_WORD, "look whether the job needs it")
+                self._gone(leaf, _NO_WORD, "check whether the job needs it")
 
     def _per_node(self, leaf: Leaf) -> None:
         if self.framework == "torch":
@@ -229,11 +229,11 @@ class FieldReporter:
             case "mpi.numProcPerNode" | "flux.numProcPerNode" | "torch.numProcPerNode":
                 self._runtime_per_node(leaf)
             case "torch.elasticPolicy" | "mpi":
-                self._gone(leaf, _NO_WORD, "look whether the job needs it")
+                self._gone(leaf, _NO_WORD, "check whether the job needs it")
             case _ if name.partition(".")[0] in _STARTS and "." not in name:
                 self.notes.changed(leaf.path, leaf.shown, "command", _STARTS[name])
             case _:
-                self._gone(leaf, _NO_WORD, "look whether the job needs it")
+                self._gone(leaf, _NO_WORD, "check whether the job needs it")
 
     def _runtime_per_node(self, leaf: Leaf) -> None:
         if "numProcPerNode" in self.trainer:

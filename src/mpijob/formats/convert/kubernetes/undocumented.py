@@ -139,4 +139,4 @@ def _unknown(key: str, item: Any, here: str, fields: dict[str, Any], notes: Note
     elif key == "podGroupPolicy":
         notes.exact(here, item, "gang_timeout_seconds", "workers start all together or not at all, always")
     else:
-        notes.dropped(here, item, "what it means is not known", "look whether the job needs it")
+        notes.dropped(here, item, "what it means is not known", "check whether the job needs it")

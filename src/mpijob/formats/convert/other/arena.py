@@ -163,4 +163,4 @@ def _more(notes: Notes, fields: dict[str, Any], name: str, value: str) -> None:
         fields["pull_secrets"] = (*fields.get("pull_secrets", ()), *value.split(","))
         notes.exact(name, value, "pull_secrets")
     else:
-        notes.dropped(name, value, "there is no such setting here", "look whether the job needs it")
+        notes.dropped(name, value, "there is no such setting here", "check whether the job needs it")

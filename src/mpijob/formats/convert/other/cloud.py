@@ -95,7 +95,7 @@ class _Taker:
                 self.walk(item, f"{here}.", table)
             else:
                 self.notes.dropped(
-                    here, item, "what it means is not known here", "look whether the job needs it"
+                    here, item, "what it means is not known here", "check whether the job needs it"
                 )
 
 

@@ -918,6 +918,6 @@ case $name in
   sbatch | qsub | bsub | salloc)
     refuse "$name is not here: submit what follows as a job of its own: mpijob create SCRIPT --after $MPIJOB_NAME"
     ;;
-  module | ml) once "module" "$name $*: there are no modules here, the programs are taken as they are found" ;;
+  module | ml) once "module" "$name $*: environment modules are not available, installed programs are used" ;;
   *) refuse "$name is not known here" ;;
 esac
