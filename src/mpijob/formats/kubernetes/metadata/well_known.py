@@ -29,6 +29,7 @@ RUN_LABEL = f"{DOMAIN}/run"  # which of the jobs of its name it is, from the sec
 PROGRAM_LABEL = f"{DOMAIN}/program"  # the same for jobs that run the same command, whatever its numbers
 OWNER_LABEL = f"{DOMAIN}/owner"
 COST_PREFIX = f"cost.{DOMAIN}/"
+READER_LABEL = f"{DOMAIN}/reader"  # of which job a pod reads the volume claims
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "mpijob"
 CANCELLED_ANNOTATION = f"{DOMAIN}/cancelled"  # when the user ended the job
