@@ -27,6 +27,7 @@ _CHANGED = "file changed as we read it"  # GNU tar: what it had then was archive
 _MISSING = ("No such file or directory", "Cannot stat")
 _CLOCK_SECONDS = 60.0  # a file server's clock is its own
 _MOST_WORDS = 16 << 10  # the command travels in an address
+NO_ARCHIVE = (tarfile.TarError, EOFError, ValueError, OverflowError)  # what tarfile raises for other bytes
 _LONGEST_LINE, _LARGEST_HEADER, _PIECE = 64 << 10, 1 << 20, 256 << 10
 Write = Callable[[PurePosixPath, Iterator[bytes]], None]
 
@@ -164,8 +165,8 @@ def fetch(
     argv = ("/bin/sh", "-c", _TAR, reader_pod.ROOT, *(f"./{one}" for one in paths))
     with reader.output(*argv) as output:
         try:
-            found = [*_members(output.stdout, [PurePosixPath(one) for one in paths], write, policy, copy)]
-        except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+            found = [*members(output.stdout, [PurePosixPath(one) for one in paths], write, policy, copy)]
+        except NO_ARCHIVE as error:
             _finish(output.finish(), paths)  # what it says itself is the better cause
             raise BackendError(
                 f"what came from the reader pod is no tar archive: {error}", hint=_HINT
@@ -211,18 +212,19 @@ class _Limited:
         return self._stream.read(size)
 
 
-def _members(
+def members(
     stream: BinaryIO,
     wanted: Sequence[PurePosixPath],
     write: Write,
     policy: Policy,
-    copy: Callable[[PurePosixPath, PurePosixPath], None] | None,
+    copy: Callable[[PurePosixPath, PurePosixPath], None] | None = None,
 ) -> Iterator[PurePosixPath]:
+    """Hand over the regular files of an archive that were asked for, and yield which; refuse any others."""
     limited, came = _Limited(stream), set[PurePosixPath]()
     with tarfile.open(fileobj=cast(IO[bytes], limited), mode="r|", bufsize=tarfile.RECORDSIZE) as tar:
         while (member := tar.next()) is not None:
             place = _place(member.name, wanted)
-            if place in came:
+            if place in came or member.issparse():  # nobody asked tar for holes, and they may be endless
                 _refuse(member.name)
             if member.isreg():
                 limited.allowance = None
