@@ -214,6 +214,19 @@ FIELDS: dict[str, Description] = {
         "the command names a file or a module (python -m) in it.",
         ".",
     ),
+    "Code.git": _D(
+        "A repository that goes along; path is then a directory of it.",
+        "{url: 'https://git.example.org/train.git', ref: main}",
+    ),
+    "GitSource.url": _D(
+        "The repository's address, as git clone takes it; fetched with your own git and its credentials.",
+        "https://git.example.org/train.git",
+    ),
+    "GitSource.ref": _D("A branch or tag; without one, the default branch.", "v1.2"),
+    "GitSource.commit": _D(
+        "The commit, in full; without one, that of ref when the job is planned.",
+        "3f2a9c51d0b84e6f7a1c2d3e4f5061728394a5b6",
+    ),
     "Code.include": _D("Only these paths in it.", "[src, train.py]"),
     "Code.exclude": _D("Not these names and paths in it; ./data is only the one at its top.", "[data]"),
     "Code.files": _D("Small files written here, by their path.", "{hello.py: 'print(1)'}"),
