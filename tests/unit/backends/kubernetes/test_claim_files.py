@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -178,6 +179,19 @@ def test_a_file_with_an_odd_name_is_fetched(client: Client, root: Path, tmp_path
     (root / "out" / "-rf *").write_text("1")
     (fetched,) = client.fetch(REF, tmp_path, ["out/-rf *"])
     assert fetched.read_text() == "1"
+
+
+def test_a_tar_that_can_leave_nothing_out_serves_too(
+    client: Client, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, tar = tmp_path / "bin", shutil.which("tar")
+    folder.mkdir()
+    (folder / "tar").write_text(f'#!/bin/sh\ncase $1 in --exclude*) exit 1 ;; esac\nexec {tar} "$@"\n')
+    (folder / "tar").chmod(0o755)
+    monkeypatch.setitem(_ENV, "PATH", f"{folder}:{os.environ['PATH']}")
+    wrote(root, model_bin="12345")
+    (fetched,) = client.fetch(REF, tmp_path / "there", ["out"])
+    assert fetched.read_text() == "12345"
 
 
 def test_many_files_are_fetched_by_several_commands_in_one_pod(
@@ -466,6 +480,13 @@ def test_a_server_lists_no_more_than_its_administrator_allows(
     [
         (b"no archive at all" * 100, 0, "", BackendError, "no tar archive"),
         (b"", 127, "sh: tar: not found", BackendError, "tar: not found"),
+        (
+            b"",
+            1,
+            "tar: ./out/x: No such file or directory\ntar: error exit delayed from previous errors",
+            NotFound,
+            "left no file 'out/x'",
+        ),
         (b"", 2, "tar: ./out/x: Cannot stat: No such file or directory", NotFound, "left no file 'out/x'"),
         (
             archive(("out/x", FILE, b"1")),

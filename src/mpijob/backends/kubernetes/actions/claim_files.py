@@ -22,8 +22,13 @@ from mpijob.model.spec import quantity
 from mpijob.outbound.policy import Policy, TooLarge
 
 _FIND = 'cd "$0" && exec find "$@" -name lost+found -prune -o -type f ! -path "*\n*" -exec stat -c "%s %Y %n" {} +'
-_TAR = 'cd "$0" && exec tar -cf - --exclude=lost+found -- "$@"'
+# BusyBox may be built without --exclude
+_TAR = (
+    'cd "$0" || exit 2; left_out=--exclude=lost+found; tar $left_out -cf /dev/null /dev/null 2>/dev/null || left_out=; '
+    'exec tar $left_out -cf - -- "$@"'
+)
 _CHANGED = "file changed as we read it"  # GNU tar: what it had then was archived whole
+_AFTERWORDS = ("Exiting with failure", "error exit delayed")
 _MISSING = ("No such file or directory", "Cannot stat")
 _CLOCK_SECONDS = 60.0  # a file server's clock is its own
 _MOST_WORDS = 16 << 10  # the command travels in an address
@@ -190,7 +195,9 @@ def _finish(ended: tuple[int, str], paths: Sequence[str]) -> None:
 
 def _last(told: str) -> str:
     lines = [
-        line.strip() for line in told.splitlines() if line.strip() and "Exiting with failure" not in line
+        line.strip()
+        for line in told.splitlines()
+        if line.strip() and not any(word in line for word in _AFTERWORDS)
     ]
     return lines[-1][:300] if lines else ""
 
