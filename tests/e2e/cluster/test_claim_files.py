@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.cluster import faults
+from tests.e2e.cluster.accounts import allow, an_account
 from tests.e2e.cluster.furniture import a_claim
+from tests.e2e.cluster.page_support import Person, a_server, server_account
 from tests.e2e.cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import MPIJob, Phase
@@ -124,4 +126,27 @@ def test_the_users_own_rights_decide(place: Place, ended: JobRef, tmp_path: Path
             theirs.client.artifacts(ended)
     else:
         assert len(theirs.client.artifacts(ended)) >= 4
+    eventually(lambda: not readers(place), "no reader is left")
+
+
+@pytest.mark.testbed
+@pytest.mark.security
+def test_the_page_reads_a_claim_as_its_visitor(place: Place, ended: JobRef) -> None:
+    base = f"/trainjobs/{place.namespace}/{ended.name}"
+    with server_account(place) as path, a_server(path, place.settings.home) as server:
+        alice, bob = (Person(server, an_account(place, name)) for name in ("alice", "bob"))
+        allow(place, "alice", place)
+        assert "out/model-0" in {one["path"] for one in alice.json("GET", f"{base}/artifacts")["items"]}
+        assert len(alice.ask("GET", f"{base}/artifact?path=out/model-0").read()) == 3_000_000
+        assert alice.status("GET", f"{base}/artifact?path=out/nothing")[0] == 404
+        for address in ("/artifacts", "/artifact?path=out/model-0"):
+            assert bob.status("GET", f"{base}{address}")[0] == 403
+        git = {
+            "name": "g",
+            "namespace": place.namespace,
+            "command": ["true"],
+            "code": {"git": {"url": "http://x/y"}},
+        }
+        status, refusal = alice.status("POST", "/plan", {"job": git})
+        assert (status, refusal["findings"][0]["code"]) == (400, "SERVER_FILES")
     eventually(lambda: not readers(place), "no reader is left")
