@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable, Mapping
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from tests.unit.api_support import Browser, served
@@ -14,6 +16,7 @@ from tests.unit.incoming_support import Knowing
 
 import mpijob
 from mpijob import checks
+from mpijob.backends.kubernetes.actions import claim_files
 from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.status import derive_state
 from mpijob.backends.kubernetes.status.derive_state import Objects
@@ -26,6 +29,7 @@ from mpijob.formats.launch import stack_dump
 from mpijob.formats.status import launcher_census, status_reader
 from mpijob.model import Family
 from mpijob.observation.metrics import training
+from mpijob.outbound.policy import UNRESTRICTED
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MARK = "mpijob-stack"
@@ -195,6 +199,36 @@ def _job_files() -> list[bytes]:
     ]
 
 
+def claim_archives(data: bytes) -> None:
+    """Of an archive from a reader pod only files that were asked for are taken; anything else is an error."""
+    wanted, came = PurePosixPath("out"), list[PurePosixPath]()
+
+    def write(place: PurePosixPath, pieces: Iterator[bytes]) -> None:
+        came.append(place)
+        for _ in pieces:
+            pass
+
+    with suppress(MpiJobError, *claim_files.NO_ARCHIVE):
+        for _ in claim_files.members(io.BytesIO(data), [wanted], write, UNRESTRICTED):
+            pass
+    assert all(wanted in (place, *place.parents) and ".." not in place.parts for place in came)
+
+
+def _archives() -> list[bytes]:
+    kinds = (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE)
+    found = []
+    for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=form) as tar:
+            for at, kind in enumerate(kinds):
+                entry = tarfile.TarInfo(f"./out/{'long/' * 9 * at}{at}ö")
+                entry.type, entry.linkname = kind, "./out/0ö"
+                entry.size = 5 if kind == tarfile.REGTYPE else 0
+                tar.addfile(entry, io.BytesIO(b"12345"))
+        found.append(buffer.getvalue())
+    return found
+
+
 TARGETS = {
     read.__name__: Target((read.__doc__ or "").strip(), read, begin)
     for read, begin in (
@@ -210,5 +244,6 @@ TARGETS = {
         (cluster_objects, _files("cluster/*.json")),
         (reviews, _reviews),
         (api_bodies, _bodies),
+        (claim_archives, _archives),
     )
 }

@@ -1885,6 +1885,8 @@ export interface components {
         /**
          * Code
          * @description The files that are uploaded with the job: a directory (or some paths in it) and inline files.
+         *
+         *         With `git` it is the repository, or the directory of it that `path` names.
          */
         Code: {
             /** @default [] */
@@ -1893,6 +1895,8 @@ export interface components {
             files?: {
                 [key: string]: string;
             };
+            /** @default {} */
+            git?: components["schemas"]["GitSource"];
             /** @default [] */
             include?: string[];
             /** @default  */
@@ -2458,6 +2462,21 @@ export interface components {
             line?: number;
             /** @default false */
             native?: boolean;
+        };
+        /**
+         * GitSource
+         * @description A repository at one commit.
+         *
+         *         Without a `commit`, that of a branch or tag (`ref`) or of the default branch is found when the job is planned, and
+         *         written into the spec: the job says which files ran.
+         */
+        GitSource: {
+            /** @default  */
+            commit?: string;
+            /** @default  */
+            ref?: string;
+            /** @default  */
+            url?: string;
         };
         /**
          * Guide

@@ -18,6 +18,8 @@ export default function Files() {
   const [text, setText] = useState("");
   const files = useQuery({
     queryKey: [...jobKey(row, "artifacts"), row.phase],
+    staleTime: 60_000, // listing them may take a cluster a while
+    refetchOnWindowFocus: false,
     queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/artifacts", { params: attemptParams(row) })),
   });
   if (files.error) return <ProblemAlert error={files.error} />;

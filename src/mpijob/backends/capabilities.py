@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.model_registry import Registered
     from mpijob.errors import Finding
-    from mpijob.model import JobRef, LogQuery, Model, Secret
+    from mpijob.model import Artifact, JobRef, LogQuery, Model, Secret
     from mpijob.model.platform.form_options import Choices, Option
     from mpijob.model.platform.permission import Question
     from mpijob.model.status.job_change import Overseen
@@ -129,6 +129,21 @@ class SupportsRates(Capability):
     @abstractmethod
     def rates(self) -> Mapping[str, RateSetting]:
         """Return what hours cost, by namespace."""
+
+
+class SupportsRemoteArtifacts(Capability):
+    """Has files of jobs that take long to reach, as through a pod; `Backend.artifacts` lists the others alone."""
+
+    @abstractmethod
+    def list_artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+        """Return all files that the job left."""
+
+    @abstractmethod
+    def fetch_many(self, ref: JobRef, paths: Sequence[str], directory: Path) -> tuple[str, ...]:
+        """Copy files, and those of folders, to their places below a directory, or all without paths; return which.
+
+        Raise NotFound for a path that the job did not leave.
+        """
 
 
 class SupportsSecretValues(Capability):

@@ -27,9 +27,11 @@ _SKIPPED = (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules
 def resolve(job: MPIJob, directory: Path, own: tuple[str, ...]) -> MPIJob:
     """Return the job with the directory that goes along made explicit and absolute, without our `own` places.
 
-    Without a `code.path`, the current directory goes along when the command names a file in it, or a module with
-    `python -m`; only what is named when the directory is too large, or our own.
+    A repository is fetched, and its commit pinned. Without either, the current directory goes along when the command
+    names a file in it, or a module with `python -m`; only what is named when the directory is too large, or our own.
     """
+    if job.code.git.url:
+        return job.replace(code=_checked_out(job.code, directory))
     code = job.code
     if code.path or code.include:
         path = directory / (code.path or ".")
@@ -46,6 +48,12 @@ def resolve(job: MPIJob, directory: Path, own: tuple[str, ...]) -> MPIJob:
     except InvalidJob:  # nobody asked for the whole directory: what the command names is enough
         whole = whole.replace(include=named)
     return job.replace(code=whole)
+
+
+def _checked_out(code: Code, directory: Path) -> Code:
+    from mpijob.backends.git import checkout  # few jobs have a repository
+
+    return checkout.resolve(code, directory)
 
 
 def _without(own: tuple[str, ...], code: Code) -> Code:

@@ -176,7 +176,7 @@ class Backend(Protocol):
         """
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        """Return the files that the job left."""
+        """Return the files that the job left, as far as nothing must be started to list them."""
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this machine."""

@@ -5,10 +5,11 @@ Only the words are judged here; whether a directory exists is found by the engin
 
 from __future__ import annotations
 
+import re
 from posixpath import normpath
 
 from mpijob.checks.rule import Findings, Limits, dns_name, error, unfit_line, warning
-from mpijob.model import MPIJob, Volume, VolumeKind
+from mpijob.model import GitSource, MPIJob, Volume, VolumeKind
 from mpijob.model.spec import quantity
 from mpijob.model.spec.enums import shown
 
@@ -130,12 +131,40 @@ def code(job: MPIJob, limits: Limits) -> Findings:
     """Paths that go along stay inside their directory; inline files are small."""
     if reason := unfit_line(job.code.path):
         yield error("code.path", f"the path {reason}", "name one directory")
+    if job.code.git != GitSource():
+        yield from _git(job.code.git, job.code.path)
     for field, paths in (("include", job.code.include), ("exclude", job.code.exclude)):
         for index, path in enumerate(paths):
             yield from _inside(f"code.{field}[{index}]", path)
     for path in job.code.files:
         yield from _inside("code.files", path)
     yield from _small_enough(job)
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]{1,250}")
+_TRANSPORTS = ("https", "http", "ssh", "git", "file")
+
+
+def _git(git: GitSource, path: str) -> Findings:
+    """A repository is named as git takes it, without a password, which the job's record would keep."""
+    scheme, has_scheme, _ = git.url.partition("://")
+    odd = unfit_line(git.url) or not git.url.strip() or git.url.startswith("-") or "::" in git.url
+    if odd or (has_scheme and scheme not in _TRANSPORTS):
+        hint = "write it as git clone takes it: https://git.example.org/train.git, git@host:train.git or a directory"
+        yield error("code.git.url", f"{shown(git.url)} is no address of a repository", hint)
+    elif re.match(r"[^/]+://[^/@]*:[^/@]*@", git.url):
+        hint = "take it out: git finds it with a credential helper, or use ssh; change the one that was written here"
+        yield error("code.git.url", "the address has a password, which the job's record would keep", hint)
+    if git.ref and not _REF.fullmatch(git.ref):
+        yield error("code.git.ref", f"{shown(git.ref)} is no branch or tag", "for example main, or v1.2")
+    if git.commit and not _COMMIT.fullmatch(git.commit):
+        hint = "write all 40 digits, as git rev-parse shows them; code.git.ref names a branch or tag"
+        yield error("code.git.commit", f"{shown(git.commit)} is no commit in full", hint)
+    pinned = bool(git.commit) and f"-{git.commit}" in path
+    if ".." in path.split("/") or (not pinned and path.startswith(("/", "~"))):
+        hint = "with code.git it is a directory of the repository: write it relative, without '..'"
+        yield error("code.path", f"{shown(path)} does not stay inside the repository", hint)
 
 
 def _inside(field: str, path: str) -> Findings:

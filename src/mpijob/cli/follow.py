@@ -191,7 +191,7 @@ class Follower:
 
     def _tell_what_it_left(self) -> None:
         try:
-            files = self._app.client.artifacts(self._job.ref)
+            files = self._app.client.artifacts(self._job.ref, at_hand=True)
         except MpiJobError:
             return  # an engine that cannot look for them: the result stands
         if files:

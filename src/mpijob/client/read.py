@@ -85,11 +85,26 @@ class Reading(BaseClient):
         return self.backend.preflight(about, who).facts
 
     def artifacts(
-        self, name: Target, *, namespace: str | None = None, attempt: int | None = None
+        self,
+        name: Target,
+        *,
+        namespace: str | None = None,
+        attempt: int | None = None,
+        at_hand: bool = False,
     ) -> tuple[Artifact, ...]:
-        """Return the files that the job left, in one attempt or in all of them."""
+        """Return the files that the job left, in one attempt or in all of them.
+
+        On a cluster files of volume claims are listed by a short-lived pod; `at_hand` leaves them out.
+        """
+        from mpijob.client.observe import artifacts
+
         ref = self.ref(name, namespace)
-        return self.backend.artifacts(ref) if attempt is None else self._reads(attempt).artifacts(ref)
+        reads = self._audited if attempt is None else self._reads(attempt)
+        if at_hand:
+            return reads.artifacts(ref)
+        if attempt is not None:
+            reads.get(ref)  # there is such an attempt
+        return artifacts.listed(reads, ref)
 
     def fetch(
         self,

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpijob.client.client import Client
 from mpijob.client.submit import resubmit
-from mpijob.errors import JobFailed, MpiJobError, NotFound, Unsupported
+from mpijob.errors import JobFailed, MpiJobError, NotAllowed, NotFound, Unsupported
 from mpijob.formats.jobfile import jobfile_reader
+from mpijob.model import VolumeKind
 from mpijob.observation.logs.escape import visible
 from mpijob.observation.redaction import masking
 
@@ -141,10 +142,17 @@ def _fetch_artifacts(client: Client, handle: Job, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     try:
         fetched = client.fetch(handle.ref, target)
-    except Unsupported as error:
+    except (NotAllowed, Unsupported) as error:
+        if isinstance(error, NotAllowed) and not _writes_to_a_claim(handle):
+            raise
         _print(f"no artifacts fetched: {error.message}")
         return
     _print(f"fetched {len(fetched)} files of the job")
+
+
+def _writes_to_a_claim(handle: Job) -> bool:
+    """Whether the job keeps files on a claim, which a later step can mount: few steps may read it through a pod."""
+    return any(one.kind is VolumeKind.CLAIM and not one.read_only for one in handle.spec.volumes)
 
 
 def _metrics(client: Client, handle: Job, state: JobState) -> Iterator[tuple[str, float]]:

@@ -17,8 +17,10 @@ from mpijob import checks
 from mpijob.errors import Severity
 from mpijob.model import (
     Code,
+    Concurrency,
     CustomLaunch,
     Elastic,
+    GitSource,
     Launch,
     Model,
     MPIJob,
@@ -36,6 +38,7 @@ from mpijob.model import (
 PARTS: dict[str, type[msgspec.Struct]] = {
     "launch": Launch,
     "code": Code,
+    "concurrency": Concurrency,
     "resources": Resources,
     "launcher": Resources,
     "placement": Placement,
@@ -106,6 +109,9 @@ def _value(name: str) -> st.SearchStrategy[Any]:
     if name == "launch":
         inner = wrong_parts(CustomLaunch).map(lambda custom: Launch(custom=custom))  # type: ignore[arg-type] # on purpose
         return st.one_of(odd.filter(is_not_coerced), wrong_parts(Launch), inner)
+    if name == "code":
+        code = wrong_parts(GitSource).map(lambda git: Code(git=git))  # type: ignore[arg-type] # on purpose
+        return st.one_of(odd.filter(is_not_coerced), wrong_parts(Code), code)
     if name in PARTS:
         return odd.filter(is_not_coerced) | wrong_parts(PARTS[name])
     if name in LISTED:
@@ -148,7 +154,11 @@ def test_a_foreign_object_in_any_field_is_an_error_at_that_field(name: str) -> N
     ("part", "name"), [(part, field) for part, kind in PARTS.items() for field in fields_of(kind)]
 )
 def test_a_foreign_object_in_any_part_is_an_error_at_its_path(part: str, name: str) -> None:
-    needed: dict[str, dict[str, Any]] = {"elastic": {"max_workers": 9}, "model": {"name": "bert"}}
+    needed: dict[str, dict[str, Any]] = {
+        "elastic": {"max_workers": 9},
+        "concurrency": {"limit": 1},
+        "model": {"name": "bert"},
+    }
     fields: dict[str, Any] = {part: PARTS[part](**needed.get(part, {}) | {name: object()})}
     job = MPIJob(name="bert", command=("a",), **fields)
     assert [one.field for one in checks.run(job) if one.code == "WRONG_TYPE"] == [f"{part}.{name}"]

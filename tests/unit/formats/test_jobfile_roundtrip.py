@@ -18,6 +18,7 @@ from mpijob.model import (
     CustomLaunch,
     Elastic,
     Family,
+    GitSource,
     Launch,
     Model,
     MPIJob,
@@ -135,6 +136,7 @@ KINDS["CustomLaunch | None"] = st.none() | part(CustomLaunch)
 KINDS["Concurrency | None"] = st.none() | part(Concurrency)
 KINDS["Elastic | None"] = st.none() | part(Elastic)
 KINDS["Model | None"] = st.none() | part(Model)
+KINDS["GitSource"] = part(GitSource)
 for _kind in (Resources, Launch, Code, Placement, Network, Retry, Signal, Retention):
     KINDS[_kind.__name__] = part(_kind)
 for _item in (Notify, Program, Secret, Volume):

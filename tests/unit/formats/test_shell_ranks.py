@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import io
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from subprocess import PIPE
 
@@ -40,6 +43,41 @@ def test_prepare_makes_a_home_for_a_user_that_nobody_knows(pod: Pod, tmp_path: P
     assert (pod.home / "passwd").read_text() == f"root:x:0:0::/root:/bin/sh\n{me}\n"
     assert (pod.home / "sshd_config").read_text() == texts[0]
     assert os.access(pod.home / "ssh", os.X_OK)
+
+
+@pytest.mark.parametrize("size", [10, 300_000])
+@pytest.mark.parametrize("cut", [False, True])
+def test_prepare_unpacks_code_that_goes_along_whole_or_in_parts(
+    pod: Pod, tmp_path: Path, size: int, cut: bool
+) -> None:
+    buffer = io.BytesIO()
+    data = os.urandom(size)
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        entry = tarfile.TarInfo("sub/train.bin")
+        entry.size = size
+        tar.addfile(entry, io.BytesIO(data))
+    mounted = tmp_path / "code"
+    mounted.mkdir()
+    if cut:
+        step = len(buffer.getvalue()) // 11 + 1
+        for at in range(12):  # the last one is empty, as where code shrank since it was planned
+            part = buffer.getvalue()[at * step : (at + 1) * step]
+            (mounted / f"archive.{at:02}").write_bytes(part)
+    else:
+        (mounted / "archive").write_bytes(buffer.getvalue())
+    texts = [pod_scripts.sshd_config(), pod_scripts.ssh_config(), pod_scripts.agent(), pod_scripts.RANK]
+    done = pod.sh(pod_scripts.PREPARE, "mpijob-prepare", *texts, MPIJOB_CODE=str(mounted))
+    assert done.returncode == 0, done.stderr
+    assert (pod.home / "work/sub/train.bin").read_bytes() == data
+
+
+def test_prepare_fails_where_a_part_is_missing(pod: Pod, tmp_path: Path) -> None:
+    packed = gzip.compress(os.urandom(100_000))
+    for at in (0, 2):
+        (tmp_path / f"archive.{at:02}").write_bytes(packed[at * 40_000 : (at + 1) * 40_000])
+    texts = [pod_scripts.sshd_config(), pod_scripts.ssh_config(), pod_scripts.agent(), pod_scripts.RANK]
+    done = pod.sh(pod_scripts.PREPARE, "mpijob-prepare", *texts, MPIJOB_CODE=str(tmp_path))
+    assert done.returncode != 0
 
 
 def test_what_a_rank_must_do_when_it_ends_badly_is_first_on_its_python_path(pod: Pod) -> None:

@@ -24,6 +24,7 @@ from mpijob.backends.capabilities import (
     SupportsProgress,
     SupportsProjects,
     SupportsRates,
+    SupportsRemoteArtifacts,
     SupportsSecretValues,
     SupportsTeamTemplates,
     SupportsWatchAll,
@@ -94,6 +95,7 @@ class KubernetesBackend(
     SupportsProgress,
     SupportsProjects,
     SupportsRates,
+    SupportsRemoteArtifacts,
     SupportsSecretValues,
     SupportsTeamTemplates,
     SupportsWatchAll,
@@ -460,16 +462,30 @@ class KubernetesBackend(
             return stacks.collect(self._api, look.state, look.seen, ranks, stacks.tool() if bring else b"")
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        """Return the files that the job left in buckets: a cluster keeps none outside a volume."""
+        """Return the files that the job left in buckets; those on claims take a pod (`list_artifacts`)."""
         from mpijob.backends.kubernetes.actions import artifacts
 
-        return tuple(sorted(artifacts.left(self._api, artifacts.kept(self._reader, ref), self._outbound)))
+        job = artifacts.kept(self._reader, ref).job
+        return tuple(sorted(artifacts.in_buckets(self._api, job, self._outbound)))
+
+    def list_artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+        """Return the files that the job left in buckets and on claims: a cluster keeps none outside a volume."""
+        from mpijob.backends.kubernetes.actions import artifacts
+
+        return tuple(artifacts.left(self._api, artifacts.kept(self._reader, ref), self._outbound))
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files."""
         from mpijob.backends.kubernetes.actions import artifacts
 
         artifacts.fetch(self._api, artifacts.kept(self._reader, ref), path, target, self._outbound)
+
+    def fetch_many(self, ref: JobRef, paths: Sequence[str], directory: Path) -> tuple[str, ...]:
+        """Copy several of those files and folders."""
+        from mpijob.backends.kubernetes.actions import artifacts
+
+        files = artifacts.kept(self._reader, ref)
+        return artifacts.fetch_many(self._api, files, paths, directory, self._outbound)
 
     def schedules(self) -> ClusterSchedules:
         """Return the recurring jobs of the cluster."""

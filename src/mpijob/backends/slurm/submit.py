@@ -73,7 +73,7 @@ def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     path = host.root / place.folder
     (path / "work").mkdir(mode=0o700)
     folder = (
-        job.script and job.code.path and not host.name
+        job.script and job.code.path and not host.name and not job.code.git.url
     )  # a script of this machine runs where it is, as with sbatch
     along = _stamps(Path(job.code.path)) if folder else code_upload.lay_out(job.code, path / "work")
     texts = {} if job.script else allocation.texts()

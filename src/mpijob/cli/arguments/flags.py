@@ -107,6 +107,9 @@ _FLAG_GROUPS: dict[str, tuple[Flag, ...]] = {
     "Files and environment": (
         Flag("--image", "image", str, "Container image.", "IMAGE"),
         Flag("--code", "code.path", str, "Directory to upload as the working directory.", "PATH"),
+        Flag("--git", "code.git.url", str, "Git repository to upload.", "URL"),
+        Flag("--git-ref", "code.git.ref", str, "Branch or tag of the repository.", "REF"),
+        Flag("--git-commit", "code.git.commit", str, "Commit of the repository.", "SHA"),
         Flag("--code-include", "code.include", str, "Upload only matching paths.", "GLOB", _LIST),
         Flag("--code-exclude", "code.exclude", str, "Do not upload matching paths.", "GLOB", _LIST),
         Flag(

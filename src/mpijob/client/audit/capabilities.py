@@ -7,7 +7,7 @@ that is not in `verbs` raises.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from mpijob.backends.capabilities import (
@@ -16,6 +16,7 @@ from mpijob.backends.capabilities import (
     SupportsArtifactStore,
     SupportsMergedLogs,
     SupportsModelRegistry,
+    SupportsRemoteArtifacts,
     SupportsTeamTemplates,
 )
 from mpijob.client.audit import verbs
@@ -26,12 +27,14 @@ from mpijob.model import JobRef
 from mpijob.model.status.audit import Verb
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpijob.backends.model_registry import Registered
     from mpijob.backends.protocol import Schedules
     from mpijob.client.audit.entries import Origin
     from mpijob.errors import Finding, MpiJobError
     from mpijob.history.archive_reader import ArchiveReader
-    from mpijob.model import LogLine, LogQuery, Model, MPIJob
+    from mpijob.model import Artifact, LogLine, LogQuery, Model, MPIJob
     from mpijob.model.spec.schedule import Recurrence
     from mpijob.model.status.audit import AuditEvent
     from mpijob.model.team_template import TeamTemplate
@@ -61,6 +64,10 @@ class Auditor(Capability):
         """Write that somebody looks."""
 
     @abstractmethod
+    def looking(self, verb: Verb, ref: JobRef, work: Callable[[], T], details: dict[str, str]) -> T:
+        """Look, and write that somebody does, or that it was refused."""
+
+    @abstractmethod
     def note(
         self, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
     ) -> None:
@@ -76,6 +83,22 @@ class AuditedArtifactStore(SupportsArtifactStore):
     def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
         """Upload all of it once more; return what was stored and what failed."""
         return self._auditor.act(Verb.STORE, ref, lambda: self._found.store(ref))
+
+
+class AuditedRemoteArtifacts(SupportsRemoteArtifacts):
+    """Files and folders of a job: who lists and copies them is written down, as for a single file."""
+
+    def __init__(self, found: SupportsRemoteArtifacts, auditor: Auditor) -> None:
+        self._found, self._auditor = found, auditor
+
+    def list_artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+        """Return all files that the job left."""
+        return self._auditor.looking(Verb.ARTIFACTS, ref, lambda: self._found.list_artifacts(ref), {})
+
+    def fetch_many(self, ref: JobRef, paths: Sequence[str], directory: Path) -> tuple[str, ...]:
+        """Copy them, or all without paths; return which."""
+        work = lambda: self._found.fetch_many(ref, paths, directory)  # noqa: E731
+        return self._auditor.looking(Verb.FETCH, ref, work, {"path": ", ".join(paths)[:200] or "all"})
 
 
 class AuditedMergedLogs(SupportsMergedLogs):
@@ -134,6 +157,7 @@ class AuditedTeamTemplates(SupportsTeamTemplates):
 
 AUDITED: dict[type[Capability], Callable[[Any, Auditor], Capability]] = {
     SupportsArtifactStore: AuditedArtifactStore,
+    SupportsRemoteArtifacts: AuditedRemoteArtifacts,
     SupportsMergedLogs: AuditedMergedLogs,
     SupportsModelRegistry: AuditedModelRegistry,
     SupportsTeamTemplates: AuditedTeamTemplates,

@@ -238,9 +238,13 @@ class AuditedBackend(Auditor):
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy a file that a job left."""
-        entry = self.look(Verb.FETCH, ref, {"path": path[:200]}, ORIGIN.get())
+        self.looking(Verb.FETCH, ref, lambda: self._backend.fetch(ref, path, target), {"path": path[:200]})
+
+    def looking(self, verb: Verb, ref: JobRef, work: Callable[[], T], details: dict[str, str]) -> T:
+        """Look, and write that somebody does, or that it was refused."""
+        entry = self.look(verb, ref, details, ORIGIN.get())
         try:
-            self._backend.fetch(ref, path, target)
+            return work()
         except MpiJobError as error:
             if entry is not None:
                 self._add(finished(entry, error), on_disk=False)

@@ -30,9 +30,12 @@ PORT: Mapping[str, Kind] = {
     **_of(Kind.ACT, "submit cancel suspend resume scale delete execute stacks reconcile"),
 }  # fmt: skip
 ABILITIES: Mapping[str, Kind] = {  # what only some engines have
-    **_of(Kind.READ, "secret_values working_directory form_options projects rates progress default_image"),
+    **_of(
+        Kind.READ,
+        "secret_values working_directory form_options projects rates progress default_image",
+    ),
     **_of(Kind.READ, "check_access watch_all doctor team_templates may_save_team_templates"),
-    **_of(Kind.LOOK, "merge_logs"),
+    **_of(Kind.LOOK, "merge_logs list_artifacts fetch_many"),
     **_of(Kind.ACT, "register store save_team_template delete_team_template"),
     **_of(Kind.BARE, "api close now"),
 }

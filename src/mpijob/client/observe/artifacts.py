@@ -14,15 +14,21 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from mpijob.backends.capabilities import SupportsArtifactStore
+from mpijob.backends.capabilities import SupportsArtifactStore, SupportsRemoteArtifacts
 from mpijob.errors import BackendError, Conflict, Finding, NotFound, Unsupported
-from mpijob.model import JobRef
+from mpijob.model import Artifact, JobRef
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
 
 
 _MOST_NAMED = 5
+
+
+def listed(backend: Backend, ref: JobRef) -> tuple[Artifact, ...]:
+    """Return the files that a job left."""
+    remote = backend.capability(SupportsRemoteArtifacts)
+    return backend.artifacts(ref) if remote is None else remote.list_artifacts(ref)
 
 
 def fetch(
@@ -37,14 +43,10 @@ def fetch(
 
     Raise Conflict, and write nothing, where a file with other contents is at one of the places.
     """
-    wanted = paths or tuple(file.path for file in backend.artifacts(ref))
-    places = [_inside(path) for path in wanted]
-    if not places:
-        return ()
+    named = [_inside(path) for path in paths]
     target = Path(directory)
     with _beside(target) as stage:
-        fetched = [one for place in places for one in _fetched(backend, ref, stage, place)]
-        found = list(dict.fromkeys(fetched))
+        found = _all_fetched(backend, ref, named, stage)
         if not overwrite:
             _refuse_other_files(target, stage, found)
         _put(target, stage, found)
@@ -92,6 +94,17 @@ def _telling(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BackendError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _all_fetched(
+    backend: Backend, ref: JobRef, named: list[PurePosixPath], stage: Path
+) -> list[PurePosixPath]:
+    """Copy the files and folders named, or all files; in one transfer where the engine has such."""
+    if (at_once := backend.capability(SupportsRemoteArtifacts)) is not None:
+        came = at_once.fetch_many(ref, [str(place) for place in named], stage)
+        return list(dict.fromkeys(map(_inside, came)))
+    places = named or [_inside(file.path) for file in backend.artifacts(ref)]
+    return list(dict.fromkeys(one for place in places for one in _fetched(backend, ref, stage, place)))
 
 
 def _fetched(backend: Backend, ref: JobRef, directory: Path, place: PurePosixPath) -> list[PurePosixPath]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from mpijob.client.base import Format
 
 _PARTS = {"Resources": ("resources", "launcher"), "Launch": ("launch",), "CustomLaunch": ("launch.custom",),
-          "Code": ("code",), "Retry": ("retry",), "Placement": ("placement",), "Network": ("network",),
+          "Code": ("code",), "GitSource": ("code.git",), "Retry": ("retry",), "Placement": ("placement",),
+          "Network": ("network",),
           "Elastic": ("elastic",), "Signal": ("signal",), "Retention": ("retention",), "Model": ("model",),
           "Program": ("programs",), "Concurrency": ("concurrency",), "Notify": ("notify",),
           "Secret": ("secrets",), "Volume": ("volumes",)}  # fmt: skip

@@ -169,8 +169,8 @@ class WebhookCache:
         Its creator need not be allowed to read it back. It is named after the first attempt's object; the job
         is that attempt, or a further attempt of the same owner.
         """
-        job_name = name.removesuffix(well_known.CODE_SUFFIX)
-        if job_name == name:
+        job_name = well_known.owner_of_code(name)
+        if not job_name:
             return False
         candidates = [self._cache.find(kind, request.namespace, job_name) for kind in _RESOURCES]
         owners = {request_reader.owner(job) for job in candidates if job is not None}

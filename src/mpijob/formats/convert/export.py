@@ -26,6 +26,10 @@ _NEEDS_US = {
     "retry.limit": (_KUBECTL, _OURS),
     "requeue_on_lost_worker": (_KUBECTL, _OURS),
     "keep_on_failure_seconds": (_KUBECTL, _OURS),
+    "code.git.url": (
+        "files of a repository do not go along with a manifest",
+        _OURS + "; or put the files into the image",
+    ),
     "code.path": (
         "files of your machine are not part of a manifest",
         _OURS + "; or put the files into the image",

@@ -206,7 +206,7 @@ def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
         container["imagePullPolicy"] = job.pull_policy
     if shape.code:
         container["volumeMounts"].append(
-            {"name": "mpijob-code", "mountPath": well_known.CODE, "readOnly": True}
+            {"name": well_known.CODE_VOLUME, "mountPath": well_known.CODE, "readOnly": True}
         )
     return container
 
@@ -236,7 +236,16 @@ def _profiler_volume(shape: Shape, role: Role) -> list[Document]:
 
 
 def _code_volume(shape: Shape) -> list[Document]:
-    return [{"name": "mpijob-code", "configMap": {"name": shape.code}}] if shape.code else []
+    if not shape.code:
+        return []
+    if shape.code_parts == 1:
+        return [{"name": well_known.CODE_VOLUME, "configMap": {"name": shape.code}}]
+    names = well_known.code_parts(shape.code, shape.code_parts)
+    sources = [
+        {"configMap": {"name": name, "items": [{"key": "archive", "path": f"archive.{at:02}"}]}}
+        for at, name in enumerate(names)
+    ]
+    return [{"name": well_known.CODE_VOLUME, "projected": {"sources": sources}}]
 
 
 def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozenset[str]) -> Document:

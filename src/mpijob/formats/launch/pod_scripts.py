@@ -108,7 +108,7 @@ take_keys() { # a copy of our own: ssh refuses a key that others may read
 """
 
 # $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, then further files by name and text; the archive of what
-# goes along may be mounted
+# goes along may be mounted, whole or in parts
 PREPARE = """\
 set -eu
 umask 077
@@ -130,8 +130,9 @@ while [ $# -gt 1 ]; do
   chmod 700 "$1"
   shift 2
 done
-archive=${MPIJOB_CODE:-/mpijob/code}/archive
-if [ -e "$archive" ]; then tar -xzf "$archive" -C work; fi
+code=${MPIJOB_CODE:-/mpijob/code}
+if [ -e "$code/archive" ]; then tar -xzf "$code/archive" -C work; fi
+if [ -e "$code/archive.00" ]; then cat "$code"/archive.* | tar -xzf - -C work; fi
 """
 
 # sshd gives its sessions a bare environment, hence the file; a binary with file capabilities cannot be

@@ -201,6 +201,19 @@ FIELDS: dict[str, Description] = {
         "Directory to upload, relative to the job file. Default: the current one, if the command uses a file in it.",
         ".",
     ),
+    "Code.git": _D(
+        "Git repository to upload; path is then a directory in it.",
+        "{url: 'https://git.example.org/train.git', ref: main}",
+    ),
+    "GitSource.url": _D(
+        "Address of the repository, as git clone accepts it; your own git and its credentials fetch it.",
+        "https://git.example.org/train.git",
+    ),
+    "GitSource.ref": _D("Branch or tag; the default branch if empty.", "v1.2"),
+    "GitSource.commit": _D(
+        "Full commit hash; if empty, the commit of ref when the job is planned.",
+        "3f2a9c51d0b84e6f7a1c2d3e4f5061728394a5b6",
+    ),
     "Code.include": _D("Upload only these paths.", "[src, train.py]"),
     "Code.exclude": _D(
         "Do not upload these names and paths; ./data matches only at the top level.", "[data]"

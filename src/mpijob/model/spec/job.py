@@ -143,9 +143,25 @@ class Program(Value, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
 
 
-class Code(Value, frozen=True, kw_only=True):
-    """The files that are uploaded with the job: a directory (or some paths in it) and inline files."""
+class GitSource(Value, frozen=True, kw_only=True):
+    """A repository at one commit.
 
+    Without a `commit`, that of a branch or tag (`ref`) or of the default branch is found when the job is planned, and
+    written into the spec: the job says which files ran.
+    """
+
+    url: str = ""
+    ref: str = ""
+    commit: str = ""
+
+
+class Code(Value, frozen=True, kw_only=True):
+    """The files that are uploaded with the job: a directory (or some paths in it) and inline files.
+
+    With `git` it is the repository, or the directory of it that `path` names.
+    """
+
+    git: GitSource = GitSource()
     path: str = ""
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

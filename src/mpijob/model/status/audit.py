@@ -31,6 +31,7 @@ class Verb(StrEnum):
     DELETE = "delete"
     FORGET = "forget"
     LOGS = "logs"
+    ARTIFACTS = "artifacts"
     FETCH = "fetch"
     EXEC = "exec"
     STACKS = "stacks"

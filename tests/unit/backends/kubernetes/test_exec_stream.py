@@ -11,6 +11,7 @@ import pty
 import socket
 import struct
 import termios
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,51 @@ def test_output_and_exit_status_come_back(server: FakeApi) -> None:
     seen = server.requests[0]
     assert (seen.method, seen.path, seen.token) == ("GET", EXEC, "t")
     assert seen.headers["sec-websocket-protocol"] == "v5.channel.k8s.io,v4.channel.k8s.io"
+
+
+def test_output_is_read_while_the_command_runs(server: FakeApi) -> None:
+    read = threading.Event()
+
+    def script(pod: Pod) -> None:
+        pod.say(STDOUT, b"first")
+        assert read.wait(10)
+        for _ in range(5):
+            pod.say(STDERR, b"why" * 20_000)
+            pod.say(STDOUT, b"x" * 60_000)
+        pod.end(failing(3))
+
+    server.says(pod(script))
+    output = exec_stream.Output(server.access(), EXEC, ("tar",), container="main")
+    assert output.stdout.read(5) == b"first"
+    read.set()
+    assert len(output.stdout.read()) == 300_000
+    status, told = output.finish()
+    assert (status, len(told)) == (3, 64 << 10)  # of what it says of itself the beginning is kept
+
+
+def test_output_that_nobody_reads_any_more_ends_the_line(server: FakeApi) -> None:
+    ended = threading.Event()
+
+    def script(pod: Pod) -> None:
+        try:
+            while True:
+                pod.say(STDOUT, b"x" * 60_000)
+        except OSError:
+            ended.set()
+
+    server.says(pod(script))
+    output = exec_stream.Output(server.access(), EXEC, ("yes",))
+    assert output.stdout.read(1) == b"x"
+    output.abandon()
+    assert ended.wait(10)
+
+
+def test_a_refused_command_is_told_where_its_output_is_finished(server: FakeApi) -> None:
+    server.says(refusing(403, message="no exec for you"))
+    output = exec_stream.Output(server.access(), EXEC, ("tar",))
+    assert output.stdout.read() == b""
+    with pytest.raises(ApiError, match="no exec for you"):
+        output.finish()
 
 
 def test_the_command_arrives_word_by_word(server: FakeApi) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import tarfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,8 +17,8 @@ from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.kubernetes.status import job_objects
-from mpijob.backends.kubernetes.submit import create_objects, planner, retry
-from mpijob.errors import InvalidJob, MpiJobError, Unsupported
+from mpijob.backends.kubernetes.submit import code_archive, create_objects, owner_references, planner, retry
+from mpijob.errors import Conflict, InvalidJob, MpiJobError, Unsupported
 from mpijob.formats.kubernetes import next_attempt
 from mpijob.formats.kubernetes.metadata import user_actions, well_known
 from mpijob.model import Amounts, Code, Facts, JobRef, MPIJob, Plan, Secret
@@ -152,17 +153,117 @@ def test_files_go_along_as_an_archive_that_is_the_same_each_time(tmp_path: Path)
     packed = api.objects[resources.CONFIG_MAP.path("cv", "bert-mpijob-code")]["binaryData"]["archive"]
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed))) as tar:
         assert sorted(tar.getnames()) == ["sub/inline.txt", "train.py"]
-    assert create_objects.archive(plan.job) == create_objects.archive(plan.job)
+    assert code_archive.archive(plan.job) == code_archive.archive(plan.job)
 
 
-def test_more_files_than_a_cluster_takes_are_refused_before_anything_is_made(tmp_path: Path) -> None:
-    import os
+def parts_of(api: Store) -> dict[str, bytes]:
+    """Return what each config map of the cluster holds of an archive."""
+    path = resources.CONFIG_MAP.path("cv")
+    kept = {one["metadata"]["name"]: one["binaryData"]["archive"] for one in api.list(path).items}
+    return {name: base64.b64decode(data) for name, data in kept.items()}
 
-    (tmp_path / "data").write_bytes(os.urandom(create_objects.LARGEST_ARCHIVE + 1000))
+
+def random_code(folder: Path, size: int) -> Code:
+    """Return code that no packing makes smaller."""
+    (folder / "data").write_bytes(os.urandom(size))
+    return Code(path=str(folder))
+
+
+def test_large_code_goes_along_in_parts_that_the_job_owns_and_its_pods_join(tmp_path: Path) -> None:
+    api, plan = Store(), a_plan(code=random_code(tmp_path, 2 * code_archive.PART_BYTES))
+    create_objects.submit(api, plan).owned()
+    parts = parts_of(api)
+    assert [*parts] == ["bert-mpijob-code", "bert-mpijob-code-2", "bert-mpijob-code-3"]
+    assert max(map(len, parts.values())) == code_archive.PART_BYTES
+    runtime = api.objects[resources.TRAINING_RUNTIME.path("cv", "bert")]
+    assert mounted(runtime) == {*parts}
+    pods = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    sources = pods[0]["template"]["spec"]["template"]["spec"]["volumes"][1]["projected"]["sources"]
+    paths = {one["configMap"]["name"]: one["configMap"]["items"][0]["path"] for one in sources}
+    assert [paths[name] for name in parts] == ["archive.00", "archive.01", "archive.02"]
+    with tarfile.open(fileobj=io.BytesIO(b"".join(parts.values()))) as tar:
+        content = tar.extractfile("data")
+        assert content is not None
+        assert content.read() == (tmp_path / "data").read_bytes()
+    for name in parts:
+        owners = api.objects[resources.CONFIG_MAP.path("cv", name)]["metadata"]["ownerReferences"]
+        assert [owner["name"] for owner in owners] == ["bert"]
+
+
+def test_a_further_attempt_shares_every_part(tmp_path: Path) -> None:
     api = Store()
-    with pytest.raises(InvalidJob, match="a cluster accepts"):
-        create_objects.submit(api, a_plan(code=Code(path=str(tmp_path))))
+    create_objects.submit(api, a_plan(code=random_code(tmp_path, code_archive.PART_BYTES))).owned()
+    try_again(api)
+    assert len(parts_of(api)) == 2
+    for name in parts_of(api):
+        owners = api.objects[resources.CONFIG_MAP.path("cv", name)]["metadata"]["ownerReferences"]
+        assert [owner["name"] for owner in owners] == ["bert", "bert-a2"]
+    runtime = api.objects[resources.TRAINING_RUNTIME.path("cv", "bert-a2")]
+    assert mounted(runtime) == {*parts_of(api)}
+
+
+def test_parts_whose_creator_was_killed_are_swept_with_the_job(tmp_path: Path) -> None:
+    api, plan = Store(), a_plan(code=random_code(tmp_path, 3 * code_archive.PART_BYTES))
+    made = create_objects.submit(api, plan).job
+    for name in parts_of(api):
+        api.objects[resources.CONFIG_MAP.path("cv", name)]["metadata"].pop("ownerReferences", None)
+    owner_references.sweep(api, resources.TRAINJOB, made)
+    assert parts_of(api) == {}
+
+
+def test_a_part_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    api, plan = Store(), a_plan(code=random_code(tmp_path, 2 * code_archive.PART_BYTES))
+
+    def refused(method: str, path: str) -> None:
+        if (method, path) == ("POST", resources.CONFIG_MAP.path("cv")) and len(parts_of(api)) == 2:
+            raise ApiError("exceeded quota: maps, requested: 1, used: 2, limited: 2", status=403)
+
+    api.before = refused
+    with pytest.raises(MpiJobError):
+        create_objects.submit(api, plan)
     assert kept(api) == []
+
+
+def test_code_that_grew_since_it_was_planned_is_refused_and_code_that_shrank_goes_along(
+    tmp_path: Path,
+) -> None:
+    plan = a_plan(code=random_code(tmp_path, 2 * code_archive.PART_BYTES))
+    random_code(tmp_path, 4 * code_archive.PART_BYTES)
+    api = Store()
+    with pytest.raises(Conflict, match="have grown since it was planned"):
+        create_objects.submit(api, plan)
+    assert kept(api) == []
+    random_code(tmp_path, 10)
+    create_objects.submit(api, plan)
+    with tarfile.open(fileobj=io.BytesIO(b"".join(parts_of(api).values()))) as tar:
+        assert tar.getnames() == ["data"]
+
+
+def test_small_code_is_not_packed_to_plan_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_archive, "archive", lambda job: pytest.fail("it was packed"))
+    a_plan(code=random_code(tmp_path, 600_000))
+
+
+def test_code_that_compresses_well_needs_one_config_map(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(bytes(5 << 20))
+    api = Store()
+    create_objects.submit(api, a_plan(code=Code(path=str(tmp_path))))
+    assert [*parts_of(api)] == ["bert-mpijob-code"]
+
+
+def test_more_files_than_a_cluster_takes_are_refused_when_the_job_is_planned(tmp_path: Path) -> None:
+    code = random_code(tmp_path, code_archive.LARGEST_ARCHIVE + 1000)
+    with pytest.raises(InvalidJob, match=r"a cluster takes 8 ?Mi?B"):
+        a_plan(code=code)
+
+
+def test_the_largest_code_fits_into_the_parts_that_admission_knows() -> None:
+    most = -(-code_archive.LARGEST_ARCHIVE // code_archive.PART_BYTES)
+    assert most == well_known.MOST_CODE_PARTS
+    names = well_known.code_parts("bert-mpijob-code", most)
+    assert {well_known.owner_of_code(name) for name in names} == {"bert"}
+    others = ("bert-mpijob-code-1", "bert-mpijob-code-13", "bert-mpijob-codes", "-mpijob-code", "bert")
+    assert {well_known.owner_of_code(name) for name in others} == {""}
 
 
 def test_secrets_of_this_machine_become_a_secret_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +322,9 @@ def mounted(document: dict[str, Any]) -> set[str]:
     """Return the config maps and secrets that the pods of a runtime use."""
     jobs = document["spec"]["template"]["spec"]["replicatedJobs"]
     pods = [one["template"]["spec"]["template"]["spec"] for one in jobs]
-    files = {one["configMap"]["name"] for pod in pods for one in pod["volumes"] if "configMap" in one}
+    volumes = [one for pod in pods for one in pod["volumes"]]
+    volumes += [source for one in volumes for source in one.get("projected", {}).get("sources", ())]
+    files = {one["configMap"]["name"] for one in volumes if "configMap" in one}
     variables = [one for pod in pods for one in pod["containers"][0]["env"]]
     refs = [one["valueFrom"].get("secretKeyRef") for one in variables if "valueFrom" in one]
     return files | {ref["name"] for ref in refs if ref}

@@ -1,24 +1,30 @@
-"""What a cluster's job left, as far as it lies where it can be read from here: in the buckets of its S3 volumes.
+"""What a cluster's job left, as far as it lies where it can be read from here: in buckets, and on volume claims.
 
-A file is called by its path in the job without the first slash: `out/model/weights`. The bucket is reached from this
+A file is called by its path in the job without the first slash: `out/model/weights`. A bucket is reached from this
 machine with the Secret of the data connection, which the user must be able to read. Whoever can write such a Secret
-chooses where this process connects: a server that acts for others passes a restricted policy.
+chooses where this process connects: a server that acts for others passes a restricted policy. A claim is read through
+a short-lived pod (`claim_reader`), so the user needs the rights to create it and to run commands in it.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
 
 from mpijob.backends import s3_volumes
+from mpijob.backends.kubernetes.actions import claim_files, claim_reader
+from mpijob.backends.kubernetes.actions.claim_reader import JobFiles, Reader
 from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.api_errors import telling
 from mpijob.backends.kubernetes.logs import secret_values
 from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.backends.s3_volumes import Bucket
 from mpijob.errors import BackendError, NotAllowed, NotFound, Unsupported
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import Artifact, JobRef, MPIJob, Volume, VolumeKind
 from mpijob.outbound.guard import Guard
 from mpijob.outbound.policy import Policy, TooLarge
@@ -27,24 +33,37 @@ from mpijob.outbound.policy import Policy, TooLarge
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def kept(eye: JobReader, ref: JobRef) -> MPIJob:
+def kept(eye: JobReader, ref: JobRef) -> JobFiles:
     """Return a job that may have left files where they can be had; refuse any other."""
-    job = eye.wanted(ref)
-    if not volumes(job):
+    found = eye.find(ref)
+    runtime = eye.runtime(found)
+    job = eye.spec(found, runtime)
+    openshift = any(api.startswith("security.openshift.io/") for api in eye.served)
+    files = JobFiles(job, found, runtime, None if openshift else well_known.PLAIN_USER)
+    if not (volumes(job) or files.claims):
         raise Unsupported(
-            f"the files of {eye.find(ref).ref} are deleted with its pods: use a volume to keep files",
-            hint="give the job a volume of kind s3 and write results there; read files of a claim with another job",
+            f"the files of {found.ref} are deleted with its pods: use a volume to keep files",
+            hint="give the job a volume of kind s3 or claim, not read only, and write results there",
         )
-    return job
+    return files
 
 
 def volumes(job: MPIJob) -> list[Volume]:
-    """Return the volumes that the job may have written to and whose files can be had."""
+    """Return the S3 volumes that the job may have written to."""
     return [one for one in job.volumes if one.kind is VolumeKind.S3 and not one.read_only]
 
 
-def left(api: Api, job: MPIJob, policy: Policy) -> Iterator[Artifact]:
-    """Yield the files of those volumes."""
+def left(api: Api, files: JobFiles, policy: Policy) -> list[Artifact]:
+    """Return the files of those buckets, and those of the claims that have changed since the job was submitted."""
+    found = [*in_buckets(api, files.job, policy)]
+    if files.claims:
+        with _reader(api, files, policy) as reader:
+            found += claim_files.left(reader, files, policy)
+    return sorted(found)
+
+
+def in_buckets(api: Api, job: MPIJob, policy: Policy) -> Iterator[Artifact]:
+    """Yield the files of those buckets."""
     count, most = 0, policy.listed_objects
     with Guard(policy) as guard:
         for volume in volumes(job):
@@ -60,20 +79,75 @@ def left(api: Api, job: MPIJob, policy: Policy) -> Iterator[Artifact]:
                         yield Artifact(f"{_stem(volume)}{name}", size, 0.0)
 
 
-def fetch(api: Api, job: MPIJob, path: str, target: Path, policy: Policy) -> None:
+@contextmanager
+def _reader(api: Api, files: JobFiles, policy: Policy) -> Iterator[Reader]:
+    seconds = math.ceil(policy.download_seconds or claim_reader.READ_SECONDS)
+    with (
+        telling(f"read the claims of {files.job.name}"),
+        claim_reader.reader(api, files, seconds) as reader,
+    ):
+        yield reader
+
+
+def fetch(api: Api, files: JobFiles, path: str, target: Path, policy: Policy) -> None:
     """Copy one of those files to this machine."""
-    missing = NotFound(f"the job left no file {path!r}", hint="list the files with: mpijob artifacts list")
-    volume = next((one for one in volumes(job) if path.startswith(_stem(one))), None)
+    volume = _volume(files, path)
+    if volume is not None and volume.kind is VolumeKind.CLAIM:
+        with _reader(api, files, policy) as reader:
+            claim_files.fetch_one(reader, path, lambda _, pieces: _written(target, pieces), policy)
+        return
     name = path.removeprefix(_stem(volume)) if volume is not None else ""
     if volume is None or not name or name.endswith("/") or ".." in name.split("/"):
-        raise missing
-    with Guard(policy) as guard, closing(_bucket(api, job, volume, guard)) as bucket:
-        pieces = bucket.read(name)
+        raise claim_files.missing(path)
+    with Guard(policy) as guard, closing(_bucket(api, files.job, volume, guard)) as bucket:
         try:
-            first = next(pieces, b"")  # before anything is made here
+            _written(target, bucket.read(name))
         except NotFound:
-            raise missing from None
-        _write(target, chain((first,), pieces))
+            raise claim_files.missing(path) from None
+
+
+def fetch_many(
+    api: Api, files: JobFiles, paths: Sequence[str], directory: Path, policy: Policy
+) -> tuple[str, ...]:
+    """Copy files, and those of folders, below a directory, or all of them without paths; return which."""
+    on_claims = [one for one in paths if (volume := _volume(files, one)) and volume.kind is VolumeKind.CLAIM]
+    others = [one for one in paths if one not in set(on_claims)]
+    if not paths:
+        others = [one.path for one in in_buckets(api, files.job, policy)]
+    found = [one for path in others for one in _fetched_object(api, files, path, directory, policy)]
+    if on_claims or (files.claims and not paths):
+        with _reader(api, files, policy) as reader:
+            wanted = on_claims or [one.path for one in claim_files.left(reader, files, policy)]
+            found += claim_files.fetch_below(reader, wanted, directory, policy) if wanted else []
+    return tuple(dict.fromkeys(found))
+
+
+def _fetched_object(api: Api, files: JobFiles, path: str, directory: Path, policy: Policy) -> Iterator[str]:
+    """Copy an object of a bucket, or every one of the folder where none has the name."""
+    try:
+        fetch(api, files, path, directory / path, policy)
+        yield path
+    except NotFound:
+        stem = path.rstrip("/") + "/"
+        below = [one.path for one in in_buckets(api, files.job, policy) if one.path.startswith(stem)]
+        if not below:
+            raise
+        for one in below:
+            fetch(api, files, one, directory / one, policy)
+            yield one
+
+
+def _volume(files: JobFiles, path: str) -> Volume | None:
+    """Return the volume in which a path lies, the innermost of several; None for one that leads elsewhere."""
+    if ".." in path.split("/") or path.startswith("/") or "\0" in path:
+        return None
+    found = [one for one in (*volumes(files.job), *files.claims) if f"{path}/".startswith(_stem(one))]
+    return max(found, key=lambda one: len(_stem(one)), default=None)
+
+
+def _written(target: Path, pieces: Iterator[bytes]) -> None:
+    first = next(pieces, b"")  # before anything is made here
+    _write(target, chain((first,), pieces))
 
 
 def _write(target: Path, pieces: Iterator[bytes]) -> None:

@@ -90,6 +90,10 @@ def refuse_own_files(job: MPIJob) -> None:
         message = f"files of this server cannot be uploaded with a job: code.path is {job.code.path!r}"
         hint = "put the code into the image, a volume or code.files; `mpijob create` takes a directory along"
         wrong.append(Finding("SERVER_FILES", message, hint, field="code.path"))
+    if job.code.git.url:
+        message = f"this server fetches no repositories for visitors: code.git is {job.code.git.url!r}"
+        hint = "`mpijob create` fetches it with your own git; or put the code into the image or code.files"
+        wrong.append(Finding("SERVER_FILES", message, hint, field="code.git"))
     for at, one in enumerate(job.secrets):
         if one.source.startswith(("env:", "file:")):
             message = f"secrets of this server cannot be given to a job: {one.env} is from {one.source!r}"

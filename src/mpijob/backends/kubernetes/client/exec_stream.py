@@ -14,6 +14,7 @@ import select
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -34,6 +35,7 @@ _STDIN, _STDOUT, _STDERR, _ENDED, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _PIECE = 8192  # a line that can be written to takes this much without blocking
 _LOOK_SECONDS = 0.3
 _PING_SECONDS = 20.0
+_MOST_STDERR, _MOST_REST = 64 << 10, 1 << 20
 _LAST_WORDS_SECONDS = 5.0  # output may still be on its way when the end is told
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
 Query = list[tuple[str, str]]
@@ -80,6 +82,58 @@ def capture(
     stdout, stderr = io.BytesIO(), io.BytesIO()
     status = _run(access, path, argv, container, Ends(stdin, stdout, stderr), tty=False)
     return status, stdout.getvalue(), stderr.getvalue()
+
+
+class Output:
+    """What a command writes to stdout, to be read while it runs; end with `finish`, or with `abandon`."""
+
+    def __init__(
+        self, access: Access | Api, path: str, argv: tuple[str, ...], *, container: str = ""
+    ) -> None:
+        read, write = os.pipe()
+        self.stdout: BinaryIO = os.fdopen(read, "rb")
+        self._stderr = _Bounded()
+        executor = ThreadPoolExecutor(1)
+        self._ended = executor.submit(self._carry, access, path, argv, container, write)
+        executor.shutdown(wait=False)
+
+    def _carry(
+        self, access: Access | Api, path: str, argv: tuple[str, ...], container: str, write: int
+    ) -> int:
+        stdout = os.fdopen(write, "wb")
+        try:
+            return _run(access, path, argv, container, Ends(None, stdout, self._stderr), tty=False)
+        finally:
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                stdout.close()
+
+    def finish(self) -> tuple[int, str]:
+        """Return exit status and stderr once the command has ended; raise ApiError where it could not run.
+
+        Little of what it still writes is waited for.
+        """
+        _drain(self.stdout)
+        self.stdout.close()
+        status = self._ended.result()
+        return status, self._stderr.getvalue().decode(errors="replace")
+
+    def abandon(self) -> None:
+        """Read no more of it; the command ends when it writes, or with its pod."""
+        self.stdout.close()
+
+
+class _Bounded(io.BytesIO):
+    """Keeps the beginning of what is written."""
+
+    def write(self, data: Any) -> int:
+        super().write(bytes(data)[: max(0, _MOST_STDERR - self.tell())])
+        return len(data)
+
+
+def _drain(stream: BinaryIO) -> None:
+    for _ in range(_MOST_REST // _PIECE):
+        if not stream.read(_PIECE):
+            return
 
 
 def _run(

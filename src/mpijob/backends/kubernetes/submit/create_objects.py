@@ -10,28 +10,24 @@ from __future__ import annotations
 
 import base64
 import gzip
-import io
-import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpijob.backends import code_upload, secrets
+from mpijob.backends import secrets
 from mpijob.backends.kubernetes.client import api_errors, resources
 from mpijob.backends.kubernetes.client.api import JSON, PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.status.job_objects import JOB_KINDS
-from mpijob.backends.kubernetes.submit import owner_references
+from mpijob.backends.kubernetes.submit import code_archive, owner_references
 from mpijob.backends.profiler import library as profiler
-from mpijob.errors import BackendError, Finding, InvalidJob, MpiJobError
+from mpijob.errors import BackendError, MpiJobError
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status.nested_fields import time_of
 from mpijob.model import MPIJob, Plan
-from mpijob.model.spec import quantity
 
-LARGEST_ARCHIVE = 700_000  # a config map holds 1 MiB, and base64 adds a third
 ABANDONED_SECONDS = 60.0
 _PAUSES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)
 _GONE = ("connection refused", "connection reset", "no endpoints available", "no route to host", "EOF")
@@ -227,20 +223,15 @@ def _own(existing: Document | None, uid: str) -> str:
 
 
 def _files(plan: Plan) -> list[Document]:
-    """Return the config map with the archive of what goes along, if anything does."""
-    job = plan.job
-    if not (job.code.path or job.code.files):
+    """Return the config maps with the archive of what goes along, as many as the plan's pods mount."""
+    names = code_archive.names_in(plan.documents)
+    if not names:
         return []
-    data = archive(job)
-    if len(data) > LARGEST_ARCHIVE:
-        size, most = quantity.as_bytes(len(data)), quantity.as_bytes(LARGEST_ARCHIVE)
-        raise InvalidJob.of((Finding(
-            code="CODE_TOO_LARGE", field="code.path",
-            message=f"the uploaded code is {size} compressed; a cluster accepts at most {most} per job",
-            hint="name what is needed in code.include, build it into the image, or put it on a volume",
-        ),))  # fmt: skip
-    name = f"{plan.documents[-1]['metadata']['name']}{well_known.CODE_SUFFIX}"
-    return [_config_map(_metadata(job, name, plan.uid), data)]
+    packed = code_archive.packed(plan.job, len(names))
+    return [
+        _config_map(_metadata(plan.job, name, plan.uid), data)
+        for name, data in zip(names, packed, strict=True)
+    ]
 
 
 def _profiler(plan: Plan, home: Path | None) -> list[Document]:
@@ -263,30 +254,6 @@ def _profiler(plan: Plan, home: Path | None) -> list[Document]:
 def _config_map(metadata: Document, data: bytes) -> Document:
     packed = base64.b64encode(data).decode()
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {"archive": packed}}
-
-
-def archive(job: MPIJob) -> bytes:
-    """Return what goes along as a tar archive, the same bytes for the same files."""
-    buffer = io.BytesIO()
-    with (
-        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
-    ):
-        for source, place in code_upload.chosen(job.code):
-            tar.add(source, str(place), recursive=False, filter=_anybodys)
-        for name, text in job.code.files.items():
-            data = text.encode()
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(data), 0o644
-            tar.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()
-
-
-def _anybodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    entry.uid = entry.gid = 0
-    entry.uname = entry.gname = ""
-    entry.mode |= 0o444
-    return entry
 
 
 def _secrets(plan: Plan) -> list[Document]:

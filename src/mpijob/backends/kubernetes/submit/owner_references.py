@@ -80,7 +80,6 @@ def sweep(api: Api, kind: Kind, job: Mapping[str, Any]) -> None:
         return  # somebody else's job, and somebody else's companions
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
     companions = [
-        resources.CONFIG_MAP.path(namespace, name + well_known.CODE_SUFFIX),
         resources.CONFIG_MAP.path(namespace, name + well_known.PROFILER_SUFFIX),
         resources.SECRET.path(namespace, name + well_known.SECRETS_SUFFIX),
         resources.NETWORK_POLICY.path(namespace, name + well_known.NETWORK_SUFFIX),
@@ -89,16 +88,22 @@ def sweep(api: Api, kind: Kind, job: Mapping[str, Any]) -> None:
         companions.append(resources.TRAINING_RUNTIME.path(namespace, name))
     for path in companions:
         _remove_stray(api, path, job)
+    for part in well_known.code_parts(name + well_known.CODE_SUFFIX, well_known.MOST_CODE_PARTS):
+        if not _remove_stray(api, resources.CONFIG_MAP.path(namespace, part), job):
+            return
 
 
-def _remove_stray(api: Api, path: str, job: Mapping[str, Any]) -> None:
+def _remove_stray(api: Api, path: str, job: Mapping[str, Any]) -> bool:
+    """Delete it where nobody owns it; return whether there was such an object."""
     try:
         left = api.find(path)
         if left is not None and _is_stray(left, job):
             api.delete(path, uid=left["metadata"]["uid"])
+        return left is not None
     except ApiError as error:
         if error.status != 403:  # who may not see or delete it has not created it either
             raise
+        return False
 
 
 def _is_stray(companion: Mapping[str, Any], job: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from mpijob import admission
 from mpijob.accounting import build
 from mpijob.backends import code_upload
 from mpijob.backends.kubernetes.preflight.context import ClusterContext
+from mpijob.backends.kubernetes.submit import code_archive
 from mpijob.backends.mpi import fail_fast
 from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Finding, Severity, Unsupported
@@ -119,7 +120,7 @@ def _text(path: Path) -> str:
 
 def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, settings: Settings) -> Shape:
     """Return what the cluster adds to a job; `name` is its first object's, which all attempts share files by."""
-    carries = bool(job.code.path or job.code.files)
+    code_parts = code_archive.parts(job)
     shape = Shape(object="" if name == job.name else name)
     return msgspec.structs.replace(
         shape,
@@ -129,7 +130,8 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, setti
         family=choice.family,
         gang=well_known.Gang.NONE if job.queue and around.kueue else around.gang,
         user=around.user,
-        code=well_known.code_name(job, shape) if carries else "",
+        code=well_known.code_name(job, shape) if code_parts else "",
+        code_parts=max(1, code_parts),
         profiler=well_known.profiler_name(job, shape) if job.profile_mpi and _can_profile(settings) else "",
         python=fail_fast.text(),
         priority_classes=around.priority_classes,

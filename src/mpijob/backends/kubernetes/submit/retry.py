@@ -16,7 +16,7 @@ import msgspec
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.status.job_objects import Found, attempt_of
-from mpijob.backends.kubernetes.submit import create_objects, owner_references
+from mpijob.backends.kubernetes.submit import code_archive, create_objects, owner_references
 from mpijob.formats.kubernetes import next_attempt
 from mpijob.formats.kubernetes.metadata import user_actions, well_known
 from mpijob.formats.kubernetes.metadata.user_actions import UserAction
@@ -75,7 +75,7 @@ def start(
         made = create_objects.again(api, documents, found.ref.uid)
     except create_objects.Taken:
         return
-    owner_references.share(api, made, [*protected, *_shared(found)])
+    owner_references.share(api, made, [*protected, *_shared(found, runtime)])
 
 
 def _protect(api: Api, found: Found, attempt: int) -> list[str]:
@@ -100,11 +100,12 @@ def _tell(metadata: Document, attempt: int, now: float) -> None:
     metadata.setdefault("annotations", {})[well_known.ACTS_ANNOTATION] = user_actions.written([act])
 
 
-def _shared(found: Found) -> list[str]:
+def _shared(found: Found, runtime: Mapping[str, Any] | None) -> list[str]:
     """Return the paths of what all attempts share, where a job has it: it stays as long as one of them does."""
     namespace = found.ref.namespace
+    code = code_archive.names_in((found.job, runtime))
     return [
-        resources.CONFIG_MAP.path(namespace, found.first + well_known.CODE_SUFFIX),
+        *(resources.CONFIG_MAP.path(namespace, name) for name in code),
         resources.CONFIG_MAP.path(namespace, found.first + well_known.PROFILER_SUFFIX),
         resources.SECRET.path(namespace, found.first + well_known.SECRETS_SUFFIX),
     ]

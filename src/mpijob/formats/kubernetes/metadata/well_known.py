@@ -29,6 +29,7 @@ RUN_LABEL = f"{DOMAIN}/run"  # which of the jobs of its name it is, from the sec
 PROGRAM_LABEL = f"{DOMAIN}/program"  # the same for jobs that run the same command, whatever its numbers
 OWNER_LABEL = f"{DOMAIN}/owner"
 COST_PREFIX = f"cost.{DOMAIN}/"
+READER_LABEL = f"{DOMAIN}/reader"  # of which job a pod reads the volume claims
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "mpijob"
 CANCELLED_ANNOTATION = f"{DOMAIN}/cancelled"  # when the user ended the job
@@ -65,6 +66,8 @@ SHIM = f"{HOME}/rank.sh"
 STEP = f"{HOME}/step.sh"
 SECRETS_SUFFIX = "-mpijob-secrets"
 CODE_SUFFIX = "-mpijob-code"
+CODE_VOLUME = "mpijob-code"
+MOST_CODE_PARTS = 12
 PROFILER_SUFFIX = "-mpijob-profiler"
 NETWORK_SUFFIX = "-mpijob-network"
 SSH_PORT = 2222
@@ -74,6 +77,7 @@ LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all
 
 PLAIN_USER = 1000660000  # one user ID for all jobs, so that what one writes on a claim the next can read
 
+_CODE_NAME = re.compile(rf"(?P<owner>.+){CODE_SUFFIX}(-([2-9]|1[0-2]))?")
 _UNFIT_IN_LABELS = r"[^-A-Za-z0-9_.]+"
 Document = dict[str, Any]
 
@@ -107,7 +111,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
     `launcher_cores` is the launcher's CPU limit where it asks for less itself.
     `modules` are the variables that `module load NAME` of a script sets.
-    `code` names the config map with the archive of what goes along (key `archive`), `profiler` that with the
+    `code` names the config map with the archive of what goes along (key `archive`), or the first of `code_parts`
+    with a part of it each, `profiler` that with the
     shim that counts MPI calls. `python` is the text of a `sitecustomize` for the ranks.
     """
 
@@ -123,6 +128,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     user: int | None = None
     service_account: str = ""
     code: str = ""
+    code_parts: int = 1
     profiler: str = ""
     python: str = ""
     launcher_image: str = ""
@@ -161,8 +167,19 @@ def secret_name(job: MPIJob, shape: Shape) -> str:
 
 
 def code_name(job: MPIJob, shape: Shape) -> str:
-    """Return the config map in which the engine keeps what goes along; all attempts share it."""
+    """Return the config map in which the engine keeps what goes along, or its first part; all attempts share it."""
     return (shape.object or job.name) + CODE_SUFFIX
+
+
+def code_parts(name: str, count: int) -> tuple[str, ...]:
+    """Return the config maps of an archive that is cut into parts, the first of which has the name."""
+    return (name, *(f"{name}-{number}" for number in range(2, count + 1)))
+
+
+def owner_of_code(name: str) -> str:
+    """Return the first object of the job whose code a config map holds, by its name; "" where it holds none."""
+    found = _CODE_NAME.fullmatch(name)
+    return found["owner"] if found else ""
 
 
 def profiler_name(job: MPIJob, shape: Shape) -> str:

@@ -1,0 +1,280 @@
+"""The files of a job's volume claims, through a reader pod: listed by find and stat, streamed by tar.
+
+The programs are those of the job's image, so nothing that they say is believed: a name that leads out of what was
+asked for, a header without end or a file larger than this process may take ends the transfer, and no link is made
+here. Only regular files are listed and fetched. Names that are no UTF-8 or have a line break are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, NoReturn, cast
+
+from mpijob.backends.kubernetes.actions.claim_reader import JobFiles, Reader
+from mpijob.errors import BackendError, NotFound
+from mpijob.formats.kubernetes import reader_pod
+from mpijob.model import Artifact
+from mpijob.model.spec import quantity
+from mpijob.outbound.policy import Policy, TooLarge
+
+_FIND = 'cd "$0" && exec find "$@" -name lost+found -prune -o -type f ! -path "*\n*" -exec stat -c "%s %Y %n" {} +'
+# BusyBox may be built without --exclude
+_TAR = (
+    'cd "$0" || exit 2; left_out=--exclude=lost+found; tar $left_out -cf /dev/null /dev/null 2>/dev/null || left_out=; '
+    'exec tar $left_out -cf - -- "$@"'
+)
+_CHANGED = "file changed as we read it"  # GNU tar: what it had then was archived whole
+_AFTERWORDS = ("Exiting with failure", "error exit delayed")
+_MISSING = ("No such file or directory", "Cannot stat")
+_CLOCK_SECONDS = 60.0  # a file server's clock is its own
+_MOST_WORDS = 16 << 10  # the command travels in an address
+NO_ARCHIVE = (tarfile.TarError, EOFError, ValueError, OverflowError)  # what tarfile raises for other bytes
+_LONGEST_LINE, _LARGEST_HEADER, _PIECE = 64 << 10, 1 << 20, 256 << 10
+Write = Callable[[PurePosixPath, Iterator[bytes]], None]
+
+
+def left(reader: Reader, files: JobFiles, policy: Policy) -> Iterator[Artifact]:
+    """Yield the files that have changed since the job was submitted."""
+    since = files.submitted - _CLOCK_SECONDS
+    count = 0
+    for artifact in listed(reader, stems(files)):
+        if artifact.time < since:
+            continue
+        count += 1
+        if 0 < policy.listed_objects < count:
+            raise TooLarge(
+                f"the job left more than {policy.listed_objects} files, the most that this server lists",
+                hint="list them with: mpijob artifacts list",
+            )
+        yield artifact
+
+
+def stems(files: JobFiles) -> list[str]:
+    """Return where the claims are, below the reader's root, without those inside of others."""
+    found = sorted({one.mount.strip("/") for one in files.claims})
+    return [one for one in found if not any(one.startswith(f"{other}/") for other in found)]
+
+
+def listed(reader: Reader, roots: Sequence[str]) -> Iterator[Artifact]:
+    """Yield every regular file below some directories."""
+    argv = ("/bin/sh", "-c", _FIND, reader_pod.ROOT, *(f"./{one}" for one in roots))
+    with reader.output(*argv) as output:
+        some = False
+        while line := output.stdout.readline(_LONGEST_LINE):
+            if (found := _artifact(line)) is not None:
+                some = True
+                yield found
+        status, told = output.finish()
+        if status > 1 or (status and not some):  # 1: directories of other people's may not be read
+            raise BackendError(
+                f"the claims cannot be listed: {_last(told) or f'find ended with {status}'}", hint=_HINT
+            )
+
+
+_HINT = "the job's image needs sh, find, stat and tar"
+
+
+def _artifact(line: bytes) -> Artifact | None:
+    size, _, rest = line.removesuffix(b"\n").partition(b" ")
+    time, _, name = rest.partition(b" ")
+    if not (
+        line.endswith(b"\n") and size.isdigit() and time.removeprefix(b"-").isdigit() and len(line) < 8192
+    ):
+        return None
+    try:
+        path = name.decode().removeprefix("./")
+        return Artifact(path, int(size[:19]), float(int(time[:19]))) if path else None
+    except UnicodeDecodeError:
+        return None
+
+
+def fetch_one(reader: Reader, path: str, write: Write, policy: Policy) -> None:
+    """Hand over the contents of one file; raise NotFound before anything is written where there is none."""
+
+    def written(place: PurePosixPath, pieces: Iterator[bytes]) -> None:
+        if str(place) != path:  # a file of the folder that has the name
+            raise missing(path)
+        write(place, pieces)
+
+    if not fetch(reader, [path], written, policy):
+        raise missing(path)
+
+
+def fetch_below(reader: Reader, paths: Sequence[str], directory: Path, policy: Policy) -> list[str]:
+    """Copy files, and those of folders, to the same places below a directory; return which."""
+    root = directory.resolve()
+
+    def write(place: PurePosixPath, pieces: Iterator[bytes]) -> None:
+        target = root / place
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open(target, "wb") as file:
+                file.writelines(pieces)
+        except OSError as error:
+            raise BackendError(f"cannot write {target}: {error.strerror}") from error
+
+    def copy(place: PurePosixPath, earlier: PurePosixPath) -> None:
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / earlier, root / place)
+
+    found: list[PurePosixPath] = []
+    for some in _batches(_outermost(paths)):
+        found += fetch(reader, some, write, policy, copy)
+    if not found:
+        raise missing(paths[0])
+    return [str(one) for one in sorted(found)]
+
+
+def missing(path: str) -> NotFound:
+    """Return the error for a file that is not there."""
+    return NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+
+
+def _outermost(paths: Sequence[str]) -> list[str]:
+    """Return paths without those inside of others: each file comes once."""
+    every = set(paths)
+    return [
+        one
+        for one in dict.fromkeys(paths)
+        if every.isdisjoint(str(above) for above in PurePosixPath(one).parents)
+    ]
+
+
+def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
+    some, size = list[str](), 0
+    for path in paths:
+        some.append(path)
+        size += len(path.encode(errors="surrogateescape")) * 3 + 16
+        if size > _MOST_WORDS:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def fetch(
+    reader: Reader,
+    paths: Sequence[str],
+    write: Write,
+    policy: Policy,
+    copy: Callable[[PurePosixPath, PurePosixPath], None] | None = None,
+) -> list[PurePosixPath]:
+    """Hand over files and those of folders, in one transfer; return what came.
+
+    A file that has several names comes once: `copy` is called for the others of the same transfer.
+    """
+    argv = ("/bin/sh", "-c", _TAR, reader_pod.ROOT, *(f"./{one}" for one in paths))
+    with reader.output(*argv) as output:
+        try:
+            found = [*members(output.stdout, [PurePosixPath(one) for one in paths], write, policy, copy)]
+        except NO_ARCHIVE as error:
+            _finish(output.finish(), paths)  # what it says itself is the better cause
+            raise BackendError(
+                f"what came from the reader pod is no tar archive: {error}", hint=_HINT
+            ) from error
+        _finish(output.finish(), paths)
+    return found
+
+
+def _finish(ended: tuple[int, str], paths: Sequence[str]) -> None:
+    status, told = ended
+    lines = [line for line in told.splitlines() if line.strip()]
+    if status == 0 or (status == 1 and lines and all(line.endswith(_CHANGED) for line in lines)):
+        return
+    if any(word in told for word in _MISSING):
+        raise missing(paths[0] if len(paths) == 1 else _last(told))
+    raise BackendError(
+        f"the files cannot be read: {_last(told) or f'tar ended with {status}'}",
+        hint="files of a job that still runs may change while they are read: fetch them again; " + _HINT,
+    )
+
+
+def _last(told: str) -> str:
+    lines = [
+        line.strip()
+        for line in told.splitlines()
+        if line.strip() and not any(word in line for word in _AFTERWORDS)
+    ]
+    return lines[-1][:300] if lines else ""
+
+
+class _Limited:
+    """The stream that tarfile reads; between contents it gives no more than headers need."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.allowance: int | None = _LARGEST_HEADER
+
+    def read(self, size: int) -> bytes:
+        if self.allowance is not None:
+            if size > self.allowance:
+                raise BackendError(
+                    "the reader pod sends a tar header of more than 1 MiB; nothing of it is kept"
+                )
+            self.allowance -= size
+        return self._stream.read(size)
+
+
+def members(
+    stream: BinaryIO,
+    wanted: Sequence[PurePosixPath],
+    write: Write,
+    policy: Policy,
+    copy: Callable[[PurePosixPath, PurePosixPath], None] | None = None,
+) -> Iterator[PurePosixPath]:
+    """Hand over the regular files of an archive that were asked for, and yield which; refuse any others."""
+    limited, came = _Limited(stream), set[PurePosixPath]()
+    with tarfile.open(fileobj=cast(IO[bytes], limited), mode="r|", bufsize=tarfile.RECORDSIZE) as tar:
+        while (member := tar.next()) is not None:
+            place = _place(member.name, wanted)
+            if place in came or member.issparse():  # nobody asked tar for holes, and they may be endless
+                _refuse(member.name)
+            if member.isreg():
+                limited.allowance = None
+                write(place, _contents(tar, member, policy))
+            elif not (member.islnk() and copy and (earlier := _place(member.linkname, wanted)) in came):
+                limited.allowance = _LARGEST_HEADER
+                continue  # a directory, a link or a device
+            else:
+                copy(place, earlier)
+            limited.allowance = _LARGEST_HEADER
+            cast(Any, tar).members.clear()  # they are not needed again, and may be many
+            came.add(place)
+            yield place
+
+
+def _place(name: str, wanted: Sequence[PurePosixPath]) -> PurePosixPath:
+    """Return where a member belongs; refuse one that lies outside of what was asked for."""
+    place = PurePosixPath(name.removeprefix("./"))
+    if place.is_absolute() or ".." in place.parts or "\0" in name:
+        _refuse(name)
+    if not any(one == place or one in place.parents for one in wanted):
+        _refuse(name)
+    return place
+
+
+def _refuse(name: str) -> NoReturn:
+    raise BackendError(
+        f"the reader pod sends {name[:200]!r}, which was not asked for; the transfer was ended",
+        hint="the image's tar does not do what it is asked: look at the image",
+    )
+
+
+def _contents(tar: tarfile.TarFile, member: tarfile.TarInfo, policy: Policy) -> Iterator[bytes]:
+    if 0 < policy.download_bytes < member.size:
+        whole, most = quantity.as_bytes(member.size), quantity.as_bytes(policy.download_bytes)
+        raise TooLarge(
+            f"{os.path.basename(member.name)} has {whole}, and this server hands over at most {most}"
+        )
+    content = tar.extractfile(member)
+    assert content is not None  # it is a regular file
+    size = 0
+    while piece := content.read(_PIECE):
+        size += len(piece)
+        yield piece
+    if size != member.size:
+        raise EOFError(f"{member.name} was cut after {size} of {member.size} bytes")
