@@ -68,5 +68,5 @@ def test_the_parts_serve_the_next_attempt(place: Place, folder: Path) -> None:
 
 def test_too_large_code_is_refused_by_the_plan(place: Place, tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(os.urandom(9 << 20))
-    with pytest.raises(InvalidJob, match="a cluster takes 8"):
+    with pytest.raises(InvalidJob, match="a cluster accepts at most 8"):
         place.client.plan(a_job("huge", code=Code(path=str(tmp_path))))

@@ -27,7 +27,7 @@ _NEEDS_US = {
     "requeue_on_lost_worker": (_KUBECTL, _OURS),
     "keep_on_failure_seconds": (_KUBECTL, _OURS),
     "code.git.url": (
-        "files of a repository do not go along with a manifest",
+        "files of a git repository are not part of a manifest",
         _OURS + "; or put the files into the image",
     ),
     "code.path": (

@@ -253,7 +253,7 @@ def test_code_that_compresses_well_needs_one_config_map(tmp_path: Path) -> None:
 
 def test_more_files_than_a_cluster_takes_are_refused_when_the_job_is_planned(tmp_path: Path) -> None:
     code = random_code(tmp_path, code_archive.LARGEST_ARCHIVE + 1000)
-    with pytest.raises(InvalidJob, match=r"a cluster takes 8 ?Mi?B"):
+    with pytest.raises(InvalidJob, match=r"a cluster accepts at most 8 ?Mi?B?"):
         a_plan(code=code)
 
 

@@ -68,10 +68,10 @@ def listed(reader: Reader, roots: Sequence[str]) -> Iterator[Artifact]:
             if (found := _artifact(line)) is not None:
                 some = True
                 yield found
-        status, told = output.finish()
+        status, stderr = output.finish()
         if status > 1 or (status and not some):  # 1: directories of other people's may not be read
             raise BackendError(
-                f"the claims cannot be listed: {_last(told) or f'find ended with {status}'}", hint=_HINT
+                f"the claims cannot be listed: {_last(stderr) or f'find ended with {status}'}", hint=_HINT
             )
 
 
@@ -181,22 +181,22 @@ def fetch(
 
 
 def _finish(ended: tuple[int, str], paths: Sequence[str]) -> None:
-    status, told = ended
-    lines = [line for line in told.splitlines() if line.strip()]
+    status, stderr = ended
+    lines = [line for line in stderr.splitlines() if line.strip()]
     if status == 0 or (status == 1 and lines and all(line.endswith(_CHANGED) for line in lines)):
         return
-    if any(word in told for word in _MISSING):
-        raise missing(paths[0] if len(paths) == 1 else _last(told))
+    if any(word in stderr for word in _MISSING):
+        raise missing(paths[0] if len(paths) == 1 else _last(stderr))
     raise BackendError(
-        f"the files cannot be read: {_last(told) or f'tar ended with {status}'}",
+        f"the files cannot be read: {_last(stderr) or f'tar ended with {status}'}",
         hint="files of a job that still runs may change while they are read: fetch them again; " + _HINT,
     )
 
 
-def _last(told: str) -> str:
+def _last(stderr: str) -> str:
     lines = [
         line.strip()
-        for line in told.splitlines()
+        for line in stderr.splitlines()
         if line.strip() and not any(word in line for word in _AFTERWORDS)
     ]
     return lines[-1][:300] if lines else ""

@@ -159,7 +159,7 @@ def _unread(pod: Mapping[str, Any], why: str, hint: str = "") -> BackendError:
         f"the claims of {text(pod, 'metadata', 'labels', well_known.READER_LABEL)} cannot be read through "
         f"pod {text(pod, 'metadata', 'name')}: {why}",
         hint=hint
-        or "ask again when the cluster has room; a job that runs may hold a claim of one node (ReadWriteOnce)",
+        or "try again when the cluster has free capacity; a running job may hold a ReadWriteOnce claim on one node",
     )
 
 

@@ -103,7 +103,7 @@ def _checked(data: bytes) -> bytes:
     size, most = quantity.as_bytes(len(data)), quantity.as_bytes(LARGEST_ARCHIVE)
     raise InvalidJob.of((Finding(
         code="CODE_TOO_LARGE", field="code.path",
-        message=f"what goes along is {size} when packed, and a cluster takes {most} with a job",
+        message=f"the uploaded code is {size} compressed; a cluster accepts at most {most} per job",
         hint="name what is needed in code.include, build it into the image, or put it on a volume",
     ),))  # fmt: skip
 
