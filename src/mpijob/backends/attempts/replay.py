@@ -58,7 +58,7 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
                 _hello(state, one, plan, hosts)
                 if proved is None and state.take_census():
                     proved = one.time
-            case "exit":
+            case "exit" if _known(one, "code"):
                 state.bye(_number(one, "rank"), _number(one, "code"))
                 if kills := _number(one, "oom"):
                     worker = (
@@ -73,20 +73,31 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
                 state.deadline_passed, state.ending, asked, asked_at = True, True, "deadline", one.time
             case "term":
                 state.ending, asked, asked_at = True, "term", one.time
-            case "end":
+            case "end" if _known(one, "code"):
                 code, ended = _number(one, "code"), one.time
                 _end(state, code)
             case "retry":
-                retry = float(one.words.get("in", "0"))
+                retry = _seconds(one, "in")
             case _:
                 continue
     began = start.time if start else state.now
     return Attempt(number, tuple(ordered), began, proved, ended, code, asked_at, asked, retry, hosts, state)
 
 
-def _number(one: Entry, name: str) -> int:
+def _known(one: Entry, name: str) -> bool:
     text = one.words.get(name, "")
-    return int(text) if text.isdigit() and len(text) < 10 else 0
+    return text.isdecimal() and len(text) < 10
+
+
+def _number(one: Entry, name: str) -> int:
+    return int(one.words[name]) if _known(one, name) else 0
+
+
+def _seconds(one: Entry, name: str) -> float:
+    try:
+        return float(one.words.get(name, "0"))
+    except ValueError:
+        return 0.0
 
 
 def _hello(state: AttemptState, one: Entry, plan: Plan, hosts: tuple[str, ...]) -> None:

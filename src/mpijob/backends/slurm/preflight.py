@@ -118,7 +118,7 @@ def _wait(job: MPIJob, slurm: SlurmFacts, reader: JobReader, rows: Rows) -> Fore
     """Return when the job would start, as far as this user's own jobs tell."""
     if slurm.partition is None:
         return Forecast()
-    shape, most = layout(job, slurm.nodes), slurm.partition.max_seconds
+    shape, most = layout(job, slurm.nodes), slurm.max_seconds
     asked = batch_script.minutes(job, most)
     usual = slurm.partition.default_seconds
     new = NewJob(

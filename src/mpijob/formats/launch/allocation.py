@@ -80,7 +80,7 @@ def entries(text: str, host: str = "") -> list[Entry]:
     """Return the lines of one journal; what was cut off or is none is left out."""
     found: list[Entry] = []
     ahead = 0.0
-    for line in text.splitlines():
+    for line in text.split("\n")[:-1]:  # behind the last line feed is at most a part of a line
         stamp, _, rest = line.partition(" ")
         verb, _, words = rest.partition(" ")
         try:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from mpijob import codec
+from mpijob.errors import InvalidJob
 from mpijob.formats.convert.header import units
 from mpijob.formats.launch import allocation
 from mpijob.model import Family, MPIJob, PlannedWorker
@@ -90,7 +91,7 @@ def choose(job: MPIJob, family: Family, launcher: str, plugins: Iterable[str], o
 
 
 def minutes(job: MPIJob, most_seconds: float | None) -> int | None:
-    """Return the time limit to ask for: a little more than the job's own deadline, at most the partition's."""
+    """Return the time limit to ask for: a little more than the job's own deadline, at most what is allowed."""
     if job.deadline_seconds is None:
         return None
     tries = job.retry.limit + 1
@@ -124,11 +125,10 @@ def own_options(job: MPIJob, facts: SlurmFacts) -> list[str]:
 
 def options(job: MPIJob, layout: Layout, facts: SlurmFacts) -> list[str]:
     """Return the options of a job that has a command: its shape, its limits, its place."""
-    most = facts.partition.max_seconds if facts.partition else None
     gres = [f"gpu:{layout.gpus}"] if layout.gpus else []
     gres += [f"{name.removeprefix('gres/')}:{count}" for name, count in job.resources.others.items()
              if not name.startswith("license/")]  # fmt: skip
-    limit = minutes(job, most)
+    limit = minutes(job, facts.max_seconds)
     shape = {
         "job-name": job.name,
         "nodes": layout.nodes,
@@ -193,7 +193,7 @@ def read_comment(text: str) -> Comment | None:
         return None
     try:
         return codec.decode(text, Comment)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 
 
@@ -236,6 +236,11 @@ def _wrapped(words: Iterable[str]) -> str:
 def _word(text: str) -> str:
     """Return a directive's words: sbatch reads quotes in it, and takes no other escapes."""
     name, equals, value = text.partition("=")
+    if {"'", '"'} <= {
+        *value
+    } or not value.isprintable():  # the line would end there, and the rest be a command
+        message = f"{name} cannot have the value {value!r} in a batch script"
+        raise InvalidJob(message, hint="use a value without line breaks, and without both kinds of quotes")
     plain = all(letter.isalnum() or letter in "-_./:,@%+=&[]" for letter in value)
     return text if plain else f"{name}{equals}'{value}'" if "'" not in value else f'{name}{equals}"{value}"'
 

@@ -6,6 +6,7 @@ first, and this is what is left where it could not write.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 
@@ -54,6 +55,7 @@ _WAITS = frozenset({JobState.PENDING, JobState.REQUEUED, JobState.REQUEUE_HOLD, 
 _FINAL = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMEOUT, JobState.NODE_FAIL,
                     JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL, JobState.DEADLINE, JobState.PREEMPTED,
                     JobState.REVOKED})  # fmt: skip
+_SMALL = re.compile(r"\d{1,9}")
 # while a job is COMPLETING its state does not say how it ended: its reason does
 _ENDS = {
     "NodeDown": JobState.NODE_FAIL,
@@ -103,7 +105,9 @@ def sentence(state: JobState, number: str, *, limit: str = "", nodes: str = "", 
 def exit_code(text: str) -> tuple[int, int]:
     """Return (exit code, signal) of Slurm's `7:0`; (0, 0) for what is none."""
     code, colon, signal = text.partition(":")
-    return (int(code), int(signal)) if colon and code.isdigit() and signal.isdigit() else (0, 0)
+    return (
+        (int(code), int(signal)) if colon and _SMALL.fullmatch(code) and _SMALL.fullmatch(signal) else (0, 0)
+    )
 
 
 LAUNCH_FAILED = 53  # as a signal: the batch script could not be started, or its output file not be opened

@@ -96,7 +96,7 @@ _HINTS = {
 }
 _PARTS = re.compile(
     r"(?P<who>QOS|Assoc(?:iation)?|)(?P<how>Grp|Max|Min|Job|Resource|Time)"
-    r"(?P<what>.*?)(?P<time>RunMinutes|Minutes|)(?P<scope>PerJob|PerNode|PerUser|PerAccount|)"
+    r"(?P<what>\w*?)(?P<time>RunMinutes|Minutes|)(?P<scope>PerJob|PerNode|PerUser|PerAccount|)"
     r"(?:Limit|NotSatisfied|)"
 )
 _WHAT = {"cpu": "CPUs", "mem": "memory", "memory": "memory", "node": "nodes", "gres": "GPUs or other GRES",
@@ -122,7 +122,7 @@ def explain(reason: str) -> Pending:
         for word, message in known.items():
             if reason == word or (reason.startswith(word) and not reason[len(word) :][:1].isalnum()):
                 return Pending(outlook, message + _rest(reason, word), _HINTS[outlook])
-    if parts := _PARTS.fullmatch(reason):
+    if (parts := _PARTS.fullmatch(reason)) and (parts["who"] or parts["scope"]):
         return _limit(parts)
     for word in ("BurstBuffer", "Power"):
         if reason.startswith(word):

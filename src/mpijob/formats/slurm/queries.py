@@ -46,7 +46,7 @@ _NODES = (
 )
 _WIDTH = 255
 _NOT_USABLE = ("down", "drain", "fail", "maint", "unk", "inval", "reboot", "future", "power", "planned_down")
-_OURS = FIELD + '{"mpijob":"'  # how the comment of a job of ours begins
+_OURS = '{"mpijob":"'  # how the comment of a job of ours begins
 _NONE = ("", "N/A", "None", "Unknown", "(null)", "NONE", "INVALID", "None assigned", "n/a")
 _GPUS = re.compile(r"(?:^|,)(?:gres/|gres:)?gpu(?::(?P<kind>[^:(,=]+))?[:=](?P<count>\d+)")
 
@@ -118,8 +118,8 @@ class Rows(Mapping[str, Row]):
     """The jobs of an answer of squeue, by number; each is taken apart when it is asked for."""
 
     def __init__(self, text: str = "") -> None:
-        records = text.split(RECORD)[1:]
-        self._raw = {record.partition(FIELD)[0]: record for record in records}
+        records = ((record.partition(FIELD)[0], record) for record in text.split(RECORD)[1:])
+        self._raw = {number: record for number, record in records if number.isdecimal()}
         self._known: dict[str, Row] = {}
 
     def __getitem__(self, number: str) -> Row:
@@ -137,13 +137,14 @@ class Rows(Mapping[str, Row]):
     def ours(self) -> Iterator[tuple[str, str]]:
         """Yield the number and the uid of each job whose comment says that it is one of ours."""
         for number, record in self._raw.items():
-            if (at := record.rfind(_OURS)) >= 0:
-                yield number, record[at + len(_OURS) :].partition('"')[0]
+            comment = record[record.rfind(FIELD) + 1 :]
+            if comment.startswith(_OURS):
+                yield number, comment[len(_OURS) :].partition('"')[0]
 
 
 def accounted(text: str) -> Iterator[Row]:
     """Yield the jobs (or steps) of an answer of sacct; of a requeued job each try, the last one last."""
-    for line in text.splitlines():
+    for line in text.split("\n"):  # splitlines() would end lines at letters of names, too
         fields = line.split(FIELD)
         if len(fields) >= len(_ACCOUNTING) - 1:
             yield _row(dict(zip((name for name, _ in _ACCOUNTING), fields, strict=False)))
@@ -194,11 +195,11 @@ def _word(text: str) -> str:
 
 
 def _whole(text: str) -> int:
-    return int(text) if text.isdigit() and len(text) < 19 else 0
+    return int(text) if text.isdecimal() and len(text) < 19 else 0
 
 
 def _time(text: str) -> float | None:
-    return float(text) if text.isdigit() and 0 < int(text) < 1 << 40 else None
+    return float(text) if 0 < _whole(text) < 1 << 40 else None
 
 
 def seconds(text: str) -> float | None:
@@ -214,7 +215,7 @@ def _used(text: str) -> float:
     """Return `1-02:03:04.5` in seconds."""
     whole, _, fraction = text.partition(".")
     found = units.seconds(whole if ":" in whole else f"0:{whole}") if whole else None
-    return (found or 0.0) + (float(f"0.{fraction}") if fraction.isdigit() else 0.0)
+    return (found or 0.0) + (float(f"0.{fraction}") if fraction.isdecimal() else 0.0)
 
 
 def _bytes(text: str) -> int:
@@ -229,8 +230,16 @@ def _mib(text: str) -> int:
 
 # -- the cluster -------------------------------------------------------------------------------------
 def named_fields(line: str) -> dict[str, str]:
-    """Return the fields of a line of `scontrol -o show`: NAME=VALUE with blanks between."""
-    return {word: value for word, _, value in (part.partition("=") for part in line.split(" ")) if word}
+    """Return the fields of a line of `scontrol -o show`: NAME=VALUE with blanks between, and within values."""
+    found: dict[str, str] = {}
+    last = ""
+    for part in line.rstrip().split(" "):
+        name, equals, value = part.partition("=")
+        if equals and name:
+            found[name], last = value, name
+        elif last:
+            found[last] += f" {part}"
+    return found
 
 
 def configuration(text: str) -> dict[str, str]:
@@ -252,7 +261,7 @@ def _partition(said: Mapping[str, str]) -> Partition:
         return () if text in (*_NONE, "ALL") else tuple(text.split(","))
 
     def number(field: str) -> int | None:
-        return int(said[field]) if said.get(field, "").isdigit() else None
+        return _whole(said[field]) if said.get(field, "").isdecimal() else None
 
     return Partition(
         name=said["PartitionName"],
@@ -290,8 +299,8 @@ def idle_cpus(text: str) -> dict[str, int]:
     for line in text.splitlines():
         name, _, counts = line.partition("|")
         parts = counts.strip().split("/")
-        if len(parts) == 4 and parts[1].isdigit():
-            found[name] = int(parts[1])
+        if len(parts) == 4 and parts[1].isdecimal():
+            found[name] = _whole(parts[1])
     return found
 
 
@@ -421,8 +430,8 @@ def _limit(owner: str, job: str, wall: str, group: str, jobs: str, submitted: st
         memory_mib=most.get("mem"),
         gpus=most.get("gres/gpu"),
         seconds=seconds(wall),
-        jobs=int(jobs) if jobs.isdigit() else None,
-        submitted=int(submitted) if submitted.isdigit() else None,
+        jobs=_whole(jobs) if jobs.isdecimal() else None,
+        submitted=_whole(submitted) if submitted.isdecimal() else None,
         group_cpus=together.get("cpu"),
         group_nodes=together.get("node"),
         group_memory_mib=together.get("mem"),
@@ -451,8 +460,8 @@ def _moment(text: str) -> float | None:
     """Return a time of an answer that keeps to no SLURM_TIME_FORMAT; it was asked for in UTC."""
     from datetime import UTC, datetime  # rarely needed: start-up is a feature
 
-    if text.isdigit():
-        return float(text)
+    if text.isdecimal():
+        return _time(text)
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:

@@ -94,6 +94,13 @@ class SlurmFacts(Known, frozen=True):
     kill_wait_seconds: float = 30.0
     unread: tuple[str, ...] = ()
 
+    @property
+    def max_seconds(self) -> float | None:
+        """How long a job may run: the least that its partition, its account and its QOS allow; None is no limit."""
+        partition = self.partition.max_seconds if self.partition else None
+        known = (partition, *(limit.seconds for limit in self.limits))
+        return min((seconds for seconds in known if seconds is not None), default=None)
+
 
 class Layout(Known, frozen=True):
     """How the workers of a job lie on nodes: so many on each, with so many tasks, CPUs, memory and GPUs a node."""

@@ -6,7 +6,6 @@ the last answer stands with the reason, and whoever has one already is not kept 
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import threading
@@ -69,15 +68,18 @@ class Poll:
         except MpiJobError as caught:
             error = caught
         except OSError:  # no place for the file: ask without it
-            with contextlib.suppress(MpiJobError):
+            try:
                 text, when = self._client.run(queries.squeue()), time.time()
-        with self._guard:
-            if when:
-                self._last = Snapshot(when, Rows(text))
-            else:
-                self._last = self._last._replace(error=error)
-            self._asking, self._tried = False, time.time()
-            self._guard.notify_all()
+            except MpiJobError as caught:
+                error = caught
+        finally:  # whoever waits for the answer does not wait for ever
+            with self._guard:
+                if when:
+                    self._last = Snapshot(when, Rows(text))
+                else:
+                    self._last = self._last._replace(error=error)
+                self._asking, self._tried = False, time.time()
+                self._guard.notify_all()
 
     def _answer(self, oldest: float) -> tuple[str, float]:
         """Return an answer that is fresh enough: another process's, else our own, which others will find."""
@@ -97,6 +99,8 @@ class Poll:
     def _kept(self, oldest: float) -> tuple[str, float] | None:
         try:
             when = self._file.stat().st_mtime
-            return (self._file.read_text(), when) if oldest <= when <= time.time() + 1 else None
+            return (
+                (self._file.read_text(errors="replace"), when) if oldest <= when <= time.time() + 1 else None
+            )
         except FileNotFoundError:
             return None

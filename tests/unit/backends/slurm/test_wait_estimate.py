@@ -1,0 +1,78 @@
+"""When waiting jobs start: who waits for a turn, in which order, and how far Slurm's own expectation bounds it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.slurm_support import row, squeue
+
+from mpijob.backends.slurm.jobs import wait_estimate
+from mpijob.backends.slurm.jobs.wait_estimate import Room
+from mpijob.formats.slurm.queries import Rows
+from mpijob.model.status.forecast import Forecast
+
+
+@pytest.mark.parametrize(
+    ("word", "reason", "waits"),
+    [
+        ("PENDING", "Priority", True),
+        ("PENDING", "Resources", True),
+        ("PENDING", "None", True),
+        ("PENDING", "Dependency", False),
+        ("PENDING", "DependencyNeverSatisfied", False),
+        ("PENDING", "BeginTime", False),
+        ("PENDING", "JobHeldUser", False),
+        ("PENDING", "launch failed requeued held", False),
+        ("RUNNING", "None", False),
+    ],
+)
+def test_a_job_waits_its_turn_where_it_waits_for_nothing_else(word: str, reason: str, waits: bool) -> None:
+    assert wait_estimate.waits_its_turn(row(T=word, r=reason)) is waits
+
+
+@pytest.mark.parametrize(
+    ("word", "holds"),
+    [("RUNNING", True), ("CONFIGURING", True), ("SUSPENDED", True), ("PENDING", False), ("COMPLETING", False),
+     ("COMPLETED", False), ("HIBERNATING", False)],
+)  # fmt: skip
+def test_only_a_job_with_nodes_holds_cpus(word: str, holds: bool) -> None:
+    assert wait_estimate.holds(row(T=word)) is holds
+
+
+def test_the_queue_of_a_partition_is_in_slurms_order() -> None:
+    waiting = {"%T": "PENDING", "%r": "Priority"}
+    rows = Rows(
+        squeue(
+            {"%A": "10", "%Q": "5", **waiting},
+            {"%A": "9", "%Q": "5", **waiting},
+            {"%A": "11", "%Q": "50", **waiting},
+            {"%A": "12", "%P": "short", **waiting},
+            {"%A": "13"},
+            {"%A": "14", "%T": "PENDING", "%r": "JobHeldUser"},
+        )
+    )
+    assert [one.number for one in wait_estimate.queue(rows, "main")] == ["11", "9", "10"]
+
+
+@pytest.mark.parametrize(
+    ("known", "latest", "seconds", "span"),
+    [
+        (Forecast(1, None, None, "why"), 300.0, None, (0.0, 300.0)),
+        (Forecast(1, None, None, ""), -5.0, None, (0.0, 0.0)),
+        (Forecast(1, None, (0.0, 100.0), ""), 300.0, None, (0.0, 100.0)),
+        (Forecast(1, 200.0, (100.0, 400.0), ""), 300.0, 200.0, (100.0, 300.0)),
+        (Forecast(1, 200.0, (100.0, 400.0), ""), 150.0, 150.0, (100.0, 150.0)),
+        (Forecast(1, 200.0, (100.0, 400.0), ""), 50.0, 50.0, (50.0, 50.0)),
+        (Forecast(1, 200.0, (100.0, 400.0), ""), 500.0, 200.0, (100.0, 400.0)),
+    ],
+)
+def test_an_estimate_goes_no_further_than_slurms_own_expectation(
+    known: Forecast, latest: float, seconds: float | None, span: tuple[float, float]
+) -> None:
+    found = wait_estimate.bounded(known, latest)
+    assert (found.seconds, found.span) == (seconds, span)
+
+
+@pytest.mark.parametrize(("held", "free"), [(4, 8), (0, 12), (12, 0), (20, 0)])
+def test_idle_cpus_are_counted_on_by_what_the_users_own_jobs_hold_since(held: int, free: int) -> None:
+    assert Room(0.0, {"main": 8}, {"main": 4}).free("main", held) == free
+    assert Room(0.0, {}, {}).free("main", held) == 0
