@@ -28,6 +28,11 @@ class Place:
     batch_system: bool = False
     namespaces: tuple[str, str] = ("team-a", "team-b")
 
+    @property
+    def starts_later(self) -> bool:
+        """Whether a job that has its place still takes seconds to start: batch cycles, pods."""
+        return self.batch_system or bool(self.image)
+
     def share(self, part: float, memory: str = "256Mi") -> Resources:
         """Return the resources of a worker that takes a part of the place."""
         return Resources(cpu=f"{round(self.millicores * part)}m", memory=memory)
@@ -84,9 +89,12 @@ def finished(client: Client, job: MPIJob) -> Job:
 
 
 def placed(client: Client, name: str) -> JobState:
-    """Return a waiting job's state once its place in the queue is known: a cluster's queue tells it a moment later."""
+    """Return a waiting job's state once its place and the basis of its estimate are known: a cluster is slow."""
     end = time.monotonic() + PATIENCE
-    while (state := client.state(name)).queue_position is None and time.monotonic() < end:
+    while time.monotonic() < end:
+        state = client.state(name)
+        if state.queue_position is not None and state.wait_basis:
+            return state
         time.sleep(0.1)
     return state
 

@@ -48,7 +48,7 @@ def test_a_file_of_the_users_that_differs_stays_and_nothing_is_fetched(client: C
     the_job(client, folder, "echo by-the-job > data.txt; echo 1 > result.txt")
     (folder / "data.txt").write_text("my-new-edit\n")
     with pytest.raises(
-        Conflict, match=r"differ from what the job left: data\.txt; nothing was fetched"
+        Conflict, match=r"differ from the job's files: data\.txt; nothing was downloaded"
     ) as told:
         client.fetch("reads", folder)
     assert "--to DIRECTORY" in told.value.hint
@@ -87,7 +87,7 @@ def test_the_command_says_where_files_are_and_refuses_to_overwrite(client: Clien
     the_job(client, folder, "echo by-the-job > data.txt")
     refused = fetch()
     assert (refused.returncode, refused.stdout) == (5, "")
-    assert f"error: {folder} has files that differ from what the job left: data.txt" in refused.stderr
+    assert f"error: {folder} has files that differ from the job's files: data.txt" in refused.stderr
     assert (folder / "data.txt").read_text() == "original\n"
     done = fetch("--to", "there")
     assert (done.returncode, done.stdout) == (0, "there/data.txt\n")

@@ -238,7 +238,7 @@ def test_queues_are_found_with_their_quota(api: Api) -> None:
 @pytest.mark.req("FR-RES-001", "A-edge-gpu")
 @pytest.mark.alone
 def test_machines_are_counted_as_the_scheduler_counts_them(api: Api, namespace: str) -> None:
-    with pytest.raises(QuotaExceeded, match=r"has .* in all|largest machine"):
+    with pytest.raises(QuotaExceeded, match=r"has .* in total|largest machine"):
         told(api, a_job(namespace, workers=90, resources=SMALL.replace(cpu="900")))
     nowhere = Placement(node_selector={"nowhere": "true"})
     with pytest.raises(QuotaExceeded, match=r"none of the .* nodes accepts this job's pods"):

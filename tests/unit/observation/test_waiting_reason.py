@@ -103,6 +103,20 @@ def test_a_volume_that_cannot_be_mounted_is_told_by_events_only() -> None:
     assert state.reason == Reason.SETTINGS_MISSING
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_mount_that_waits_for_the_kubelets_cache_is_no_cause(late: bool) -> None:
+    cluster = Cluster() if late else Cluster().worker(0, waiting("ContainerCreating"))
+    said = (
+        'MountVolume.SetUp failed for volume "mpi-ssh-auth" : failed to sync secret cache: '
+        "timed out waiting for the condition"
+    )
+    cluster.told("Pod", cluster.name_of("worker", 0), "FailedMount", said)
+    if late:  # its pods are gone, and only events tell what they waited for
+        cluster.condition("Failed", reason="DeadlineExceeded", at=60)
+    state = derive(cluster, "")
+    assert "mounted" not in f"{state.message} {state.waiting_for} {state.findings}"
+
+
 @pytest.mark.req("B-edge-pending", "FR-RES-005")
 def test_trap_a_pod_without_a_machine_gives_no_condition_at_all() -> None:
     said = (

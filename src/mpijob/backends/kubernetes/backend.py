@@ -276,7 +276,8 @@ class KubernetesBackend(
             return made
         look = self._reader.look(ref)
         if look.state.phase is Phase.QUEUED and look.state.queue:
-            found = self._forecasts.of(look.state.ref.namespace).get(look.found.job["metadata"]["uid"])
+            uid = look.found.job["metadata"]["uid"]
+            found = self._forecasts.of(look.state.ref.namespace, (uid,)).get(uid)
             return look.state if found is None else look.state.forecast(found)
         return self._shortages.counted(look.state, lambda: self._reader.spec(look.found, look.seen.runtime))
 

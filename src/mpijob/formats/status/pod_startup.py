@@ -141,8 +141,10 @@ def from_pull(message: str, since: float | None) -> Obstacle | None:
     return settings(message, since) if _OBJECT.search(message) or _KEY.search(message) else None
 
 
-def from_mount(message: str, since: float | None) -> Obstacle:
-    """Return what an event says about a volume that cannot be mounted."""
+def from_mount(message: str, since: float | None) -> Obstacle | None:
+    """Return what an event says about a volume that cannot be mounted; None of a first try."""
+    if _FIRST_TRY in message:
+        return None
     if _OBJECT.search(message):
         return settings(message, since)
     claim = _CLAIM.search(message)

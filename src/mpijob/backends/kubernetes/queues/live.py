@@ -6,8 +6,9 @@ Whoever waits looks at a job more often than queues change.
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from mpijob.backends.kubernetes.client.api_errors import ApiError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mpijob.settings import Settings
 
 _SAME_SECONDS = 5.0
+_NEW_SECONDS = 1.0  # a job that was not there at the last look is looked for again
 _RUNS = 50  # of one program are enough
 _NAMESPACES = 256
 _log = logging.getLogger(__name__)
@@ -46,10 +48,14 @@ class LiveForecasts:
         self._served, self._past = served, past
         self._kept: Recent[str, tuple[float, Mapping[str, Forecast]]] = Recent(_NAMESPACES)
 
-    def of(self, namespace: str) -> Mapping[str, Forecast]:
-        """Return when the jobs of a namespace (or of all, "") start that wait, by their objects' uids."""
-        when, known = self._kept.get(namespace, (0.0, {}))
-        if time.monotonic() - when > _SAME_SECONDS:
+    def of(self, namespace: str, uids: Collection[str] = ()) -> Mapping[str, Forecast]:
+        """Return when the jobs of a namespace (or of all, "") start that wait, by their objects' uids.
+
+        Where one of `uids` is missing, the answer is at most a second old.
+        """
+        when, known = self._kept.get(namespace, (-math.inf, {}))
+        most = _SAME_SECONDS if all(uid in known for uid in uids) else _NEW_SECONDS
+        if time.monotonic() - when > most:
             known = self._asked(namespace)
             self._kept[namespace] = time.monotonic(), known
         return known

@@ -140,6 +140,11 @@ RULES = (
                 r"(?P<detail>The \S+ \"[^\"]+\" is invalid: (?![^\n]{0,80}AdmissionPolicy)[^\n]{1,240})",
             ),
             Sign(
+                "field is immutable",
+                r"(?P<object>[\w.]+ \"[^\"]+\") is invalid: (?P<place>[\w.\[\]]+): Invalid value: "
+                r"[^\n]{1,6000}: field is immutable",
+            ),
+            Sign(
                 "is being terminated",
                 r"(?P<detail>unable to create new content in namespace \S+ because it is being terminated)",
             ),
@@ -162,7 +167,10 @@ RULES = (
             ),
             Sign("maximum memory usage", r"(?P<detail>maximum memory usage per \w+ is [^\n]{1,120})"),
         ),
-        causes=("The cluster refuses the object: {detail}.",),
+        causes=(
+            "The cluster refuses the object: {detail}.",
+            "{object} cannot be changed: {place}: field is immutable.",
+        ),
         example='The cluster refuses the object: no matches for kind "TrainJob" in version '
         '"trainer.kubeflow.org/v1alpha1".',
         remedies=(

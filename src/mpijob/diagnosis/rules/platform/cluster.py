@@ -82,7 +82,8 @@ RULES = (
             Sign("Multi-Attach error", r"(?P<detail>Multi-Attach error for volume [^\n]{1,160})"),
             Sign(
                 "MountVolume.SetUp failed",
-                r"(?P<detail>MountVolume\.SetUp failed for volume [^\n]{1,200}"
+                # The kubelet mounts it seconds later when only its cache was behind.
+                r"(?P<detail>MountVolume\.SetUp failed for volume (?![^\n]{0,200}failed to sync \w+ cache)[^\n]{1,200}"
                 r"(?:\n(?:Mounting|Output|mount)[^\n]{1,200}){0,4})",
             ),
             Sign("FailedAttachVolume", r"(?P<detail>FailedAttachVolume[^\n]{0,200})"),
