@@ -188,7 +188,7 @@ def test_what_is_to_be_forgotten_leaves_no_trace(client: Client, settings: Setti
 
 def test_the_record_of_a_job_deleted_before_can_be_erased(client: Client) -> None:
     succeeded(client, a_job("gone", "echo x")).delete()
-    with pytest.raises(NotFound, match="deleted before") as refusal:
+    with pytest.raises(NotFound, match="already deleted") as refusal:
         client.delete("gone")
     assert "--forget" in refusal.value.hint
     client.delete("gone", forget=True)

@@ -25,7 +25,7 @@ def test_lines_that_are_gone_are_told(client: Client, tmp_path: Path, wanted: di
     shutil.rmtree(files_of(client, job.ref.uid))
     (line,) = job.logs(**wanted)  # type: ignore[arg-type]  # one of the options at a time
     assert line.marks == (Mark.GAP,)
-    assert line.text.startswith(b"mpijob: lines are missing here: the files of the log were removed")
+    assert line.text.startswith(b"mpijob: lines are missing here: the log files were removed")
     (file,) = client.download_logs("ring", tmp_path / "log", merged=True)
     assert b"lines are missing here" in file.read_bytes()
     job.delete()

@@ -62,7 +62,7 @@ def test_a_wait_is_estimated_by_earlier_runs_of_the_same_command_else_told_by_th
     plan = client.plan(next_one)
     assert (plan.starts_now, plan.wait_estimate_seconds) == (False, None)
     (starts,) = [line for line in job_table.plan_lines(plan) if line.startswith("Starts")]
-    assert starts.endswith("when there is room")
+    assert starts.endswith("when capacity is free")
     (notice,) = [one for one in plan.notices if one.code == "WILL_WAIT"]
     assert re.search(r"It may start within (?:6\d|70) seconds", notice.message)
     waiting = client.submit(next_one)

@@ -46,6 +46,11 @@ describe("the worker that a failure began with", () => {
     expect(rankExits(job, 1)).toEqual(["2 (exit 143, stopped by another rank)"]);
   });
 
+  it("stopped the others also where their exit codes are unknown", () => {
+    const silent = detail({ findings: job.state.findings ?? [], ranks: [{ rank: 2, worker: 1, node: "b" }] as NonNullable<JobState["ranks"]> });
+    expect(rankExits(silent, 1)).toEqual(["2 (stopped by another rank)"]);
+  });
+
   it("says the cause", () => {
     const [worker] = job.state.workers?.filter((one) => one.index === 0) ?? [];
     expect(worker && workerReason(job, worker)).toBe("Worker 0 ran out of memory");

@@ -40,9 +40,13 @@ export function rankSpan(detail: JobDetail, worker: number): string {
 export function rankExits(detail: JobDetail, worker: number): readonly string[] {
   const [first] = detail.state.findings ?? [];
   const isFirst = (rank: RankState): boolean => rank.rank === first?.rank || (first?.rank === null || first?.rank === undefined ? rank.worker === first?.worker : false);
+  // The exit code of a rank that was stopped early may never have been reported.
+  const isCancelled = first !== undefined && detail.state.workers?.find((one) => one.index === worker)?.phase === "Cancelled";
   return ranksOf(detail, worker).map((rank) => {
-    const code = rank.exit_code === null || rank.exit_code === undefined ? "" : ` (exit ${rank.exit_code}${rank.followed && !isFirst(rank) ? ", stopped by another rank" : ""})`;
-    return `${rank.rank}${code}`;
+    const code = rank.exit_code === null || rank.exit_code === undefined ? "" : `exit ${rank.exit_code}`;
+    const consequence = (rank.followed || (!code && isCancelled)) && !isFirst(rank) ? "stopped by another rank" : "";
+    const words = [code, consequence].filter(Boolean).join(", ");
+    return words ? `${rank.rank} (${words})` : String(rank.rank);
   });
 }
 

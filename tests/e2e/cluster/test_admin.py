@@ -115,9 +115,7 @@ def test_a_preemption_is_told_with_time_and_taker_to_the_user_and_the_administra
         small = low.running(a_job("small", LONG, workers=1, queue=queue, priority="low"))
         high.client.submit(a_job("big", LONG, workers=1, queue=queue, priority="high"))
         state = shows(small, lambda now: now.reason == "Preempted", "tells that it was pre-empted")
-        pattern = (
-            rf"Pre-empted at \d\d:\d\d UTC by {high.namespace}/big \(priority high\).*; will resume when .*"
-        )
+        pattern = rf"Pre-empted at \d\d:\d\d UTC by {high.namespace}/big \(priority high\).*; resumes when .*"
         assert re.match(pattern, state.waiting_for)
         found = Administration(low.client).overview()
         (told,) = (one for one in found.preemptions if one.namespace == low.namespace)

@@ -64,7 +64,7 @@ def test_each_job_that_ends_is_sent_once_and_again_when_it_was_not_taken() -> No
     with Client(backend) as client, collector(503) as (broken, refused), collector() as (good, taken):
         sender = otlp.Sender(OfClient(client), broken, threading.Event(), clock=lambda: backend.now)
         client.run(MPIJob(name="a", workers=2, command=("true",)))
-        with pytest.raises(BackendError, match="did not take"):
+        with pytest.raises(BackendError, match="rejected the trace"):
             sender.look()
         assert len(refused) == 1
         sender._endpoint = good

@@ -238,7 +238,7 @@ def test_after_a_run_nothing_is_started_to_say_what_the_job_left(cluster: Cluste
 
 def test_claims_that_are_read_only_are_not_what_a_job_left() -> None:
     read_only = OUT.replace(read_only=True)
-    with pytest.raises(Unsupported, match="a cluster keeps what is on a volume"):
+    with pytest.raises(Unsupported, match="use a volume to keep files"):
         seen_by(Cluster(read_only), Policy()).list_artifacts(REF)
 
 

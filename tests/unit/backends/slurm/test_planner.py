@@ -88,5 +88,5 @@ def test_a_refusal_of_a_rehearsal_is_told_with_the_plan_and_raised_by_a_dry_run(
     with pytest.raises(InvalidJob, match="Invalid feature"):
         planner.rehearsed(a_plan(), SlurmClient(host))
     host.replies["sbatch"] = Answer(1, "", "sbatch: error: Unable to contact slurm controller\n")
-    with pytest.raises(BackendError, match="does not answer"):
+    with pytest.raises(BackendError, match="is not responding"):
         planner.rehearsed(a_plan(), SlurmClient(host))
