@@ -655,7 +655,7 @@ def test_the_recorders_metrics_are_read_by_whom_the_cluster_lets_read_them(
                 service.kill()
             plain = team_a.mpijob("recorder", "--metrics-address=0.0.0.0", f"--metrics-port={port}")
             assert plain.returncode != 0
-            assert "without TLS" in plain.stderr
+            assert "require TLS" in plain.stderr
     finally:
         team_a.api.delete(CLUSTER_ROLE.path("", name))
         for one in ("prometheus", "stranger"):
