@@ -302,21 +302,21 @@ class SlurmBackend(
 
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
         """Run a command on a worker's node, inside the job, with this terminal."""
-        from mpijob.backends.slurm import visit
+        from mpijob.backends.slurm import exec_in_job
 
         files, state = self._ours(ref), self.get(ref)
         number = files.number if files else self._reader.plain(ref).number
         directory = self._host.path(files.place.folder, "work") if files and not files.plan.job.script else ""
-        return visit.run(self._host, number, visit.node_of(state, worker, rank), directory, argv)
+        return exec_in_job.run(self._host, number, exec_in_job.node_of(state, worker, rank), directory, argv)
 
     def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where each rank stands now."""
-        from mpijob.backends.slurm import visit
+        from mpijob.backends.slurm import exec_in_job
 
         files = self._files(ref)
-        return visit.stacks(self._host, files, self._reader.state(files, findings=False), ranks)
+        return exec_in_job.stacks(self._host, files, self._reader.state(files, findings=False), ranks)
 
     def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
         """Return the templates that a namespace shares, from the directory that the settings name."""

@@ -71,7 +71,7 @@ def list_jobs(app: App, all_contexts: bool, **chosen: Any) -> None:
         return
     if chosen.pop("deleted") or chosen.pop("after"):
         raise click.UsageError("--all-contexts cannot be combined with --deleted or --after")
-    from mpijob.cli.render.everywhere import show
+    from mpijob.cli.render.contexts_table import show
 
     show(app, **chosen)
 

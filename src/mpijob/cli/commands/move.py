@@ -34,7 +34,7 @@ def move(app: App, name: str, target: str, submit: bool, **given: Any) -> None:
     import msgspec
 
     from mpijob.cli.arguments.job_args import from_tree
-    from mpijob.cli.render.everywhere import show_move
+    from mpijob.cli.render.contexts_table import show_move
     from mpijob.client.contexts import Contexts, parted
     from mpijob.settings import LOCAL
 

@@ -52,7 +52,7 @@ def recorder(
     token with RBAC permission to `get` /metrics.
     """
     from mpijob.client.integrations import prometheus_exporter
-    from mpijob.client.services import malloc, run_recorder, shutdown
+    from mpijob.client.services import memory_trim, run_recorder, shutdown
 
     tls = (metrics_certificate, metrics_key) if metrics_certificate and metrics_key else None
     if tls is not None and not all(map(os.path.exists, tls)):
@@ -62,7 +62,7 @@ def recorder(
         None if metrics_port is None else prometheus_exporter.ScrapeAccess(metrics_address, metrics_port, tls)
     )
     stop = shutdown.until_ended()
-    malloc.keep_small(stop)
+    memory_trim.keep_small(stop)
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     run_recorder.record(
@@ -160,10 +160,10 @@ def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port
     namespaces and deletes orphaned objects. Runs until SIGTERM. Safe to restart; with several instances,
     only the leader acts.
     """
-    from mpijob.client.services import malloc, run_controller, shutdown
+    from mpijob.client.services import memory_trim, run_controller, shutdown
 
     stop = shutdown.until_ended()
-    malloc.keep_small(stop)
+    memory_trim.keep_small(stop)
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     run_controller.control(

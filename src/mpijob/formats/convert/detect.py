@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import InvalidJob
-from mpijob.formats.convert import batch_script, own
+from mpijob.formats.convert import batch_script, own_exports
 from mpijob.formats.convert.kubernetes import mpijob_manifests, trainjob_manifests, undocumented
 from mpijob.formats.convert.other import arena, cloud
 from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome
@@ -46,7 +46,7 @@ def _structured(text: str, to: str, file: str) -> tuple[Converted, ...]:
         return documents(manifests.read(text, file), to=to, file=file)
     if values and isinstance(values[0], Mapping) and cloud.kind(values[0]):
         return tuple(cloud.read(one, file) for one in values)
-    return own.read(text, file)
+    return own_exports.read(text, file)
 
 
 def _values(text: str, file: str) -> list[Any]:

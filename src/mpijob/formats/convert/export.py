@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from mpijob.errors import InvalidJob
-from mpijob.formats.convert import export_pbs, export_slurm, own
+from mpijob.formats.convert import export_pbs, export_slurm, own_exports
 from mpijob.formats.convert.report import FieldEntry, FieldOutcome
 from mpijob.formats.jobfile import jobfile_writer
 from mpijob.formats.kubernetes import mpijob, trainjob
@@ -124,7 +124,7 @@ def shown(documents: tuple[dict[str, Any], ...], format: str) -> str:
 
 def _entries(job: MPIJob) -> list[FieldEntry]:
     found = []
-    for field, value in own.fields(job).items():
+    for field, value in own_exports.fields(job).items():
         if field in _NEEDS_US and not (field == "code.path" and job.code.files == {} and not value):
             note, todo = _NEEDS_US[field]
             blocks = field == "code.files"  # the command names one of them

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from mpijob.formats.convert import own
+from mpijob.formats.convert import own_exports
 from mpijob.formats.convert.header import lines, units
 from mpijob.formats.convert.report import FieldEntry, Notes
 from mpijob.model import Family, MPIJob
@@ -38,7 +38,7 @@ class Writer:
     def __init__(self, job: MPIJob) -> None:
         self.job = job
         self.notes = Notes()
-        self.said = own.fields(job)
+        self.said = own_exports.fields(job)
         self.cores = 1
 
     def script(self, script: str | None) -> tuple[str, tuple[FieldEntry, ...]]:

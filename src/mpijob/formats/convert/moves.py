@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mpijob.formats.convert import own
+from mpijob.formats.convert import own_exports
 from mpijob.formats.convert.report import FieldEntry, FieldOutcome, to_do_first
 from mpijob.model import MPIJob, VolumeKind
 
@@ -105,7 +105,7 @@ def differences(job: MPIJob, source: str, target: str) -> tuple[FieldEntry, ...]
     """Return what becomes of each field that a job sets when it goes from one kind of engine to another."""
     known = _MEANINGS.get(target, {})
     entries = []
-    for field, value in own.fields(job).items():
+    for field, value in own_exports.fields(job).items():
         meaning = known.get(field) or known.get(field.partition(".")[0])
         if source == target or meaning is None:
             meaning = _Meaning(_EXACT, "")

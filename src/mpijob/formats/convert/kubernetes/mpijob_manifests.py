@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mpijob.formats.convert import own, unasked
+from mpijob.formats.convert import own_exports, unrequested_resources
 from mpijob.formats.convert.kubernetes import flat_fields, launch_command, mpijob_legacy, naming
 from mpijob.formats.convert.kubernetes.mpijob_fields import FieldReporter, pod_of
 from mpijob.formats.convert.report import Converted, Notes
@@ -42,7 +42,9 @@ def read(document: Mapping[str, Any], *, keep: bool, file: str = "") -> Converte
     document = mpijob_legacy.modern(naming.named(document, notes), notes)
     reading = mpijob.read([document])
     if is_managed(document):
-        return own.told(reading, f"MPIJob {version.rpartition('/')[2]}", file, mpijob.family(document))
+        return own_exports.told(
+            reading, f"MPIJob {version.rpartition('/')[2]}", file, mpijob.family(document)
+        )
     job = _adjusted(reading.job, document, notes, keep=keep)
     affinity = job.placement.affinity
     job = job if keep else _selectable(job, document["spec"])
@@ -57,7 +59,7 @@ def read(document: Mapping[str, Any], *, keep: bool, file: str = "") -> Converte
     return Converted(
         source=f"MPIJob {version.rpartition('/')[2]}",
         jobs=(job,),
-        entries=(*unasked.first_line(job), *notes.entries),
+        entries=(*unrequested_resources.first_line(job), *notes.entries),
         file=file,
         foreign=reading.foreign,
         family=mpijob.family(document),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mpijob.formats.convert import own, unasked
+from mpijob.formats.convert import own_exports, unrequested_resources
 from mpijob.formats.convert.kubernetes import flat_fields, launch_command, naming, trainjob_nodes
 from mpijob.formats.convert.kubernetes.trainjob_fields import FieldReporter
 from mpijob.formats.convert.report import Converted, Notes
@@ -24,7 +24,7 @@ _SOURCE = "TrainJob v1alpha1"
 def read(documents: Sequence[Mapping[str, Any]], *, keep: bool, file: str = "") -> Converted:
     """Return the job of one TrainJob, with its runtime where that is among the documents."""
     if any(trainjob.is_managed(one) for one in documents if one.get("kind") == trainjob.JOB):
-        return own.told(trainjob.read(documents), _SOURCE, file, Family.OPENMPI)
+        return own_exports.told(trainjob.read(documents), _SOURCE, file, Family.OPENMPI)
     notes = Notes()
     kinds = [str(one.get("kind")) for one in documents]
     found = tuple(
@@ -54,7 +54,7 @@ def read(documents: Sequence[Mapping[str, Any]], *, keep: bool, file: str = "") 
     return Converted(
         source=_SOURCE,
         jobs=(job,),
-        entries=(*unasked.first_line(job), *notes.entries),
+        entries=(*unrequested_resources.first_line(job), *notes.entries),
         file=file,
         foreign=reading.foreign,
         family=Family.OPENMPI,
@@ -74,7 +74,7 @@ def _remarks(reading: trainjob.Reading, job: MPIJob, name: str, notes: Notes) ->
         )
         notes.dropped("spec.runtimeRef", "", note, "give the runtime in the same file", blocks=True)
     if job.launcher == MPIJob(name="x").launcher:
-        notes.extend(unasked.added_launcher(job))
+        notes.extend(unrequested_resources.added_launcher(job))
 
 
 def _started(job: MPIJob, documents: Sequence[Mapping[str, Any]], name: str, notes: Notes) -> MPIJob:

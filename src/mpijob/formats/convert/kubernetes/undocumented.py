@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpijob.errors import InvalidJob
-from mpijob.formats.convert import unasked
+from mpijob.formats.convert import unrequested_resources
 from mpijob.formats.convert.header.request import noted_name
 from mpijob.formats.convert.header.units import listed
 from mpijob.formats.convert.kubernetes import flat_fields, launch_command
@@ -45,7 +45,7 @@ def is_imagined(document: Mapping[str, Any]) -> bool:
 def read(documents: Sequence[Mapping[str, Any]], file: str = "") -> Converted:
     """Return the job that the documents mean, with every field in the report."""
     notes = Notes()
-    fields: dict[str, Any] = {"resources": unasked.NOTHING}
+    fields: dict[str, Any] = {"resources": unrequested_resources.NOTHING}
     for document in documents:
         version = f"{document.get('kind')} of {document.get('apiVersion')}"
         notes.changed("apiVersion", version, "", f"it exists in no release; the real forms are {_REAL}")
@@ -60,7 +60,11 @@ def read(documents: Sequence[Mapping[str, Any]], file: str = "") -> Converted:
     if "name" not in fields:
         raise InvalidJob("the manifest has no name", hint="metadata.name")
     job = launch_command.unwrapped(MPIJob(**fields), notes, "command", once=False)
-    entries = (*unasked.first_line(job), *notes.entries, *unasked.added_launcher(job))
+    entries = (
+        *unrequested_resources.first_line(job),
+        *notes.entries,
+        *unrequested_resources.added_launcher(job),
+    )
     return Converted(source="no such API", jobs=(job,), entries=entries, file=file)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import InvalidJob
-from mpijob.formats.convert import unasked
+from mpijob.formats.convert import unrequested_resources
 from mpijob.formats.convert.header import units
 from mpijob.formats.convert.header.request import noted_name
 from mpijob.formats.convert.kubernetes import launch_command
@@ -89,11 +89,15 @@ def _read(words: Sequence[str], file: str) -> Converted:
     text = " ".join(words[at:])
     if _is_expanded(text):
         _unknown(notes, "command", text)
-    fields["resources"] = unasked.NOTHING.replace(**said)
+    fields["resources"] = unrequested_resources.NOTHING.replace(**said)
     fields.setdefault("slots", max(1, fields["resources"].gpu))
     fields.setdefault("name", "job")
     job = _commanded(MPIJob(**fields), _plain(text), notes)
-    entries = (*unasked.first_line(job), *notes.entries, *unasked.added_launcher(job))
+    entries = (
+        *unrequested_resources.first_line(job),
+        *notes.entries,
+        *unrequested_resources.added_launcher(job),
+    )
     return Converted(source="Arena command", jobs=(job,), entries=entries, file=file)
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mpijob.formats.convert import unasked
+from mpijob.formats.convert import unrequested_resources
 from mpijob.formats.convert.header.request import name_of, noted_name
 from mpijob.formats.convert.kubernetes import launch_command
 from mpijob.formats.convert.report import Converted, Notes
@@ -50,10 +50,14 @@ def read(document: Mapping[str, Any], file: str = "") -> Converted:
     fields.pop("parameters", None)
     if "command" not in fields:
         taker.notes.dropped("command", "", "no program is named", "write command", blocks=True)
-    job = MPIJob(**{"resources": unasked.NOTHING} | fields)
+    job = MPIJob(**{"resources": unrequested_resources.NOTHING} | fields)
     if source.startswith("Azure") and job.command:
         job = _azure(job, taker)
-    entries = (*unasked.first_line(job), *taker.notes.entries, *unasked.added_launcher(job))
+    entries = (
+        *unrequested_resources.first_line(job),
+        *taker.notes.entries,
+        *unrequested_resources.added_launcher(job),
+    )
     return Converted(source=source, jobs=(job,), entries=entries, file=file)
 
 

@@ -9,14 +9,14 @@ import threading
 
 import pytest
 
-from mpijob.client.services import malloc
+from mpijob.client.services import memory_trim
 
 # Threads that live at once and hold something: each would get a heap of its own, a mapping of 64 MiB.
 HEAPS = """
 import sys, threading
-from mpijob.client.services import malloc as thrift
+from mpijob.client.services import memory_trim
 if sys.argv[1] == "shared":
-    assert thrift.keep_small(threading.Event())
+    assert memory_trim.keep_small(threading.Event())
 together = threading.Barrier(13)
 def hold():
     kept = [bytes(2000) for _ in range(200)]
@@ -44,7 +44,7 @@ def test_threads_share_heaps() -> None:
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    assert not malloc.keep_small(threading.Event())
+    assert not memory_trim.keep_small(threading.Event())
 
 
 def test_what_was_freed_is_given_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,8 +60,8 @@ def test_what_was_freed_is_given_back_again_and_again(monkeypatch: pytest.Monkey
                 stop.set()
             return 1
 
-    monkeypatch.setattr(malloc, "_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(memory_trim, "_EVERY_SECONDS", 0.001)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    assert malloc.keep_small(stop)
+    assert memory_trim.keep_small(stop)
     assert stop.wait(10.0)
     assert asked == [0, 0, 0]
