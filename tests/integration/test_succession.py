@@ -29,7 +29,9 @@ from .support import PATIENCE, a_job, check_nothing_runs, running
 
 pytestmark = pytest.mark.engine
 STEPS = "_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS)"
-NEXT = '_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS, "CREATE TABLE of_the_next_release (x)")'
+NEXT = (
+    '_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS, "CREATE TABLE of_the_next_release (x)")'
+)
 
 
 class Successor:
