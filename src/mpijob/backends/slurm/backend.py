@@ -14,32 +14,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpijob.backends import cancellable_sleep
-from mpijob.backends.capabilities import (
-    CapableBackend,
-    SupportsClose,
-    SupportsDoctor,
-    SupportsSecretValues,
-    SupportsTeamTemplates,
-    SupportsWorkingDirectory,
-)
+from mpijob.backends.attempts import machine_backend
+from mpijob.backends.attempts.machine_backend import MachineBackend
+from mpijob.backends.capabilities import SupportsClose, SupportsDoctor
 from mpijob.backends.outage_tolerance import Patience
 from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.host import Host, SshHost
 from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles
 from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.backends.slurm.jobs.poll import Poll
-from mpijob.errors import BackendError, Unsupported
+from mpijob.errors import BackendError
 from mpijob.model import Identity, JobRef
-from mpijob.settings import history_directory
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Preflight
     from mpijob.backends.recurring.schedule_files import ScheduleFiles
     from mpijob.backends.slurm.actions import Actions
-    from mpijob.backends.team_templates import TemplateDirectory
     from mpijob.errors import Finding
-    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import (
         Artifact,
         Event,
@@ -56,23 +47,13 @@ if TYPE_CHECKING:
     )
     from mpijob.model.status.accounts import Account, AccountQuery
     from mpijob.model.status.mpi_profile import RankProfiles
-    from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.05
 
 
-class SlurmBackend(
-    CapableBackend,
-    SupportsClose,
-    SupportsDoctor,
-    SupportsSecretValues,
-    SupportsTeamTemplates,
-    SupportsWorkingDirectory,
-):
+class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
     """Jobs on a Slurm cluster; `place` is `slurm`, `slurm:PARTITION` or `slurm+ssh://[USER@]HOST[:PORT][/PARTITION]`."""
-
-    namespace = "default"
 
     def __init__(self, settings: Settings, place: str) -> None:
         self._settings = settings
@@ -118,14 +99,9 @@ class SlurmBackend(
     # -- before -----------------------------------------------------------------------------------
     def whoami(self) -> Identity:
         """Return the user as Slurm knows them."""
-        import pwd
-
         if self._address:
             return Identity(user=self._host.environ().get("USER", ""))
-        try:
-            return Identity(user=pwd.getpwuid(os.geteuid()).pw_name)
-        except KeyError:
-            return Identity(user=str(os.geteuid()))
+        return Identity(user=machine_backend.login_name())
 
     def devices(self) -> frozenset[str] | None:
         """Return None: which fabrics the nodes have is the site's business, and its MPI's."""
@@ -143,7 +119,7 @@ class SlurmBackend(
         """Return exactly what would be handed to Slurm; asked for by itself, with when Slurm would start it."""
         from mpijob.backends.slurm import planner
 
-        made = planner.plan(job, found.facts, self._settings, self._host, _here())
+        made = planner.plan(job, found.facts, self._settings, self._host, machine_backend.current_directory())
         return made if self._submitting else planner.estimated(made, self._client)
 
     def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
@@ -201,10 +177,7 @@ class SlurmBackend(
             except BackendError as error:
                 self.pause(patience.bear(error))
                 continue
-            for state in page.items:
-                if seen.get(state.ref.uid) != state:
-                    seen[state.ref.uid] = state
-                    yield state
+            yield from machine_backend.changes(seen, page.items)
             self.pause(_POLL_SECONDS if scope.names else 10 * _POLL_SECONDS)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
@@ -244,14 +217,13 @@ class SlurmBackend(
 
     def mpi_profile(self, ref: JobRef) -> RankProfiles:
         """Return what the ranks of the newest attempt have counted so far."""
-        from mpijob.backends.attempts import mpi_profiles
         from mpijob.model.status.mpi_profile import RankProfiles
 
         files = self._ours(ref)
         if files is None:
             return RankProfiles()
         state = self._reader.state(files, findings=False)
-        return RankProfiles(mpi_profiles.read(files.path / f"a{state.attempt}", state, time.time()))
+        return machine_backend.profiles_of(files.attempt_directory(state.attempt), state)
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted, and of those of plain sbatch."""
@@ -264,9 +236,6 @@ class SlurmBackend(
         from mpijob.backends.slurm.jobs import plain_jobs
 
         return plain_jobs.warnings(self.get(ref))
-
-    def reconcile(self, state: JobState) -> None:
-        """A job's own texts see to its next attempt."""
 
     # -- act --------------------------------------------------------------------------------------
     def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
@@ -287,11 +256,7 @@ class SlurmBackend(
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
         """Refuse: an allocation does not grow."""
-        self._files(ref)
-        raise Unsupported(
-            f"job '{ref.name}' runs on Slurm, where a running job cannot be scaled",
-            hint=f"mpijob clone {ref.name} --workers {workers} makes one of that size",
-        )
+        raise machine_backend.not_scalable(self._files(ref).place.ref, workers, "on Slurm")
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed, put its record away and remove it; one of plain sbatch is only cancelled."""
@@ -317,27 +282,6 @@ class SlurmBackend(
 
         files = self._files(ref)
         return exec_in_job.stacks(self._host, files, self._reader.state(files, findings=False), ranks)
-
-    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
-        """Return the templates that a namespace shares, from the directory that the settings name."""
-        return self._templates().all(namespace)
-
-    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
-        """Write a template into that directory."""
-        self._templates().save(template, overwrite=overwrite)
-
-    def delete_team_template(self, namespace: str, name: str) -> None:
-        """Remove a template from that directory."""
-        self._templates().delete(namespace, name)
-
-    def may_save_team_templates(self, namespace: str) -> bool:
-        """Return whether this user may write to that directory."""
-        return self._templates().may_save(namespace)
-
-    def _templates(self) -> TemplateDirectory:
-        from mpijob.backends.team_templates import TemplateDirectory
-
-        return TemplateDirectory(self._settings.templates)
 
     # -- files ------------------------------------------------------------------------------------
     def working_directory(self, ref: JobRef) -> Path:
@@ -369,18 +313,6 @@ class SlurmBackend(
             else ()
         )
 
-    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
-        """Copy one of those files to this place."""
-        from mpijob.backends.attempts import artifacts
-
-        artifacts.fetch(self.working_directory(ref), path, target)
-
-    def past(self) -> ArchiveReader | None:
-        """Return what is remembered of jobs that were deleted."""
-        from mpijob.history.archive_reader import open_archive
-
-        return open_archive(history_directory(self._settings, self.name))
-
     def schedules(self) -> ScheduleFiles:
         """Return the recurring jobs of this cluster; a process of this user on this machine keeps their time."""
         from mpijob.backends.recurring.schedule_files import ScheduleFiles
@@ -393,19 +325,8 @@ class SlurmBackend(
 
         return doctor.report(self._client, self._reader, self.whoami().user)
 
-    def pause(self, seconds: float) -> None:
-        """Sleep: this backend's calls block, shortly."""
-        cancellable_sleep.pause(seconds)
-
     def close(self) -> None:
         """Give back the connection."""
         with contextlib.suppress(BackendError):
             if "_host" in self.__dict__:
                 self._host.close()
-
-
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return Path("/proc/self/cwd")

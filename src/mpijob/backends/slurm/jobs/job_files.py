@@ -128,23 +128,27 @@ class JobFiles:
         return replay.replay(number, self.plan, self._journals(number))
 
     def _journals(self, number: int) -> Iterator[Entry]:
-        folder = self.path / f"a{number}"
         yield from allocation.entries(self._text(f"a{number}/journal"))
-        for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
-            if name.startswith("node-"):
-                yield from allocation.entries(self._text(f"a{number}/{name}"), name.removeprefix("node-"))
+        for path in sorted(self.attempt_directory(number).glob("node-*")):
+            yield from allocation.entries(
+                self._text(f"a{number}/{path.name}"), path.name.removeprefix("node-")
+            )
 
     def samples(self) -> tuple[Sample, ...]:
         """Return what its workers used, in all attempts."""
         found: list[Sample] = []
         for number in self.attempts():
-            for path in sorted((self.path / f"a{number}").glob("usage-*")):
+            for path in sorted(self.attempt_directory(number).glob("usage-*")):
                 found += allocation.samples(path.read_text(errors="replace"), number)
         return tuple(sorted(found, key=lambda one: (one.time, one.worker)))
 
+    def attempt_directory(self, number: int) -> Path:
+        """Where the journals and logs of an attempt are."""
+        return self.path / f"a{number}"
+
     def logs(self, number: int) -> Path:
         """Where the log files of an attempt are."""
-        return self.path / f"a{number}" / "logs"
+        return self.attempt_directory(number) / "logs"
 
     @property
     def work(self) -> Path:
