@@ -73,17 +73,20 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     unseen: int = 0
 
 
-def forecasts(queue: Queue) -> tuple[Forecast, ...]:
-    """Return for each job that waits, in the order given, its place and when it will start."""
+def forecasts(queue: Queue, most: int = MOST) -> tuple[Forecast, ...]:
+    """Return for each job that waits, in the order given, its place and when it will start.
+
+    Only the first `most` are played out: for those behind them there is no more than their place.
+    """
     order = _order(queue, range(len(queue.waiting)), {})
     place = {index: at for at, index in enumerate(order, 1)}
-    played = queue if len(order) <= MOST else _cut(queue, order)
-    kept = sorted(order[:MOST])
+    kept = sorted(order[:most])
+    played = msgspec.structs.replace(queue, waiting=tuple(queue.waiting[index] for index in kept))
     starts = {share: dict(zip(kept, _play(played, share), strict=True)) for share in (LOW, MIDDLE, HIGH)}
     return tuple(
-        _forecast(
-            queue, order[: place[index] - 1], place[index], [starts[share].get(index) for share in starts]
-        )
+        _forecast(queue, order[: place[index] - 1], place[index], [found[index] for found in starts.values()])
+        if place[index] <= most
+        else Forecast(place[index] + queue.unseen, basis=f"more than {most} jobs before it")
         for index in range(len(queue.waiting))
     )
 
@@ -94,12 +97,6 @@ def _widened(low: float, high: float, runs: int) -> tuple[float, float]:
         return low, high
     share = _FEW_SHARE if runs < _FEW_RUNS else _SHARE
     return max(0.0, low - max(_LEAST_SECONDS, share * low)), high + max(_LEAST_SECONDS, share * high)
-
-
-def _cut(queue: Queue, order: Sequence[int]) -> Queue:
-    """Return the queue with its first jobs alone."""
-    kept = sorted(order[:MOST])
-    return msgspec.structs.replace(queue, waiting=tuple(queue.waiting[index] for index in kept))
 
 
 def _forecast(queue: Queue, ahead: Sequence[int], place: int, starts: Sequence[float | None]) -> Forecast:
