@@ -154,10 +154,8 @@ class JobReader:
         snapshot = Snapshot(0.0, Rows()) if over and attempt and not attempt.code else self.poll.snapshot()
         row = snapshot.rows.get(files.number) if files.number else None
         if row is None and files.number and snapshot.answered and not over:
-            row = self._forgotten(files.number, files.place.created_us / 1e6)
-        fresh = (
-            snapshot.answered and snapshot.error is None and snapshot.time > files.place.created_us / 1e6 + 1
-        )
+            row = self._forgotten(files.number, files.place.created)
+        fresh = snapshot.answered and snapshot.error is None and snapshot.time > files.place.created + 1
         said = _tail(files, attempt.number) if attempt is not None and attempt.asked == "term" else b""
         silent = snapshot.error.message if snapshot.error else ""
         return Seen(files, attempt, row, fresh, time.time(), silent, said)
