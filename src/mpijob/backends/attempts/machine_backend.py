@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.team_templates import TemplateDirectory
     from mpijob.history.archive_reader import ArchiveReader
-    from mpijob.model import JobRef, JobState
+    from mpijob.model import JobRef, JobState, MPIJob
     from mpijob.model.status.mpi_profile import RankProfiles
     from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
@@ -122,3 +122,13 @@ def not_scalable(ref: JobRef, workers: int, place: str) -> Unsupported:
         f"job '{ref.name}' runs {place}, where jobs cannot be scaled",
         hint=f"mpijob clone {ref.name} --workers {workers} creates one of that size; elastic jobs scale on Kubernetes",
     )
+
+
+def unused_fields(job: MPIJob, where: str, whose: str) -> Iterator[tuple[str, str]]:
+    """Yield what a job asks for that such engines do not have, each field with a sentence for its plan."""
+    if job.image:
+        yield "image", f"image '{job.image}' is not used here: the command runs {where}"
+    if job.network != type(job.network)():
+        yield "network", f"network is not used here: ranks share {whose} network"
+    if job.elastic is not None:
+        yield "elastic", f"elastic is not used here: {job.workers} workers run from the beginning to the end"
