@@ -20,7 +20,7 @@ from mpijob.backends.capabilities import SupportsClose, SupportsDoctor
 from mpijob.backends.outage_tolerance import Patience
 from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.host import Host, SshHost
-from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles
+from mpijob.backends.slurm.jobs.job_files import JobDirectories
 from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.backends.slurm.jobs.poll import Poll
 from mpijob.errors import BackendError
@@ -85,17 +85,6 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
         return Actions(self._reader, self.pause)
 
-    def _files(self, ref: JobRef) -> JobFiles:
-        return self._reader.jobs.files(self._reader.find(ref))
-
-    def _ours(self, ref: JobRef) -> JobFiles | None:
-        """Return the files of a job of ours, None for one of plain sbatch; raise NotFound for one that is nowhere."""
-        place = self._reader.jobs.find(ref)
-        if place is not None:
-            return self._reader.jobs.files(place)
-        self._reader.plain(ref)
-        return None
-
     # -- before -----------------------------------------------------------------------------------
     def whoami(self) -> Identity:
         """Return the user as Slurm knows them."""
@@ -142,7 +131,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
     # -- read -------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for; of a job of plain sbatch, what its script says."""
-        if (files := self._ours(ref)) is not None:
+        if (files := self._reader.ours(ref)) is not None:
             return files.plan.job
         from mpijob.backends.slurm.jobs import plain_jobs
 
@@ -151,7 +140,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
     def planned(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted."""
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         return None if files is None else files.plan
 
     def get(self, ref: JobRef) -> JobState:
@@ -184,7 +173,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         """Yield the job's merged log lines."""
         from mpijob.backends.slurm.jobs import logs
 
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         if files is None or files.plan.job.script:
             yield from logs.of_script(self._reader, self.get(ref), files, query, self.pause)
         else:
@@ -202,7 +191,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
         told, over = 0, False
         while not over:
-            files, state = self._ours(ref), self.get(ref)
+            files, state = self._reader.ours(ref), self.get(ref)
             over = not follow or state.phase.final
             for event in events.of(files, state)[told:] if files else ():
                 told += 1
@@ -212,14 +201,14 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         return () if files is None else files.samples()
 
     def mpi_profile(self, ref: JobRef) -> RankProfiles:
         """Return what the ranks of the newest attempt have counted so far."""
         from mpijob.model.status.mpi_profile import RankProfiles
 
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         if files is None:
             return RankProfiles()
         state = self._reader.state(files, findings=False)
@@ -240,7 +229,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
     # -- act --------------------------------------------------------------------------------------
     def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and return its last state."""
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         if files is not None:
             return self._actions.cancel(files, grace_seconds)
         self._client.cancel(self._reader.plain(ref).number)
@@ -248,19 +237,19 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
     def suspend(self, ref: JobRef) -> JobState:
         """Put the job back into the queue, and hold it there."""
-        return self._actions.suspend(self._files(ref))
+        return self._actions.suspend(self._reader.files(ref))
 
     def resume(self, ref: JobRef) -> JobState:
         """Let a suspended job take its turn again."""
-        return self._actions.resume(self._files(ref))
+        return self._actions.resume(self._reader.files(ref))
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
         """Refuse: an allocation does not grow."""
-        raise machine_backend.not_scalable(self._files(ref).place.ref, workers, "on Slurm")
+        raise machine_backend.not_scalable(self._reader.files(ref).place.ref, workers, "on Slurm")
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed, put its record away and remove it; one of plain sbatch is only cancelled."""
-        if self._ours(ref) is None:
+        if self._reader.ours(ref) is None:
             self.cancel(ref)
             return
         self._actions.remove(ref, grace_seconds, self._settings, self.name)
@@ -269,7 +258,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         """Run a command on a worker's node, inside the job, with this terminal."""
         from mpijob.backends.slurm import exec_in_job
 
-        files, state = self._ours(ref), self.get(ref)
+        files, state = self._reader.ours(ref), self.get(ref)
         number = files.number if files else self._reader.plain(ref).number
         directory = self._host.path(files.place.folder, "work") if files and not files.plan.job.script else ""
         return exec_in_job.run(self._host, number, exec_in_job.node_of(state, worker, rank), directory, argv)
@@ -280,13 +269,13 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         """Return where each rank stands now."""
         from mpijob.backends.slurm import exec_in_job
 
-        files = self._files(ref)
+        files = self._reader.files(ref)
         return exec_in_job.stacks(self._host, files, self._reader.state(files, findings=False), ranks)
 
     # -- files ------------------------------------------------------------------------------------
     def working_directory(self, ref: JobRef) -> Path:
         """Return the directory in which a job works."""
-        files = self._files(ref)
+        files = self._reader.files(ref)
         job = files.plan.job
         return Path(job.code.path) if job.script and job.code.path and not self._address else files.work
 
@@ -297,7 +286,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         from mpijob import codec
         from mpijob.backends.attempts import artifacts
 
-        files = self._files(ref)
+        files = self._reader.files(ref)
         self._host.pull(f"{files.place.folder}/work", whole=True)
         try:
             along = codec.decode((files.path / "along.json").read_bytes(), dict[str, tuple[int, int]])
