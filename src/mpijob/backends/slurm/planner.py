@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,11 +10,13 @@ from pathlib import Path
 import msgspec
 
 from mpijob.backends import code_upload
-from mpijob.backends.mpi import command_check, environment, linked_mpi, mpi_installations, mpi_selection
+from mpijob.backends.attempts.machine_backend import unused_fields
+from mpijob.backends.mpi import command_check, environment, mpi_installations, mpi_selection
 from mpijob.backends.mpi.mpi_installations import Installation
+from mpijob.backends.mpi.mpi_selection import Choice
 from mpijob.backends.profiler import library as profiler
 from mpijob.backends.slurm.client import SlurmClient, refusal
-from mpijob.backends.slurm.host import Host, SshHost
+from mpijob.backends.slurm.host import Host
 from mpijob.backends.slurm.jobs import wait_estimate
 from mpijob.backends.state_home import StateHome
 from mpijob.errors import Finding, MpiJobError, Severity, Unsupported
@@ -33,20 +33,8 @@ from mpijob.settings import Settings, own_places
 
 _AT_ONCE_SECONDS = 2.0
 _ARRAY = "SLURM_ARRAY_TASK_ID"
-_SHARED = (
-    "nfs",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "fhgfs",
-    "ceph",
-    "panfs",
-    "wekafs",
-    "afs",
-    "smb",
-    "9p",
-    "fuse.glusterfs",
-)
+_SHARED = ("nfs", "lustre", "gpfs", "beegfs", "fhgfs", "ceph", "panfs", "wekafs", "afs", "smb", "9p",
+           "fuse.glusterfs")  # fmt: skip
 
 
 def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: Path) -> Plan:
@@ -70,9 +58,8 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
     if job.script:
         environ, launch, script = _of_script(job, shape, slurm)
     else:
-        command_check.refuse_missing(
-            job, host.environ().get("PATH", os.defpath), directory
-        ) if not host.name else None
+        if not host.name:
+            command_check.refuse_missing(job, host.environ().get("PATH", os.defpath), directory)
         environ = _environ(job, found, launcher, shape, host, place=place, uid=uid)
         launch = _launch(job, launcher, found.family, shape, workers, environ)
         options = batch_script.options(job, shape, slurm)
@@ -110,14 +97,9 @@ def rehearsed(plan: Plan, client: SlurmClient) -> tuple[Finding, ...]:
     when = _test(plan, client)
     if when is None:
         return ()
-    seconds = max(0.0, when - time.time())
-    told = (
-        "at once"
-        if seconds < _AT_ONCE_SECONDS
-        else f"in {seconds / 60:.0f} minutes"
-        if seconds > 90
-        else f"in {seconds:.0f} s"
-    )
+    seconds = when - time.time()
+    told = f"in {seconds / 60:.0f} minutes" if seconds > 90 else f"in {seconds:.0f} s"
+    told = "at once" if seconds < _AT_ONCE_SECONDS else told
     return (_notice("", f"Slurm accepts the job, and expects to start it {told}"),)
 
 
@@ -143,41 +125,22 @@ def estimated(plan: Plan, client: SlurmClient) -> Plan:
 
 def _test(plan: Plan, client: SlurmClient) -> float | None:
     """Let sbatch judge the plan without submitting it; raise its refusal."""
-    options = re.findall(r"^#SBATCH (--(?!output|open-mode)\S.*)$", plan.batch_script, re.MULTILINE)
-    words = [word for one in options for word in shlex.split(one)] if not plan.job.script else []
-    command = ["--wrap=true"] if not plan.job.script else [*plan.launch[1:]]
-    place = ("env", "-C", plan.job.code.path or ".") if plan.job.script and not client.host.name else ()
-    answer = client.host.call((*place, "sbatch", "--test-only", *words, *command), env=queries.TIMES)
+    if plan.job.script:
+        words = plan.launch[1:]
+        place = () if client.host.name else ("env", "-C", plan.job.code.path or ".")
+    else:
+        words, place = (*batch_script.directives(plan.batch_script), "--wrap=true"), ()
+    answer = client.host.call((*place, "sbatch", "--test-only", *words), env=queries.TIMES)
     if answer.code:
         raise refusal("sbatch", answer)
     return queries.start_estimate(answer.err + answer.out)
 
 
-def _choose(job: MPIJob, settings: Settings, host: Host, directory: Path) -> tuple[Installation, str]:
+def _choose(job: MPIJob, settings: Settings, host: Host, directory: Path) -> Choice:
     """Return the MPI library that the job runs with: as on one machine, or as the login node tells."""
-    if not isinstance(host, SshHost):
-        return mpi_selection.choose(job, settings, StateHome(settings.home), directory)
-    word = job.argv[0] if job.argv else job.programs[0].command[0]
-    ask = (
-        "for one in mpirun mpiexec; do if p=$(command -v $one); then "
-        'echo "$p"; $one --version 2>&1 | head -n 5; break; fi; done'
-    )
-    said = host.call(("sh", "-c", ask)).out
-    launcher, _, version = said.partition("\n")
-    told = mpi_installations.identified(version.encode())
-    linked = linked_mpi.of_listing(
-        word, host.call(("sh", "-c", f'ldd "$(command -v {shlex.quote(word)})"')).out
-    )
-    family, number = (Family(told[0]), told[1]) if told else (job.mpi, "")
-    if job.mpi is not Family.AUTO and job.mpi is not family:
-        return Installation(job.mpi, "", "", "mpirun"), "the job asks for it"
-    if linked is not None and family not in linked.families:
-        return Installation(linked.families[0], "", "", "mpirun"), f"{word} is linked to it on {host.name}"
-    if family is Family.AUTO:
-        return Installation(
-            Family.MPICH, "", "", "mpirun"
-        ), f"{host.name} has no mpirun on its PATH, and the job names none"
-    return Installation(family, number, "", launcher), f"it is the one on {host.name}'s PATH"
+    if host.name:
+        return mpi_selection.choose_remote(job, lambda argv: host.call(argv).out, host.name)
+    return mpi_selection.choose(job, settings, StateHome(settings.home), directory)
 
 
 def _refuse_unsupported(job: MPIJob) -> None:
@@ -205,13 +168,8 @@ def _environ(
 ) -> dict[str, str]:
     """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
     users = host.environ()
-    ours = (
-        [os.path.dirname(found.launcher)]
-        if found.prefix and found.prefix not in mpi_installations.SYSTEM
-        else []
-    )
-    here = [] if host.name else mpi_installations.environment_bin()
-    path = os.pathsep.join(dict.fromkeys((*ours, *here, *users.get("PATH", os.defpath).split(os.pathsep))))
+    own = () if host.name else mpi_installations.environment_bin()
+    path = environment.search_path(found, users, own=own)
     environ = environment.kept(users) | {"PATH": path} | environment.libraries(found, users)
     environ |= environment.tuning(users) | dict(command_line.settings_as_variables(found.family, job.launch))
     if found.family is Family.OPENMPI:
@@ -270,12 +228,7 @@ def _of_script(job: MPIJob, shape: Layout, slurm: SlurmFacts) -> tuple[dict[str,
     path = Path(job.code.path or ".") / job.script
     text = job.code.files.get(job.script) or path.read_text(errors="replace")
     own = header.read(text, job.script).jobs[0]
-    told = set(
-        batch_script.options(own.replace(requeue_on_lost_worker=False), layout(own, slurm.nodes), slurm)
-    )
-    asked = batch_script.options(job.replace(requeue_on_lost_worker=False), shape, slurm)
-    fixed = ("--job-name", "--kill-on-invalid-dep", "--no-requeue")
-    words = [one for one in asked if one not in told and not one.startswith(fixed)]
+    words = batch_script.overriding(job, own, slurm)
     environ = {name: value for name, value in job.env.items() if own.env.get(name) != value}
     if task := job.env.get(_ARRAY):
         words.append(f"--array={task}")
@@ -309,8 +262,8 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
         yield _notice(
             "", message, "set MPIJOB_SLURM_DIRECTORY to a directory on a file system that all nodes share"
         )
-    if job.image:
-        yield _notice("image", f"image '{job.image}' is not used: the command runs as installed on the nodes")
+    for field, message in unused_fields(job, "as installed on the nodes", "the site's"):
+        yield _notice(field, message)
     if job.profile_mpi and (job.script or not profiler.every(home)):
         why = "what a script starts is the site's own" if job.script else profiler.HINT
         yield _notice("profile_mpi", f"MPI calls are not counted: {why}")
@@ -321,12 +274,6 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
     if job.notify:
         message = "mails and calls are sent by a notifier of yours that watches this context, while it runs"
         yield _notice("notify", message, "run the notifier: mpijob notifier --context slurm")
-    if job.elastic is not None:
-        yield _notice(
-            "elastic", f"elastic is not used: {job.workers} workers run from the beginning to the end"
-        )
-    if job.network != type(job.network)():
-        yield _notice("network", "network is not used: ranks share the site's network")
     whole = job.slots * (-(-int(job.resources.cores) // job.slots)) if job.resources.cores < 1e5 else 0
     if whole and whole != job.resources.cores and not job.script:
         yield _notice(
@@ -342,14 +289,12 @@ def _file_system(host: Host) -> str:
     """Return the kind of file system that the jobs' directories are on; "" where that cannot be told."""
     if host.name:
         return host.call(("stat", "-f", "-c", "%T", host.path("."))).out.strip()
-    best, kind = "", ""
-    root = os.path.realpath(host.root)
+    root = Path(os.path.realpath(host.root))
     try:
-        lines = Path("/proc/mounts").read_text().splitlines()
+        mounts = [line.split(" ") for line in Path("/proc/mounts").read_text().splitlines()]
     except OSError:
         return ""
-    for line in lines:
-        _, point, found, *_ = line.split(" ")
-        if (root == point or root.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
-            best, kind = point, found
-    return kind
+    above = [
+        (len(point), at, kind) for at, (_, point, kind, *_) in enumerate(mounts) if root.is_relative_to(point)
+    ]
+    return max(above, default=(0, 0, ""))[2]  # the nearest, and of several at one place the last

@@ -20,7 +20,8 @@ from mpijob import codec
 from mpijob.errors import InvalidJob
 from mpijob.formats.convert.header import units
 from mpijob.formats.launch import allocation
-from mpijob.model import Family, MPIJob, PlannedWorker
+from mpijob.model import Family, MPIJob, Plan, PlannedWorker
+from mpijob.model.platform import slurm
 from mpijob.model.platform.slurm import Layout, SlurmFacts
 
 MOST_COMMENT_BYTES = 1000  # Slurm takes 1024
@@ -145,6 +146,21 @@ def options(job: MPIJob, layout: Layout, facts: SlurmFacts) -> list[str]:
     return [*asked, *own_options(job, facts), requeue, *spread, *packed, "--kill-on-invalid-dep=yes"]
 
 
+def overriding(job: MPIJob, script: MPIJob, facts: SlurmFacts) -> list[str]:
+    """Return the options that a job asks for otherwise than its script's own header does (`script`)."""
+    plain = (one.replace(requeue_on_lost_worker=False) for one in (script, job))
+    own, asked = (options(one, slurm.layout(one, facts.nodes), facts) for one in plain)
+    fixed = ("--job-name", "--kill-on-invalid-dep", "--no-requeue")
+    return [one for one in asked if one not in own and not one.startswith(fixed)]
+
+
+def directives(script: str) -> list[str]:
+    """Return the options in the header of a script that `write` has written, but for where its output goes."""
+    lines = (line.removeprefix("#SBATCH ") for line in script.splitlines() if line.startswith("#SBATCH "))
+    words = [word for line in lines for word in shlex.split(line)]
+    return [word for word in words if not word.startswith(("--output", "--open-mode"))]
+
+
 def command_key(job: MPIJob) -> str:
     """Return what jobs of equal length have in common, in a few letters: the command and the size of the world."""
     text = "\0".join((*job.words, job.script, str(job.world)))
@@ -264,3 +280,13 @@ def srun(job: MPIJob, launcher: Launcher, layout: Layout, workers: tuple[Planned
     words += [f"--cpus-per-task={layout.cpus_per_task}"] if layout.cpus_per_task > 1 else []
     words += [f"--cpu-bind={bind[job.launch.bind_to]}"] if job.launch.bind_to in bind else []
     return words
+
+
+def rank_nodes(plan: Plan) -> str:
+    """Return the text that gives each rank of an `arbitrary` layout its node: its place in the job's list of nodes."""
+    if _ARBITRARY not in plan.launch:
+        return ""
+    wanted = (one for one in directives(plan.batch_script) if one.startswith("--nodes="))
+    each = -(-plan.job.workers // int(next(wanted, "--nodes=1").partition("=")[2]))
+    nodes = sorted((rank, worker.index // each) for worker in plan.workers for rank in worker.ranks)
+    return "".join(f"{node}\n" for _, node in nodes)

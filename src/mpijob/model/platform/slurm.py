@@ -7,9 +7,11 @@ not be read (no accounting, say) is left out, never guessed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import msgspec
 
+from mpijob.model.spec.amounts import Amounts
 from mpijob.model.spec.job import Family, MPIJob
 from mpijob.model.spec.quantity import UNLIMITED_BYTES, UNLIMITED_CORES
 
@@ -100,6 +102,22 @@ class SlurmFacts(Known, frozen=True):
         partition = self.partition.max_seconds if self.partition else None
         known = (partition, *(limit.seconds for limit in self.limits))
         return min((seconds for seconds in known if seconds is not None), default=None)
+
+    @property
+    def capacity(self) -> Amounts:
+        """What all nodes have together."""
+        return _sum((node.cpus, node.memory_mib, node.gpus) for node in self.nodes)
+
+    @property
+    def free(self) -> Amounts:
+        """What is free of the nodes that take jobs."""
+        usable = (node for node in self.nodes if node.usable)
+        return _sum((node.free_cpus, node.free_memory_mib, node.free_gpus) for node in usable)
+
+
+def _sum(parts: Iterable[tuple[int, int, int]]) -> Amounts:
+    cpus, memory_mib, gpus = map(sum, zip((0, 0, 0), *parts, strict=True))
+    return Amounts(float(cpus), memory_mib * MIB, gpus)
 
 
 class Layout(Known, frozen=True):

@@ -73,16 +73,19 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     unseen: int = 0
 
 
-def forecasts(queue: Queue) -> tuple[Forecast, ...]:
-    """Return for each job that waits, in the order given, its place and when it will start."""
-    found = _forecasts(queue)
+def forecasts(queue: Queue, most: int = MOST) -> tuple[Forecast, ...]:
+    """Return for each job that waits, in the order given, its place and when it will start.
+
+    Only the first `most` are played out: for those behind them there is no more than their place.
+    """
+    found = _forecasts(queue, most)
     return tuple(one for _, one in sorted(found, key=lambda each: each[0]))
 
 
 def last_forecast(queue: Queue) -> Forecast:
     """Return the forecast of the last job alone: most of the others' is not worked out."""
     last = len(queue.waiting) - 1
-    return next(one for index, one in _forecasts(queue, last) if index == last)
+    return next(one for index, one in _forecasts(queue, MOST, last) if index == last)
 
 
 def far_back(place: int, most: int = MOST) -> Forecast:
@@ -90,10 +93,10 @@ def far_back(place: int, most: int = MOST) -> Forecast:
     return Forecast(place, basis=f"more than {_count(most, 'job')} before it")
 
 
-def _forecasts(queue: Queue, only: int | None = None) -> Iterator[tuple[int, Forecast]]:
+def _forecasts(queue: Queue, most: int, only: int | None = None) -> Iterator[tuple[int, Forecast]]:
     """Yield the forecasts in the order in which the jobs would start, or of one of them only."""
     order = list(_in_order(queue, _lines(queue), _held(queue.running)))
-    kept = sorted(order[:MOST])
+    kept = sorted(order[:most])
     played = msgspec.structs.replace(queue, waiting=tuple(queue.waiting[index] for index in kept))
     starts = [dict(zip(kept, _play(played, share), strict=True)) for share in (LOW, MIDDLE, HIGH)]
     before = _Before()
@@ -101,8 +104,8 @@ def _forecasts(queue: Queue, only: int | None = None) -> Iterator[tuple[int, For
         before.add(one, queue.usual)
     for place, index in enumerate(order, 1):
         if only is None or only == index:
-            if place > MOST and not queue.unseen:
-                yield index, far_back(place)
+            if place > most:
+                yield index, far_back(place + queue.unseen, most)
             else:
                 yield index, _forecast(queue, before, place, [one.get(index) for one in starts])
         before.add(queue.waiting[index], queue.usual)

@@ -65,6 +65,11 @@ class Place(msgspec.Struct, frozen=True, order=True):
         return JobRef(self.namespace, self.name, self.uid)
 
     @property
+    def created(self) -> float:
+        """When it was submitted, in seconds since the epoch."""
+        return self.created_us / 1e6
+
+    @property
     def folder(self) -> str:
         """Its directory, below the root."""
         return f"jobs/{self.uid}"
@@ -101,7 +106,7 @@ class JobFiles:
     @property
     def never_submitted(self) -> bool:
         """Whether whoever submitted it was ended before Slurm had the job."""
-        return not self.number and time.time() - self.place.created_us / 1e6 > _NEVER_SUBMITTED_SECONDS
+        return not self.number and time.time() - self.place.created > _NEVER_SUBMITTED_SECONDS
 
     @cached_property
     def acts(self) -> tuple[Act, ...]:
@@ -112,6 +117,12 @@ class JobFiles:
     def last_act(self, *verbs: str) -> Act | None:
         """Return the last of these acts."""
         return next((act for act in reversed(self.acts) if act.verb in verbs), None)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether its owner wants it suspended, and has not resumed it since."""
+        act = self.last_act("suspended", "resumed")
+        return act is not None and act.verb == "suspended"
 
     @cached_property
     def retries(self) -> int:
@@ -128,23 +139,27 @@ class JobFiles:
         return replay.replay(number, self.plan, self._journals(number))
 
     def _journals(self, number: int) -> Iterator[Entry]:
-        folder = self.path / f"a{number}"
         yield from allocation.entries(self._text(f"a{number}/journal"))
-        for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
-            if name.startswith("node-"):
-                yield from allocation.entries(self._text(f"a{number}/{name}"), name.removeprefix("node-"))
+        for path in sorted(self.attempt_directory(number).glob("node-*")):
+            yield from allocation.entries(
+                self._text(f"a{number}/{path.name}"), path.name.removeprefix("node-")
+            )
 
     def samples(self) -> tuple[Sample, ...]:
         """Return what its workers used, in all attempts."""
         found: list[Sample] = []
         for number in self.attempts():
-            for path in sorted((self.path / f"a{number}").glob("usage-*")):
+            for path in sorted(self.attempt_directory(number).glob("usage-*")):
                 found += allocation.samples(path.read_text(errors="replace"), number)
         return tuple(sorted(found, key=lambda one: (one.time, one.worker)))
 
+    def attempt_directory(self, number: int) -> Path:
+        """Where the journals and logs of an attempt are."""
+        return self.path / f"a{number}"
+
     def logs(self, number: int) -> Path:
         """Where the log files of an attempt are."""
-        return self.path / f"a{number}" / "logs"
+        return self.attempt_directory(number) / "logs"
 
     @property
     def work(self) -> Path:

@@ -47,8 +47,7 @@ def of_script(
     state, ref = known, known.ref
     while True:
         number = files.number if files is not None else reader.plain(ref).number
-        for stream, path in script_output.paths(reader.client, number, files).items():
-            sources.setdefault(path, Output(Path(path), stream, state.attempt))
+        sources = script_output.of(reader.client, number, files, state.attempt) | sources
         if not sources and state.phase.final:
             raise NotFound(
                 f"where job '{ref.name}' writes its output is no longer known",

@@ -11,9 +11,11 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from mpijob import atomic_write
+import msgspec
+
+from mpijob import atomic_write, codec
 from mpijob.backends.slurm.client import SlurmClient
 from mpijob.errors import MpiJobError
 from mpijob.formats.slurm import queries
@@ -34,6 +36,33 @@ class Snapshot(NamedTuple):
     def answered(self) -> bool:
         """Whether Slurm has said anything yet."""
         return self.time > 0
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The root of what processes of this user keep for each other in a file: what Slurm said at a time."""
+
+    time: float
+
+
+K = TypeVar("K", bound=Kept)
+
+
+def recall(file: Path, kind: type[K], seconds: float) -> K | None:
+    """Return what was kept at most so many seconds ago; None where nothing was, or it cannot be read."""
+    try:
+        known = codec.decode(file.read_bytes(), kind)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return known if 0 <= time.time() - known.time < seconds else None
+
+
+def keep(file: Path, value: Kept) -> None:
+    """Keep what Slurm said; where nothing can be written, it is asked again."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        atomic_write.write(file, msgspec.json.encode(value))
+    except OSError:
+        return
 
 
 class Poll:

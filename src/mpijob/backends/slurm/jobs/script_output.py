@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +19,17 @@ def paths(client: SlurmClient, number: str, files: JobFiles | None) -> dict[str,
     """Return the output file of each stream, kept at the submit or asked of Slurm."""
     fields: dict[str, str] = {}
     if files is not None:
-        try:
+        with contextlib.suppress(OSError, msgspec.DecodeError):
             fields = codec.decode((files.path / "output.json").read_bytes(), dict[str, str])
-        except (OSError, msgspec.DecodeError):
-            fields = {}
     fields = fields or client.show_job(number)
     out, err = fields.get("StdOut", ""), fields.get("StdErr", "")
     return {"stdout": out, **({"stderr": err} if err not in ("", out) else {})} if out else {}
+
+
+def of(client: SlurmClient, number: str, files: JobFiles | None, attempt: int) -> dict[str, Output]:
+    """Return the output files of a script by their paths, none of which was read yet."""
+    found = paths(client, number, files)
+    return {path: Output(Path(path), stream, attempt) for stream, path in found.items()}
 
 
 class Output:
