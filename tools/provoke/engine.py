@@ -26,7 +26,7 @@ _SECONDS = 90
 _HOOK = """
 def _install():
     import msgspec
-    from mpijob.backends import findings
+    from mpijob.backends.attempts import findings
     original = findings.explained
     def explained(seen, site=(), secrets=()):
         with open({path!r}, "wb") as file:
