@@ -38,7 +38,12 @@ def test_the_pages_are_arranged_by_what_a_reader_wants() -> None:
 @pytest.mark.req("C-docs")
 def test_the_first_screen_sends_each_kind_of_reader_to_a_page() -> None:
     first_screen = (site.DOCS / "README.md").read_text(encoding="utf-8").splitlines()[:30]
-    for page in ("quickstart.md", "for-data-scientists.md", "for-mlops-engineers.md", "for-administrators.md"):
+    for page in (
+        "quickstart.md",
+        "for-data-scientists.md",
+        "for-mlops-engineers.md",
+        "for-administrators.md",
+    ):
         assert f"({page})" in "\n".join(first_screen)
 
 
