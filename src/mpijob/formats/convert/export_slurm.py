@@ -282,7 +282,9 @@ class Writer:
         if all(said) and not any(one.env for one in several):
             self._exact("programs", "srun --multi-prog")
         else:
-            note = "arguments with special characters go into scripts; variables of one program are not exported"
+            note = (
+                "arguments with special characters go into scripts; variables of one program are not exported"
+            )
             self._changed("programs", "srun --multi-prog", note, "set such variables in the program")
         table = _table([(one.ranks, argv) for one, argv in zip(several, argvs, strict=True)])
         name, ranks = self._free(_TABLE), sum(one.ranks for one in several)

@@ -165,7 +165,7 @@ def test_what_is_to_do_comes_first() -> None:
         ("test -f x && ml intel", "environment modules are not available"),
         ("sbatch --dependency=afterok:$SLURM_JOB_ID next.sbatch", "a job cannot submit another"),
         ("id=$(qsub next.pbs)", "a job cannot submit another"),
-        ("export LM_LICENSE_FILE=27000@server", "it needs a licence"),
+        ("export LM_LICENSE_FILE=27000@server", "it needs a license"),
         ("cp in.dat $SLURM_TMPDIR", "a directory of one node"),
         ("cp in.dat /scratch/me/x", "a directory of one node"),
         ("srun ./a $1", "the script takes arguments"),
