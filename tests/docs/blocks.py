@@ -3,7 +3,8 @@
 - `console`: lines that begin with `$ ` are commands; the lines after one are its output, on stdout and
   stderr together. `…` stands for anything in a line, a line of `…` alone for any number of lines.
   A command must succeed, unless the next one is `echo $?`.
-- `python` and `yaml` with a first line such as `# job.yaml`: a file of that name.
+- `python`, `yaml` and `bash` with a first line such as `# job.yaml` (a script: after its `#!` line): a file of that
+  name.
 - `python` without one: run as it stands.
 """
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"# ([\w.-]+\.(?:py|yaml|json))\n")
+_FILE = re.compile(r"(?:#!.*\n)?# ([\w.-]+\.(?:py|yaml|json|sbatch))\n")
 _PROGRESS = re.compile(r"^[a-z][^\n]* …\n", re.MULTILINE)
 ASK_STATUS = "echo $?"
 
@@ -54,7 +55,7 @@ def steps(page: str) -> Iterator[Step]:
         name = _FILE.match(text)
         if language == "console":
             yield from _commands(text)
-        elif language in ("python", "yaml") and name:
+        elif language in ("python", "yaml", "bash") and name:
             yield File(name[1], text)
         elif language == "python":
             yield Script(text)

@@ -21,7 +21,8 @@ from mpijob.cli.root import cli
 
 DOCS = ROOT / "docs"
 EXECUTED = (
-    "advanced", "checkpoints", "distribute", "failing", "log-analysis", "presets", "profiling", "status", "tuning",
+    "advanced", "checkpoints", "distribute", "failing", "log-analysis", "presets", "profiling", "status",
+    "tuning", "tutorial-batch-script",
 )  # fmt: skip
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), *(DOCS / "troubleshooting").glob("*.md")])
 _SHELL = re.compile(r"^```(sh|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -29,10 +29,22 @@ def test_a_page_that_nobody_named_comes_last() -> None:
 
 
 @pytest.mark.req("C-docs")
-def test_there_is_a_way_in_for_each_kind_of_reader() -> None:
-    sections = [next(iter(one)) for one in CONFIG["nav"]]
-    assert sections[1:4] == ["Data scientists", "MLOps engineers", "Administrators"]
+def test_the_pages_are_arranged_by_what_a_reader_wants() -> None:
+    sections = [next(iter(section)) for section in CONFIG["nav"]]
+    assert sections[1:5] == ["Tutorials", "How-to guides", "Reference", "Explanation"]
     assert CONFIG["strict"] is True
+
+
+@pytest.mark.req("C-docs")
+def test_the_first_screen_sends_each_kind_of_reader_to_a_page() -> None:
+    first_screen = (site.DOCS / "README.md").read_text(encoding="utf-8").splitlines()[:30]
+    for page in (
+        "quickstart.md",
+        "for-data-scientists.md",
+        "for-mlops-engineers.md",
+        "for-administrators.md",
+    ):
+        assert f"({page})" in "\n".join(first_screen)
 
 
 def test_links_out_of_the_docs_are_made_for_the_site() -> None:

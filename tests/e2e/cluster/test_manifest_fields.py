@@ -35,7 +35,7 @@ _SAME = (  # what these say happens here in any case, as their entries' notes te
     r"spec\.mpiReplicaSpecs\.(Launcher|Worker)\.restartPolicy",
     r"spec\.mpiReplicaSpecs\.Launcher\.replicas",
 )
-_AS_WRITTEN = ("every pod has it so", "the runtime that is written has the same")
+_AS_WRITTEN = ("every pod is created this way", "the generated runtime has the same value")
 _TIES = ("volumes.[].name", "volumeMounts.[].name")  # names that only tie a mount to its volume
 _MOUNT = {"name": "vol", "mountPath": "/vol"}
 

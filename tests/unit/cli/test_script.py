@@ -87,7 +87,7 @@ def test_a_script_outside_of_the_directory_goes_along_as_a_text(folder: Path) ->
 
 def test_what_nobody_asked_for_is_told_unless_a_flag_says_it(folder: Path) -> None:
     (folder / "x.sbatch").write_text("#!/bin/bash\n#SBATCH -n 4\nsrun ./a\n")
-    sentence = "memory was not asked for: none is requested, and none limited"
+    sentence = "memory is not requested: no request and no limit are set"
     assert sentence in Cli()("run", "x.sbatch").stderr
     assert sentence not in Cli()("run", "x.sbatch", "--memory", "2Gi").stderr
 
@@ -100,7 +100,7 @@ def test_what_nobody_asked_for_is_told_unless_a_flag_says_it(folder: Path) -> No
         (
             "--nodes=many",
             ("run", "x.sbatch"),
-            "x.sbatch, line 2: --nodes many: this is not a number of nodes",
+            "x.sbatch, line 2: --nodes many: not a number of nodes",
         ),
         ("-n 2", ("run", "x.sbatch", "one"), "the script's arguments go after --: x.sbatch -- one"),
         ("-n 2", ("run", "y.sbatch"), "y.sbatch: No such file or directory"),

@@ -193,7 +193,7 @@ def _commands(one: Conversion, written: dict[str, Path]) -> list[str]:
 
 _STAGES = {
     Stage.READY: "ready",
-    Stage.CHECK: "check: ready when what is to do is done",
+    Stage.CHECK: "check: ready after the steps to do",
     Stage.BLOCKED: "blocked: change what is marked first",
 }
 

@@ -79,7 +79,7 @@ _WORDS: tuple[tuple[re.Pattern[str], bool, str, str], ...] = (
         _MODULES,
         True,
         "environment modules are not available: installed programs and libraries are used",
-        "have them on PATH before you run it, on a cluster in the image",
+        "add them to PATH; on a cluster, install them in the image",
     ),
     (
         _SUBMITS,
@@ -96,7 +96,7 @@ _WORDS: tuple[tuple[re.Pattern[str], bool, str, str], ...] = (
     (
         _LICENCE,
         False,
-        "it needs a licence; on a cluster the job must reach the licence server",
+        "it needs a license; on a cluster the job must reach the license server",
         "nothing, or set network.egress to the server's address and port",
     ),
     (
@@ -128,7 +128,7 @@ def _dos(text: str) -> FieldEntry | None:
 def _arguments(text: str, body: Iterable[_Line]) -> FieldEntry | None:
     at_will = "nothing, or " if _FUNCTION.search(text) else ""
     note = "the script takes arguments, and none are given"
-    todo = f"{at_will}write them: args in the job file, or behind -- when you run it"
+    todo = f"{at_will}write them: args in the job file, or after -- on the command line"
     for line in body:
         if match := _ARGUMENT.search(_SINGLE_QUOTED.sub("", line.text)):
             return _entry(match[0], line.text, line.number, note, todo)
@@ -142,7 +142,7 @@ def _interpreter(text: str) -> FieldEntry | None:
     if not words or shutil.which(words[0]):
         return None
     note = "the script's interpreter is not on this machine"
-    return _entry("#!", words[0], 1, note, "install it here, on a cluster in the image")
+    return _entry("#!", words[0], 1, note, "install it on this machine; on a cluster, in the image")
 
 
 def _paths(body: Iterable[_Line], folder: str) -> FieldEntry | None:
@@ -152,7 +152,7 @@ def _paths(body: Iterable[_Line], folder: str) -> FieldEntry | None:
                 yield match[0]
 
     note = "there is no such path on this machine"
-    return _listed("path", body, missing, note, "change it in the script, or mount a volume there")
+    return _listed("path", body, missing, note, "change it in the script, or mount a volume at this path")
 
 
 def _programs(text: str, folder: str) -> FieldEntry | None:
@@ -175,7 +175,9 @@ def _programs(text: str, folder: str) -> FieldEntry | None:
         line for line in _outside_documents(text) if line.text.count("'") % 2 == line.text.count('"') % 2 == 0
     )
     note = "there is no such program on this machine"
-    return _listed("program", plain, missing, note, "nothing, or install it here, on a cluster in the image")
+    return _listed(
+        "program", plain, missing, note, "nothing, or install it on this machine; on a cluster, in the image"
+    )
 
 
 def _outside_documents(text: str) -> Iterator[_Line]:

@@ -22,7 +22,7 @@ _HEADERS = {"Slurm script": slurm.head, "PBS script": pbs.head, "LSF script": ls
 _MARKS = {"Slurm script": "SBATCH", "PBS script": "PBS", "LSF script": "BSUB"}
 PLAIN = "shell script"
 FOLDER, HERE = "folder", "."  # the folder of the script, until somebody says where that is
-_ALONG = "the script's directory is uploaded and the script runs in a copy; mpijob artifacts list NAME shows new files"
+_ALONG = "the script runs in an uploaded copy of its directory; mpijob artifacts list NAME lists new files"
 _UNNAMED, _LARGEST = "script.sh", 1024 * 1024
 _NAMED = re.compile(r"(mpijob (?:logs|artifacts list|wait|suspend|cancel)) NAME\b")
 
@@ -41,7 +41,7 @@ def read(text: str, file: str = "") -> Converted:
     """Return the job of a script, with a report on its header; without a file's name the text goes along."""
     if len(text) > _LARGEST:
         raise InvalidJob(
-            f"{file or 'the script'} has more than {_LARGEST} letters", hint="give the batch script alone"
+            f"{file or 'the script'} has more than {_LARGEST} characters", hint="pass only the batch script"
         )
     source = kind(text) or PLAIN
     request = _HEADERS[source](text) if source in _HEADERS else Request(system="Slurm")
@@ -68,13 +68,13 @@ def _unasked(request: Request) -> list[FieldEntry]:
     """Return what the script does not ask for: the report begins with that."""
     found: list[tuple[str, str, str]] = []
     if not any(one.memory or one.memory_per_core or one.memory_per_gpu for one in request.components):
-        found.append(("memory", "none is requested, and none limited", "set resources.memory"))
+        found.append(("memory", "no request and no limit are set", "set resources.memory"))
     if not request.components:
         found.append(("size", "the job has 4 workers with one slot each", "set workers and slots"))
     elif all(one == Asked(nodes=one.nodes, memory=one.memory) for one in request.components):
         found.append(("cpu", "the job gets one core for each worker", "set slots or resources.cpu"))
     return [
-        FieldEntry(what, FieldOutcome.CHANGED, UNASKED, "", f"{what} was not asked for: {gets}", todo)
+        FieldEntry(what, FieldOutcome.CHANGED, UNASKED, "", f"{what} is not requested: {gets}", todo)
         for what, gets, todo in found
     ]
 
@@ -82,7 +82,7 @@ def _unasked(request: Request) -> list[FieldEntry]:
 def _tell_guess(request: Request) -> None:
     shape = _merged(request)
     if shape.guessed:
-        todo = "nothing, or set workers and slots as you want them"
+        todo = "nothing, or set workers and slots yourself"
         request.notes.changed("--ntasks", request.components[-1].ranks, "workers, slots", shape.guessed, todo)
 
 

@@ -19,7 +19,7 @@ from mpijob.formats.kubernetes.pod_reader import understandable
 
 _STRUCTURED = re.compile(r"\A\s*[{\[]|^\s*(?:- )?[\"']?[A-Za-z_][\w./-]*[\"']?\s*:(?:\s|$)", re.MULTILINE)
 _FORMS = (
-    "a script (it begins with #!, or has lines #SBATCH, #PBS or #BSUB), an arena command, a job file, an MPIJob or a "
+    "a script (starts with #!, or has #SBATCH, #PBS or #BSUB lines), an arena command, a job file, an MPIJob or a "
     "TrainJob in YAML or JSON, settings of SageMaker or Azure ML"
 )
 _RUNTIMES = ("TrainingRuntime", "ClusterTrainingRuntime")
@@ -34,9 +34,7 @@ def read(text: str, *, to: str = "job", file: str = "") -> tuple[Converted, ...]
     if text.startswith("#!"):
         return (batch_script.read(text, file),)
     if not _STRUCTURED.search(text):
-        raise InvalidJob(
-            f"{file or 'the text'} is none of the forms that are known", hint=f"these are: {_FORMS}"
-        )
+        raise InvalidJob(f"{file or 'the text'} has an unknown format", hint=f"supported formats: {_FORMS}")
     return _structured(text, to, file)
 
 
@@ -74,7 +72,9 @@ def documents(
             converted.append(trainjob_manifests.read([one, *mine[:1]], keep=to == "trainjob", file=file))
     if not converted:
         kinds = ", ".join(sorted({str(one.get("kind")) for one in found}))
-        raise InvalidJob(f"{file or 'the file'} has no job: {kinds}", hint="kind MPIJob or TrainJob is read")
+        raise InvalidJob(
+            f"{file or 'the file'} has no job: {kinds}", hint="supported kinds: MPIJob and TrainJob"
+        )
     others = [one for one in found if one.get("kind") not in ("MPIJob", trainjob.JOB) and one not in used]
     return (_with_others(converted[0], others), *converted[1:])
 
@@ -84,7 +84,7 @@ def _with_others(first: Converted, others: Sequence[Mapping[str, Any]]) -> Conve
     if not others:
         return first
     names = [f"{one.get('kind')} {(one.get('metadata') or {}).get('name', '')}".strip() for one in others]
-    note = "these objects of the file are not jobs and are ignored"
-    todo = "kubectl apply them as they are, if the job needs them"
+    note = "these objects are not jobs and are ignored"
+    todo = "if the job needs them, apply them with kubectl"
     entry = FieldEntry("other documents", FieldOutcome.DROPPED, ", ".join(names), "", note, todo)
     return msgspec.structs.replace(first, entries=(*first.entries, entry))

@@ -20,33 +20,33 @@ from mpijob.model.spec.quantity import NONE
 
 BATCH_SCRIPTS = ("sbatch", "pbs")
 TARGETS = ("job", "trainjob", "mpijob", *BATCH_SCRIPTS)
-_KUBECTL = "kubectl apply does not support it"
-_OURS = "create the job with mpijob create, which does it"
+_KUBECTL = "a manifest cannot express it; mpijob does it"
+_OURS = "create the job with mpijob create"
 _NEEDS_US = {
     "retry.limit": (_KUBECTL, _OURS),
     "requeue_on_lost_worker": (_KUBECTL, _OURS),
     "keep_on_failure_seconds": (_KUBECTL, _OURS),
     "code.git.url": (
-        "files of a git repository are not part of a manifest",
-        _OURS + "; or put the files into the image",
+        "a manifest does not contain files of a git repository",
+        _OURS + ", or put the files into the image",
     ),
     "code.path": (
-        "files of your machine are not part of a manifest",
-        _OURS + "; or put the files into the image",
+        "a manifest does not contain files of your machine",
+        _OURS + ", or put the files into the image",
     ),
     "code.files": (
-        "files of your machine are not part of a manifest",
-        _OURS + "; or put the files into the image",
+        "a manifest does not contain files of your machine",
+        _OURS + ", or put the files into the image",
     ),
-    "retention.record_days": ("records are kept by mpijob", _OURS),
-    "retention.logs_days": ("logs are kept by mpijob", _OURS),
+    "retention.record_days": ("mpijob keeps the records", _OURS),
+    "retention.logs_days": ("mpijob keeps the logs", _OURS),
 }
 _CHANGED = {
-    "signal.name": "each rank gets it when its pod is ended, not before a deadline",
-    "signal.seconds_before": "pods get a signal when they end, not before",
+    "signal.name": "each rank gets it when its pod is stopped, not before a deadline",
+    "signal.seconds_before": "pods get the signal when they are stopped, not earlier",
     "priority": "a class of this name must exist on the cluster",
     "queue": "a queue of this name must exist on the cluster",
-    "deadline_seconds": "counted from creation, including the time in the queue",
+    "deadline_seconds": "counted from creation, so it includes the time in the queue",
 }
 
 
@@ -133,8 +133,8 @@ def _entries(job: MPIJob) -> list[FieldEntry]:
             found.append(FieldEntry(field, FieldOutcome.CHANGED, value[:200], field, _CHANGED[field]))
         elif field == "secrets" and any(not _of_cluster(one.source) for one in job.secrets):
             note, todo = (
-                "values of your machine are not part of a manifest",
-                _OURS + "; or name/key of a Secret",
+                "a manifest does not contain values of your machine",
+                _OURS + ", or name a Secret: name/key",
             )
             found.append(FieldEntry(field, FieldOutcome.DROPPED, "", "", note, todo))
         else:

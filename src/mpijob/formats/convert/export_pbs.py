@@ -25,7 +25,7 @@ class _Writer(Writer):
     name_variable, array_variable, array_option = "PBS_JOBNAME", "PBS_ARRAY_INDEX", "-J 1-10"
 
     def _arguments(self, words: str) -> tuple[str, str]:
-        return "qsub takes them behind --", f"qsub -- FILE {words}, where the site's PBS has that"
+        return "qsub takes them after --", f"qsub -- FILE {words}, if the site's PBS supports it"
 
     def _shape(self) -> list[str]:
         job = self.job
@@ -41,12 +41,12 @@ class _Writer(Writer):
             parts.append(f"mem={memory}kb")
         if job.resources.memory_bytes % _KIB:
             self._changed("resources.memory", "-l select", f"rounded up to {memory}kb")
-        self._exact("resources.memory", "-l select", "the limit of a worker is the limit of a chunk")
+        self._exact("resources.memory", "-l select", "the limit of a worker becomes the limit of a chunk")
         if job.resources.gpu:
             parts.append(f"ngpus={job.resources.gpu}")
             self._exact("resources.gpu", "-l select")
         if job.ranks is not None and not job.programs:
-            note = f"mpiexec starts {job.ranks} ranks in chunks for {job.workers * job.slots}"
+            note = f"mpiexec starts {job.ranks} ranks; the chunks have slots for {job.workers * job.slots}"
             self._changed("ranks", "mpiexec -n", note)
         return [f"-N {word(job.env.get(self.name_variable, job.name))}", f"-l {':'.join(parts)}"]
 
@@ -56,10 +56,10 @@ class _Writer(Writer):
             lines.append(f"-l walltime={units.clock(job.deadline_seconds)}")
             if job.deadline_seconds != int(job.deadline_seconds):
                 self._changed("deadline_seconds", "-l walltime", "rounded up to whole seconds")
-            self._exact("deadline_seconds", "-l walltime", "PBS counts it from the start")
+            self._exact("deadline_seconds", "-l walltime", "PBS counts it from the start of the job")
         if job.retry.limit or job.requeue_on_lost_worker:
             lines.append("-r y")
-            note = "PBS starts a job again when a node is lost, never because it failed"
+            note = "PBS restarts a job after a node failure, but not after a failure of the job"
             for field in ("retry.limit", "requeue_on_lost_worker"):
                 self._changed(field, "-r y", note)
         return lines
@@ -68,23 +68,25 @@ class _Writer(Writer):
         job, lines = self.job, []
         if job.queue:
             lines.append(f"-q {word(job.queue)}")
-            self._changed("queue", "-q", "a queue of the site must have this name")
+            self._changed("queue", "-q", "the site must have a queue of this name")
         account = job.cost.get("account")
         if account and set(job.cost) == {"account"}:
             lines.append(f"-A {word(account)}")
-            self._changed("cost", "-A", "the site refuses accounts that it does not know")
+            self._changed("cost", "-A", "the account must exist at the site")
         return lines
 
     def _launch(self) -> list[str]:
         job = self.job
         own_one = own_launcher(job.argv)
         if any(one.env for one in job.programs):
-            note = "variables of a single program are dropped"
+            note = "variables of a single program are not exported"
             self._changed("programs", "mpiexec", note, "set such variables in the program")
         for field in ("command", "args", "programs"):
             self._exact(field, "mpiexec" if own_one is None else "")
         self._dropped(
-            "mpi", "mpiexec is the site's: it must be that of the program", "load the site's module"
+            "mpi",
+            "mpiexec of the site is used; it must match the program's MPI library",
+            "load the site's MPI module",
         )
         lines = ['cd "$PBS_O_WORKDIR"']
         if own_one is not None:

@@ -60,9 +60,11 @@ class Writer:
         head, variables = self._head(), self._variables()
         if script is None:
             todo = (
-                f"convert it where the script is: mpijob convert JOB.yaml --to {self.directive[1:].lower()}"
+                f"run it in the script's directory: mpijob convert JOB.yaml --to {self.directive[1:].lower()}"
             )
-            self.notes.dropped("script", self.said.pop("script"), "its text is not known", todo, blocks=True)
+            self.notes.dropped(
+                "script", self.said.pop("script"), "the script file was not found", todo, blocks=True
+            )
         else:
             self._exact("script", "the lines below the directives")
         if self.job.args:
@@ -70,7 +72,11 @@ class Writer:
         if "csh" in shell:
             variables = [re.sub(r"^export (\w+)=", r"setenv \1 ", line) for line in variables]
         files = self._files(besides=self.job.script)
-        self._dropped("mpi", "the script starts what its program was built with", "load the site's module")
+        self._dropped(
+            "mpi",
+            "the script uses the MPI library that its program was built with",
+            "load the site's MPI module",
+        )
         self._rest()
         return "\n".join([shell, *head, *files, *variables, lines.body(script or "")])
 
@@ -110,14 +116,14 @@ class Writer:
         if job.resources.memory_bytes % _MIB:
             self._changed("resources.memory", "--mem", f"rounded up to {memory}M")
         else:
-            self._exact("resources.memory", "--mem", "the limit of a worker is the limit of a node")
+            self._exact("resources.memory", "--mem", "the limit of a worker becomes the limit of a node")
         if job.resources.gpu:
             lines.append(f"--gres=gpu:{job.resources.gpu}")
             self._exact("resources.gpu", "--gres")
+        self._dropped("resources.gpu_kind", "GPU names are specific to the site", "write --gres=gpu:TYPE:N")
         self._dropped(
-            "resources.gpu_kind", "Slurm knows GPUs by the site's own names", "write --gres=gpu:TYPE:N"
+            "resources.others", "these resources exist only on that cluster", "use a --gres name of the site"
         )
-        self._dropped("resources.others", "these are a cluster's own resources", "look for the site's --gres")
         return lines
 
     def _cores(self) -> int:
@@ -126,11 +132,11 @@ class Writer:
         if job.resources.cores == whole:
             self._exact("resources.cpu", "--cpus-per-task")
         elif job.cores_per_rank > 1 or job.resources.cores < job.slots:
-            note = f"Slurm counts cores by rank: {job.slots} ranks × {job.cores_per_rank}"
+            note = f"Slurm counts cores per rank: {job.slots} ranks × {job.cores_per_rank}"
             self._changed("resources.cpu", "--cpus-per-task", note)
         else:
             cores = max(1, int(job.resources.cores // job.slots))
-            self._changed("resources.cpu", "--cpus-per-task", f"Slurm counts cores by rank: {cores} for each")
+            self._changed("resources.cpu", "--cpus-per-task", f"Slurm counts cores per rank: {cores} each")
             return cores
         self._exact("cores_per_rank", "--cpus-per-task")
         return job.cores_per_rank
@@ -143,7 +149,7 @@ class Writer:
                 self._exact(
                     "deadline_seconds",
                     "--time",
-                    "Slurm counts it from the start, and ends jobs by the minute",
+                    "Slurm counts it from the start of the job, in whole minutes",
                 )
             else:
                 self._changed("deadline_seconds", "--time", "rounded up to whole seconds")
@@ -153,14 +159,19 @@ class Writer:
             fits = job.signal.seconds_before == int(job.signal.seconds_before) and name == job.signal.name
             for field in ("signal.name", "signal.seconds_before"):
                 self._exact(field, "--signal") if fits else self._changed(
-                    field, "--signal", "as Slurm writes it"
+                    field, "--signal", "in Slurm's notation"
                 )
         if job.retry.limit or job.requeue_on_lost_worker:
             lines.append("--requeue")
-            note = "Slurm starts a job again when a node is lost or it is preempted, never because it failed"
+            note = (
+                "Slurm restarts a job after a node failure or preemption, but not after a failure of the job"
+            )
             for field in ("retry.limit", "requeue_on_lost_worker"):
                 self._changed(
-                    field, "--requeue", note, "requeue in the script: scontrol requeue $SLURM_JOB_ID"
+                    field,
+                    "--requeue",
+                    note,
+                    "to retry failures, call scontrol requeue $SLURM_JOB_ID in the script",
                 )
         return lines
 
@@ -168,10 +179,10 @@ class Writer:
         job, lines = self.job, []
         if job.queue:
             lines.append(f"--partition={word(job.queue)}")
-            self._changed("queue", "--partition", "a partition of the site must have this name")
+            self._changed("queue", "--partition", "the site must have a partition of this name")
         if job.placement.exclude_nodes:
             lines.append(f"--exclude={word(','.join(job.placement.exclude_nodes))}")
-            self._changed("placement.exclude_nodes", "--exclude", "node names of the site differ")
+            self._changed("placement.exclude_nodes", "--exclude", "the site has other node names")
         if job.description and "\n" not in job.description:
             lines.append(
                 f"--comment={shlex.quote(job.description)}" if "'" not in job.description else "--comment="
@@ -180,7 +191,7 @@ class Writer:
         account = job.cost.get("account")
         if account and set(job.cost) == {"account"}:
             lines.append(f"--account={word(account)}")
-            self._changed("cost", "--account", "the site refuses accounts that it does not know")
+            self._changed("cost", "--account", "the account must exist at the site")
         return [line for line in lines if not line.endswith("=")]
 
     def _files(self, besides: str = "") -> list[str]:
@@ -195,13 +206,16 @@ class Writer:
             lines += [f"cat > {shlex.quote(name)} <<'{end}'", text.rstrip("\n"), end]
         if not files:
             self.said.pop("code.files", None)
-        note = f"they are written into the directory from which {self.submit} is called, over files of these names"
+        note = f"they are written into the directory where {self.submit} is called, and replace files of these names"
         self._changed("code.files", "here-documents", note)
         self._changed(
-            "code.path", "", f"{self.submit} runs in the directory from which it is called", "call it there"
+            "code.path",
+            "",
+            f"{self.submit} runs the job in the directory in which it is called",
+            "call it in that directory",
         )
         for field in ("code.include", "code.exclude"):
-            self._changed(field, "", "nothing is copied: the directory is shared")
+            self._changed(field, "", "nothing is copied, because the directory is shared")
         return lines
 
     def _variables(self) -> list[str]:
@@ -216,7 +230,7 @@ class Writer:
                 "env",
                 self.array_option,
                 note,
-                f"call it with the values: {self.submit} {self.array_option} FILE",
+                f"pass the values: {self.submit} {self.array_option} FILE",
             )
         elif theirs:
             self._changed("env", "export", f"{self.system} sets {', '.join(theirs)} itself")
@@ -231,12 +245,12 @@ class Writer:
         self._changed(
             "secrets",
             "export",
-            "they are read on the first node when the job starts",
-            "Secrets of a cluster: read them from a file",
+            "the files are read on the first node when the job starts",
+            "Secrets exist only on a cluster; read the values from a file",
         )
         settings = self.job.launch.settings
         lines += [f"export {_setting(key)}={shlex.quote(value)}" for key, value in settings.items()]
-        self._changed("launch.settings", "export", "as variables, which the library reads")
+        self._changed("launch.settings", "export", "set as environment variables")
         return lines
 
     def _launch(self) -> list[str]:
@@ -268,7 +282,9 @@ class Writer:
         if all(said) and not any(one.env for one in several):
             self._exact("programs", "srun --multi-prog")
         else:
-            note = "odd words stand in scripts of their own, and variables of a single program are dropped"
+            note = (
+                "arguments with special characters go into scripts; variables of one program are not exported"
+            )
             self._changed("programs", "srun --multi-prog", note, "set such variables in the program")
         table = _table([(one.ranks, argv) for one, argv in zip(several, argvs, strict=True)])
         name, ranks = self._free(_TABLE), sum(one.ranks for one in several)
@@ -284,8 +300,10 @@ class Writer:
         launch, words = self.job.launch, []
         if self.job.mpi in _MPI:
             words.append(f"--mpi={_MPI[self.job.mpi]}")
-            self._changed("mpi", "srun --mpi", "load a module of this MPI library before", "module load …")
-        self._dropped("mpi", "srun starts what the program was built with", "load the site's module")
+            self._changed("mpi", "srun --mpi", "this MPI library must be loaded first", "module load …")
+        self._dropped(
+            "mpi", "srun uses the MPI library that the program was built with", "load the site's MPI module"
+        )
         word = {"slot": "block", "node": "cyclic"}.get(launch.map_by)
         if word:
             words.append(f"--distribution={word}")
@@ -295,7 +313,7 @@ class Writer:
             self._exact("launch.bind_to", "srun --cpu-bind")
         if launch.stdin:
             words.append(f"--input={shlex.quote(launch.stdin)}")
-            self._changed("launch.stdin", "srun --input", "every rank reads it there")
+            self._changed("launch.stdin", "srun --input", "with srun every rank reads it")
         if "--oversubscribe" in launch.flags:
             words.append("--overcommit")
             if launch.flags == ("--oversubscribe",):
@@ -341,31 +359,34 @@ def word(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else shlex.quote(text)
 
 
-_CLUSTER = "it belongs to a cluster"
+_CLUSTER = "applies only to a cluster"
 _GONE = {  # in the words of most batch systems
     "image": (
-        "a site runs programs as they are installed",
-        "build it there, or use the site's container tool with this image",
+        "programs installed at the site are used",
+        "build the program at the site, or run this image with the site's container tool",
     ),
     "namespace": (_CLUSTER, "nothing"),
-    "volumes": ("directories are those of the site", "check that each directory exists there"),
+    "volumes": ("the site's directories are used", "check that each directory exists at the site"),
     "pull_secrets": (_CLUSTER, "nothing"),
     "pull_policy": (_CLUSTER, "nothing"),
     "after": (
-        "Slurm knows jobs by number",
-        "submit that one first, then this with --dependency=afterok:NUMBER",
+        "Slurm identifies jobs by number",
+        "submit that job first, then this one with --dependency=afterok:NUMBER",
     ),
-    "launcher": ("srun needs no extra settings", "nothing"),
-    "priority": ("Slurm works priorities out itself", "ask for a --qos"),
-    "placement": ("labels of nodes are a cluster's", "use --constraint or --nodelist"),
+    "launcher": ("srun needs no such settings", "nothing"),
+    "priority": ("Slurm computes priorities itself", "use --qos"),
+    "placement": ("node labels exist only on a cluster", "use --constraint or --nodelist"),
     "labels": ("Slurm has no labels", "nothing, or --comment"),
-    "owner": ("the owner is who calls sbatch", "nothing"),
-    "cost": ("Slurm has one account", "use --account"),
-    "retention": ("the site keeps records as it likes", "keep the output files"),
-    "gang_timeout_seconds": ("a job starts with all its nodes, or waits", "nothing"),
-    "grace_seconds": ("the site says how long a job may take to end (KillWait)", "nothing"),
-    "keep_on_failure_seconds": ("a failed job is removed immediately", "nothing"),
-    "census": ("srun proves nothing", "nothing"),
-    "profile_mpi": ("the shim is ours", "use the site's own tool, such as mpiP or IPM"),
-    "model": ("a site has no model registry", "mpijob register afterwards, or the registry's own client"),
+    "owner": ("the owner is the user who calls sbatch", "nothing"),
+    "cost": ("Slurm has only one account per job", "use --account"),
+    "retention": ("the site decides how long records are kept", "keep the output files"),
+    "gang_timeout_seconds": ("a job always starts with all its nodes", "nothing"),
+    "grace_seconds": ("the site sets how long a job may take to stop (KillWait)", "nothing"),
+    "keep_on_failure_seconds": ("resources of a failed job are released immediately", "nothing"),
+    "census": ("srun does not check the number of ranks", "nothing"),
+    "profile_mpi": ("only mpijob can count MPI calls", "use the site's own tool, such as mpiP or IPM"),
+    "model": (
+        "there is no model registry at the site",
+        "run mpijob register afterwards, or use the registry's client",
+    ),
 }

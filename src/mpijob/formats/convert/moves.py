@@ -24,43 +24,45 @@ class _Meaning(NamedTuple):
     todo: str = "nothing"
 
 
-_OF_A_CLUSTER = _Meaning(_DROPPED, "it belongs to a Kubernetes cluster")
-_ONE_MACHINE = _Meaning(_DROPPED, "there is one machine")
+_OF_A_CLUSTER = _Meaning(_DROPPED, "applies only to Kubernetes")
+_ONE_MACHINE = _Meaning(_DROPPED, "there is only one machine")
 _MEANINGS: Mapping[str, Mapping[str, _Meaning]] = {
     "slurm": {
         "image": _Meaning(
-            _DROPPED, "the nodes run programs as they are installed there", "load the site's modules before"
+            _DROPPED, "programs installed on the nodes are used", "load the site's MPI modules first"
         ),
-        "namespace": _Meaning(_CHANGED, "Slurm has none; mpijob uses it to separate your jobs"),
-        "queue": _Meaning(_CHANGED, "it is the partition", "name one of the site: sinfo -s"),
-        "priority": _Meaning(_CHANGED, "it stands for the QOS of that name, where your account has one"),
-        "cost": _Meaning(_CHANGED, "cost.account is the account that pays", "name one of yours"),
+        "namespace": _Meaning(_CHANGED, "Slurm has no namespaces; mpijob uses it to separate your jobs"),
+        "queue": _Meaning(
+            _CHANGED, "this is the partition", "use a partition of the site; list them with sinfo -s"
+        ),
+        "priority": _Meaning(_CHANGED, "this is the QOS of that name, if your account has one"),
+        "cost": _Meaning(_CHANGED, "cost.account is the Slurm account", "use one of your accounts"),
         "placement.node_selector": _Meaning(
-            _CHANGED, "its values are features of nodes (--constraint)", "see sinfo -o %f"
+            _CHANGED, "the values are node features (--constraint)", "see sinfo -o %f"
         ),
-        "placement.exclude_nodes": _Meaning(_CHANGED, "nodes are called otherwise", "name the site's nodes"),
-        "placement": _Meaning(_DROPPED, "Slurm places by partition and features"),
+        "placement.exclude_nodes": _Meaning(_CHANGED, "nodes have other names", "use node names of the site"),
+        "placement": _Meaning(_DROPPED, "Slurm places jobs by partition and node features"),
         "network": _Meaning(_DROPPED, "jobs share the site's network"),
-        "elastic": _Meaning(_DROPPED, "a job keeps the nodes that it was given"),
-        "launcher": _Meaning(_DROPPED, "the batch script runs on the first node, within what that has"),
-        "resources.cpu": _Meaning(_CHANGED, "whole CPUs are counted, by rank"),
+        "elastic": _Meaning(_DROPPED, "the nodes of a job cannot change"),
+        "launcher": _Meaning(_DROPPED, "the batch script runs on the first node and shares its resources"),
+        "resources.cpu": _Meaning(_CHANGED, "Slurm counts whole CPUs per rank"),
         "resources.gpu_kind": _Meaning(
-            _DROPPED, "Slurm knows GPUs by the site's own types", "--gres types are the site's"
+            _DROPPED, "GPU types are specific to the site", "use a --gres type of the site"
         ),
         "deadline_seconds": _Meaning(
-            _CHANGED, "it counts from the start, and may not exceed the partition's limit"
+            _CHANGED, "counted from the start of the job; it cannot exceed the limit of the partition"
         ),
-        "gang_timeout_seconds": _Meaning(_DROPPED, "a job starts with all its nodes, or waits"),
+        "gang_timeout_seconds": _Meaning(_DROPPED, "a job always starts with all its nodes"),
         "retry.on": _Meaning(
-            _DROPPED, "the allocation retries without knowing the cause", "leave retry.on out"
+            _DROPPED, "inside an allocation, retries do not depend on the cause", "remove retry.on"
         ),
         "concurrency": _Meaning(
-            _DROPPED, "the partition and the QOS limit jobs", "leave it out, or use a QOS with MaxJobsPerUser"
+            _DROPPED, "the partition and the QOS limit jobs", "remove it, or use a QOS with MaxJobsPerUser"
         ),
         "ttl_seconds": _Meaning(_DROPPED, "no service deletes jobs on Slurm", "mpijob delete"),
         "requeue_on_lost_worker": _Meaning(_CHANGED, "Slurm requeues the job (--requeue), two minutes later"),
         "model": _Meaning(
-            _DROPPED, "the model is not registered", "mpijob register afterwards, on another engine"
+            _DROPPED, "the model is not registered", "run mpijob register afterwards, on another engine"
         ),
         "retention": _Meaning(_CHANGED, "a job's files stay until it is deleted"),
         "pull_secrets": _OF_A_CLUSTER,
@@ -68,32 +70,34 @@ _MEANINGS: Mapping[str, Mapping[str, _Meaning]] = {
     },
     "kubernetes": {
         "concurrency": _Meaning(
-            _DROPPED, "a cluster refuses it: the queue's quota limits jobs", "leave it out"
+            _DROPPED, "not supported on a cluster; the quota of the queue limits jobs", "remove it"
         ),
-        "queue": _Meaning(_CHANGED, "it is a LocalQueue of Kueue", "name one of the namespace"),
-        "priority": _Meaning(_CHANGED, "it is a class of the cluster"),
-        "cost": _Meaning(_CHANGED, "these are labels by which use is counted"),
+        "queue": _Meaning(_CHANGED, "this is a LocalQueue of Kueue", "use a queue of the namespace"),
+        "priority": _Meaning(_CHANGED, "this is a priority class of the cluster"),
+        "cost": _Meaning(_CHANGED, "these become labels for accounting"),
         "placement.node_selector": _Meaning(
             _CHANGED, "these are labels of the cluster's nodes", "see kubectl get nodes"
         ),
         "placement.exclude_nodes": _Meaning(
-            _CHANGED, "nodes are called otherwise", "name the cluster's nodes"
+            _CHANGED, "nodes have other names", "use node names of the cluster"
         ),
-        "deadline_seconds": _Meaning(_CHANGED, "it counts from when the job is created, the wait included"),
+        "deadline_seconds": _Meaning(
+            _CHANGED, "counted from the creation of the job, so it includes the wait"
+        ),
         "code.path": _Meaning(
             _CHANGED,
-            "only text files are uploaded, inside the job",
+            "only text files are uploaded, as part of the job",
             "put the rest into the image or on a volume",
         ),
     },
     "local": {
-        "image": _Meaning(_DROPPED, "the command runs as it is installed on this machine"),
+        "image": _Meaning(_DROPPED, "the program installed on this machine is used"),
         "namespace": _Meaning(_EXACT, ""),
         "queue": _Meaning(_DROPPED, "this machine has one queue"),
-        "cost": _Meaning(_CHANGED, "these are labels by which use is counted"),
+        "cost": _Meaning(_CHANGED, "these become labels for accounting"),
         "placement": _ONE_MACHINE,
         "network": _Meaning(_DROPPED, "ranks on one machine share its network"),
-        "elastic": _Meaning(_DROPPED, "all workers run from the beginning to the end"),
+        "elastic": _Meaning(_DROPPED, "the number of workers does not change"),
         "gang_timeout_seconds": _ONE_MACHINE,
         "pull_secrets": _OF_A_CLUSTER,
         "pull_policy": _OF_A_CLUSTER,
@@ -121,31 +125,36 @@ def _of_values(job: MPIJob, target: str) -> list[FieldEntry]:
     foreign = [one.mount for one in job.volumes if one.kind is not VolumeKind.PATH]
     if foreign and target == "slurm":
         note, todo = (
-            "nodes have the site's directories alone",
+            "only directories of the site are available on its nodes",
             "write to a directory of the shared file system",
         )
         entries.append(FieldEntry("volumes", _DROPPED, ", ".join(foreign), "", note, todo, 0, True))
     elif job.volumes and target != "slurm":
         entries.append(
             FieldEntry(
-                "volumes", _CHANGED, "", "volumes", "directories are those of the other place", "look at each"
+                "volumes",
+                _CHANGED,
+                "",
+                "volumes",
+                "these directories belong to the other system",
+                "check each one",
             )
         )
     here = [one.env for one in job.secrets if one.source.startswith(("env:", "file:"))]
     there = [one.env for one in job.secrets if not one.source.startswith(("env:", "file:"))]
     if there and target != "kubernetes":
         note, todo = (
-            "these are Secrets of a cluster",
-            "name a variable or a file of yours: env:NAME, file:PATH",
+            "these Secrets exist only on the cluster",
+            "use a variable or a file: env:NAME, file:PATH",
         )
         entries.append(FieldEntry("secrets", _DROPPED, ", ".join(there), "", note, todo, 0, True))
     elif here and target == "kubernetes":
-        note, todo = "these are on your machine", "make a Secret of the cluster, and name it: NAME/KEY"
+        note, todo = "these values are on your machine", "create a Secret on the cluster, and use NAME/KEY"
         entries.append(FieldEntry("secrets", _DROPPED, ", ".join(here), "", note, todo, 0, True))
     if target == "kubernetes" and not job.image:
         note, todo = (
-            "pods run an image, and the job names none",
-            "name one with --image, or the cluster's default is used",
+            "pods need an image, and the job sets none",
+            "set one with --image; otherwise the default of the cluster is used",
         )
         entries.append(FieldEntry("image", _CHANGED, "", "image", note, todo))
     return entries

@@ -11,7 +11,7 @@ from mpijob.formats.kubernetes.metadata.passthrough import Foreign
 from mpijob.model import Family, MPIJob
 
 _SHOWN = 200
-UNASKED = "(not asked for)"  # the value of what the source leaves open and the job has a default for
+UNASKED = "(not requested)"  # the value of what the source leaves open and the job has a default for
 
 
 class FieldOutcome(StrEnum):

@@ -7,7 +7,7 @@ from mpijob.model import MPIJob, Resources
 from mpijob.model.spec.quantity import NONE
 
 NOTHING = Resources(cpu=NONE, memory=NONE)
-_NOTE = "not asked for: none is requested, and none limited but by a namespace's default"
+_NOTE = "not requested: no request and no limit are set, except the default of the namespace"
 
 
 def first_line(job: MPIJob) -> tuple[FieldEntry, ...]:
@@ -29,7 +29,7 @@ def first_line(job: MPIJob) -> tuple[FieldEntry, ...]:
 def added_launcher(job: MPIJob) -> tuple[FieldEntry, ...]:
     """Return the entry on the launcher of a job whose source has none of its own."""
     amounts = f"launcher.cpu: {job.launcher.cpu}, launcher.memory: {job.launcher.memory}"
-    note = "a launcher of its own starts the ranks; the source does not say what it may use"
+    note = "mpijob adds a launcher that starts the ranks; the source sets no resources for it"
     return (
-        FieldEntry("launcher", FieldOutcome.CHANGED, "(not said)", amounts, note, "nothing, or set launcher"),
+        FieldEntry("launcher", FieldOutcome.CHANGED, "(not set)", amounts, note, "nothing, or set launcher"),
     )

@@ -225,7 +225,7 @@ def _remarks(document: Mapping[str, Any]) -> list[Finding]:
     found = []
     if spec.get("runLauncherAsWorker"):
         found.append(
-            remark("workers", "the launcher runs ranks of its own there, and the census expects none")
+            remark("workers", "the launcher also runs ranks, but the check of the ranks expects none on it")
         )
     if "Worker" not in (spec.get("mpiReplicaSpecs") or {}):
         found.append(remark("workers", "the MPIJob has no workers; one is written here"))

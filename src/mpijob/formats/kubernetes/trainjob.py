@@ -299,7 +299,9 @@ def _remarks(documents: Sequence[Mapping[str, Any]]) -> list[Finding]:
         found.append(remark("image", f"the runtime {name} is not among the documents: its part is not read"))
     elif (runtime["spec"].get("mlPolicy") or {}).get("mpi", {}).get("runLauncherAsNode"):
         found.append(
-            remark("workers", "the launcher runs ranks of its own there; here every rank is on a worker")
+            remark(
+                "workers", "in the original the launcher also runs ranks; in mpijob every rank is on a worker"
+            )
         )
     if (trainjob["spec"].get("initializer") or {}) and runtime is not None:
         found.append(

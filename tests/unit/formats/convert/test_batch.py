@@ -195,9 +195,9 @@ def test_memory_gpus_and_an_array_of_lsf_become_fields() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("-l walltme=01:00:00", "walltime is one"),
-        ("-l select=2:ncpu=4", "ncpus is one"),
-        ("-l select=2:mpiproc=4", "mpiprocs is one"),
+        ("-l walltme=01:00:00", "did you mean walltime?"),
+        ("-l select=2:ncpu=4", "did you mean ncpus?"),
+        ("-l select=2:mpiproc=4", "did you mean mpiprocs?"),
     ],
 )
 def test_a_misspelt_resource_of_pbs_blocks_as_an_option_of_slurm_does(line: str, told: str) -> None:
@@ -215,7 +215,7 @@ def test_another_resource_of_pbs_is_only_told(line: str) -> None:
 
 def test_a_misspelt_directive_of_pbs_blocks() -> None:
     (one,) = convert("#PBS -N x\n#PSB -l walltime=1:00\nmpirun ./a\n", file="x.pbs")
-    assert "a directive begins with #PBS" in one.blockers[0]
+    assert "a directive starts with #PBS" in one.blockers[0]
 
 
 def test_mail_to_an_address_leaves_nothing_to_do() -> None:
@@ -232,9 +232,9 @@ def test_the_default_of_sbatch_is_told_where_the_script_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("#SBATCH --node=2", "--nodes is one"),
-        ("#SBATCH --ntask-per-node=2", "--ntasks-per-node is one"),
-        ("#SBTACH --nodes=2", "a directive begins with #SBATCH"),
+        ("#SBATCH --node=2", "did you mean --nodes?"),
+        ("#SBATCH --ntask-per-node=2", "did you mean --ntasks-per-node?"),
+        ("#SBTACH --nodes=2", "a directive starts with #SBATCH"),
     ],
 )
 def test_a_misspelt_directive_blocks_with_what_was_meant(line: str, told: str) -> None:

@@ -22,16 +22,16 @@ def told(one: Conversion) -> FieldEntry:
     ("kind", "begins"),
     [
         ("afternotok:17", "FIRST has failed: mpijob run -f FILE --after failed:FIRST ("),
-        ("afterany:17:18", "FIRST has ended, in whatever way: mpijob run -f FILE --after any:FIRST ("),
+        ("afterany:17:18", "FIRST has ended, successful or not: mpijob run -f FILE --after any:FIRST ("),
         ("after:17+5", "FIRST has started: mpijob wait FIRST --for Running; mpijob run -f FILE ("),
-        ("singleton", "the job of its name before it has ended: mpijob wait x; mpijob run -f FILE"),
+        ("singleton", "the earlier job of the same name has ended: mpijob wait x; mpijob run -f FILE"),
     ],
 )
 def test_a_script_that_waits_for_another_end_than_success_gets_the_line_that_does_so(
     kind: str, begins: str
 ) -> None:
     one = waiting(kind)
-    assert told(one).todo.startswith(f"run it so that it starts when {begins}")
+    assert told(one).todo.startswith(f"start it when {begins}")
     assert one.after == ""
 
 

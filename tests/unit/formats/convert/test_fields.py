@@ -143,4 +143,4 @@ def test_what_is_foreign_is_kept_when_an_mpijob_is_written_again() -> None:
         f"{pod}.container.tty",
         "metadata.annotations.note",
     ):
-        assert fates[field] == "kept as it is"
+        assert fates[field] == "kept unchanged"

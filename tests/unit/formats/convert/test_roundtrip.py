@@ -147,7 +147,7 @@ def test_a_job_as_a_manifest_comes_back_whole(job: MPIJob, to: str) -> None:
 def test_an_mpijob_written_again_keeps_what_a_job_has_no_word_for(name: str) -> None:
     text = (SOURCES / name).read_text()
     (again,) = convert(text, to="mpijob")
-    kept = [entry for entry in again.entries if entry.note == "kept as it is"]
+    kept = [entry for entry in again.entries if entry.note == "kept unchanged"]
     (plain_job,) = convert(text)
     no_word = [entry for entry in plain_job.entries if entry.note == "a job has no equivalent"]
     assert {entry.field for entry in no_word} <= {entry.field for entry in kept}

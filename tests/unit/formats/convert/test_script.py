@@ -108,7 +108,7 @@ def test_the_body_comes_out_again_byte_for_byte_below_directives_of_the_same_fie
 
 def test_a_job_whose_script_cannot_be_read_blocks_the_way_back() -> None:
     (one,) = convert("name: x\nscript: run.sh\ncode: {path: /nowhere}\n", to="sbatch")
-    assert (one.stage, one.blockers) == (Stage.BLOCKED, ("script: its text is not known",))
+    assert (one.stage, one.blockers) == (Stage.BLOCKED, ("script: the script file was not found",))
 
 
 def test_arguments_inline_files_and_variables_of_a_job_are_in_its_batch_script() -> None:
@@ -142,9 +142,7 @@ def test_what_was_not_asked_for_begins_the_report(head: str, unasked: list[str])
 @pytest.mark.thorough
 def test_the_first_line_says_what_the_job_gets_unasked() -> None:
     first = Cli()("convert", "-", stdin="#!/bin/bash\n#SBATCH -N 2 -n 4\nsrun ./a\n").stderr.split("\n")[0]
-    assert first.endswith(
-        "; memory was not asked for: none is requested, and none limited; set resources.memory"
-    )
+    assert first.endswith("; memory is not requested: no request and no limit are set; set resources.memory")
 
 
 def test_a_shell_script_without_a_header_has_the_size_of_any_job_and_is_told() -> None:
@@ -167,7 +165,7 @@ def test_what_is_to_do_comes_first() -> None:
         ("test -f x && ml intel", "environment modules are not available"),
         ("sbatch --dependency=afterok:$SLURM_JOB_ID next.sbatch", "a job cannot submit another"),
         ("id=$(qsub next.pbs)", "a job cannot submit another"),
-        ("export LM_LICENSE_FILE=27000@server", "it needs a licence"),
+        ("export LM_LICENSE_FILE=27000@server", "it needs a license"),
         ("cp in.dat $SLURM_TMPDIR", "a directory of one node"),
         ("cp in.dat /scratch/me/x", "a directory of one node"),
         ("srun ./a $1", "the script takes arguments"),
@@ -224,7 +222,7 @@ def test_the_folder_of_the_script_goes_along(tmp_path: Path, monkeypatch: pytest
     result = Cli()("convert", "x.sbatch", "--out", "moved")
     job = jobfile_reader.read(Path("moved/flow.yaml").read_text())
     assert (job.code.path, job.script) == ("..", "x.sbatch")
-    assert "folder → code.path: ..: the script's directory is uploaded" in result.stderr
+    assert "folder → code.path: ..: the script runs in an uploaded copy" in result.stderr
     assert result.stderr.splitlines()[-1] == "  run it: mpijob run -f moved/flow.yaml"
     assert Cli()("convert", "x.sbatch").stderr.splitlines()[-1] == "  run it: mpijob run x.sbatch"
 
@@ -279,7 +277,7 @@ def test_ready_and_check_are_the_same_words_everywhere(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     script = f"{SCRIPT}srun ./a $1\n"
-    assert "; check: ready when what is to do is done" in Cli()("convert", "-", stdin=script).stderr
+    assert "; check: ready after the steps to do" in Cli()("convert", "-", stdin=script).stderr
     (one,) = json.loads(Cli()("convert", "-", "--report", "json", stdin=script).stdout)
     assert one["stage"] == "check"
     assert "; ready\n" in Cli()("convert", "-", stdin=script.replace(" $1", "")).stderr
@@ -315,6 +313,6 @@ def test_a_file_that_says_otherwise_is_not_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["hello world\n", "", "lorem ipsum\n{]}}: nonsense $$(\n"])
 def test_a_text_of_no_known_form_is_refused_with_those_that_are_known(text: str) -> None:
-    with pytest.raises(InvalidJob, match="none of the forms that are known") as refused:
+    with pytest.raises(InvalidJob, match="has an unknown format") as refused:
         convert(text, file="x.sbatch")
     assert "#SBATCH" in refused.value.hint

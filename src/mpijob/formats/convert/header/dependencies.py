@@ -10,9 +10,7 @@ import re
 from typing import NamedTuple
 
 FIRST = "FIRST"  # stands for the job that is waited for, whose name nobody knows here
-_NAMED = (
-    "FIRST is the name of the job that it waits for; for all of an array: mpijob wait -l mpijob/array=FIRST"
-)
+_NAMED = "FIRST is the name of the job to wait for; to wait for an array: mpijob wait -l mpijob/array=FIRST"
 _KIND = re.compile(r"(?<![\w${])(after\w*?|before\w*?|singleton|on)(?:array)?(?!\w)")
 _OF_SUCCESS = ("afterok", "aftercorr")
 
@@ -26,11 +24,11 @@ class Otherwise(NamedTuple):
 
 _STARTED = Otherwise("{first} has started", "mpijob wait {first} --for Running; {run}")
 _OTHERWISE = {
-    "afterany": Otherwise("{first} has ended, in whatever way", "{run} --after any:{first}"),
+    "afterany": Otherwise("{first} has ended, successful or not", "{run} --after any:{first}"),
     "afternotok": Otherwise("{first} has failed", "{run} --after failed:{first}"),
     "after": _STARTED,
     "afterstart": _STARTED,
-    "singleton": Otherwise("the job of its name before it has ended", "mpijob wait NAME; {run}"),
+    "singleton": Otherwise("the earlier job of the same name has ended", "mpijob wait NAME; {run}"),
 }
 
 
@@ -43,7 +41,7 @@ def for_success(dependency: str) -> bool:
 def otherwise(dependency: str, first: str, run: str) -> list[Otherwise]:
     """Return what else a dependency waits for, with the line that runs a job then; `run` is the command alone."""
     kinds = [kind for kind in dict.fromkeys(_KIND.findall(dependency)) if kind not in _OF_SUCCESS]
-    found = [_OTHERWISE.get(kind, Otherwise(f"{kind} wants it", "{run}")) for kind in kinds]
+    found = [_OTHERWISE.get(kind, Otherwise(f"the condition {kind} is met", "{run}")) for kind in kinds]
     return [Otherwise(*(part.format(first=first, run=run) for part in each)) for each in found]
 
 

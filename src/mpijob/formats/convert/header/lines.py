@@ -44,9 +44,7 @@ def tell_late(request: Request, text: str, mark: str) -> None:
     lines = enumerate(text.split("\n"), start=1)
     late = [number for number, line in lines if number > last and re.match(rf"\s*{mark}\b", line)]
     if late:
-        where = f"{len(late)} directives from line {late[0]} on" if len(late) > 1 else f"line {late[0]}"
-        note = (
-            f"{request.system} reads no directive behind the first command: it has no effect, there and here"
-        )
-        todo = "move it above the first command if it is meant"
+        where = f"{len(late)} directives from line {late[0]}" if len(late) > 1 else f"line {late[0]}"
+        note = f"{request.system} ignores directives after the first command; so does mpijob"
+        todo = "if the job needs it, move it above the first command"
         request.notes.at(late[0]).dropped(mark, where, note, todo)

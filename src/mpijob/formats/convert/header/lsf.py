@@ -60,14 +60,14 @@ def _take(request: Request, option: str, value: str) -> None:
     elif option == "w":
         _dependency(request, field, value)
     else:
-        note, todo = _GONE.get(option, ("this option is not known here", "check whether the job needs it"))
+        note, todo = _GONE.get(option, ("unknown option", "check whether the job needs it"))
         request.notes.dropped(field, value, note, todo)
 
 
 def _ranks(request: Request, field: str, value: str) -> None:
     number = units.whole(value.rpartition(",")[2])
     if not number:
-        request.notes.dropped(field, value, "this is not a plain number", "set ranks", blocks=True)
+        request.notes.dropped(field, value, "not a whole number", "set ranks", blocks=True)
         return
     request.ask(ranks=number)
     request.notes.exact(field, value, "ranks")
@@ -83,13 +83,13 @@ def _requirement(request: Request, field: str, value: str) -> None:
         request.notes.exact(field, "span[hosts=1]", "workers: 1")
     rest = re.sub(r"span\[[^\]]*\]", "", value).strip()
     if rest:
-        request.notes.dropped(field, rest, "requirements on hosts are LSF's", PLACE)
+        request.notes.dropped(field, rest, "host requirements apply only to LSF", PLACE)
 
 
 def _name(request: Request, field: str, value: str) -> None:
     match = _NAME.fullmatch(value)
     if match is None or not match[1]:
-        request.notes.dropped(field, value, "this is not a name", "set name")
+        request.notes.dropped(field, value, "not a valid name", "set name")
         return
     take_name(request, field, match[1])
     if match[2] is not None:
@@ -100,10 +100,10 @@ def _dependency(request: Request, field: str, value: str) -> None:
     names = re.findall(r"done\(\s*\"?([A-Za-z][^\"()]*)\"?\s*\)", value)
     if names and not re.search(r"\|\||!|(?:ended|exit|started|post_done|numdone)\(", value):
         request.fields["after"] = tuple(name_of(name) for name in names)
-        request.notes.exact(field, value, "after", "jobs wait for each other by name, for success")
+        request.notes.exact(field, value, "after", "jobs are identified by name")
         return
-    todo = "run it yourself when that job has ended: mpijob wait OTHER; mpijob run -f FILE"
-    request.notes.dropped(field, value, "jobs wait for each other by name, for success alone", todo)
+    todo = "run it after that job has ended: mpijob wait OTHER; mpijob run -f FILE"
+    request.notes.dropped(field, value, "jobs are identified by name; only success can be waited for", todo)
 
 
 def _time(request: Request, field: str, value: str) -> None:
@@ -113,24 +113,24 @@ def _time(request: Request, field: str, value: str) -> None:
         request.fields["deadline_seconds"] = found
         request.notes.changed(field, value, f"deadline_seconds: {found:g}", DEADLINE)
     else:
-        request.notes.dropped(field, value, "this is not a time", "set deadline_seconds")
+        request.notes.dropped(field, value, "not a time", "set deadline_seconds")
 
 
 def _memory(request: Request, field: str, value: str) -> None:
     size = units.memory(value, "") if re.search(r"[A-Za-z]", value) else None
     if size is None:
-        note = "its unit is a setting of the site (LSF_UNIT_FOR_LIMITS)"
-        request.notes.dropped(field, value, note, "set resources.memory: what one worker needs")
+        note = "its unit depends on the site (LSF_UNIT_FOR_LIMITS)"
+        request.notes.dropped(field, value, note, "set resources.memory to what one worker needs")
         return
     request.ask(memory_per_core=size)
-    note = "times the cores of a worker: LSF's limit is for a process, ours for a worker"
+    note = "multiplied by the cores of a worker: LSF limits a process, mpijob limits a worker"
     request.notes.changed(field, value, "resources.memory", note)
 
 
 def _gpus(request: Request, field: str, value: str) -> None:
     number = re.search(r"num=(\d{1,3})", value)
     if number is None:
-        request.notes.dropped(field, value, "this is not a number of GPUs", "set resources.gpu")
+        request.notes.dropped(field, value, "not a number of GPUs", "set resources.gpu")
         return
     request.ask(gpus_per_node=int(number[1]))
     request.notes.exact(field, value, "resources.gpu")
@@ -144,9 +144,9 @@ _GONE = {
     "B": ("no mail is sent", mail.NO_ADDRESS),
     "N": ("no mail is sent", mail.NO_ADDRESS),
     "u": ("no mail is sent", mail.NO_ADDRESS),
-    "x": ("other jobs may share the nodes", "ask for all cores of a node in resources.cpu"),
-    "m": ("names of LSF's hosts mean nothing elsewhere", PLACE),
-    "H": ("jobs start when capacity is free", "mpijob suspend NAME right after creating it"),
-    "L": ("the script's first line names its shell", "nothing"),
-    "cwd": ("a job begins in its own directory, with a copy of the uploaded files", "set code.path"),
+    "x": ("other jobs may share the nodes", "request all cores of a node with resources.cpu"),
+    "m": ("host names of LSF are not valid elsewhere", PLACE),
+    "H": ("jobs start when capacity is free", "run mpijob suspend NAME after creating the job"),
+    "L": ("the first line of the script names its shell", "nothing"),
+    "cwd": ("a job starts in its own directory, with a copy of the uploaded files", "set code.path"),
 }

@@ -11,7 +11,7 @@ from mpijob.model.spec.job import Notify
 SLURM = {"BEGIN": "started", "END": "ended", "FAIL": "failed", "REQUEUE": "retried"}
 PBS = {"b": "started", "e": "ended", "a": "failed"}
 NO_ADDRESS = "set notify: [{to: ADDRESS, on: [ended]}]"
-_NOTIFIER = "a notifier with mail in its settings sends it: docs/callbacks.md"
+_NOTIFIER = "a notifier with mail settings sends it: docs/callbacks.md"
 
 
 def take_address(request: Request, field: str, value: str) -> None:
@@ -35,9 +35,9 @@ def finish(request: Request, words: Mapping[str, str]) -> None:
         if addresses and moments:
             request.notes.changed(field, value, "notify", _NOTIFIER)
         elif addresses:
-            request.notes.exact(field, value, "", "no mail is asked for")
+            request.notes.exact(field, value, "", "no mail is requested")
         else:
-            request.notes.dropped(field, value, "this is no mail address", NO_ADDRESS)
+            request.notes.dropped(field, value, "not a mail address", NO_ADDRESS)
     if "on" in request.mail:
         field, value, request.notes.line = request.mail["on"]
         if not moments:

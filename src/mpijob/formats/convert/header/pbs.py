@@ -48,8 +48,8 @@ def head(text: str) -> Request:
         if match := _DIRECTIVE.match(line.text.lstrip()):
             _directive(request, list(directives(match[1])))
         elif _MISSPELT.match(line.text):
-            note = "a directive begins with #PBS; so it is a comment, to PBS too"
-            request.notes.dropped(line.text, "", note, "write #PBS, or take it out", blocks=True)
+            note = "a directive starts with #PBS; this line is a comment, also for PBS"
+            request.notes.dropped(line.text, "", note, "write #PBS, or remove the line", blocks=True)
     request.notes.line = 0
     lines.tell_late(request, text, "#PBS")
     mail.finish(request, mail.PBS)
@@ -62,7 +62,7 @@ def _directive(request: Request, words: list[str]) -> None:
         word = words[at]
         at += 1
         if not re.fullmatch(r"-[A-Za-z].*", word):
-            request.notes.dropped("#PBS", word, "this is not an option", "check the line")
+            request.notes.dropped("#PBS", word, "not an option", "check the line")
             continue
         letter, value = word[1], word[2:]
         if not value and letter not in _FLAGS and at < len(words):
@@ -100,7 +100,7 @@ def _take(request: Request, letter: str, value: str) -> None:
         request.notes.dropped(field, value, note, todo)
     else:
         request.notes.dropped(
-            f"{field} {value}".strip(), "", "this option is not known here", "check whether the job needs it"
+            f"{field} {value}".strip(), "", "unknown option", "check whether the job needs it"
         )
 
 
@@ -119,13 +119,13 @@ def _chunks(request: Request, text: str) -> None:
     for index, chunk in enumerate(value.split("+")):
         if index:
             request.components.append(Asked())
-            note = "chunks of several kinds are one world here, with workers that are all alike"
+            note = "different chunks become workers of the same size, in one MPI world"
             request.notes.changed(f"-l {word}", chunk, "workers", note)
         count, *settings = chunk.split(":")
         number = units.whole(count)
         if number is None:
             request.notes.dropped(
-                f"-l {word}", count, "machines are not named here", "set workers", blocks=True
+                f"-l {word}", count, "machines cannot be selected by name", "set workers", blocks=True
             )
             continue
         request.ask(nodes=number)
@@ -143,10 +143,10 @@ def _setting(request: Request, field: str, name: str, value: str) -> None:
     elif name == "mem" and size:
         request.ask(memory=size)
         request.notes.exact(
-            f"{field}:mem", value, "resources.memory", "the limit of a chunk is the limit of a worker"
+            f"{field}:mem", value, "resources.memory", "the limit of a chunk becomes the limit of a worker"
         )
     elif not _misspelt(request, f"{field}:{name}", name, value, (*_COUNTS, "mem", *_OTHERS)):
-        request.notes.dropped(f"{field}:{name}", value, "a property of PBS nodes", PLACE)
+        request.notes.dropped(f"{field}:{name}", value, "node properties apply only to PBS", PLACE)
 
 
 def _resource(request: Request, name: str, value: str) -> None:
@@ -157,48 +157,49 @@ def _resource(request: Request, name: str, value: str) -> None:
             request.fields["deadline_seconds"] = found
             request.notes.changed(field, value, f"deadline_seconds: {found:g}", DEADLINE)
         else:
-            request.notes.dropped(field, value, "this is not a time", "set deadline_seconds")
+            request.notes.dropped(field, value, "not a time", "set deadline_seconds")
     elif name in ("ncpus", "mpiprocs", "ngpus", "ompthreads"):
         _setting(request, "-l", name, value)
     elif name in ("mem", "pmem", "vmem", "pvmem"):
         _memory(request, field, name, value)
     elif name == "place":
         request.notes.dropped(
-            field, value, "how chunks are placed is PBS's", "set placement.topology: spread or packed-node"
+            field,
+            value,
+            "placement of chunks applies only to PBS",
+            "set placement.topology: spread or packed-node",
         )
     elif not _misspelt(request, field, name, value, (*_COUNTS, *_WHOLE, *_OTHERS)):
-        request.notes.dropped(
-            field, value, "there is no such resource here", "check whether the job needs it"
-        )
+        request.notes.dropped(field, value, "unknown resource", "check whether the job needs it")
 
 
 def _misspelt(request: Request, field: str, name: str, value: str, known: Sequence[str]) -> bool:
     """Block on a resource that is nearly one of PBS's, as on an option of Slurm; return whether it is."""
     meant = "" if name in known or not value else did_you_mean(name, known, cutoff=0.75)
     if meant:
-        note = f"PBS has no such resource; {meant} is one"
-        request.notes.dropped(field, value, note, f"write {meant}, or take it out", blocks=True)
+        note = f"PBS has no such resource; did you mean {meant}?"
+        request.notes.dropped(field, value, note, f"write {meant}, or remove it", blocks=True)
     return bool(meant)
 
 
 def _memory(request: Request, field: str, name: str, value: str) -> None:
     size = units.memory(value, "")
     if size is None:
-        request.notes.dropped(field, value, "this is not a size", "set resources.memory")
+        request.notes.dropped(field, value, "not a size", "set resources.memory")
     elif name == "pmem":
         request.ask(memory_per_core=size)
         request.notes.changed(
-            field, value, "resources.memory", "times the cores of a worker: a limit is for a worker"
+            field, value, "resources.memory", "multiplied by the cores of a worker: mpijob limits a worker"
         )
     else:
-        todo = "divide it by the workers and set resources.memory"
-        request.notes.dropped(field, value, "a limit of the whole job; here each worker has its own", todo)
+        todo = "divide it by the number of workers, and set resources.memory"
+        request.notes.dropped(field, value, "a limit of the whole job; mpijob limits each worker", todo)
 
 
 def _rerun(request: Request, field: str, value: str) -> None:
     if value == "y":
         request.fields |= {"retry": Retry(limit=1), "requeue_on_lost_worker": True}
-        note = "PBS starts a job again when a node is lost; here also, once, when it fails"
+        note = "PBS restarts a job after a node failure; mpijob also retries it once if it fails"
         request.notes.changed(field, value, "retry.limit, requeue_on_lost_worker", note)
     else:
         request.notes.exact(field, value, "", "a job is retried only if retry.limit is set")
@@ -209,16 +210,16 @@ _GONE = {
     "e": (LOGS, "nothing, or mpijob logs NAME > FILE"),
     "j": (LOGS, "nothing: mpijob logs shows both streams in order"),
     "k": (LOGS, "nothing"),
-    "W": ("attributes of PBS jobs are PBS's", "check whether the job needs it"),
-    "a": ("jobs start when capacity is free", "submit it at that time"),
-    "p": ("PBS's numbers mean nothing elsewhere", "set priority"),
+    "W": ("PBS attributes apply only to PBS", "check whether the job needs it"),
+    "a": ("jobs start when capacity is free", "submit the job at that time"),
+    "p": ("PBS priorities are not valid elsewhere", "set priority"),
     "S": (
-        "the script's first line names its shell",
+        "the first line of the script names its shell",
         "nothing, or write #! with this shell as the first line",
     ),
-    "c": ("checkpoints are the program's own", "see docs/local-engine.md, signal"),
-    "d": ("a job begins in its own directory, with a copy of the uploaded files", "set code.path"),
-    "w": ("a job begins in its own directory, with a copy of the uploaded files", "set code.path"),
-    "h": ("jobs start when capacity is free", "mpijob suspend NAME right after creating it"),
+    "c": ("the program itself writes checkpoints", "see docs/local-engine.md, signal"),
+    "d": ("a job starts in its own directory, with a copy of the uploaded files", "set code.path"),
+    "w": ("a job starts in its own directory, with a copy of the uploaded files", "set code.path"),
+    "h": ("jobs start when capacity is free", "run mpijob suspend NAME after creating the job"),
     "I": ("an interactive session is not a batch job", "mpijob alloc"),
 }

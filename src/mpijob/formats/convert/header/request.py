@@ -61,7 +61,7 @@ def noted_name(notes: Notes, field: str, value: str) -> str:
     if name == value:
         notes.exact(field, value, "name")
     else:
-        note = "names are small letters, digits and dashes here, beginning with a letter"
+        note = "a name has lowercase letters, digits and hyphens, and starts with a letter"
         notes.changed(field, value, f"name: {name}", note)
     return name
 
@@ -74,9 +74,7 @@ def take_variables(request: Request, field: str, text: str, inherited: str) -> N
             if part == "ALL":
                 request.notes.changed(field, part, "", inherited, NAMED)
             elif part:
-                request.notes.exact(
-                    field, part, "", "a job here begins with nothing of your shell's variables"
-                )
+                request.notes.exact(field, part, "", "a job gets no variables of your shell")
         elif equals and re.fullmatch(r"[A-Za-z_]\w*", name):
             request.env(name, value)
             request.notes.exact(field, part, f"env.{name}")
@@ -84,8 +82,8 @@ def take_variables(request: Request, field: str, text: str, inherited: str) -> N
             request.notes.dropped(
                 field,
                 part,
-                "its value is in the shell from which the job is submitted",
-                f"write env: {{{part}: …}}",
+                "its value is only in the shell that submits the job",
+                f"set env: {{{part}: …}}",
             )
 
 
@@ -98,8 +96,8 @@ def _split(text: str) -> list[str]:
 
 
 INHERITED = (
-    "a job gets the variables of env; of your shell only PATH and what finds its Python, on this machine"
+    "a job gets the variables in env; on this machine also PATH and the Python environment of your shell"
 )
-NAMED = "nothing, or add --env NAME when you run it for each variable of your shell that the program needs"
-DEADLINE = "a limit for the whole job; no queue here uses it to plan ahead"
-LOGS = "the output of every rank is kept by the job itself: mpijob logs NAME"
+NAMED = "nothing, or add --env NAME for each variable that the program needs"
+DEADLINE = "a limit of the whole job; queues do not use it for planning"
+LOGS = "mpijob keeps the output of every rank: mpijob logs NAME"

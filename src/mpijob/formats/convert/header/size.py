@@ -80,7 +80,7 @@ def _layout(asked: Asked) -> tuple[int, int, str]:
     # GPUs for each node, and no number of nodes: a second worker would double them
     workers = 1 if asked.gpus_per_node else _spread(ranks)
     slots = -(-ranks // workers)
-    said = f"{ranks} ranks on any node become {workers} workers with {slots} slots each"
+    said = f"{ranks} ranks without a number of nodes become {workers} workers with {slots} slots each"
     return workers, slots, said if workers > 1 else ""
 
 

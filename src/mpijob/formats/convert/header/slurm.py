@@ -36,13 +36,13 @@ def head(text: str) -> Request:
         if match := _DIRECTIVE.match(line.text):
             _directive(request, match[1])
         elif _MISSPELT.match(line.text):
-            note = "a directive begins with #SBATCH; so it is a comment, to Slurm too"
-            request.notes.dropped(line.text, "", note, "write #SBATCH, or take it out", blocks=True)
+            note = "a directive starts with #SBATCH; this line is a comment, also for Slurm"
+            request.notes.dropped(line.text, "", note, "write #SBATCH, or remove the line", blocks=True)
     request.notes.line = 0
     lines.tell_late(request, text, "#SBATCH")
     mail.finish(request, mail.SLURM)
     if not any(entry.field == "--export" for entry in request.notes.entries):
-        request.notes.changed("--export", "(not said: ALL)", "", INHERITED, NAMED)
+        request.notes.changed("--export", "(not set: ALL)", "", INHERITED, NAMED)
     return request
 
 
@@ -50,11 +50,9 @@ def _directive(request: Request, text: str) -> None:
     words = list(slurm_options.directives(text))
     if words and words[0] in ("hetjob", "packjob"):
         request.components.append(Asked())
-        note = (
-            "the components of a heterogeneous job become workers that are all alike, as large as the largest"
-        )
+        note = "the components of a heterogeneous job become workers of the same size, that of the largest"
         request.notes.changed(
-            words[0], "", "workers", note, "name the ranks of each component on its srun line: -n"
+            words[0], "", "workers", note, "set the ranks of each component on its srun line: -n"
         )
         return
     found, count = slurm_options.pairs(words)
@@ -62,7 +60,7 @@ def _directive(request: Request, text: str) -> None:
         take(request, name, value, written)
     if count < len(words):
         rest = " ".join(words[count:])
-        request.notes.dropped("#SBATCH", rest, "this is not an option", "check the line", blocks=False)
+        request.notes.dropped("#SBATCH", rest, "not an option", "check the line", blocks=False)
 
 
 def take(request: Request, name: str, value: str, written: str) -> None:
@@ -78,17 +76,17 @@ def take(request: Request, name: str, value: str, written: str) -> None:
         note, todo = GONE[name]
         request.notes.dropped(field, value, note, todo)
     elif meant := did_you_mean(name, [*_HANDLERS, *SAME, *GONE], cutoff=0.8):
-        note = f"Slurm has no such option; --{meant} is one"
-        request.notes.dropped(written, "", note, f"write --{meant}, or take it out", blocks=True)
+        note = f"Slurm has no such option; did you mean --{meant}?"
+        request.notes.dropped(written, "", note, f"write --{meant}, or remove it", blocks=True)
     else:
-        request.notes.dropped(written, "", "this option is not known here", "check whether the job needs it")
+        request.notes.dropped(written, "", "unknown option", "check whether the job needs it")
 
 
 def _number(key: str, ours: str) -> Handler:
     def handler(request: Request, field: str, value: str) -> None:
         number = units.whole(value)
         if number is None or number < 1:
-            request.notes.dropped(field, value, "this is not a plain number", f"set {ours}", blocks=True)
+            request.notes.dropped(field, value, "not a whole number", f"set {ours}", blocks=True)
             return
         request.ask(**{key: number})
         request.notes.exact(field, value, ours)
@@ -100,12 +98,12 @@ def _nodes(request: Request, field: str, value: str) -> None:
     least, dash, most = value.partition("-")
     number = units.whole(most or least)
     if number is None or number < 1:
-        request.notes.dropped(field, value, "this is not a number of nodes", "set workers", blocks=True)
+        request.notes.dropped(field, value, "not a number of nodes", "set workers", blocks=True)
         return
     request.ask(nodes=number)
     if dash and most != least:
         request.notes.changed(
-            field, value, "workers", f"a job here has a fixed number of workers: {number}, the most"
+            field, value, "workers", f"the number of workers is fixed: {number}, the maximum"
         )
     else:
         request.notes.exact(field, value, "workers", "one worker for each node")
@@ -115,14 +113,14 @@ def _size(key: str, ours: str, note: str) -> Handler:
     def handler(request: Request, field: str, value: str) -> None:
         found = units.memory(value)
         if found is None or found.startswith("0"):
-            reason = "0 asks for all memory of a node" if found else "this is not a size"
-            request.notes.dropped(field, value, reason, "set resources.memory: what one worker needs")
+            reason = "0 requests all memory of a node" if found else "not a size"
+            request.notes.dropped(field, value, reason, "set resources.memory to what one worker needs")
             return
         request.ask(**{key: found})
         if note:
             request.notes.changed(field, value, ours, note)
         else:
-            request.notes.exact(field, value, ours, "Slurm's limit of a node is the limit of a worker")
+            request.notes.exact(field, value, ours, "the limit of a node becomes the limit of a worker")
 
     return handler
 
@@ -134,9 +132,7 @@ def _gres(request: Request, field: str, value: str) -> None:
         )
         number = units.whole(pieces[-1]) if len(pieces) > 1 else 1
         if pieces[0] != "gpu" or number is None:
-            request.notes.dropped(
-                field, part, "there is no such resource here", "name it in resources.others"
-            )
+            request.notes.dropped(field, part, "unknown resource", "set it in resources.others")
             continue
         request.ask(gpus_per_node=number)
         _gpu_type(request, field, part, pieces[1] if len(pieces) > 2 else "", "resources.gpu")
@@ -147,7 +143,7 @@ def _gpus(key: str, note: str) -> Handler:
         kind, _, count = value.rpartition(":")
         number = units.whole(count)
         if number is None:
-            request.notes.dropped(field, value, "this is not a number of GPUs", "set resources.gpu")
+            request.notes.dropped(field, value, "not a number of GPUs", "set resources.gpu")
             return
         request.ask(**{key: number})
         if note and not kind:
@@ -162,16 +158,16 @@ def _gpu_type(request: Request, field: str, value: str, kind: str, ours: str) ->
     if not kind:
         request.notes.exact(field, value, ours)
         return
-    todo = "name the nodes that have it: placement.node_selector, for example nvidia.com/gpu.product"
-    request.notes.changed(field, value, ours, f"the number is kept, the type {kind} is not", todo)
+    todo = "select nodes that have it with placement.node_selector, for example nvidia.com/gpu.product"
+    request.notes.changed(field, value, ours, f"the number is kept, but not the type {kind}", todo)
 
 
 def _time(request: Request, field: str, value: str) -> None:
     found = units.seconds(value)
     if value.upper() in ("UNLIMITED", "INFINITE") or found == 0:
-        request.notes.exact(field, value, "", "a job here has no deadline unless it names one")
+        request.notes.exact(field, value, "", "a job has no deadline unless deadline_seconds is set")
     elif found is None:
-        request.notes.dropped(field, value, "this is not a time", "set deadline_seconds")
+        request.notes.dropped(field, value, "not a time", "set deadline_seconds")
     else:
         request.fields["deadline_seconds"] = found
         request.notes.changed(field, value, f"deadline_seconds: {found:g}", DEADLINE)
@@ -182,16 +178,16 @@ def _signal(request: Request, field: str, value: str) -> None:
     numbers = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
     name = numbers.get(match[2], match[2].upper()) if match else ""
     if match is None or name not in SIGNALS:
-        request.notes.dropped(field, value, "no rank can be given this signal here", "set signal.name")
+        request.notes.dropped(field, value, "this signal cannot be sent to ranks", "set signal.name")
         return
     request.fields["signal"] = Signal(name=name, seconds_before=float(match[3] or 60))
     if "B" in match[1]:
-        note = "B: means the batch shell alone; here every rank gets the signal, and the script does not"
+        note = "B: sends the signal only to the batch shell; mpijob sends it to every rank, not to the script"
         request.notes.changed(
-            field, value, "signal", note, "catch it in the program, not by a trap of the script"
+            field, value, "signal", note, "handle it in the program, not with a trap in the script"
         )
     else:
-        request.notes.exact(field, value, "signal", "every rank gets it before the deadline")
+        request.notes.exact(field, value, "signal", "sent to every rank before the deadline")
 
 
 def _array(request: Request, field: str, value: str) -> None:
@@ -207,17 +203,17 @@ def take_array(request: Request, field: str, value: str, variable: str) -> None:
     listed, percent, together = value.partition("%")
     found = units.tasks(listed)
     if found is None:
-        note = f"this is no list of numbers, or more than {units.MOST_TASKS}"
+        note = f"not a list of numbers, or more than {units.MOST_TASKS}"
         request.notes.dropped(field, value, note, "use mpijob array", blocks=True)
         return
     request.values = {f"env.{variable}": found}
     request.env(variable, found[0])
-    note = f"one job for each of {len(found)} values, made by mpijob array"
+    note = f"mpijob array creates one job for each of the {len(found)} values"
     request.notes.changed(field, listed, f"env.{variable}", note)
     if percent:
-        todo = "give the namespace a quota of jobs, or the queue one of resources"
+        todo = "set a quota of jobs for the namespace, or a quota of resources for the queue"
         request.notes.dropped(
-            f"{field} %", together, "nothing here limits how many run at the same time", todo
+            f"{field} %", together, "the number of jobs that run at the same time is not limited", todo
         )
 
 
@@ -226,14 +222,12 @@ def take_queue(request: Request, field: str, value: str) -> None:
     first, comma, _ = value.partition(",")
     queue = re.sub(r"[^a-z0-9.-]+", "-", first.lower()).strip("-.")
     if not queue:
-        request.notes.dropped(field, value, "it cannot be the name of a queue", "set queue")
+        request.notes.dropped(field, value, "not a valid name of a queue", "set queue")
         return
     request.fields["queue"] = queue
-    note = (
-        "a queue of the cluster must have this name (mpijob queue shows them); a local engine has one queue"
-    )
+    note = "the cluster must have a queue of this name (see mpijob queue); on one machine there is one queue"
     request.notes.changed(
-        field, value, f"queue: {queue}", note + ("; only the first is kept" if comma else "")
+        field, value, f"queue: {queue}", note + ("; only the first one is kept" if comma else "")
     )
 
 
@@ -242,27 +236,27 @@ def take_account(request: Request, field: str, value: str) -> None:
     key = {"--account": "account", "--wckey": "wckey", "-A": "account", "-P": "project"}[field]
     label = re.sub(r"[^-\w.]+", "-", value)[:63].strip("-_.")
     if not label:
-        request.notes.dropped(field, value, "it cannot be a label", "set cost")
+        request.notes.dropped(field, value, "not a valid label", "set cost")
         return
     request.fields["cost"] = request.fields.get("cost", {}) | {key: label}
-    note = "it is a label by which use is counted; nothing is refused because of it"
+    note = "it becomes a label for accounting; jobs are not refused because of it"
     request.notes.changed(field, value, f"cost.{key}", note)
 
 
 def _requeue(request: Request, field: str, value: str) -> None:
     request.fields |= {"retry": Retry(limit=1), "requeue_on_lost_worker": True}
-    note = "Slurm starts a job again when a node is lost or it is preempted; here also, once, when it fails"
+    note = "Slurm restarts a job after a node failure or preemption; mpijob also retries it once if it fails"
     request.notes.changed(field, value, "retry.limit, requeue_on_lost_worker", note)
 
 
 def _exclude(request: Request, field: str, value: str) -> None:
     found = units.hosts(value)
     if found is None:
-        request.notes.dropped(field, value, "this list cannot be read", "set placement.exclude_nodes")
+        request.notes.dropped(field, value, "the list is not valid", "set placement.exclude_nodes")
         return
     placement: Placement = request.fields.get("placement", Placement())
     request.fields["placement"] = placement.replace(exclude_nodes=found)
-    note = "the names are kept; a cluster's nodes are called otherwise"
+    note = "the names are kept; nodes of a cluster have other names"
     request.notes.changed(field, value, "placement.exclude_nodes", note)
 
 
@@ -270,7 +264,7 @@ def _switches(request: Request, field: str, value: str) -> None:
     placement: Placement = request.fields.get("placement", Placement())
     request.fields["placement"] = placement.replace(topology=Topology.PACKED_RACK)
     request.notes.changed(
-        field, value, "placement.topology", "a wish to be near each other, not a count of switches"
+        field, value, "placement.topology", "a preference for nearby nodes, not a number of switches"
     )
 
 
@@ -282,7 +276,7 @@ def _comment(request: Request, field: str, value: str) -> None:
 def _image(request: Request, field: str, value: str) -> None:
     request.fields["image"] = value.removeprefix("docker://").replace("#", "/")
     request.notes.changed(
-        field, value, "image", "the engine pulls it; it needs sshd and the MPI library (docs/cluster.md)"
+        field, value, "image", "the cluster pulls it; it needs sshd and the MPI library (docs/cluster.md)"
     )
 
 
@@ -292,21 +286,21 @@ def _export(request: Request, field: str, value: str) -> None:
 
 def take_dependency(request: Request, field: str, value: str) -> None:
     """Remember that the job waits for another, whose name nobody knows here."""
-    note = "jobs wait for each other by name, not by number"
+    note = "jobs are identified by name, not by number"
     if dependencies.for_success(value):
         request.after = dependencies.FIRST
         todo = (
-            "FIRST in the command that runs it is the name of the job that it waits for: --after FIRST; of an array "
-            "each of its jobs: --after FIRST-0 --after FIRST-1 …"
+            "replace FIRST with the name of the job to wait for: --after FIRST; for an array, name each of its jobs: "
+            "--after FIRST-0 --after FIRST-1 …"
         )
         request.notes.dropped(field, value, note, todo)
     for when, line in dependencies.otherwise(value, dependencies.FIRST, "mpijob run -f FILE"):
-        todo = dependencies.explained(f"run it so that it starts when {when}: {line}")
+        todo = dependencies.explained(f"start it when {when}: {line}")
         request.notes.dropped(field, value, note, todo)
 
 
 def _exclusive(request: Request, field: str, value: str) -> None:
-    todo = "ask for all cores of a node in resources.cpu, or placement.topology: spread"
+    todo = "request all cores of a node with resources.cpu, or placement.topology: spread"
     request.notes.dropped(field, value, "other jobs may share the nodes", todo)
 
 
@@ -319,15 +313,17 @@ _HANDLERS: dict[str, Handler] = {
     "cpus-per-task": _number("cores", "cores_per_rank"),
     "mem": _size("memory", "resources.memory", ""),
     "mem-per-cpu": _size(
-        "memory_per_core", "resources.memory", "times the cores of a worker: a limit is for a worker"
+        "memory_per_core", "resources.memory", "multiplied by the cores of a worker: mpijob limits a worker"
     ),
     "mem-per-gpu": _size(
-        "memory_per_gpu", "resources.memory", "times the GPUs of a worker: a limit is for a worker"
+        "memory_per_gpu", "resources.memory", "multiplied by the GPUs of a worker: mpijob limits a worker"
     ),
     "gres": _gres,
-    "gpus": _gpus("gpus", "shared out evenly: so many for each worker"),
+    "gpus": _gpus("gpus", "divided evenly between the workers"),
     "gpus-per-node": _gpus("gpus_per_node", ""),
-    "gpus-per-task": _gpus("gpus_per_rank", "times the slots of a worker: GPUs belong to a worker"),
+    "gpus-per-task": _gpus(
+        "gpus_per_rank", "multiplied by the slots of a worker: mpijob counts GPUs per worker"
+    ),
     "time": _time,
     "signal": _signal,
     "array": _array,

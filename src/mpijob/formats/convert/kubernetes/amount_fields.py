@@ -15,14 +15,14 @@ def tell(notes: Notes, leaf: Leaf, part: Resources, ours: str, form: str, key: s
     field = f"{ours}.{key if key in ('cpu', 'memory') else 'gpu' if key == part.gpu_kind else 'others'}"
     taken = _amount_of(part, key)
     if form == "requests" and not limited and key in ("cpu", "memory"):
-        note = "nothing limits it there; here it is requested, and the limit as well"
+        note = "only a request, no limit; mpijob sets both to this amount"
         notes.changed(leaf.path, leaf.shown, field, note, f"nothing, or set {field}")
     elif _same(leaf.value, taken):
         notes.exact(leaf.path, leaf.shown, field)
     elif form == "requests":
-        notes.changed(leaf.path, leaf.shown, field, f"a worker requests here what it may use: {taken}")
+        notes.changed(leaf.path, leaf.shown, field, f"mpijob requests as much as the limit: {taken}")
     else:
-        notes.dropped(leaf.path, leaf.shown, f"another amount is taken: {taken or 'none'}", f"set {field}")
+        notes.dropped(leaf.path, leaf.shown, f"a different amount is used: {taken or 'none'}", f"set {field}")
 
 
 def _amount_of(part: Resources, name: str) -> str:

@@ -107,6 +107,6 @@ def unknown(kind: str, path: str) -> str:
         if match and match[1] not in names:
             close = difflib.get_close_matches(match[1], sorted(names), 1)
             return (
-                f"did you mean {close[0]}?" if close else f"take {match[1]} out, or look for its right place"
+                f"did you mean {close[0]}?" if close else f"remove {match[1]}, or move it to the right place"
             )
     return ""

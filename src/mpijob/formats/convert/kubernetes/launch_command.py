@@ -33,11 +33,11 @@ _HOSTS = {name.lstrip("-") for name in MPIRUN.hosts}
 _QUIET = {
     "allow-run-as-root": "ranks run as an ordinary user, or as root where the engine allows it",
     "tag-output": "mpijob logs always shows which rank wrote a line",
-    "timestamp-output": "mpijob logs --timestamps shows when",
+    "timestamp-output": "mpijob logs --timestamps shows the time",
     "prepend-rank": "mpijob logs always shows which rank wrote a line",
     "l": "mpijob logs always shows which rank wrote a line",
-    "genvall": "every variable of the job reaches every rank",
-    "envall": "every variable of the job reaches every rank",
+    "genvall": "every rank gets all variables of the job",
+    "envall": "every rank gets all variables of the job",
     "verbose": "mpijob describe and mpijob events show what happens",
     "v": "mpijob describe and mpijob events show what happens",
 }
@@ -72,8 +72,8 @@ def unwrapped(job: MPIJob, notes: Notes, field: str, *, once: bool = True) -> MP
         return job
     if not once:
         return job
-    note = "no launcher is in the command: there it runs once, in the launcher; here as one rank"
-    todo = "nothing, or leave ranks out to have it started as every rank, or name the program that is to be"
+    note = "the command has no MPI launcher: the original runs it once, in the launcher; mpijob runs it as one rank"
+    todo = "nothing, or remove ranks to run it as every rank, or set the program to start"
     notes.changed(field, shlex.join(job.argv), "ranks: 1", note, todo)
     return job.replace(ranks=1)
 
@@ -94,7 +94,7 @@ def _scripted(job: MPIJob, text: str, notes: Notes, field: str) -> MPIJob:
     first = f"#!{where}{f' -{flags}' if flags else ''}\n" + "".join(f"set -o {name}\n" for name in named)
     args = job.argv[job.argv.index(text) + 2 :]  # the word behind the text is the shell's $0
     notes.changed(
-        field, text, f"script: {_SCRIPT}", "it runs once, in the launcher; each mpirun in it is a step"
+        field, text, f"script: {_SCRIPT}", "it runs once, in the launcher; each mpirun in it becomes a step"
     )
     code = job.code.replace(files={**job.code.files, _SCRIPT: f"{first}{text}\n"})
     return job.replace(command=(), args=args, script=_SCRIPT, code=code)
@@ -124,7 +124,9 @@ def _room(job: MPIJob, ranks: int | None, notes: Notes) -> dict[str, Any]:
     if ranks < room:
         return {"ranks": ranks}
     slots = -(-ranks // job.workers)
-    note = f"{ranks} ranks do not fit into {job.workers} workers with {job.slots} slots: {slots} slots are written"
+    note = (
+        f"{ranks} ranks do not fit into {job.workers} workers with {job.slots} slots: {slots} slots are set"
+    )
     notes.changed("slots", job.slots, "slots", note)
     return {"slots": slots, "ranks": None if ranks == slots * job.workers else ranks}
 
@@ -171,7 +173,7 @@ def _take(request: Request, field: str, option: str, values: list[str], written:
     if option in _COUNTS:
         _count(request, field, option, value)
     elif option in _HOSTS:
-        request.notes.exact(field, value, "", "the job makes the list of its workers itself")
+        request.notes.exact(field, value, "", "mpijob creates the host list itself")
     elif option in ("x", "genv", "env", "genvlist", "envlist"):
         _variable(request, field, option, values)
     elif option in ("mca", "prtemca", "pmixmca", "gmca", "omca") and len(values) == 2:
@@ -188,7 +190,7 @@ def _take(request: Request, field: str, option: str, values: list[str], written:
             field,
             value,
             "launch.flags",
-            "handed to the launcher as it is; another MPI library may not know it",
+            "passed to the MPI launcher unchanged; other MPI libraries may not support it",
         )
         if option in _OPENMPI:
             _needs_openmpi(request, field)
@@ -197,16 +199,14 @@ def _take(request: Request, field: str, option: str, values: list[str], written:
 def _needs_openmpi(request: Request, field: str) -> None:
     if request.fields.get("mpi") is not Family.OPENMPI:
         request.fields["mpi"] = Family.OPENMPI
-        note = "only Open MPI knows this option, so it starts the ranks; its compilers are found first, too"
-        request.notes.changed(
-            field, "", "mpi: openmpi", note, "nothing, or take both out to let the plan choose"
-        )
+        note = "only Open MPI has this option, so Open MPI is used; its compilers also come first on PATH"
+        request.notes.changed(field, "", "mpi: openmpi", note, "nothing, or remove both to let mpijob choose")
 
 
 def _count(request: Request, field: str, option: str, value: str) -> None:
     number = units.whole(value)
     if number is None or number < 1:
-        request.notes.dropped(field, value, "this is not a number", "write the number", blocks=True)
+        request.notes.dropped(field, value, "not a number", "write the number", blocks=True)
         return
     key = _COUNTS[option]
     request.ask(**{key: number})
@@ -221,7 +221,7 @@ def _variable(request: Request, field: str, option: str, values: list[str]) -> N
         request.env(name, value)
         request.notes.exact(field, f"{name}={value}", f"env.{name}")
     else:
-        request.notes.exact(field, " ".join(values), "", "every variable of the job reaches every rank")
+        request.notes.exact(field, " ".join(values), "", "every rank gets all variables of the job")
 
 
 def _setting(request: Request, field: str, values: list[str], launch: Launch) -> None:
@@ -238,9 +238,7 @@ def _layout(request: Request, field: str, option: str, value: str, launch: Launc
     key = {"map-by": "map_by", "bind-to": "bind_to"}.get(option, "rankfile")
     each = re.fullmatch(r"ppr:([1-9]\d{0,4}):node", value) if key == "map_by" else None
     if each is not None and _fills(request, int(each[1])):
-        request.notes.exact(
-            field, value, "slots", "slots say how many ranks each worker has, to every MPI library"
-        )
+        request.notes.exact(field, value, "slots", "slots set the ranks of each worker for every MPI library")
         return
     changes: dict[str, Any] = {key: value}
     request.fields["launch"] = launch.replace(**changes)

@@ -26,26 +26,26 @@ from mpijob.model import Family, MPIJob, Secret
 _REPLICA = re.compile(r"spec\.mpiReplicaSpecs\.(Launcher|Worker)\.(.+)")
 _AMOUNT = re.compile(r"template\.spec\.container\.resources\.(limits|requests)\.(.+)")
 _PASSED = ("apiVersion", "kind")
-_ALWAYS = "every pod has it so"
+_ALWAYS = "every pod is created this way"
 _ROLE_ONLY = ("nodeSelector", "tolerations", "affinity", "imagePullSecrets", "priorityClassName",
               "terminationGracePeriodSeconds")  # fmt: skip
 _GONE = {
     "workingDir": (
-        "each rank begins in the job's own directory",
-        "begin the command with: sh -c 'cd DIR && exec …'",
+        "each rank starts in the job's own directory",
+        "start the command with: sh -c 'cd DIR && exec …'",
     ),
-    "lifecycle": ("the engine has hooks of its own", "put it into the command"),
-    "topologySpreadConstraints": ("placement has words of its own", "set placement.topology"),
+    "lifecycle": ("the cluster engine sets its own hooks", "move it to the command"),
+    "topologySpreadConstraints": ("use the fields of placement", "set placement.topology"),
 }
 _OTHERS = {
-    "securityContext": "pods run as an ordinary user without rights; if the program needs more, --to mpijob keeps it",
-    "containers": "a job has one container for each worker; --to mpijob keeps the others",
-    "initContainers": "put it into the image or the command; --to mpijob keeps it",
-    "volumes": "use a claim, NFS, a config map or a secret; --to mpijob keeps it",
-    "volumeMounts": "mount the whole volume; --to mpijob keeps it",
+    "securityContext": "pods run as an unprivileged user; if the program needs more, use --to mpijob",
+    "containers": "a worker has one container; --to mpijob keeps the others",
+    "initContainers": "move it to the image or the command, or use --to mpijob, which keeps it",
+    "volumes": "use a claim, NFS, a ConfigMap or a Secret, or use --to mpijob, which keeps it",
+    "volumeMounts": "mount the whole volume, or use --to mpijob, which keeps it",
     "annotations": "--to mpijob keeps it",
-    "claims": "ask for the devices by resources.gpu or resources.others; --to mpijob keeps it",
-    "resourceClaims": "ask for the devices by resources.gpu or resources.others; --to mpijob keeps it",
+    "claims": "request the devices with resources.gpu or resources.others, or use --to mpijob, which keeps it",
+    "resourceClaims": "request the devices with resources.gpu or resources.others, or use --to mpijob, which keeps it",
 }
 
 
@@ -106,9 +106,7 @@ class FieldReporter:
 
     def _misspelt(self, leaf: Leaf, todo: str) -> None:
         if self.keep and leaf.path in self.beyond:
-            self.notes.changed(
-                leaf.path, leaf.shown, "", f"written as it stands: {known_fields.IGNORED}", todo
-            )
+            self.notes.changed(leaf.path, leaf.shown, "", f"kept unchanged: {known_fields.IGNORED}", todo)
         else:
             self.notes.dropped(leaf.path, leaf.shown, known_fields.IGNORED, todo)
 
@@ -121,8 +119,8 @@ class FieldReporter:
         elif leaf.path in self.beyond:
             self._foreign(leaf)
         else:
-            note = "the API server and its controllers write it"
-            self.notes.dropped(leaf.path, leaf.shown, note, "nothing: the new object gets its own")
+            note = "set by the API server and its controllers"
+            self.notes.dropped(leaf.path, leaf.shown, note, "nothing; the new object gets its own")
 
     def _label(self, leaf: Leaf, key: str) -> None:
         if key == QUEUE_LABEL:
@@ -130,15 +128,15 @@ class FieldReporter:
         elif self.job.labels.get(key) == str(leaf.value):
             self.notes.exact(leaf.path, leaf.shown, f"labels.{key}")
         elif key in self.job.labels:
-            note = f"the workers' affinity asks for another value, {self.job.labels[key]}"
-            self.notes.dropped(leaf.path, leaf.shown, note, f"set labels.{key} to the one you mean")
+            note = f"the affinity of the workers requires another value, {self.job.labels[key]}"
+            self.notes.dropped(leaf.path, leaf.shown, note, f"set labels.{key} to the right value")
         elif key.startswith(COST_PREFIX):
             self.notes.exact(leaf.path, leaf.shown, "cost")
         elif key == OWNER_LABEL:
             self.notes.exact(leaf.path, leaf.shown, "owner")
         else:
-            todo = "set priority" if "priority" in key else "nothing: the engine writes its own"
-            self.notes.dropped(leaf.path, leaf.shown, "labels of this kind belong to the engine", todo)
+            todo = "set priority" if "priority" in key else "nothing; the engine sets its own"
+            self.notes.dropped(leaf.path, leaf.shown, "labels of this kind are set by the engine", todo)
 
     def _spec(self, leaf: Leaf) -> None:
         match leaf.path:
@@ -147,21 +145,24 @@ class FieldReporter:
             case "spec.mpiImplementation" if self.keep or self.job.mpi is not Family.AUTO:
                 self.notes.exact(leaf.path, leaf.shown, "mpi")
             case "spec.mpiImplementation":
-                note = "the library that the program in the image uses is found and used"
+                note = "mpijob uses the MPI library of the program in the image"
                 self.notes.changed(leaf.path, leaf.shown, "mpi: auto", note)
             case "spec.runLauncherAsWorker":
                 if not leaf.value:
-                    self.notes.exact(leaf.path, leaf.shown, "", "the launcher runs no ranks, ever")
+                    self.notes.exact(leaf.path, leaf.shown, "", "the launcher never runs ranks")
             case "spec.sshAuthMountPath":
-                note = "launcher and workers have an ssh place of their own, and sshd needs no root"
+                note = "mpijob mounts its own SSH directory, and sshd needs no root"
                 self.notes.changed(leaf.path, leaf.shown, "", note)
             case "spec.launcherCreationPolicy":
                 if leaf.value == "WaitForWorkersReady":
                     self.notes.exact(
-                        leaf.path, leaf.shown, "", "the launcher starts when every worker answers, always"
+                        leaf.path,
+                        leaf.shown,
+                        "",
+                        "the launcher always starts after every worker can be reached",
                     )
                 else:
-                    note = "the launcher starts when every worker answers, not before"
+                    note = "the launcher starts after every worker can be reached"
                     self.notes.changed(leaf.path, leaf.shown, "", note)
             case _:
                 self._foreign(leaf)
@@ -171,29 +172,29 @@ class FieldReporter:
             case "cleanPodPolicy":
                 self._clean(leaf.shown)
             case "activeDeadlineSeconds":
-                note = "counted from when the job is created; there from the launcher's start"
+                note = "counted from the creation of the job; the MPI Operator counts from the start of the launcher"
                 self.notes.changed(leaf.path, leaf.shown, "deadline_seconds", note)
             case "backoffLimit":
                 self._retries(leaf)
             case "suspend":
-                todo = "mpijob suspend NAME right after creating it, or a queue"
+                todo = "run mpijob suspend NAME after creating the job, or use a queue"
                 self.notes.dropped(
-                    leaf.path, leaf.shown, "a job begins when it is created", todo
+                    leaf.path, leaf.shown, "a job starts when it is created", todo
                 ) if leaf.value else (self.notes.exact(leaf.path, leaf.shown))
             case "ttlSecondsAfterFinished" if not self.keep:
-                note = "how long a finished job is kept is said in days, for its record and its logs"
+                note = "retention of finished jobs is set in days, for records and logs"
                 self.notes.dropped(
                     leaf.path, leaf.shown, note, "set retention.record_days and retention.logs_days"
                 )
             case "schedulingPolicy.minAvailable" if self.job.elastic is not None:
-                note = "the least number of an elastic job starts together; set by options of its command"
+                note = "the minimum number of workers starts together; options of the command set it"
                 self.notes.changed(leaf.path, leaf.shown, "elastic.min_workers", note)
             case (
                 "schedulingPolicy.minAvailable"
                 | "schedulingPolicy.scheduleTimeoutSeconds"
                 | "schedulingPolicy.minResources"
             ):
-                note = "workers start all together or not at all, whatever is said here"
+                note = "all workers start together or not at all, independent of this field"
                 self.notes.changed(leaf.path, leaf.shown, "gang_timeout_seconds", note)
             case "schedulingPolicy.queue":
                 self._either(leaf, "queue", self.job.queue)
@@ -207,46 +208,48 @@ class FieldReporter:
             self.notes.exact(leaf.path, leaf.shown, ours)
         else:
             self.notes.dropped(
-                leaf.path, leaf.shown, f"another one is named, {taken}", f"set {ours} to the one you mean"
+                leaf.path, leaf.shown, f"a different value is used: {taken}", f"set {ours} to the right value"
             )
 
     def _env(self, leaf: Leaf) -> None:
         """Tell of a variable, which launcher and workers share here."""
         name = str(leaf.value.get("name")) if isinstance(leaf.value, Mapping) else ""
         if name in self.job.env and plain(str(leaf.value.get("value", ""))) == self.job.env[name]:
-            self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "every rank gets it")
+            self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "set for every rank")
         elif _secret(leaf.value) in self.job.secrets:
-            self.notes.exact(leaf.path, leaf.shown, "secrets", "every rank gets it")
+            self.notes.exact(leaf.path, leaf.shown, "secrets", "set for every rank")
         elif self._ours and is_our_variable(leaf.value, ours=True):
-            self.notes.exact(leaf.path, leaf.shown, "", "every pod has it so")
+            self.notes.exact(leaf.path, leaf.shown, "", "every pod is created this way")
         else:
-            note = "launcher and workers have the same variables here, and another value was taken"
-            self.notes.dropped(leaf.path, leaf.shown, note, f"set env.{name} to the value you mean")
+            note = "launcher and workers share variables in mpijob, and a different value is used"
+            self.notes.dropped(leaf.path, leaf.shown, note, f"set env.{name} to the right value")
 
     def _clean(self, value: str) -> None:
         if value == "Running":
             self.notes.exact(
-                "spec.runPolicy.cleanPodPolicy", value, "", "workers end with the job, and logs are kept"
+                "spec.runPolicy.cleanPodPolicy", value, "", "workers stop with the job, and logs are kept"
             )
             return
         there = (
-            "workers run on when the job is over" if value == "None" else "all pods go when the job is over"
+            "keeps workers running when the job ends"
+            if value == "None"
+            else "deletes all pods when the job ends"
         )
-        note = f"there {there}; here workers end with the job, and logs are kept"
+        note = f"the MPI Operator {there}; in mpijob workers stop with the job, and logs are kept"
         self.notes.changed(
             "spec.runPolicy.cleanPodPolicy",
             value,
             "",
             note,
-            "nothing, or set keep_on_failure_seconds to hold a failed job",
+            "nothing, or set keep_on_failure_seconds to keep the pods of a failed job",
         )
 
     def _retries(self, leaf: Leaf) -> None:
         if leaf.value == 0:
-            self.notes.exact(leaf.path, leaf.shown, "", "a failed job is not tried again")
+            self.notes.exact(leaf.path, leaf.shown, "", "a failed job is not retried")
             return
         note = (
-            "there the launcher alone is started again, on the same workers; here the whole job, with pauses"
+            "the MPI Operator restarts only the launcher, on the same workers; mpijob retries the whole job"
         )
         self.notes.changed(leaf.path, leaf.shown, f"retry.limit: {self.job.retry.limit}", note)
 
@@ -267,9 +270,7 @@ class FieldReporter:
         elif name in _GONE:
             self.notes.dropped(leaf.path, leaf.shown, *_GONE[name])
         elif rest == "template.spec.restartPolicy":
-            self.notes.changed(
-                leaf.path, leaf.shown, "", "the operator does not look at it there, and nor does mpijob"
-            )
+            self.notes.changed(leaf.path, leaf.shown, "", "ignored by the MPI Operator and by mpijob")
         elif name == "env":
             self._env(leaf)
         elif rest in ("template.spec.container.command", "template.spec.container.args"):
@@ -277,7 +278,7 @@ class FieldReporter:
         elif role == "Launcher":
             self._launcher(leaf, rest, name)
         elif name == "affinity" and leaf.value != self.job.placement.affinity and self.relabelled:
-            note = "the labels that the operator gives pods are written as those that mpijob gives them"
+            note = "labels that the MPI Operator sets are replaced with those that mpijob sets"
             self.notes.changed(leaf.path, leaf.shown, "placement.affinity", note)
         else:
             note = "" if name in _OURS else _ALWAYS
@@ -287,12 +288,12 @@ class FieldReporter:
         if leaf.value == CONTAINER:
             self.notes.exact(leaf.path, leaf.shown, "", _ALWAYS)
         else:
-            note = f"the container that does the work is called {CONTAINER} here"
+            note = f"mpijob names the main container {CONTAINER}"
             self.notes.changed(leaf.path, leaf.shown, "", note)
 
     def _count(self, leaf: Leaf, role: str) -> None:
         if role == "Worker" and leaf.value != self.job.workers and not self.spec.get("runLauncherAsWorker"):
-            self.notes.changed(leaf.path, leaf.shown, "workers", "a job has one worker at least")
+            self.notes.changed(leaf.path, leaf.shown, "workers", "a job has at least one worker")
         elif role == "Launcher" and leaf.value != 1:
             self.notes.changed(leaf.path, leaf.shown, "", "a job has one launcher")
         else:
@@ -300,7 +301,7 @@ class FieldReporter:
 
     def _pod_label(self, leaf: Leaf, key: str) -> None:
         if not self.keep and self.job.labels.get(key) == str(leaf.value):
-            self.notes.changed(leaf.path, leaf.shown, f"labels.{key}", "every pod of the job has it")
+            self.notes.changed(leaf.path, leaf.shown, f"labels.{key}", "set for every pod of the job")
         else:
             self._foreign(leaf)
 
@@ -310,7 +311,7 @@ class FieldReporter:
         elif role == "Launcher":
             self._retried(leaf.path, leaf.shown)
         else:
-            note = "there a worker is started again by itself; here a lost worker ends the attempt"
+            note = "the MPI Operator restarts a worker alone; in mpijob a lost worker ends the attempt"
             self.notes.changed(
                 leaf.path, leaf.shown, "", note, "nothing, or set retry.limit or requeue_on_lost_worker"
             )
@@ -318,20 +319,20 @@ class FieldReporter:
     def _retried(self, path: str, value: str) -> None:
         if self.job.retry.limit:
             limit = "once" if self.job.retry.limit == 1 else f"{self.job.retry.limit} times"
-            note = f"there the launcher is started again in place; here the whole job, at most {limit}"
+            note = f"the MPI Operator restarts the launcher in place; mpijob retries the whole job, at most {limit}"
         else:
-            note = "there a launcher that fails is started again in silence; here a failed job has failed"
+            note = "the MPI Operator restarts a failed launcher without a report; in mpijob the job fails"
         self.notes.changed(
             path,
             value,
             "retry",
             note,
-            "" if self.job.retry.limit else "nothing, or set retry.limit to have it tried again",
+            "" if self.job.retry.limit else "nothing, or set retry.limit to retry the job",
         )
 
     def _command(self, leaf: Leaf, role: str) -> None:
         if role == "Worker":
-            note = "workers run sshd as an ordinary user; the image's own command is not used"
+            note = "workers run sshd as an ordinary user; the command of the image is not used"
             self.notes.changed(leaf.path, leaf.shown, "", note)
         else:
             self.notes.exact(leaf.path, shlex.join(str(word) for word in leaf.value), "command")
@@ -340,10 +341,10 @@ class FieldReporter:
         if name == "image":
             self._launcher_image(leaf)
         elif name == "imagePullPolicy" and leaf.value == self.job.pull_policy:
-            self.notes.exact(leaf.path, leaf.shown, "", "launcher and workers have it alike")
+            self.notes.exact(leaf.path, leaf.shown, "", "the same for launcher and workers")
         elif name == "imagePullPolicy":
-            note = "launcher and workers have one pull policy here, that of the workers"
-            self.notes.dropped(leaf.path, leaf.shown, note, "set pull_policy to the one you mean")
+            note = "launcher and workers have the same pull policy, that of the workers"
+            self.notes.dropped(leaf.path, leaf.shown, note, "set pull_policy to the right value")
         elif name in ("volumes", "volumeMounts") or name in _ROLE_ONLY:
             self._only_of_launcher(leaf, rest)
         else:
@@ -354,34 +355,30 @@ class FieldReporter:
         if leaf.value == self.job.image:
             self.notes.exact(leaf.path, leaf.shown, "image")
         elif not self.keep:
-            note = "launcher and workers run one image here, that of the workers"
+            note = "launcher and workers use the same image, that of the workers"
             self.notes.dropped(leaf.path, leaf.shown, note, "--to mpijob keeps it")
 
     def _only_of_launcher(self, leaf: Leaf, rest: str) -> None:
         worker = {one.path: one.value for one in flat_fields.leaves(pod_of(self.spec, "Worker"))}
         path = rest.removeprefix("template.spec.")
         if not worker or (path in worker and worker[path] == leaf.value):
-            self.notes.exact(leaf.path, leaf.shown, _OURS.get(leaf.name, ""), "as the workers have it")
+            self.notes.exact(leaf.path, leaf.shown, _OURS.get(leaf.name, ""), "the same as for the workers")
         elif leaf.name in ("volumes", "volumeMounts") and not any(
             ".volumeMounts" in path or "volumes" in path for path in worker
         ):
-            self.notes.changed(leaf.path, leaf.shown, "volumes", "every worker sees it as well")
+            self.notes.changed(leaf.path, leaf.shown, "volumes", "mounted in every worker too")
         else:
-            note = "the launcher is treated as the workers are"
-            self.notes.dropped(
-                leaf.path, leaf.shown, note, "give it to the workers, or look whether it is needed"
-            )
+            note = "the launcher gets the settings of the workers"
+            self.notes.dropped(leaf.path, leaf.shown, note, "set it for the workers, if it is needed")
 
     def _amount(self, leaf: Leaf, role: str, form: str, key: str) -> None:
         """Tell of a request or a limit of a role's main container."""
         part = self.job.resources if role == "Worker" else self.job.launcher
         said = container_of(pod_of(self.spec, role)).get("resources") or {}
         if self.keep:
-            self.notes.exact(leaf.path, leaf.shown, "", "kept as it is")
+            self.notes.exact(leaf.path, leaf.shown, "", "kept unchanged")
         elif form == "limits" and role == "Launcher" and key == "cpu" and part.cores < LAUNCHER_CORES:
-            note = (
-                f"a launcher may use {LAUNCHER_CORES:g} cores on a cluster, so that it starts many ranks fast"
-            )
+            note = f"on a cluster, the launcher's CPU limit is {LAUNCHER_CORES:g} cores, to start many ranks quickly"
             self.notes.changed(leaf.path, leaf.shown, "launcher.cpu", note)
         else:
             ours = "resources" if role == "Worker" else "launcher"
@@ -391,7 +388,7 @@ class FieldReporter:
 
     def _foreign(self, leaf: Leaf) -> None:
         if self.keep:
-            self.notes.exact(leaf.path, leaf.shown, "", "kept as it is")
+            self.notes.exact(leaf.path, leaf.shown, "", "kept unchanged")
             return
         todo = next((text for word, text in _OTHERS.items() if word in leaf.path), "--to mpijob keeps it")
         self.notes.dropped(leaf.path, leaf.shown, "a job has no equivalent", todo)
@@ -403,9 +400,9 @@ class FieldReporter:
             self._clean("None")
         launcher = (self.spec.get("mpiReplicaSpecs") or {}).get("Launcher") or {}
         if "restartPolicy" not in launcher and policy.get("backoffLimit") != 0:
-            self._retried("spec.mpiReplicaSpecs.Launcher.restartPolicy", "(not said: OnFailure)")
+            self._retried("spec.mpiReplicaSpecs.Launcher.restartPolicy", "(not set: OnFailure)")
         if "launcherCreationPolicy" not in self.spec:
-            self._spec(Leaf("spec.launcherCreationPolicy", "(not said: AtStartup)"))
+            self._spec(Leaf("spec.launcherCreationPolicy", "(not set: AtStartup)"))
 
 
 _OURS = {

@@ -28,21 +28,17 @@ def modern(document: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     if not isinstance(found.get("metadata"), dict) or not isinstance(found.get("spec"), dict):
         raise InvalidJob(
             "the MPIJob has no metadata or no spec",
-            hint="kubectl apply --dry-run=server -f FILE shows the position",
+            hint="run kubectl apply --dry-run=server -f FILE to find the position",
         )
     if version == API:
         return found
     if version not in (*OLD, *IMAGINED):
-        raise InvalidJob(
-            f"MPIJob of {version or 'no version'} is not known", hint=f"the version in use is {API}"
-        )
+        raise InvalidJob(f"unknown MPIJob version: {version or 'none'}", hint=f"use {API}")
     if version in IMAGINED:
-        notes.changed(
-            "apiVersion", version, API, "this version exists in no release; it is read as the real one"
-        )
+        notes.changed("apiVersion", version, API, "this version is not in any release; it is read as v2beta1")
     else:
-        note = "ranks were started through kubectl exec; now through ssh: the image needs sshd"
-        notes.changed("apiVersion", version, API, note, "docs/cluster.md says what an image needs")
+        note = "the old version started ranks with kubectl exec; ranks are now started by SSH, so the image needs sshd"
+        notes.changed("apiVersion", version, API, note, "see docs/cluster.md for what an image needs")
     found["apiVersion"] = API
     if version == "kubeflow.org/v1alpha1":
         _oldest(found, notes)
@@ -56,8 +52,8 @@ def _moved(spec: dict[str, Any], notes: Notes) -> None:
         if field in spec:
             value = spec.pop(field)
             if field in policy:
-                note = f"runPolicy says {policy[field]}, and that is what counts"
-                notes.dropped(f"spec.{field}", value, note, "nothing: take it out")
+                note = f"runPolicy.{field} takes precedence: {policy[field]}"
+                notes.dropped(f"spec.{field}", value, note, "nothing; you can remove it")
             policy.setdefault(field, value)
     if policy:
         spec["runPolicy"] = policy
@@ -73,11 +69,11 @@ def _distribution(spec: dict[str, Any], said: str, notes: Notes) -> None:
     spec["mpiImplementation"] = found or "OpenMPI"
     if found:
         notes.changed(
-            "spec.mpiDistribution", said, "mpi", f"it is called mpiImplementation: {found} since v2beta1"
+            "spec.mpiDistribution", said, "mpi", f"since v2beta1 this is mpiImplementation: {found}"
         )
     else:
         todo = f"set mpi to one of {', '.join(sorted({*_LIBRARIES.values()}))}"
-        notes.dropped("spec.mpiDistribution", said, "this MPI library is not known", todo)
+        notes.dropped("spec.mpiDistribution", said, "unknown MPI library", todo)
 
 
 def _first(spec: dict[str, Any], main: str, notes: Notes) -> None:
@@ -85,7 +81,7 @@ def _first(spec: dict[str, Any], main: str, notes: Notes) -> None:
     for replica in (spec.get("mpiReplicaSpecs") or {}).values():
         pod = (replica.get("template") or {}).get("spec") or {}
         pod["containers"] = sorted(pod.get("containers") or [], key=lambda one: one.get("name") != main)
-    notes.exact("spec.mainContainer", main, "", "the first container does the work")
+    notes.exact("spec.mainContainer", main, "", "the first container is the main container")
 
 
 def _oldest(found: dict[str, Any], notes: Notes) -> None:
@@ -127,7 +123,7 @@ def _one_of(spec: dict[str, Any], fields: tuple[str, ...], notes: Notes) -> tupl
     """Take two spellings of the same out, and return the one that is said; the operator looks at the first."""
     found = [(field, spec.pop(field)) for field in fields if field in spec]
     for field, value in found[1:]:
-        notes.dropped(f"spec.{field}", value, f"{found[0][0]} says it already", "nothing: take it out")
+        notes.dropped(f"spec.{field}", value, f"{found[0][0]} already sets it", "nothing; you can remove it")
     return found[0] if found else (fields[0], None)
 
 

@@ -72,9 +72,7 @@ def _adjusted(job: MPIJob, document: Mapping[str, Any], notes: Notes, *, keep: b
     changes: dict[str, Any] = {}
     if spec.get("runLauncherAsWorker"):
         changes["workers"] = job.workers + 1
-        note = (
-            f"the launcher ran ranks of its own; they are on one worker more here, {job.workers + 1} in all"
-        )
+        note = f"the launcher also ran ranks; mpijob adds a worker for them, {job.workers + 1} in all"
         notes.changed("spec.runLauncherAsWorker", "true", "workers", note)
     limit = policy.get("backoffLimit")
     if isinstance(limit, int) and limit > 0 and not keep:

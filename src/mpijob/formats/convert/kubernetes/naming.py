@@ -20,10 +20,10 @@ def named(document: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
         if not name:
             raise InvalidJob(f"the {document.get('kind')} has no name", hint="set metadata.name")
         metadata = {"name": name} | metadata
-        note = "Kubernetes makes a new name of it at every create; a job has the name that its file says"
-        notes.changed(FIELD, prefix, f"name: {name}", note, "nothing, or set another name for another run")
+        note = "Kubernetes generates a new name at every create; in mpijob the name is fixed"
+        notes.changed(FIELD, prefix, f"name: {name}", note, "nothing, or set another name for the next run")
     elif prefix:
         notes.dropped(
-            FIELD, prefix, "the name is said, and Kubernetes does not look at it", "nothing: take it out"
+            FIELD, prefix, "the name is set, so Kubernetes ignores it", "nothing; you can remove it"
         )
     return dict(document) | {"metadata": metadata}

@@ -22,10 +22,10 @@ _IN_POD = "template.spec.template.spec."
 _AMOUNT = re.compile(r"container\.resources\.(limits|requests)\.(.+)")
 _NO_WORD = "a job has no equivalent"
 _STARTS = {
-    "torch": "every worker runs the command as one rank, and gets the PET_ variables of torchrun as there",
-    "jax": "every worker runs the command as one rank, and gets the JAX_ variables as there",
-    "xgboost": "every worker runs the command as one rank, and gets the DMLC_ variables as there",
-    "flux": "MPI starts the command as every rank; there Flux does",
+    "torch": "every worker runs the command as one rank, with the PET_ variables of torchrun, as in Trainer",
+    "jax": "every worker runs the command as one rank, with the JAX_ variables, as in Trainer",
+    "xgboost": "every worker runs the command as one rank, with the DMLC_ variables, as in Trainer",
+    "flux": "MPI starts the command as every rank; Trainer uses Flux",
 }
 
 
@@ -75,24 +75,22 @@ class FieldReporter:
         elif not prefix:
             self._job_field(shown, beyond)
         elif path.startswith("spec.podGroupPolicy") and not self.keep:
-            note = "workers start all together or not at all, always"
+            note = "all workers always start together or not at all"
             self.notes.changed(shown.path, shown.shown, "gang_timeout_seconds", note)
         else:
             self._same_or_beyond(shown, beyond)
 
     def _misspelt(self, leaf: Leaf, todo: str, beyond: bool) -> None:
         if self.keep and beyond:
-            self.notes.changed(
-                leaf.path, leaf.shown, "", f"written as it stands: {known_fields.IGNORED}", todo
-            )
+            self.notes.changed(leaf.path, leaf.shown, "", f"kept unchanged: {known_fields.IGNORED}", todo)
         else:
             self.notes.dropped(leaf.path, leaf.shown, known_fields.IGNORED, todo)
 
     def _same_or_beyond(self, leaf: Leaf, beyond: bool) -> None:
         if not beyond:
-            self.notes.exact(leaf.path, leaf.shown, "", "the runtime that is written has the same")
+            self.notes.exact(leaf.path, leaf.shown, "", "the generated runtime has the same value")
         elif self.keep:
-            self.notes.exact(leaf.path, leaf.shown, "", "kept as it is")
+            self.notes.exact(leaf.path, leaf.shown, "", "kept unchanged")
         else:
             self.notes.dropped(leaf.path, leaf.shown, _NO_WORD, "--to trainjob keeps it")
 
@@ -103,9 +101,7 @@ class FieldReporter:
         if beyond and path.startswith("metadata.annotations"):
             self._same_or_beyond(leaf, beyond)
         else:
-            self._gone(
-                leaf, "the job brings a runtime of its own, with its own name and labels", "nothing: no need"
-            )
+            self._gone(leaf, "mpijob creates a runtime for the job, with its own name and labels", "nothing")
 
     def _metadata(self, leaf: Leaf, beyond: bool) -> None:
         key = leaf.path.removeprefix("metadata.labels.")
@@ -118,10 +114,10 @@ class FieldReporter:
         elif leaf.path != f"metadata.labels.{key}" and beyond:
             self._same_or_beyond(leaf, beyond)
         elif leaf.path.startswith("metadata.labels."):
-            self._gone(leaf, "labels of this kind belong to the engine", "nothing: the engine writes its own")
+            self._gone(leaf, "labels of this kind are set by the engine", "nothing; the engine sets its own")
         else:
-            note = "the API server and its controllers write it"
-            self._gone(leaf, note, "nothing: the new object gets its own")
+            note = "set by the API server and its controllers"
+            self._gone(leaf, note, "nothing; the new object gets its own")
 
     def _job_field(self, leaf: Leaf, beyond: bool) -> None:
         path = leaf.path
@@ -137,22 +133,22 @@ class FieldReporter:
                 limited=match[2] in limits,
             )
         elif path.startswith("spec.trainer.resourcesPerNode"):
-            todo = "ask for the devices by resources.gpu or resources.others"
-            self._gone(leaf, "a job asks for devices by their number, and has no claims", todo)
+            todo = "request the devices with resources.gpu or resources.others"
+            self._gone(leaf, "a job requests devices by number and has no claims", todo)
         elif path.startswith("spec.runtimeRef"):
-            note = "the job brings a runtime of its own, so that its image runs in every role"
+            note = "mpijob creates a runtime for the job, so that its image is used in every role"
             self.notes.changed(path, leaf.shown, "", note)
         elif path.startswith("spec.trainer."):
             self._trainer(leaf)
         elif path == "spec.activeDeadlineSeconds":
             self.notes.exact(path, leaf.shown, "deadline_seconds")
         elif path == "spec.suspend" and not leaf.value:
-            self.notes.exact(path, leaf.shown, "", "a job begins when it is created")
+            self.notes.exact(path, leaf.shown, "", "a job starts when it is created")
         elif path == "spec.suspend" and not self.keep:
             self._gone(
                 leaf,
-                "a job begins when it is created",
-                "mpijob suspend NAME right after creating it, or a queue",
+                "a job starts when it is created",
+                "run mpijob suspend NAME after creating the job, or use a queue",
             )
         elif beyond:
             self._same_or_beyond(leaf, beyond)
@@ -180,13 +176,13 @@ class FieldReporter:
         elif self.framework in ("mpi", "flux", ""):
             self._either(leaf, "slots", self.job.slots, "the launch line")
         else:
-            self._gone(leaf, "Trainer does not look at it with this runtime", "nothing: take it out")
+            self._gone(leaf, "Trainer ignores it with this runtime", "nothing; you can remove it")
 
     def _either(self, leaf: Leaf, ours: str, taken: object, who: str) -> None:
         if str(leaf.value) == str(taken):
             self.notes.exact(leaf.path, leaf.shown, ours)
         else:
-            self.notes.changed(leaf.path, leaf.shown, ours, f"{who} says otherwise: {taken}")
+            self.notes.changed(leaf.path, leaf.shown, ours, f"{who} sets a different value: {taken}")
 
     def _env(self, leaf: Leaf) -> None:
         found = leaf.value if isinstance(leaf.value, Mapping) else {}
@@ -194,38 +190,38 @@ class FieldReporter:
         key = (found.get("valueFrom") or {}).get("secretKeyRef") or {}
         source = f"{key.get('name')}/{key.get('key')}"
         if "valueFrom" not in found and self.job.env.get(name) == plain(str(found.get("value", ""))):
-            self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "every rank gets it")
+            self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "set for every rank")
         elif set(key) == {"name", "key"} and any(
             (one.env, one.source) == (name, source) for one in self.job.secrets
         ):
-            self.notes.exact(leaf.path, leaf.shown, "secrets", "every rank gets it")
+            self.notes.exact(leaf.path, leaf.shown, "secrets", "set for every rank")
         elif any(one is not leaf.value and one.get("name") == name for one in self.trainer.get("env") or ()):
-            self._gone(leaf, "the TrainJob's own stands in its place", "nothing: it is not used there either")
+            self._gone(
+                leaf, "the value of the TrainJob replaces it", "nothing; Trainer does not use it either"
+            )
         elif "valueFrom" in found:
             self._gone(leaf, _NO_WORD, f"set env.{name}, or read it in the program")
         else:
-            self._gone(leaf, "another value was taken", f"set env.{name} to the value you mean")
+            self._gone(leaf, "a different value is used", f"set env.{name} to the right value")
 
     def _policy(self, leaf: Leaf, name: str) -> None:
         match name:
             case "numNodes" if "numNodes" in self.trainer:
                 self._gone(
-                    leaf, "the TrainJob says how many nodes there are", "nothing: it is not used there either"
+                    leaf, "the TrainJob sets the number of nodes", "nothing; Trainer does not use it either"
                 )
             case "numNodes":
                 self._either(leaf, "workers", self.job.workers, "the workers")
             case "mpi.mpiImplementation":
-                note = "the library that the program in the image uses is found and used"
+                note = "mpijob uses the MPI library of the program in the image"
                 self.notes.changed(leaf.path, leaf.shown, "mpi: auto", note)
             case "mpi.runLauncherAsNode" if leaf.value:
-                note = "the launcher runs no ranks here: every rank is on a worker"
+                note = "the launcher runs no ranks; every rank is on a worker"
                 self.notes.changed(leaf.path, leaf.shown, "workers", note)
             case "mpi.runLauncherAsNode":
-                self.notes.exact(leaf.path, leaf.shown, "", "the launcher runs no ranks, ever")
+                self.notes.exact(leaf.path, leaf.shown, "", "the launcher never runs ranks")
             case "mpi.sshAuthMountPath":
-                self.notes.changed(
-                    leaf.path, leaf.shown, "", "launcher and workers have an ssh place of their own"
-                )
+                self.notes.changed(leaf.path, leaf.shown, "", "mpijob mounts its own SSH directory")
             case "mpi.numProcPerNode" | "flux.numProcPerNode" | "torch.numProcPerNode":
                 self._runtime_per_node(leaf)
             case "torch.elasticPolicy" | "mpi":
@@ -237,31 +233,31 @@ class FieldReporter:
 
     def _runtime_per_node(self, leaf: Leaf) -> None:
         if "numProcPerNode" in self.trainer:
-            note = "the TrainJob says how many processes a node has"
-            self._gone(leaf, note, "nothing: it is not used there either")
+            note = "the TrainJob sets the number of processes per node"
+            self._gone(leaf, note, "nothing; Trainer does not use it either")
         else:
             self._per_node(leaf)
 
     def _replicated(self, leaf: Leaf, role: str, rest: str, beyond: bool) -> None:
         """Tell of a field of one of the runtime's jobs: those of nodes and launcher are the job's, others are not."""
         if rest == f"template.metadata.labels.{STEP_LABEL}":
-            self.notes.changed(
-                leaf.path, leaf.shown, "", "launcher and workers are known by their own labels"
-            )
+            self.notes.changed(leaf.path, leaf.shown, "", "launcher and workers have their own labels")
         elif role not in {"node", "launcher", self.step} and self.keep:
-            self.notes.exact(leaf.path, leaf.shown, "", "kept as it is")
+            self.notes.exact(leaf.path, leaf.shown, "", "kept unchanged")
         elif role not in {"node", "launcher", self.step}:
-            todo = "fetch data in the command or from a volume; run other programs as jobs before: after"
-            self._gone(leaf, "a job has a launcher and workers, and no further parts", todo)
+            todo = (
+                "fetch data in the command or from a volume; run other programs as earlier jobs, with after"
+            )
+            self._gone(leaf, "a job has only a launcher and workers", todo)
         elif rest == "name":
-            self.notes.exact(leaf.path, leaf.shown, "", "launcher and workers are there in every job")
+            self.notes.exact(leaf.path, leaf.shown, "", "every job has a launcher and workers")
         elif rest == "template.spec.backoffLimit" or rest == f"{_IN_POD}restartPolicy":
-            note = "a failed job has failed; retry.limit has it tried again"
+            note = "a failed job is retried only if retry.limit is set"
             self.notes.changed(leaf.path, leaf.shown, "retry", note)
         elif rest.startswith(_IN_POD):
             self._pod(leaf, role, rest.removeprefix(_IN_POD), beyond)
         elif rest == "replicas" and leaf.value == 1:
-            self.notes.exact(leaf.path, leaf.shown, "", "each part is there once, with all its pods")
+            self.notes.exact(leaf.path, leaf.shown, "", "each part exists once, with all its pods")
         else:
             self._same_or_beyond(leaf, beyond)
 
@@ -270,10 +266,10 @@ class FieldReporter:
         if match := _AMOUNT.fullmatch(rest):
             self._amount(leaf, role, match[1], match[2], main)
         elif rest.startswith("container.resources."):
-            todo = "ask for the devices by resources.gpu or resources.others"
-            self._gone(leaf, "a job asks for devices by their number, and has no claims", todo)
+            todo = "request the devices with resources.gpu or resources.others"
+            self._gone(leaf, "a job requests devices by number and has no claims", todo)
         elif rest == "container.name":
-            note = f"the container that does the work is called {CONTAINER}"
+            note = f"the main container is named {CONTAINER}"
             told = self.notes.exact if leaf.value == CONTAINER else self.notes.changed
             told(leaf.path, leaf.shown, "", note)
         elif beyond:
@@ -284,17 +280,19 @@ class FieldReporter:
             and leaf.name != "env"
             and role == self.step
         ):
-            self._gone(leaf, "the TrainJob's own stands in its place", "nothing: it is not used there either")
+            self._gone(
+                leaf, "the value of the TrainJob replaces it", "nothing; Trainer does not use it either"
+            )
         elif leaf.name == "env":
             self._env(leaf)
         elif ours := self._taken(leaf, role):
             self.notes.exact(leaf.path, leaf.shown, ours)
         elif leaf.name in ("workingDir", "lifecycle", "topologySpreadConstraints"):
-            self._gone(leaf, _NO_WORD, "put it into the command, or set placement.topology")
+            self._gone(leaf, _NO_WORD, "move it to the command, or set placement.topology")
         elif leaf.name in _NAMES:
             self._gone(
                 leaf,
-                "another value is taken, that of the TrainJob or of the workers",
+                "a different value is used, that of the TrainJob or of the workers",
                 f"set {_NAMES[leaf.name]}",
             )
         else:
@@ -302,8 +300,8 @@ class FieldReporter:
 
     def _amount(self, leaf: Leaf, role: str, form: str, key: str, main: Mapping[str, Any]) -> None:
         if self.trainer.get("resourcesPerNode") and role in {self.step, "node"}:
-            note = "the TrainJob's own resourcesPerNode stands in its place"
-            self._gone(leaf, note, "nothing: it is not used there either")
+            note = "resourcesPerNode of the TrainJob replaces it"
+            self._gone(leaf, note, "nothing; Trainer does not use it either")
             return
         part, ours = (
             (self.job.launcher, "launcher") if role == "launcher" else (self.job.resources, "resources")

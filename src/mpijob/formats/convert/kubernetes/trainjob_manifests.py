@@ -63,16 +63,16 @@ def read(documents: Sequence[Mapping[str, Any]], *, keep: bool, file: str = "") 
 
 def _remarks(reading: trainjob.Reading, job: MPIJob, name: str, notes: Notes) -> None:
     for remark in reading.remarks:
-        todo = "give its manifest in the same file" if "not among" in remark.message else ""
+        todo = "add its manifest to the same file" if "not among" in remark.message else ""
         notes.changed(remark.field, "", remark.field, remark.message, todo)
     if not job.image:
-        note = "the image is in the runtime, which is not among the documents"
-        notes.dropped("image", "", note, "give the runtime in the same file, or --image", blocks=True)
+        note = "the image is set in the runtime, which is not in the file"
+        notes.dropped("image", "", note, "add the runtime to the same file, or use --image", blocks=True)
     if not name and own_launcher(job.argv) is None and job.world > 1:
         note = (
-            "whether a launcher runs the command, or every node, is said by the runtime, which is not given"
+            "the runtime defines whether a launcher or every node runs the command, and it is not in the file"
         )
-        notes.dropped("spec.runtimeRef", "", note, "give the runtime in the same file", blocks=True)
+        notes.dropped("spec.runtimeRef", "", note, "add the runtime to the same file", blocks=True)
     if job.launcher == MPIJob(name="x").launcher:
         notes.extend(unrequested_resources.added_launcher(job))
 

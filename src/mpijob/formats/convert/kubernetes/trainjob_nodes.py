@@ -64,7 +64,7 @@ def on_every_node(
     pod = trainer_pod(runtime, trainer)
     job = job.replace(**from_pods(pod, pod) | {"launcher": MPIJob(name="x").launcher, "slots": 1})
     if job.argv[:2] == ("tune", "run"):
-        note = "Trainer writes the recipe of torchtune and its settings into the command when the job starts"
+        note = "Trainer adds the torchtune recipe and its settings to the command when the job starts"
         notes.dropped("spec.trainer.command", "tune run", note, "write the whole command", blocks=True)
         return job
     if name == "flux":

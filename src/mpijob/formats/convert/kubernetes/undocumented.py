@@ -48,17 +48,17 @@ def read(documents: Sequence[Mapping[str, Any]], file: str = "") -> Converted:
     fields: dict[str, Any] = {"resources": unrequested_resources.NOTHING}
     for document in documents:
         version = f"{document.get('kind')} of {document.get('apiVersion')}"
-        notes.changed("apiVersion", version, "", f"it exists in no release; the real forms are {_REAL}")
+        notes.changed("apiVersion", version, "", f"not in any release; the released forms are {_REAL}")
         if document.get("kind") in ("TrainJob", "MPIJob"):
             _metadata(document, fields, notes)
         else:
             name = (document.get("metadata") or {}).get("name", "")
-            notes.changed("metadata.name", name, "", "every job here is an MPI job with a runtime of its own")
+            notes.changed("metadata.name", name, "", "every mpijob job is an MPI job with its own runtime")
         _take(document["spec"], "spec", fields, notes)
     if not fields.get("command") and not fields.get("args"):
-        notes.dropped("command", "", "no command is named", "write command", blocks=True)
+        notes.dropped("command", "", "no command is set", "write command", blocks=True)
     if "name" not in fields:
-        raise InvalidJob("the manifest has no name", hint="metadata.name")
+        raise InvalidJob("the manifest has no metadata.name", hint="metadata.name")
     job = launch_command.unwrapped(MPIJob(**fields), notes, "command", once=False)
     entries = (
         *unrequested_resources.first_line(job),
@@ -137,10 +137,10 @@ def _unknown(key: str, item: Any, here: str, fields: dict[str, Any], notes: Note
     if isinstance(item, Mapping) and key in _NESTED:
         _take(item, here, fields, notes)
     elif key == "kind" or key == "runtimeRef":
-        notes.changed(here, item, "", "every job here is an MPI job with a runtime of its own")
+        notes.changed(here, item, "", "every mpijob job is an MPI job with its own runtime")
     elif key == "dataConfig":
-        notes.dropped(here, item, "data is a volume here", "add volumes, or read it in the program")
+        notes.dropped(here, item, "data is a volume in mpijob", "add volumes, or read it in the program")
     elif key == "podGroupPolicy":
-        notes.exact(here, item, "gang_timeout_seconds", "workers start all together or not at all, always")
+        notes.exact(here, item, "gang_timeout_seconds", "all workers always start together or not at all")
     else:
-        notes.dropped(here, item, "what it means is not known", "check whether the job needs it")
+        notes.dropped(here, item, "unknown field", "check whether the job needs it")

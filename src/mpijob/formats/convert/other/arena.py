@@ -42,8 +42,8 @@ def read(text: str, file: str = "") -> tuple[Converted, ...]:
     found = [_read(words, file) for words in submits]
     rest = [_plain(" ".join(words)) for words in commands if words and words not in submits]
     if rest:
-        note = f"{len(rest)} other commands of the script are not read"
-        todo = "run what is needed of them before mpijob run"
+        note = f"{len(rest)} other commands of the script are ignored"
+        todo = "if the job needs them, run them before mpijob run"
         entry = FieldEntry("script", FieldOutcome.DROPPED, "; ".join(rest)[:200], "", note, todo)
         found[0] = msgspec.structs.replace(found[0], entries=(*found[0].entries, entry))
     return tuple(found)
@@ -105,7 +105,7 @@ def _unknown(notes: Notes, name: str, value: str) -> None:
     notes.dropped(
         name,
         _plain(value),
-        "only the shell that runs the script knows its value",
+        "its value is known only when the script runs",
         "write the value",
         blocks=True,
     )
@@ -129,7 +129,7 @@ def _take(notes: Notes, fields: dict[str, Any], said: dict[str, Any], name: str,
         notes.exact(name, value, ours)
     elif name == "--gpus" and number is not None:
         said["gpu"] = number
-        notes.exact(name, value, "resources.gpu", "for each worker; as many slots as GPUs")
+        notes.exact(name, value, "resources.gpu", "per worker; slots are set to the number of GPUs")
     elif name in ("--cpu", "--memory"):
         said[name[2:]] = value
         notes.exact(name, value, f"resources.{name[2:]}")
@@ -152,7 +152,10 @@ def _more(notes: Notes, fields: dict[str, Any], name: str, value: str) -> None:
         notes.exact(name, value, "volumes")
     elif name == "--data-dir":
         notes.dropped(
-            name, value, "a directory of one machine is not on every worker", "use a claim: --data NAME:DIR"
+            name,
+            value,
+            "a directory of one machine is not available on every worker",
+            "use a claim: --data NAME:DIR",
         )
     elif name in ("--priority", "-p"):
         fields["priority"] = value
@@ -162,9 +165,9 @@ def _more(notes: Notes, fields: dict[str, Any], name: str, value: str) -> None:
         fields["placement"] = before.replace(node_selector={**before.node_selector, key: rest})
         notes.exact(name, value, "placement.node_selector")
     elif name == "--gang":
-        notes.exact(name, "", "", "workers start all together or not at all, always")
+        notes.exact(name, "", "", "all workers always start together or not at all")
     elif name in ("--image-pull-secret", "--image-pull-secrets"):
         fields["pull_secrets"] = (*fields.get("pull_secrets", ()), *value.split(","))
         notes.exact(name, value, "pull_secrets")
     else:
-        notes.dropped(name, value, "there is no such setting here", "check whether the job needs it")
+        notes.dropped(name, value, "unknown setting", "check whether the job needs it")

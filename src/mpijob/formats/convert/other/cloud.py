@@ -16,7 +16,7 @@ from mpijob.model import Code, MPIJob
 _SAGEMAKER = frozenset(
     {"instance_count", "InstanceCount", "ResourceConfig", "AlgorithmSpecification", "entry_point"}
 )
-_MACHINE = "machines are not named here: say what one worker needs"
+_MACHINE = "machine types cannot be selected: set what one worker needs"
 
 
 def kind(document: Mapping[str, Any]) -> str:
@@ -49,7 +49,7 @@ def read(document: Mapping[str, Any], file: str = "") -> Converted:
         fields["command"] = (*words, *fields.pop("parameters", ()))
     fields.pop("parameters", None)
     if "command" not in fields:
-        taker.notes.dropped("command", "", "no program is named", "write command", blocks=True)
+        taker.notes.dropped("command", "", "no program is set", "write command", blocks=True)
     job = MPIJob(**{"resources": unrequested_resources.NOTHING} | fields)
     if source.startswith("Azure") and job.command:
         job = _azure(job, taker)
@@ -64,8 +64,8 @@ def read(document: Mapping[str, Any], file: str = "") -> Converted:
 def _azure(job: MPIJob, taker: _Taker) -> MPIJob:
     text = job.command[0]
     if "${{" in text:
-        note = "inputs and outputs of the service stand in the command"
-        taker.notes.dropped("command", text, note, "write paths of volumes in their place", blocks=True)
+        note = "the command refers to inputs and outputs of the service"
+        taker.notes.dropped("command", text, note, "replace them with paths of volumes", blocks=True)
     try:
         words = tuple(shlex.split(text))
     except ValueError:
@@ -98,9 +98,7 @@ class _Taker:
             elif isinstance(item, Mapping) and any(known.startswith(f"{here}.") for known in table):
                 self.walk(item, f"{here}.", table)
             else:
-                self.notes.dropped(
-                    here, item, "what it means is not known here", "check whether the job needs it"
-                )
+                self.notes.dropped(here, item, "unknown field", "check whether the job needs it")
 
 
 Action = Callable[[_Taker, str, Any], None]
@@ -120,7 +118,7 @@ def _taken(taker: _Taker, field: str, read: Callable[[Any], Any], here: str, ite
     try:
         taker.fields[field] = read(item)
     except (TypeError, ValueError):
-        taker.notes.dropped(here, item, "this is not a value that the field takes", f"set {field}")
+        taker.notes.dropped(here, item, "not a valid value of the field", f"set {field}")
         return False
     return True
 
@@ -161,7 +159,7 @@ def _flags(taker: _Taker, here: str, item: Any) -> None:
         words = shlex.split(str(item))
     except ValueError:
         taker.notes.dropped(
-            here, str(item), "a quote in it does not end", "end it, and convert again", blocks=True
+            here, str(item), "unterminated quote", "close the quote, and convert again", blocks=True
         )
         return
     job = launch_command.unwrapped(MPIJob(name="x", command=("mpirun", *words, "x")), taker.notes, here)
@@ -174,17 +172,17 @@ def _code(value: Any) -> Code:
     return Code(path=str(value))
 
 
-_LIMIT = "counted from when the job is created"
-_DATA = ("data is a volume here", "add volumes, or read it in the program")
-_ROLE = ("the service's own rights", "nothing: the job runs with the namespace's rights")
+_LIMIT = "counted from the creation of the job"
+_DATA = ("data is a volume in mpijob", "add volumes, or read it in the program")
+_ROLE = ("permissions of the service", "nothing; the job runs with the permissions of its namespace")
 _SAGEMAKER_FIELDS: dict[str, Any] = {
     "instance_count": _to("workers", int),
     "ResourceConfig.InstanceCount": _to("workers", int),
     "instance_type": (_MACHINE, "set resources.cpu, resources.memory and resources.gpu"),
     "ResourceConfig.InstanceType": (_MACHINE, "set resources.cpu, resources.memory and resources.gpu"),
-    "ResourceConfig.VolumeSizeInGB": ("disk is a volume here", "add volumes: kind: scratch"),
-    "volume_size": ("disk is a volume here", "add volumes: kind: scratch"),
-    "distribution.mpi.enabled": _same("every job is started with MPI", ranked=True),
+    "ResourceConfig.VolumeSizeInGB": ("disks are volumes in mpijob", "add volumes: kind: scratch"),
+    "volume_size": ("disks are volumes in mpijob", "add volumes: kind: scratch"),
+    "distribution.mpi.enabled": _same("mpijob starts every job with MPI", ranked=True),
     "distribution.mpi.processes_per_host": _to("slots", int),
     "distribution.mpi.custom_mpi_options": _flags,
     "HyperParameters": _to("parameters", _parameters),
@@ -214,24 +212,24 @@ _SAGEMAKER_FIELDS: dict[str, Any] = {
     "RoleArn": _ROLE,
 }
 _AZURE_FIELDS: dict[str, Any] = {
-    "$schema": _same("it only names the form"),
-    "type": _same("it only names the form"),
+    "$schema": _same("it only names the format"),
+    "type": _same("it only names the format"),
     "name": _name,
     "display_name": _name,
     "description": _to("description"),
     "command": _to("command", lambda value: (str(value),)),
     "code": _to("code", _code),
-    "environment": ("environments are the service's own", "set image to one that a registry has"),
+    "environment": ("environments exist only in the service", "set image to an image in a registry"),
     "environment.image": _to("image"),
     "environment_variables": _to("env", _variables),
     "resources.instance_count": _to("workers", int),
     "resources.instance_type": (_MACHINE, "set resources.cpu, resources.memory and resources.gpu"),
-    "resources.shm_size": ("shared memory is a volume here", "add volumes: kind: shm, mount: /dev/shm"),
-    "distribution.type": _same("every job is started with MPI", ranked=True),
+    "resources.shm_size": ("shared memory is a volume in mpijob", "add volumes: kind: shm, mount: /dev/shm"),
+    "distribution.type": _same("mpijob starts every job with MPI", ranked=True),
     "distribution.process_count_per_instance": _to("slots", int),
     "limits.timeout": _changed("deadline_seconds", float, _LIMIT),
-    "compute": ("the place is chosen when submitting", "mpijob create --context NAME, or set queue"),
-    "experiment_name": ("experiments are the service's own", "set labels"),
+    "compute": ("the target is chosen when submitting", "mpijob create --context NAME, or set queue"),
+    "experiment_name": ("experiments exist only in the service", "set labels"),
     "inputs": _DATA,
     "outputs": _DATA,
 }
