@@ -1,4 +1,4 @@
-import { Alert, Button, Card, CardBody, CardHeader, CardTitle, ExpandableSection, Flex, Gallery, List, ListItem, SearchInput } from "@patternfly/react-core";
+import { Alert, Button, Card, CardBody, CardHeader, CardTitle, ExpandableSection, Flex, FlexItem, Gallery, List, ListItem, SearchInput } from "@patternfly/react-core";
 import { useMemo, useState } from "react";
 import type { JobRow } from "../api/client";
 import { useScalars } from "../api/queries";
@@ -28,7 +28,9 @@ export function EventFileCharts({ row }: { row: JobRow }) {
       <Flex justifyContent={{ default: "justifyContentSpaceBetween" }} alignItems={{ default: "alignItemsCenter" }}>
         <h2 className={styles["heading"]}>TensorBoard event files</h2>
         {tags >= FILTER_FROM ? (
-          <SearchInput aria-label="Filter by tag or run" placeholder="Filter by tag or run" value={words} onChange={(_, next) => setWords(next)} onClear={() => setWords("")} />
+          <FlexItem>
+            <SearchInput aria-label="Filter by tag or run" placeholder="Filter by tag or run" value={words} onChange={(_, next) => setWords(next)} onClear={() => setWords("")} />
+          </FlexItem>
         ) : null}
       </Flex>
       <p className={styles["note"]} aria-live="polite">
@@ -77,7 +79,7 @@ function TagCard({ chart }: { chart: TagChart }) {
   return (
     <Card isCompact component="section" aria-label={tag}>
       <CardHeader {...(runs.length === 1 && only ? { actions: { actions: <span className={styles["statValue"]}>{significant(only.last)}</span>, hasNoOffset: true } } : {})}>
-        <CardTitle component="h3" className={styles["statName"]}>
+        <CardTitle component="h3" className={styles["tag"]}>
           {tag}
         </CardTitle>
       </CardHeader>

@@ -3,6 +3,7 @@ import type { ScalarSeries } from "../api/client";
 import type { ChartSeries } from "./Chart";
 
 export const MOST_LINES = 16;
+const COLORS = [0, 2, 4, 3, 5, 1, 6, 7]; // blue and teal are not side by side: most charts have two lines
 
 export interface TagChart {
   readonly tag: string;
@@ -28,10 +29,10 @@ function chart(tag: string, runs: readonly ScalarSeries[]): TagChart {
   const xsOf = (one: ScalarSeries): readonly number[] => (bySteps ? one.steps : one.times);
   const xs = [...new Set(drawn.flatMap(xsOf))].sort((one, other) => one - other);
   const places = new Map(xs.map((x, index) => [x, index]));
-  const lines = drawn.map((one, color) => {
+  const lines = drawn.map((one, at) => {
     const values: (number | null)[] = xs.map(() => null);
     xsOf(one).forEach((x, index) => (values[places.get(x) ?? 0] = one.values[index] ?? null));
-    return { label: runName(one.run), values, color };
+    return { label: runName(one.run), values, color: COLORS[at % COLORS.length] ?? 0 };
   });
   return { tag, runs, xName: bySteps ? "step" : "time", xs, lines };
 }
