@@ -894,6 +894,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/scalars": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The scalars of its TensorBoard event files. */
+        get: operations["scalars"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/scale": {
         parameters: {
             query?: never;
@@ -1261,6 +1278,23 @@ export interface paths {
         };
         /** All jobs of its name, with their attempts. */
         get: operations["runs_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/scalars": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The scalars of its TensorBoard event files. */
+        get: operations["scalars_by_name"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2197,6 +2231,18 @@ export interface components {
             time: number;
             /** @default null */
             worker?: number | null;
+        };
+        /**
+         * EventScalars
+         * @description The scalars in the event files of a job, how many files there are, and what could not be read.
+         */
+        EventScalars: {
+            /** @default 0 */
+            files?: number;
+            /** @default [] */
+            notes?: string[];
+            /** @default [] */
+            series?: components["schemas"]["ScalarSeries"][];
         };
         /**
          * Events
@@ -3839,6 +3885,23 @@ export interface components {
          */
         Runs: {
             items: components["schemas"]["RunRow"][];
+        };
+        /**
+         * ScalarSeries
+         * @description One tag of one run, downsampled; `count` is the number of values that were read.
+         *
+         *         A run is a directory of event files, as in TensorBoard. A value that is no number is None.
+         */
+        ScalarSeries: {
+            count: number;
+            last: number | null;
+            least: number | null;
+            most: number | null;
+            run: string;
+            steps: number[];
+            tag: string;
+            times: number[];
+            values: (number | null)[];
         };
         /**
          * Scale
@@ -6361,6 +6424,44 @@ export interface operations {
             };
         };
     };
+    scalars: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                points?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The scalars of its TensorBoard event files. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventScalars"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     scale: {
         parameters: {
             query?: {
@@ -7197,6 +7298,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    scalars_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                points?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The scalars of its TensorBoard event files. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventScalars"];
                 };
             };
             /** @description What went wrong. */

@@ -29,6 +29,7 @@ from mpijob.model.status.forecast import AccuracyReport
 from mpijob.model.status.mpi_profile import MpiProfile
 from mpijob.model.status.overview import ClusterView
 from mpijob.model.status.stacks import StackReport
+from mpijob.observation.metrics.event_files import EventScalars
 from mpijob.observation.metrics.training import Curves
 from mpijob.observation.metrics.usage import Usage
 
@@ -182,6 +183,10 @@ def _of_one(base: str) -> Iterator[Route]:
         f"{base}/profile", jobs.profile, "What its ranks do with MPI.", MpiProfile, query_schemas.ProfileQuery
     )
     yield _get(f"{base}/curves", usage.curves, "Its training metrics.", Curves, query_schemas.CurvesQuery)
+    yield _get(
+        f"{base}/scalars", usage.scalars, "The scalars of its TensorBoard event files.", EventScalars,
+        query_schemas.ScalarsQuery,
+    )  # fmt: skip
     yield _get(
         f"{base}/account", usage.account, "What it used, cost, and is expected to take.",
         job_schemas.JobAccount, where,

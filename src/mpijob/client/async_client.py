@@ -263,6 +263,7 @@ class AsyncClient(_Wrapper[Client]):
     verify_audit = _call(Client.verify_audit)
     curves = _call(Client.curves)
     points = _call(Client.points)
+    scalars = _call(Client.scalars)
     links = _call(Client.links)
     bundle = _call(Client.bundle, Pool.TRANSFER)
 
