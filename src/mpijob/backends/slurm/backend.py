@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         RankStack,
         Sample,
         Scope,
-        Secret,
     )
     from mpijob.model.status.accounts import Account, AccountQuery
     from mpijob.model.status.mpi_profile import RankProfiles
@@ -179,12 +178,6 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         else:
             yield from logs.of_ranks(self._reader, files, query, self.pause)
 
-    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
-        """Return the values of a job's secrets, by their sources on this machine."""
-        from mpijob.backends.secrets import found
-
-        return found(secrets)
-
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened."""
         from mpijob.backends.slurm.jobs import events
@@ -281,26 +274,14 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
-        import msgspec
-
-        from mpijob import codec
         from mpijob.backends.attempts import artifacts
 
         files = self._reader.files(ref)
         self._host.pull(f"{files.place.folder}/work", whole=True)
-        try:
-            along = codec.decode((files.path / "along.json").read_bytes(), dict[str, tuple[int, int]])
-        except (OSError, msgspec.DecodeError):
-            along = {}
-        place = self.working_directory(ref)
-        if place == files.work:
-            return artifacts.left(place, along)
+        along, place = artifacts.read_along(files.path / "along.json"), self.working_directory(ref)
+        left = artifacts.left(place, along) if along or place == files.work else ()
         ours = os.path.relpath(self._settings.home, place)  # a script may run where our own state is
-        return (
-            tuple(one for one in artifacts.left(place, along) if not one.path.startswith(f"{ours}/"))
-            if along
-            else ()
-        )
+        return tuple(one for one in left if place == files.work or not one.path.startswith(f"{ours}/"))
 
     def schedules(self) -> ScheduleFiles:
         """Return the recurring jobs of this cluster; a process of this user on this machine keeps their time."""

@@ -24,8 +24,8 @@ from mpijob.formats.convert import batch_script as header
 from mpijob.formats.launch import allocation, command_line, hostfile
 from mpijob.formats.slurm import batch_script, queries
 from mpijob.formats.slurm.batch_script import Launcher
-from mpijob.model import Amounts, Facts, Family, MPIJob, Plan, PlannedWorker, VolumeKind
-from mpijob.model.platform.slurm import MIB, Layout, SlurmFacts, layout
+from mpijob.model import Facts, Family, MPIJob, Plan, PlannedWorker, VolumeKind
+from mpijob.model.platform.slurm import Layout, SlurmFacts, layout
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
 from mpijob.model.status.forecast import Forecast
@@ -50,13 +50,8 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
     own = launcher_of(job)
     launcher = batch_script.choose(job, found.family, found.launcher, slurm.mpi, own.kind if own else "")
     place = host.path("jobs", uid)
-    needs = Amounts(
-        float(shape.nodes * shape.cpus_per_node),
-        (shape.memory_mib or 0) * shape.nodes * MIB,
-        shape.nodes * shape.gpus,
-    )
     if job.script:
-        environ, launch, script = _of_script(job, shape, slurm)
+        environ, launch, script = _of_script(job, slurm)
     else:
         if not host.name:
             command_check.refuse_missing(job, host.environ().get("PATH", os.defpath), directory)
@@ -77,10 +72,10 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
         env=environ,
         own_launcher=own.kind if own else "",
         launcher=launcher.kind,
-        needs=needs,
+        needs=shape.needs,
         free=facts.free,
         capacity=facts.capacity,
-        starts_now=needs.fits(facts.free) and not unmet(facts.dependencies),
+        starts_now=shape.needs.fits(facts.free) and not unmet(facts.dependencies),
         waits_for=unmet(facts.dependencies),
         wait_estimate_seconds=facts.wait_estimate_seconds,
         wait_range_seconds=facts.wait_range_seconds,
@@ -220,7 +215,7 @@ def _launch(
     )
 
 
-def _of_script(job: MPIJob, shape: Layout, slurm: SlurmFacts) -> tuple[dict[str, str], list[str], str]:
+def _of_script(job: MPIJob, slurm: SlurmFacts) -> tuple[dict[str, str], list[str], str]:
     """Return the variables, the command line and the text of a script that sbatch gets as it is.
 
     What the job says otherwise than the script's own header goes on the command line, where it wins.

@@ -93,14 +93,12 @@ class Poll:
         error: MpiJobError | None = None
         text, when = "", 0.0
         try:
-            text, when = self._answer(oldest)
+            try:
+                text, when = self._answer(oldest)
+            except OSError:  # no place for the file: ask without it
+                text, when = self._client.run(queries.squeue()), time.time()
         except MpiJobError as caught:
             error = caught
-        except OSError:  # no place for the file: ask without it
-            try:
-                text, when = self._client.run(queries.squeue()), time.time()
-            except MpiJobError as caught:
-                error = caught
         finally:  # whoever waits for the answer does not wait for ever
             with self._guard:
                 if when:
@@ -128,8 +126,7 @@ class Poll:
     def _kept(self, oldest: float) -> tuple[str, float] | None:
         try:
             when = self._file.stat().st_mtime
-            return (
-                (self._file.read_text(errors="replace"), when) if oldest <= when <= time.time() + 1 else None
-            )
+            fresh = oldest <= when <= time.time() + 1
+            return (self._file.read_text(errors="replace"), when) if fresh else None
         except FileNotFoundError:
             return None
