@@ -102,11 +102,11 @@ def _state(seen: Seen, standing: Standing) -> tuple[JobState, Standing]:
         finished=_finished(seen) if result.phase.final else None,
     )
     if seen.attempt is not None and seen.attempt.number == standing.attempt:
-        found = _with_ranks(found, files, seen.attempt)
+        found = with_ranks(found, files, seen.attempt)
     return found, standing
 
 
-def _with_ranks(state: JobState, files: JobFiles, attempt: Attempt) -> JobState:
+def with_ranks(state: JobState, files: JobFiles, attempt: Attempt) -> JobState:
     """Return a state with what the attempt's journals tell of its launcher, workers and ranks."""
     facts, hosts, job = attempt.state, attempt.hosts, files.plan.job
     if state.phase.final:

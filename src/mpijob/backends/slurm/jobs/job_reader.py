@@ -259,13 +259,7 @@ class JobReader:
                 attempt.state.peak_bytes[sample.worker] = max(peak, sample.memory_bytes)
         found = evidence.findings_for(known, attempt.state, standing.result, attempt.started)
         attempt.state.culprit = found[0].worker if found else None
-        workers = attempt.state.worker_states(state.phase, lambda _: ())
-        placed = tuple(
-            msgspec.structs.replace(now, node=old.node, gpus=old.gpus)
-            for now, old in zip(workers, state.workers, strict=False)
-        )
-        ranks = attempt.state.rank_states()
-        return _because(msgspec.structs.replace(state, workers=placed, ranks=ranks), found)
+        return _because(derive.with_ranks(state, files, attempt), found)
 
     # -- many jobs --------------------------------------------------------------------------------
     def page(self, scope: Scope) -> Page:
