@@ -97,11 +97,11 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what the cluster says for this job."""
         from mpijob.backends import protocol
-        from mpijob.backends.slurm.preflight import Preflight
+        from mpijob.backends.slurm import preflight
 
-        asked = Preflight(self._client, self._folder / "asked" / self.name, self._partition)
         user, most = self.whoami().user, self._settings.max_workers
-        return protocol.Preflight(asked.facts(job, self._reader, user, fresh=fresh, most_workers=most))
+        known = preflight.facts(job, self._reader, self._partition, user, fresh=fresh, most_workers=most)
+        return protocol.Preflight(known)
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would be handed to Slurm; asked for by itself, with when Slurm would start it."""
