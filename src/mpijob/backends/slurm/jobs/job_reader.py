@@ -18,7 +18,7 @@ from mpijob.backends import scope_filter
 from mpijob.backends.attempts.replay import Attempt
 from mpijob.backends.common_errors import no_such_job
 from mpijob.backends.slurm.client import SlurmClient
-from mpijob.backends.slurm.jobs import derive, plain_jobs, script_output
+from mpijob.backends.slurm.jobs import derive, plain_jobs
 from mpijob.backends.slurm.jobs.derive import Seen, Standing
 from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles, Place
 from mpijob.backends.slurm.jobs.poll import Poll, Snapshot
@@ -188,9 +188,13 @@ class JobReader:
 
     def _said(self, files: JobFiles, attempt: int) -> tuple[LogLine, ...]:
         """Return the last lines of what a script said."""
+        from mpijob.backends.slurm.jobs import (
+            logs as script_logs,  # only for a failure: start-up is a feature
+        )
+
         try:
-            outputs = script_output.of(self.client, files.number, files, attempt)
-            lines = [line for output in outputs.values() for line in output.read(last=True)]
+            outputs = script_logs.outputs(self.client, files.number, files, attempt)
+            lines = [line for output in outputs for line in output.read(last=True)]
         except (MpiJobError, OSError):
             return ()
         return tuple(sorted(lines, key=lambda line: line.time)[-_LINES:])
