@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.team_templates import TemplateDirectory
     from mpijob.history.archive_reader import ArchiveReader
-    from mpijob.model import JobRef, JobState, MPIJob
+    from mpijob.model import JobRef, JobState, MPIJob, Secret
     from mpijob.model.status.mpi_profile import RankProfiles
     from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
@@ -39,6 +39,12 @@ class MachineBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates
 
     def reconcile(self, state: JobState) -> None:
         """What runs a job sees to its next attempt, too."""
+
+    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        """Return the values of a job's secrets, by their sources on this machine."""
+        from mpijob.backends.secrets import found
+
+        return found(secrets)
 
     def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that were deleted."""

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         RankStack,
         Sample,
         Scope,
-        Secret,
     )
     from mpijob.model.status.accounts import Account, AccountQuery
     from mpijob.model.status.mpi_profile import RankProfiles
@@ -98,11 +97,11 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what the cluster says for this job."""
         from mpijob.backends import protocol
-        from mpijob.backends.slurm.preflight import Preflight
+        from mpijob.backends.slurm import preflight
 
-        asked = Preflight(self._client, self._folder / "asked" / self.name, self._partition)
         user, most = self.whoami().user, self._settings.max_workers
-        return protocol.Preflight(asked.facts(job, self._reader, user, fresh=fresh, most_workers=most))
+        known = preflight.facts(job, self._reader, self._partition, user, fresh=fresh, most_workers=most)
+        return protocol.Preflight(known)
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would be handed to Slurm; asked for by itself, with when Slurm would start it."""
@@ -178,12 +177,6 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
             yield from logs.of_script(self._reader, self.get(ref), files, query, self.pause)
         else:
             yield from logs.of_ranks(self._reader, files, query, self.pause)
-
-    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
-        """Return the values of a job's secrets, by their sources on this machine."""
-        from mpijob.backends.secrets import found
-
-        return found(secrets)
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened."""
@@ -281,26 +274,14 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
-        import msgspec
-
-        from mpijob import codec
         from mpijob.backends.attempts import artifacts
 
         files = self._reader.files(ref)
         self._host.pull(f"{files.place.folder}/work", whole=True)
-        try:
-            along = codec.decode((files.path / "along.json").read_bytes(), dict[str, tuple[int, int]])
-        except (OSError, msgspec.DecodeError):
-            along = {}
-        place = self.working_directory(ref)
-        if place == files.work:
-            return artifacts.left(place, along)
+        along, place = artifacts.read_along(files.path / "along.json"), self.working_directory(ref)
+        left = artifacts.left(place, along) if along or place == files.work else ()
         ours = os.path.relpath(self._settings.home, place)  # a script may run where our own state is
-        return (
-            tuple(one for one in artifacts.left(place, along) if not one.path.startswith(f"{ours}/"))
-            if along
-            else ()
-        )
+        return tuple(one for one in left if place == files.work or not one.path.startswith(f"{ours}/"))
 
     def schedules(self) -> ScheduleFiles:
         """Return the recurring jobs of this cluster; a process of this user on this machine keeps their time."""

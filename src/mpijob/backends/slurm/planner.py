@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,11 +21,11 @@ from mpijob.backends.slurm.jobs import wait_estimate
 from mpijob.backends.state_home import StateHome
 from mpijob.errors import Finding, MpiJobError, Severity, Unsupported
 from mpijob.formats.convert import batch_script as header
-from mpijob.formats.launch import allocation, command_line, hostfile
+from mpijob.formats.launch import command_line, hostfile
 from mpijob.formats.slurm import batch_script, queries
 from mpijob.formats.slurm.batch_script import Launcher
-from mpijob.model import Amounts, Facts, Family, MPIJob, Plan, PlannedWorker, VolumeKind
-from mpijob.model.platform.slurm import MIB, Layout, SlurmFacts, layout
+from mpijob.model import Facts, MPIJob, Plan, VolumeKind
+from mpijob.model.platform.slurm import Layout, SlurmFacts, layout
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
 from mpijob.model.status.forecast import Forecast
@@ -50,18 +50,13 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
     own = launcher_of(job)
     launcher = batch_script.choose(job, found.family, found.launcher, slurm.mpi, own.kind if own else "")
     place = host.path("jobs", uid)
-    needs = Amounts(
-        float(shape.nodes * shape.cpus_per_node),
-        (shape.memory_mib or 0) * shape.nodes * MIB,
-        shape.nodes * shape.gpus,
-    )
     if job.script:
-        environ, launch, script = _of_script(job, shape, slurm)
+        environ, launch, script = _of_script(job, slurm)
     else:
         if not host.name:
             command_check.refuse_missing(job, host.environ().get("PATH", os.defpath), directory)
         environ = _environ(job, found, launcher, shape, host, place=place, uid=uid)
-        launch = _launch(job, launcher, found.family, shape, workers, environ)
+        launch = batch_script.launch(job, launcher, found.family, shape, environ)
         options = batch_script.options(job, shape, slurm)
         script = batch_script.write(job, options, environ, launch, directory=place)
     return Plan(
@@ -77,10 +72,10 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
         env=environ,
         own_launcher=own.kind if own else "",
         launcher=launcher.kind,
-        needs=needs,
+        needs=shape.needs,
         free=facts.free,
         capacity=facts.capacity,
-        starts_now=needs.fits(facts.free) and not unmet(facts.dependencies),
+        starts_now=shape.needs.fits(facts.free) and not unmet(facts.dependencies),
         waits_for=unmet(facts.dependencies),
         wait_estimate_seconds=facts.wait_estimate_seconds,
         wait_range_seconds=facts.wait_range_seconds,
@@ -172,55 +167,15 @@ def _environ(
     path = environment.search_path(found, users, own=own)
     environ = environment.kept(users) | {"PATH": path} | environment.libraries(found, users)
     environ |= environment.tuning(users) | dict(command_line.settings_as_variables(found.family, job.launch))
-    if found.family is Family.OPENMPI:
-        environ["SLURM_PMIX_FENCE"] = (
-            "ring"  # with the tree of Slurm's default 2 to 5 of 100 starts die in MPI_Init
-        )
-        environ |= {
-            f"OMPI_MCA_{key}": value for key, value in job.launch.settings.items() if not key.isupper()
-        }
-    environ |= command_line.told(job) | allocation.limits(job)
-    environ |= {
-        "MPIJOB_DIR": place,
-        "MPIJOB_UID": uid,
-        "MPIJOB_SLOTS": str(job.slots),
-        "MPIJOB_TASKS": str(shape.tasks_per_node),
-        "MPIJOB_LAUNCH": launcher.kind if launcher.kind != "srun" else launcher.told,
-        "MPIJOB_PMI": {"pmi2": "PMI_FD", "pmix": "PMIX_NAMESPACE"}.get(launcher.plugin, ""),
-        "MPIJOB_GPUS_PER_RANK": str(shape.gpus // shape.tasks_per_node),
-        "MPIJOB_STDIN": f"{place}/work/{job.launch.stdin}" if job.launch.stdin else "",
-        "MPIJOB_SYNC": "1" if _file_system(host).startswith("nfs") else "",
-    }
+    environ |= batch_script.variables(job, launcher, found.family, shape, directory=place, uid=uid)
+    environ["MPIJOB_SYNC"] = "1" if _file_system(host).startswith("nfs") else ""
     if not host.name:
         environ["PYTHONPATH"] = environment.python_path(job, users)
     whole = {**environ, **job.env}
     return {name: value for name, value in whole.items() if value or name in job.env}
 
 
-def _launch(
-    job: MPIJob,
-    launcher: Launcher,
-    family: Family,
-    shape: Layout,
-    workers: tuple[PlannedWorker, ...],
-    environ: Mapping[str, str],
-) -> list[str]:
-    """Return the line that starts the ranks, each behind its wrapper."""
-    shim = (batch_script.SHELL, batch_script.RANK)
-    if launcher.kind == "own":
-        return list(job.argv)
-    if launcher.kind == "srun":
-        words = [*job.argv] if not job.programs else ["true"]  # of several programs each rank finds its own
-        return [*batch_script.srun(job, launcher, shape, workers), *shim, *words]
-    names = sorted(environ) if family is Family.OPENMPI else ()
-    return list(
-        command_line.line(
-            family, job, launcher=launcher.path, hostfile="", agent="", shim=shim, names=names, nodes=False
-        )
-    )
-
-
-def _of_script(job: MPIJob, shape: Layout, slurm: SlurmFacts) -> tuple[dict[str, str], list[str], str]:
+def _of_script(job: MPIJob, slurm: SlurmFacts) -> tuple[dict[str, str], tuple[str, ...], str]:
     """Return the variables, the command line and the text of a script that sbatch gets as it is.
 
     What the job says otherwise than the script's own header goes on the command line, where it wins.
@@ -233,7 +188,7 @@ def _of_script(job: MPIJob, shape: Layout, slurm: SlurmFacts) -> tuple[dict[str,
     if task := job.env.get(_ARRAY):
         words.append(f"--array={task}")
     environ = {name: value for name, value in environ.items() if not name.startswith("SLURM_ARRAY_")}
-    return environ, ["sbatch", *words, job.script, *job.args], text
+    return environ, ("sbatch", *words, job.script, *job.args), text
 
 
 def _why(

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.jobs import poll
 from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.backends.slurm.jobs.poll import Kept
@@ -32,54 +30,50 @@ class Answers(Kept, frozen=True):
     said: dict[str, str]
 
 
-class Preflight:
-    """Gathers the facts for one user."""
+def facts(
+    job: MPIJob, reader: JobReader, partition: str, user: str, *, fresh: bool, most_workers: int
+) -> Facts:
+    """Return what admission judges, for one user; `partition` is the one of the context."""
+    answers, recalled = _answers(reader, user, fresh=fresh)
+    slurm = cluster_facts.read(job, answers.said, partition)
+    rows = reader.poll.snapshot().rows
+    waiting = [row for row in rows.values() if row.state.waits] if fresh else []
+    wait = _wait(job, slurm, reader, rows)
+    return Facts(
+        place=f"Slurm partition {slurm.partition.name}" if slurm.partition else "Slurm",
+        capacity=slurm.capacity,
+        free=slurm.free,
+        room_known=bool(slurm.nodes),
+        max_workers=most_workers,
+        waiting_jobs=len(waiting),
+        dependencies=tuple(_dependency(reader, job.namespace, parsed(entry)) for entry in job.after),
+        wait_estimate_seconds=wait.seconds,
+        wait_range_seconds=wait.span,
+        wait_basis=wait.basis,
+        slurm=slurm,
+        recalled=recalled,
+    )
 
-    def __init__(self, client: SlurmClient, folder: Path, partition: str) -> None:
-        self._client, self._file, self._partition = client, folder / "facts", partition
 
-    def facts(self, job: MPIJob, reader: JobReader, user: str, *, fresh: bool, most_workers: int) -> Facts:
-        """Return what admission judges."""
-        answers, recalled = self._answers(user, fresh=fresh)
-        slurm = cluster_facts.read(job, answers.said, self._partition)
-        rows = reader.poll.snapshot().rows
-        waiting = [row for row in rows.values() if row.state.waits] if fresh else []
-        wait = _wait(job, slurm, reader, rows)
-        return Facts(
-            place=f"Slurm partition {slurm.partition.name}" if slurm.partition else "Slurm",
-            capacity=slurm.capacity,
-            free=slurm.free,
-            room_known=bool(slurm.nodes),
-            max_workers=most_workers,
-            waiting_jobs=len(waiting),
-            dependencies=tuple(_dependency(reader, job.namespace, parsed(entry)) for entry in job.after),
-            wait_estimate_seconds=wait.seconds,
-            wait_range_seconds=wait.span,
-            wait_basis=wait.basis,
-            slurm=slurm,
-            recalled=recalled,
-        )
-
-    def _answers(self, user: str, *, fresh: bool) -> tuple[Answers, bool]:
-        if not fresh and (known := poll.recall(self._file, Answers, _REMEMBERED_SECONDS)):
-            return known, True
-        commands = cluster_facts.commands(user)
-        with ThreadPoolExecutor(len(commands)) as pool:
-            asked = {
-                name: pool.submit(self._client.host.call, argv, env=queries.TIMES)
-                for name, argv in commands.items()
-            }
-        done = {name: one.result() for name, one in asked.items()}
-        said = {
-            name: answer.out + answer.err * (name == "mpi")
-            for name, answer in done.items()
-            if not answer.code
+def _answers(reader: JobReader, user: str, *, fresh: bool) -> tuple[Answers, bool]:
+    """Return what the commands said, and whether that was remembered."""
+    client, file = reader.client, reader.poll.folder / "facts"
+    if not fresh and (known := poll.recall(file, Answers, _REMEMBERED_SECONDS)):
+        return known, True
+    commands = cluster_facts.commands(user)
+    with ThreadPoolExecutor(len(commands)) as pool:
+        asked = {
+            name: pool.submit(client.host.call, argv, env=queries.TIMES) for name, argv in commands.items()
         }
-        if "partitions" not in said:  # nothing can be planned without them: raise what Slurm said
-            self._client.run(commands["partitions"])
-        answers = Answers(time.time(), said)
-        poll.keep(self._file, answers)
-        return answers, False
+    done = {name: one.result() for name, one in asked.items()}
+    said = {
+        name: answer.out + answer.err * (name == "mpi") for name, answer in done.items() if not answer.code
+    }
+    if "partitions" not in said:  # nothing can be planned without them: raise what Slurm said
+        said["partitions"] = client.run(commands["partitions"])
+    answers = Answers(time.time(), said)
+    poll.keep(file, answers)
+    return answers, False
 
 
 def _wait(job: MPIJob, slurm: SlurmFacts, reader: JobReader, rows: Rows) -> Forecast:

@@ -19,8 +19,8 @@ import msgspec
 from mpijob import codec
 from mpijob.errors import InvalidJob
 from mpijob.formats.convert.header import units
-from mpijob.formats.launch import allocation
-from mpijob.model import Family, MPIJob, Plan, PlannedWorker
+from mpijob.formats.launch import allocation, command_line
+from mpijob.model import Family, MPIJob, Plan
 from mpijob.model.platform import slurm
 from mpijob.model.platform.slurm import Layout, SlurmFacts
 
@@ -261,7 +261,45 @@ def _word(text: str) -> str:
     return text if plain else f"{name}{equals}'{value}'" if "'" not in value else f'{name}{equals}"{value}"'
 
 
-def srun(job: MPIJob, launcher: Launcher, layout: Layout, workers: tuple[PlannedWorker, ...]) -> list[str]:
+def variables(
+    job: MPIJob, launcher: Launcher, family: Family, layout: Layout, *, directory: str, uid: str
+) -> dict[str, str]:
+    """Return what the texts that start a job's ranks, and the ranks, are told about it."""
+    environ = command_line.told(job) | allocation.limits(job)
+    if family is Family.OPENMPI:
+        # with the tree of Slurm's default 2 to 5 of 100 starts die in MPI_Init
+        environ["SLURM_PMIX_FENCE"] = "ring"
+        own = {key: value for key, value in job.launch.settings.items() if not key.isupper()}
+        environ |= {f"OMPI_MCA_{key}": value for key, value in own.items()}
+    return environ | {
+        "MPIJOB_DIR": directory,
+        "MPIJOB_UID": uid,
+        "MPIJOB_SLOTS": str(job.slots),
+        "MPIJOB_TASKS": str(layout.tasks_per_node),
+        "MPIJOB_LAUNCH": launcher.kind if launcher.kind != "srun" else launcher.told,
+        "MPIJOB_PMI": {"pmi2": "PMI_FD", "pmix": "PMIX_NAMESPACE"}.get(launcher.plugin, ""),
+        "MPIJOB_GPUS_PER_RANK": str(layout.gpus // layout.tasks_per_node),
+        "MPIJOB_STDIN": f"{directory}/work/{job.launch.stdin}" if job.launch.stdin else "",
+    }
+
+
+def launch(
+    job: MPIJob, launcher: Launcher, family: Family, layout: Layout, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the line that starts the ranks, each behind its wrapper."""
+    shim = (SHELL, RANK)
+    if launcher.kind == "own":
+        return job.argv
+    if launcher.kind == "srun":
+        words = job.argv if not job.programs else ("true",)  # of several programs each rank finds its own
+        return (*srun(job, launcher, layout), *shim, *words)
+    names = sorted(environ) if family is Family.OPENMPI else ()
+    return command_line.line(
+        family, job, launcher=launcher.path, hostfile="", agent="", shim=shim, names=names, nodes=False
+    )
+
+
+def srun(job: MPIJob, launcher: Launcher, layout: Layout) -> list[str]:
     """Return the words of srun before a rank's wrapper: one task for each rank, as the plan lays them out."""
     bind = {"core": "cores", "hwthread": "threads", "socket": "sockets", "numa": "ldoms", "none": "none"}
     words = [

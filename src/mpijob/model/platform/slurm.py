@@ -135,6 +135,11 @@ class Layout(Known, frozen=True):
         """How many CPUs the job takes of each node."""
         return self.tasks_per_node * self.cpus_per_task
 
+    @property
+    def needs(self) -> Amounts:
+        """What the job takes of all its nodes together."""
+        return _sum([(self.cpus_per_node, self.memory_mib or 0, self.gpus)] * self.nodes)
+
 
 def layout(job: MPIJob, nodes: tuple[NodeRoom, ...]) -> Layout:
     """Return how a job is laid out: a node for each worker; several workers a node where there are too few nodes.

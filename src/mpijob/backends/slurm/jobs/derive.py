@@ -86,38 +86,27 @@ def earlier(seen: Seen) -> tuple[JobState, Standing]:
 
 def _state(seen: Seen, standing: Standing) -> tuple[JobState, Standing]:
     files, plan, result = seen.files, seen.files.plan, standing.result
-    job, created, resumed = plan.job, files.place.created, files.last_act("resumed")
-    attempt = seen.attempt if seen.attempt and seen.attempt.number == standing.attempt else None
-    found = JobState(
-        ref=files.place.ref,
-        phase=result.phase,
+    resumed, owner = files.last_act("resumed"), seen.row.user if seen.row else ""
+    first = plan.first_state(owner or plan.env.get("USER", ""), files.place.created, files.place.number)
+    found = msgspec.structs.replace(
+        first,
         kind="SlurmJob",
-        engine="slurm",
-        mpi=plan.mpi,
-        owner=job.owner or (seen.row.user if seen.row else "") or plan.env.get("USER", ""),
-        labels=dict(job.labels),
-        description=job.description,
-        image=job.image,
-        queue=job.queue,
-        priority=job.priority_number,
-        run=files.place.number,
+        phase=result.phase,
         reason=result.reason.value,
         message=result.message,
         waiting_for=result.message if result.phase in (Phase.QUEUED, Phase.SUSPENDED) else "",
-        estimated=plan.forecast(created),
         attempt=standing.attempt,
-        attempts_allowed=job.retry.limit + standing.attempt - files.retries,
-        world=plan.world,
-        workers_wanted=job.workers,
-        created=created,
-        queued=resumed.time if resumed else created,
+        attempts_allowed=plan.job.retry.limit + standing.attempt - files.retries,
+        queued=resumed.time if resumed else first.queued,
         released=_released(seen, result),
         finished=_finished(seen) if result.phase.final else None,
     )
-    return (found if attempt is None else _with_ranks(found, files, attempt)), standing
+    if seen.attempt is not None and seen.attempt.number == standing.attempt:
+        found = with_ranks(found, files, seen.attempt)
+    return found, standing
 
 
-def _with_ranks(state: JobState, files: JobFiles, attempt: Attempt) -> JobState:
+def with_ranks(state: JobState, files: JobFiles, attempt: Attempt) -> JobState:
     """Return a state with what the attempt's journals tell of its launcher, workers and ranks."""
     facts, hosts, job = attempt.state, attempt.hosts, files.plan.job
     if state.phase.final:

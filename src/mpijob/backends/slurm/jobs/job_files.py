@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +27,6 @@ from mpijob.backends.attempts import replay
 from mpijob.backends.attempts.replay import Attempt
 from mpijob.backends.slurm.host import Host
 from mpijob.formats.launch import allocation
-from mpijob.formats.launch.allocation import Entry
 from mpijob.model import JobRef, JobState, Plan, Sample
 
 _ATTEMPT = re.compile(r"a([1-9][0-9]{0,5})")
@@ -136,14 +134,7 @@ class JobFiles:
 
     def attempt(self, number: int) -> Attempt:
         """Return what the journals of an attempt tell."""
-        return replay.replay(number, self.plan, self._journals(number))
-
-    def _journals(self, number: int) -> Iterator[Entry]:
-        yield from allocation.entries(self._text(f"a{number}/journal"))
-        for path in sorted(self.attempt_directory(number).glob("node-*")):
-            yield from allocation.entries(
-                self._text(f"a{number}/{path.name}"), path.name.removeprefix("node-")
-            )
+        return replay.read(number, self.plan, self.attempt_directory(number))
 
     def samples(self) -> tuple[Sample, ...]:
         """Return what its workers used, in all attempts."""

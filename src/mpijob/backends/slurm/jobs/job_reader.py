@@ -18,7 +18,7 @@ from mpijob.backends import scope_filter
 from mpijob.backends.attempts.replay import Attempt
 from mpijob.backends.common_errors import no_such_job
 from mpijob.backends.slurm.client import SlurmClient
-from mpijob.backends.slurm.jobs import derive, plain_jobs, script_output
+from mpijob.backends.slurm.jobs import derive, plain_jobs
 from mpijob.backends.slurm.jobs.derive import Seen, Standing
 from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles, Place
 from mpijob.backends.slurm.jobs.poll import Poll, Snapshot
@@ -188,9 +188,13 @@ class JobReader:
 
     def _said(self, files: JobFiles, attempt: int) -> tuple[LogLine, ...]:
         """Return the last lines of what a script said."""
+        from mpijob.backends.slurm.jobs import (
+            logs as script_logs,  # only for a failure: start-up is a feature
+        )
+
         try:
-            outputs = script_output.of(self.client, files.number, files, attempt)
-            lines = [line for output in outputs.values() for line in output.read(last=True)]
+            outputs = script_logs.outputs(self.client, files.number, files, attempt)
+            lines = [line for output in outputs for line in output.read(last=True)]
         except (MpiJobError, OSError):
             return ()
         return tuple(sorted(lines, key=lambda line: line.time)[-_LINES:])
@@ -259,13 +263,7 @@ class JobReader:
                 attempt.state.peak_bytes[sample.worker] = max(peak, sample.memory_bytes)
         found = evidence.findings_for(known, attempt.state, standing.result, attempt.started)
         attempt.state.culprit = found[0].worker if found else None
-        workers = attempt.state.worker_states(state.phase, lambda _: ())
-        placed = tuple(
-            msgspec.structs.replace(now, node=old.node, gpus=old.gpus)
-            for now, old in zip(workers, state.workers, strict=False)
-        )
-        ranks = attempt.state.rank_states()
-        return _because(msgspec.structs.replace(state, workers=placed, ranks=ranks), found)
+        return _because(derive.with_ranks(state, files, attempt), found)
 
     # -- many jobs --------------------------------------------------------------------------------
     def page(self, scope: Scope) -> Page:
