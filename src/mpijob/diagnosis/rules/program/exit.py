@@ -8,7 +8,8 @@ from mpijob.diagnosis.rules.program.start import SAID_BY_PYTHON, WITH_MPI4PY
 
 _NOT_LOST = (  # what follows from another rank's end, or is told by a rule of its own
     r"(?![^\n]{0,400}(?:Connection (?:closed|reset) by peer|ChildFailedError|SignalException|HorovodInternalError"
-    r"|collective operation timeout|CalledProcessError: Command [^\n]{0,200}(?:local_rank"
+    r"|collective operation timeout|CalledProcessError: Command [^\n]{0,2000}died with <Signals\.SIGKILL"
+    r"|CalledProcessError: Command [^\n]{0,200}(?:local_rank"
     r"|torch\.distributed|deepspeed)))"
     r"(?!KeyboardInterrupt\s[\s\S]{0,9000}?got signal: )"  # torchrun passes it on
 )
@@ -133,6 +134,7 @@ RULES = (
                 "nrecognized option",
                 r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>unrecognized option [^\n]{1,80})",
             ),
+            Sign("bad option:", r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>bad option: [^\n]{1,80})$"),
             Sign(
                 "invalid option --",
                 r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>invalid option -- [^\n]{1,80})",
@@ -202,7 +204,7 @@ RULES = (
         ),
         only_how=True,
         confidence=0.7,
-        yields_to=("*",),
+        yields_to=("*", "RANK_SIGNAL"),
     ),
     Rule(
         id="NO_FINALIZE",

@@ -111,6 +111,11 @@ RULES = (
                 r"(?P<file>[^\s:]+):[^\n]{0,200}undefined reference to [`'](?P<symbol>[^'\n]{1,120})'",
             ),
             Sign("cannot find ", r"(?P<file>ld): (?P<said>cannot find (?P<symbol>-l\S+))"),
+            Sign(  # Go, below the name of the package
+                ".go:",
+                r"^(?:\S+[ ])?# [\w./-]+\n(?:\S+[ ])?(?P<file>[^\s:]+\.go):(?P<line>\d+):(?:\d+:)? "
+                r"(?P<said>[^\n]{1,300})$",
+            ),
         ),
         causes=(
             "Compiling {file} failed at line {line}: {said}",
@@ -267,17 +272,28 @@ RULES = (
             ),
             Sign("GLIBC", r"version .(?P<library>GLIBC(?:XX)?_[\d.]+). not found"),
             Sign(
+                "not found (required by",
+                r"(?P<library>[^\s:]+\.so[\d.]*): version .(?P<version>(?!GLIBC)[^\s'`]{1,80}). not found "
+                r"\(required by (?P<needed_by>[^)\n]{1,200})\)",
+            ),
+            Sign(
                 "ImportError", r"ImportError: (?P<library>[^\s:]+\.so[\d.]*): cannot open shared object file"
             ),
         ),
         causes=(
             "{library} needs the symbol {symbol}, which no loaded library has: one of them has "
             "another version than at build time.",
+            "{needed_by} needs version {version} of {library}, which is another version where the ranks run.",
             "The library {library} exists but cannot be loaded: {damage}.",
             "The library {library} is missing on worker {worker}.",
             "The library {library} is missing where the ranks run.",
         ),
         remedies=(
+            Remedy(
+                "use the library that the program was built with: ldd {needed_by} shows which one is loaded; "
+                "set env.LD_LIBRARY_PATH"
+            ),
+            Remedy("replace the damaged file {library}: copy or install it again{damage:.0}"),
             Remedy("pass its directory to the ranks: env.LD_LIBRARY_PATH"),
             Remedy("install it, load its module, or use an image that has it"),
             Remedy("for a library of the GPU driver (libcuda.so): request a GPU for the worker"),
