@@ -30,6 +30,7 @@ export type LauncherState = Schemas["LauncherState"];
 export type LogBatch = Schemas["LogBatch"];
 export type LogRow = Schemas["LogRow"];
 export type MpiProfile = Schemas["MpiProfile"];
+export type NodePlace = Schemas["NodePlace"];
 export type Overview = Schemas["Overview"];
 export type Phase = Schemas["Phase"];
 export type Plan = Schemas["Plan"];

@@ -83,6 +83,17 @@ export const useScalars = (row: JobRow) =>
     retry: false,
   });
 
+/** In which zone and rack the job's nodes stand; asked again only when it has other nodes. */
+export const useNodePlaces = (row: JobRow, nodes: readonly string[]) =>
+  useQuery({
+    queryKey: [...jobKey(row, "nodes"), ...nodes],
+    queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/nodes", { params: jobParams(row) })),
+    enabled: nodes.length > 0,
+    staleTime: Infinity,
+    placeholderData: (before) => before,
+    retry: false,
+  });
+
 export const useEvents = (row: JobRow) =>
   useQuery({
     queryKey: jobKey(row, "events"),

@@ -826,6 +826,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where its nodes stand. */
+        get: operations["nodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/profile": {
         parameters: {
             query?: never;
@@ -1210,6 +1227,23 @@ export interface paths {
         };
         /** What was used. */
         get: operations["metrics_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where its nodes stand. */
+        get: operations["nodes_by_name"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3211,6 +3245,24 @@ export interface components {
                 [key: string]: number;
             };
             usable: number;
+        };
+        /**
+         * NodePlace
+         * @description Where a node stands, as far as somebody wrote it onto the node: its zone and its rack.
+         */
+        NodePlace: {
+            name: string;
+            /** @default  */
+            rack?: string;
+            /** @default  */
+            zone?: string;
+        };
+        /**
+         * NodePlaces
+         * @description The nodes of a job of which zone or rack are known.
+         */
+        NodePlaces: {
+            items: components["schemas"]["NodePlace"][];
         };
         /**
          * NodeRoom
@@ -6274,6 +6326,42 @@ export interface operations {
             };
         };
     };
+    nodes: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where its nodes stand. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodePlaces"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     profile: {
         parameters: {
             query?: {
@@ -7152,6 +7240,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Usage"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    nodes_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where its nodes stand. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodePlaces"];
                 };
             };
             /** @description What went wrong. */

@@ -264,6 +264,7 @@ class AsyncClient(_Wrapper[Client]):
     curves = _call(Client.curves)
     points = _call(Client.points)
     scalars = _call(Client.scalars)
+    nodes = _call(Client.nodes)
     links = _call(Client.links)
     bundle = _call(Client.bundle, Pool.TRANSFER)
 

@@ -56,7 +56,7 @@ def read(backend: Backend, ref: JobRef, *, points: int, attempt: int | None = No
 
 
 def of_directory(work: Path, left: Iterable[Artifact], *, points: int) -> EventScalars:
-    """Return the scalars of the event files that a job left in a directory; of many files, of the newest."""
+    """Return the scalars of the event files among what a job left in a directory; of very many, the newest."""
     files = [one for one in left if _MARK in PurePosixPath(one.path).name]
     chosen = sorted(files, key=lambda one: (-one.time, one.path))[:MOST_FILES]
     notes = (
