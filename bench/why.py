@@ -47,7 +47,7 @@ MENDED_BY = {  # causes that a change of the job can mend, and the fields of tha
     "DEADLINE_EXCEEDED": {"deadline_seconds"},
     "FABRIC_FAILED": {"env", "launch"},
     "GPU_SHARED": {"slots"},
-    "MEMORY_ERROR": {"resources"},
+    "MEMORY_ERROR": {"resources", "command"},
     "MISSING_LIBRARY": {"env"},
     "MPI_MISMATCH": {"mpi"},
     "MPI_UNREACHABLE": {"launch"},
@@ -137,7 +137,8 @@ def main() -> None:
     failures, healthy = [log for log in kept if log.truth.codes], [log for log in kept if not log.truth.codes]
     answers = [(log, explain(log.evidence(facts=False))) for log in failures]
     known = [(log, explain(log.evidence(facts=True))) for log in failures if log.has_facts]
-    print(f"{of_set}{which} half: {len(failures)} failures ({sum(log.truth.written for log in failures)} in our words), "
+    written = sum(log.truth.written for log in failures)
+    print(f"{of_set}{which} half: {len(failures)} failures ({written} in our words), "
           f"{len(healthy)} healthy logs")  # fmt: skip
     _table("log alone", answers)
     _table("log alone, provoked", [one for one in answers if not one[0].truth.written])

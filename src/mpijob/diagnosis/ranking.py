@@ -275,7 +275,9 @@ def _placed(hit: Hit, idle: list[Hit]) -> Hit:
 
 def _better(other: Hit, hit: Hit) -> bool:
     """Whether another finding makes this one idle: the same failure, said more exactly."""
-    to_all = "*" in hit.rule.yields_to and "*" not in other.rule.yields_to  # two such rules would silence each other
+    to_all = (
+        "*" in hit.rule.yields_to and "*" not in other.rule.yields_to
+    )  # two such rules would silence each other
     if other is hit or not (to_all or other.rule.id in hit.rule.yields_to):
         return False
     if other.trust is Trust.GENERIC and hit.trust < Trust.GENERIC:

@@ -169,7 +169,13 @@ def _far_below(memory: Memory) -> bool:
 
 def _how(exit: Exit) -> dict[str, Any]:
     killer = exit.killer
-    return {"code": exit.code, "signal": killer, "signal_name": signal_name(killer) if killer else None}
+    pipe = "broken" if killer == signal.SIGPIPE else None
+    return {
+        "code": exit.code,
+        "signal": killer,
+        "signal_name": signal_name(killer) if killer else None,
+        "pipe": pipe,
+    }
 
 
 def signal_name(number: int) -> str:

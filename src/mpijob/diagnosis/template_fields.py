@@ -74,6 +74,7 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
         "signal_text": f"{early:g}",
         "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
         "with_shm": _with_shm(spec),
+        "rendezvous": "MASTER_PORT" if "MASTER_PORT" in spec.env else None,
         "with_files": None if "ulimit" in " ".join(spec.command) else [*_MORE_FILES, *spec.command],
         **_smaller_batch(spec.command),
         **_larger_heap(spec.command),

@@ -132,6 +132,10 @@ RULES = (
                 r"(?:(?:port[: ]+|\[::\]:|\b(?:\d{1,3}\.){3}\d{1,3}:|localhost:)(?P<port>\d{2,5})[\s\S]{0,400}?)?"
                 r"[Aa]ddress already in use",
             ),
+            Sign(
+                "server socket has failed",
+                r"(?P<rendezvous>server socket has failed to)[^\n]{0,300}(?:ddress already in use|EADDRINUSE)",
+            ),
             Sign("EADDRINUSE", r"(?:port[: ]+(?P<port>\d{2,5})[^\n]{0,160}?)?EADDRINUSE"),
         ),
         causes=(
@@ -140,7 +144,12 @@ RULES = (
         ),
         example="Rank 0 cannot listen on port 29500: another process already uses it.",
         remedies=(
-            Remedy("use another port", {"env": {"MASTER_PORT": "29511"}}),
+            Remedy("use another port{rendezvous:.0}", {"env": {"MASTER_PORT": "29511"}}),
+            Remedy(
+                "if each rank listens, give each its own port (for example the port plus the rank), or let "
+                "only rank 0 listen"
+            ),
+            Remedy("use another port: its option or setting in the program"),
             Remedy("see which process listens there: mpijob exec JOB --worker 0 -- ss -ltnp"),
         ),
         confidence=0.9,

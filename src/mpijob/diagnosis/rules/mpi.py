@@ -250,7 +250,7 @@ RULES = (
         signs=(
             Sign(
                 "An error occurred in",
-                r"\*\*\* An error occurred in (?P<call>MPI_(?!Init)\w+)(?:[\s\S]{0,300}?\*\*\* "
+                r"\*\*\* An error occurred in MPI_(?P<call>(?!Init)\w+)(?:[\s\S]{0,300}?\*\*\* "
                 r"(?P<error>MPI_ERR_\w+))?",
             ),
             Sign(
@@ -260,15 +260,27 @@ RULES = (
             ),
             Sign("error stack:", rf"Exception: (?P<error>[^\n,]{{4,120}}), error stack:{_STACK}"),
             Sign("Fatal error in", r"Fatal error in (?:internal_|P?MPI_)(?P<call>(?!Init)\w+)"),
+            Sign("MPI_ERR_BUFFER", r"\*\*\* An error occurred in MPI_I?(?P<bsend>[Bb]send)\b"),
+            Sign("Bsend buffer", r"space in (?P<bsend>Bsend) buffer"),
+            Sign("MPI_ERR_TOPOLOGY", r"\*\*\* (?P<topology>MPI_ERR_TOPOLOGY)"),
+            Sign(
+                "topology associated",
+                r"No (?P<topology>[\w -]{1,20}) topology associated with this communicator",
+            ),
         ),
         causes=(
-            "{call} failed: {error} ({reason}).",
-            "{call} failed with {error}.",
+            "MPI_{call} failed: {error} ({reason}).",
+            "MPI_{call} failed with {error}.",
             "An MPI call failed: {error} ({reason}).",
-            "The MPI call {call} failed.",
+            "The MPI call MPI_{call} failed.",
         ),
-        example="Bcast failed: Invalid root (Invalid root (value given was 77)).",
+        example="MPI_Bcast failed: Invalid root (Invalid root (value given was 77)).",
         remedies=(
+            Remedy(
+                "attach a buffer that holds all messages not yet received (MPI_Buffer_attach), or use MPI_Isend"
+                "{bsend:.0}"
+            ),
+            Remedy("pass the communicator that MPI_Cart_create or MPI_Graph_create returned{topology:.0}"),
             Remedy("compare the arguments of this call on all ranks: counts, types, root, communicator"),
         ),
         confidence=0.85,

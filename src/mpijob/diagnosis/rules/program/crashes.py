@@ -20,7 +20,7 @@ _LINE = (
     ),
 )
 _SAID_BY_SHELLS = (
-    *("CPU time limit exceeded", "Virtual timer expired", "Alarm clock", "Hangup", "Quit", "Bad system call"),
+    *("Virtual timer expired", "Alarm clock", "Hangup", "Quit", "Bad system call"),
     *("User defined signal [12]", "Trace/breakpoint trap"),
 )
 _ALONE = Remedy("run a single rank, to see whether it also crashes without MPI communication")
@@ -183,6 +183,10 @@ RULES = (
                 "exits with return code",
                 r"exits with return code = -(?!(?:4|6|7|8|9|11|15)\b)(?P<number>\d+)",
             ),
+            Sign(
+                "CPU time limit exceeded",
+                r"^(?:\S+[ ])?\S+: line \d+: \d+ (?P<by_shell>(?P<cpu_time>CPU time) limit exceeded)\b",
+            ),
             *(  # as a shell says it of a program that it started
                 Sign(words, rf"^(?:\S+[ ])?\S+: line \d+: \d+ (?P<by_shell>{words})\b")
                 for words in _SAID_BY_SHELLS
@@ -199,6 +203,7 @@ RULES = (
             Remedy(
                 "raise the limit on CPU time in the script, or remove it: ulimit -t unlimited{cpu_time:.0}"
             ),
+            Remedy("see why the program that reads from the rank's pipe or socket ended before{pipe:.0}"),
             Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
             Remedy("if another process or user sent the signal, run the job again: mpijob retry JOB"),
         ),

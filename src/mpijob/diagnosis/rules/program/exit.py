@@ -179,10 +179,16 @@ RULES = (
                 r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>unexpected EOF[^\n]{0,120})",
             ),
             Sign("yntax error", r"(?P<script>[^\s:]+): (?P<line>\d+): (?P<error>Syntax error: [^\n]{1,120})"),
+            Sign(
+                "rgument list too long",
+                r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): "
+                r"(?P<error>[^\n]{1,120}: (?P<too_long>Argument list too long))",
+            ),
         ),
         causes=("Line {line} of {script} failed: {error}.",),
         example="Line 2 of rank.sh failed: DATA_DIR: unbound variable.",
         remedies=(
+            Remedy("pass fewer words: a pattern, a file that holds the list, or xargs{too_long:.0}"),
             Remedy("set the variable in the job: env.{variable}"),
             Remedy("correct the script; bash -n SCRIPT checks its syntax"),
         ),
