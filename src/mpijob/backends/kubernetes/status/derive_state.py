@@ -165,9 +165,11 @@ def _ranks(sight: ClusterObservation, first: Cause | None) -> tuple[RankState, .
 
 
 def _started(sight: ClusterObservation, phase: Phase) -> float | None:
-    """Return when the first pod got its place, or when the engine says that it began."""
+    """Return when its queue admitted it, else when the first pod got its place or the engine says that it began."""
     if phase in (Phase.QUEUED, Phase.SUSPENDED):
         return None
+    if sight.queue is not None and sight.queue.admitted_at is not None:
+        return sight.queue.admitted_at  # a list that sees no pods says the same
     placed = [
         one.placed for one in sight.members if one.stage is not Stage.WAITING and one.placed is not None
     ]
