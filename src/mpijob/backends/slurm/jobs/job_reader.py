@@ -234,12 +234,8 @@ class JobReader:
         known = dependencies.of_entries(plan.job.after, ((ref, self._other(ref)) for ref in plan.waits_for))
         waits, finding = dependencies.judge(state.ref.name, known)
         if finding is None:
-            text = dependencies.sentence(waits) if waits else "waiting for its turn"
-            return msgspec.structs.replace(state, message=text, waiting_for=text)
-        return msgspec.structs.replace(
-            state, phase=Phase.FAILED, reason=dependencies.FAILED, message=finding.message, waiting_for="",
-            findings=(finding,), finished=state.finished or time.time(),
-        )  # fmt: skip
+            return dependencies.waiting(state, waits, "waiting for its turn")
+        return dependencies.refused(state, finding, time.time())
 
     def _other(self, ref: JobRef) -> JobState | None:
         try:
@@ -268,16 +264,15 @@ class JobReader:
     # -- many jobs --------------------------------------------------------------------------------
     def page(self, scope: Scope) -> Page:
         """Return one page of states, newest first: the newest of each name (or all runs), and those of plain sbatch."""
-        snapshot, after = self.poll.snapshot(), scope.place
+        snapshot = self.poll.snapshot()
         known = [one for one in self._listed(snapshot, runs=scope.runs) if scope_filter.named(one.ref, scope)]
         if scope_filter.tells_more_than_names(scope):
             known = [one for one in known if scope_filter.belongs(one.state(), scope)]
-        rest = [one for one in known if not after or one.order < after]
-        page, more = rest[: scope.limit], rest[scope.limit :]
+        page, following = scope_filter.paged(known, scope, lambda one: one.order)
         states = self._with_forecasts((one.number, one.state()) for one in page)
         items = tuple(msgspec.structs.replace(state, ranks=()) for state in states)
         notices = (_silent(snapshot.error),) if snapshot.error else ()
-        return Page(items, str(page[-1].order) if page and more else "", len(known), notices)
+        return Page(items, following, len(known), notices)
 
     def _listed(self, snapshot: Snapshot, *, runs: bool) -> list[Listed]:
         """Return what a list is made of, newest first; no job's own files are read for it yet."""

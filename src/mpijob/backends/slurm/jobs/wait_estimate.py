@@ -150,11 +150,10 @@ class WaitEstimates:
             state = files.settled()
             if state is None:
                 continue
-            seconds = state.duration_seconds(state.finished or 0.0)
-            known = seconds is not None and state.phase in (Phase.SUCCEEDED, Phase.FAILED)
-            self._durations[place.uid] = (
-                (batch_script.command_key(files.plan.job), seconds) if known and seconds is not None else None
-            )
+            ran = state.phase in (Phase.SUCCEEDED, Phase.FAILED)
+            seconds = state.duration_seconds(state.finished or 0.0) if ran else None
+            command = batch_script.command_key(files.plan.job)
+            self._durations[place.uid] = None if seconds is None else (command, seconds)
 
 
 def _asked(row: Row) -> Asked:
