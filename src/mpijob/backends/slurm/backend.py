@@ -23,7 +23,7 @@ from mpijob.backends.slurm.host import Host, SshHost
 from mpijob.backends.slurm.jobs.job_files import JobDirectories
 from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.backends.slurm.jobs.poll import Poll
-from mpijob.errors import BackendError
+from mpijob.errors import BackendError, NotFound
 from mpijob.model import Identity, JobRef
 
 if TYPE_CHECKING:
@@ -184,7 +184,12 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
         told, over = 0, False
         while not over:
-            files, state = self._reader.ours(ref), self.get(ref)
+            try:
+                files, state = self._reader.ours(ref), self.get(ref)
+            except NotFound:
+                if told:  # it was deleted meanwhile
+                    return
+                raise
             over = not follow or state.phase.final
             for event in events.of(files, state)[told:] if files else ():
                 told += 1

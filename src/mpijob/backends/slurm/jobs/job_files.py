@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from functools import cached_property
 from pathlib import Path
@@ -25,11 +26,14 @@ import msgspec
 from mpijob import atomic_write, codec
 from mpijob.backends.attempts import replay
 from mpijob.backends.attempts.replay import Attempt
+from mpijob.backends.common_errors import no_such_job
 from mpijob.backends.slurm.host import Host
+from mpijob.errors import BackendError
 from mpijob.formats.launch import allocation
 from mpijob.model import JobRef, JobState, Plan, Sample
 
 _ATTEMPT = re.compile(r"a([1-9][0-9]{0,5})")
+_ACT = re.compile(r"(\d{1,20}(?:\.\d+)?) (\w+)")
 _NEVER_SUBMITTED_SECONDS = 60.0  # after which a directory without a number in Slurm is an unfinished submit
 
 
@@ -94,7 +98,15 @@ class JobFiles:
     @cached_property
     def plan(self) -> Plan:
         """The plan that was submitted."""
-        return codec.decode((self.path / "plan.json").read_bytes(), Plan)
+        try:
+            return codec.decode((self.path / "plan.json").read_bytes(), Plan)
+        except FileNotFoundError:
+            raise no_such_job(self.place.ref) from None  # it was deleted since we looked
+        except (OSError, msgspec.DecodeError) as error:
+            message = f"the files of {self.place.ref} cannot be read: {self.path / 'plan.json'}: {error}"
+            raise BackendError(
+                message, hint=f"remove what is left of it: rm -r {shlex.quote(str(self.path))}"
+            ) from error
 
     @cached_property
     def number(self) -> str:
@@ -109,8 +121,8 @@ class JobFiles:
     @cached_property
     def acts(self) -> tuple[Act, ...]:
         """What its owner asked for since."""
-        pairs = (line.partition(" ") for line in self._text("acts").splitlines())
-        return tuple(Act(float(when), verb) for when, _, verb in pairs if verb)
+        found = map(_ACT.fullmatch, self._text("acts").splitlines())
+        return tuple(Act(float(match[1]), match[2]) for match in found if match)
 
     def last_act(self, *verbs: str) -> Act | None:
         """Return the last of these acts."""

@@ -31,7 +31,10 @@ def of_ranks(reader: JobReader, files: JobFiles, query: LogQuery, pause: Pause) 
 
     def found() -> tuple[list[tuple[Path, int]], dict[int, int], bool]:
         now = reader.jobs.files(files.place)
-        state = reader.state(now, findings=False)
+        try:
+            state = reader.state(now, findings=False)
+        except NotFound:  # it was deleted meanwhile
+            return [], {}, True
         numbers = [one for one in now.attempts() if query.attempt in (None, one)]
         over = state.phase.final or state.phase is Phase.SUSPENDED
         return [(now.logs(one), one) for one in numbers], log_reader.workers_of(state.ranks), over
@@ -72,7 +75,11 @@ def of_script(
             yield from wanted.rest()
             return
         pause(0.2)
-        state = reader.get(ref)
+        try:
+            state = reader.get(ref)
+        except NotFound:  # it was deleted meanwhile, or Slurm has forgotten it
+            yield from wanted.rest()
+            return
 
 
 def outputs(
