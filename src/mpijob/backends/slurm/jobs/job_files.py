@@ -6,7 +6,7 @@ ROOT/jobs/UID/                               one job
     plan.json  script  launcher.sh …         what was submitted (formats/slurm/batch_script)
     slurm                                    the job's number in Slurm, when it took the job
     acts                                     what its owner asked for since: cancelled, suspended, resumed
-    aN/                                      journals and logs of attempt N (formats/slurm/journal)
+    aN/                                      journals and logs of attempt N (formats/launch/allocation)
     work/                                    its working directory
     state.json                               how it ended, once that is settled
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import time
 from functools import cached_property
 from pathlib import Path
@@ -103,10 +102,8 @@ class JobFiles:
         except FileNotFoundError:
             raise no_such_job(self.place.ref) from None  # it was deleted since we looked
         except (OSError, msgspec.DecodeError) as error:
-            message = f"the files of {self.place.ref} cannot be read: {self.path / 'plan.json'}: {error}"
-            raise BackendError(
-                message, hint=f"remove what is left of it: rm -r {shlex.quote(str(self.path))}"
-            ) from error
+            message = f"{self.path / 'plan.json'} cannot be read: {error}"
+            raise BackendError(message, hint="remove the job's directory by hand") from error
 
     @cached_property
     def number(self) -> str:
@@ -183,21 +180,16 @@ class JobFiles:
         except OSError:
             return
 
-    def act(self, verb: str, **files: str) -> None:
-        """Write down what the owner asks for, with what the job's own texts read of it."""
+    def act(self, verb: str) -> None:
+        """Write down what the owner asks for."""
         with (self.path / "acts").open("a") as out:
             out.write(f"{time.time():.3f} {verb}\n")
-        for name, text in files.items():
-            (self.path / name).write_text(text)
         (self.path / "state.json").unlink(missing_ok=True)
         self.__dict__.pop("acts", None)
         self.host.push(self.place.folder)
 
     def _text(self, name: str) -> str:
-        try:
-            return (self.path / name).read_text(errors="replace")
-        except (FileNotFoundError, NotADirectoryError):
-            return ""
+        return replay.text(self.path / name)
 
 
 class JobDirectories:
