@@ -10,8 +10,8 @@ from mpijob.accounting import build
 from mpijob.accounting.aggregate import tally
 from mpijob.backends.slurm.jobs import plain_jobs
 from mpijob.backends.slurm.jobs.job_reader import JobReader
-from mpijob.errors import MpiJobError, NotFound
-from mpijob.formats.slurm import queries
+from mpijob.errors import BackendError, MpiJobError, NotFound
+from mpijob.formats.slurm import batch_script, queries
 from mpijob.history import account_store
 from mpijob.model import Amounts
 from mpijob.model.status.accounts import Account, AccountQuery, Tally
@@ -27,23 +27,19 @@ def find(reader: JobReader, query: AccountQuery, now: float) -> tuple[Account, .
 def _ours(reader: JobReader, now: float) -> Iterator[Account]:
     for place in reader.jobs.all():
         files = reader.jobs.files(place)
-        with contextlib.suppress(NotFound):  # it was deleted since we looked
+        with contextlib.suppress(NotFound, BackendError):  # it was deleted since we looked, or is damaged
             state, plan = reader.state(files, findings=False), files.plan
             yield build.account(state, plan.job, plan.needs, [*tally(files.samples()).values()], now=now)
 
 
 def _plain(reader: JobReader, query: AccountQuery, now: float) -> Iterator[Account]:
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(query.since)) if query.since else ""
-    rows = dict(
-        reader.poll.snapshot().rows
-    )  # where there is no accounting, what is in Slurm's memory is all there is
+    rows = dict(reader.poll.snapshot().rows)  # all there is where there is no accounting
     with contextlib.suppress(MpiJobError):
         rows |= {row.number: row for row in reader.client.accounting([], since=since)}  # the last try of each
-    ours = {number for number, _ in reader.poll.snapshot().rows.ours()} | {
-        reader.jobs.files(place, logs=False).number for place in reader.jobs.all()
-    }
+    ours = {reader.jobs.files(place, logs=False).number for place in reader.jobs.all()}
     for row in rows.values():
-        if row.number.isdigit() and row.number not in ours:
+        if row.number.isdigit() and row.number not in ours and not batch_script.read_comment(row.comment):
             needs = Amounts(float(row.cpus), queries.held_memory(row.tres), queries.gpu_count(row.tres))
             cpu, peak = row.used_cpu_seconds, row.memory_bytes
             used = [Tally(0, last=now, cpu_seconds=cpu, peak_bytes=peak, samples=1)] if cpu else []
