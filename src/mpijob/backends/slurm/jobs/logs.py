@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,18 +104,15 @@ class ScriptOutput:
 
     def read(self, *, last: bool) -> Iterator[LogLine]:
         """Yield the lines that are new; with `last`, also one that has no end yet."""
-        try:
-            with open(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                about = os.fstat(file.fileno())
-                if not stat.S_ISREG(about.st_mode):
-                    return
-                if about.st_size < self._offset:  # Slurm started the job again, and the file anew
-                    self._offset, self._rest = 0, b""
-                file.seek(self._offset)
-                data = self._rest + file.read()
-                self._offset = file.tell()
-        except FileNotFoundError:
+        if not self._path.is_file():  # not there yet, or something that has no end
             return
+        with self._path.open("rb") as file:
+            about = os.fstat(file.fileno())
+            if about.st_size < self._offset:  # Slurm started the job again, and the file anew
+                self._offset, self._rest = 0, b""
+            file.seek(self._offset)
+            data = self._rest + file.read()
+            self._offset = file.tell()
         *lines, self._rest = data.split(b"\n")
         if last and self._rest:
             lines, self._rest = [*lines, self._rest], b""
