@@ -89,17 +89,23 @@ def test_a_place_names_the_login_node_and_the_partition(
 
 def test_a_backend_that_was_not_used_closes_without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    SlurmBackend(Settings(), "slurm+ssh://login").close()
+    backend = SlurmBackend(Settings(), "slurm+ssh://login")
+    backend.close()
+    assert "_host" not in backend.__dict__
 
 
 def test_a_connection_that_is_lost_is_closed_all_the_same(
     backend: SlurmBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tried: list[FakeHost] = []
+
     def lost(self: FakeHost) -> None:
+        tried.append(self)
         raise BackendError("no connection", passing=True)
 
     monkeypatch.setattr(FakeHost, "close", lost)
     backend.close()
+    assert tried == [backend._host]
 
 
 # -- what is known -------------------------------------------------------------------------------
