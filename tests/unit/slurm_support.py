@@ -11,9 +11,12 @@ from typing import Any
 
 import msgspec
 
+from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.host import SECONDS, Answer, Host
 from mpijob.backends.slurm.jobs.derive import Seen
-from mpijob.backends.slurm.jobs.job_files import JobFiles, Place
+from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles, Place
+from mpijob.backends.slurm.jobs.job_reader import JobReader
+from mpijob.backends.slurm.jobs.poll import Poll
 from mpijob.formats.launch import hostfile
 from mpijob.formats.slurm import queries
 from mpijob.formats.slurm.queries import FIELD, RECORD, Row, Rows
@@ -23,7 +26,7 @@ from mpijob.model.platform.slurm import Limit, NodeRoom, Partition, SlurmFacts
 BEGIN = 1_763_400_000.0  # when the jobs of these tests were submitted
 UID = "0123456789abcdef"
 NUMBER = "67"
-Reply = Answer | str | Exception | Callable[[Sequence[str]], str]
+Reply = Answer | str | Exception | Callable[[Sequence[str]], "str | Answer"]
 
 _QUEUED = {
     "%A": NUMBER, "%F": NUMBER, "%K": "N/A", "%j": "solve", "%u": "alice", "%a": "science", "%P": "main",
@@ -48,6 +51,7 @@ class FakeHost(Host):
         self.replies: dict[str, Reply] = dict(replies)
         self.asked: list[tuple[str, ...]] = []
         self.pushed: list[str] = []
+        self.terminals: list[tuple[str, ...]] = []
         self.variables: Mapping[str, str] = {"PATH": "/usr/bin:/bin", "HOME": "/home/alice", "USER": "alice"}
 
     def environ(self) -> Mapping[str, str]:
@@ -67,9 +71,14 @@ class FakeHost(Host):
         reply = self.replies.get(argv[0].replace("-", "_"), Answer(127, "", f"{argv[0]}: not found"))
         if isinstance(reply, Exception):
             raise reply
-        if isinstance(reply, Answer):
-            return reply
-        return Answer(0, reply if isinstance(reply, str) else reply(argv), "")
+        if callable(reply):
+            reply = reply(argv)
+        return Answer(0, reply, "") if isinstance(reply, str) else reply
+
+    def terminal(self, argv: Sequence[str]) -> int:
+        """Note what would have had the terminal, which ends with 7."""
+        self.terminals.append(tuple(argv))
+        return 7
 
     def push(self, place: str) -> None:
         """Note what would be copied to the nodes."""
@@ -228,3 +237,9 @@ class Submitted:
         numbers = files.attempts()
         attempt = files.attempt(numbers[-1]) if numbers else None
         return Seen(files, attempt, row, answered, BEGIN + at, silent, said)
+
+
+def a_reader(host: FakeHost, root: Path) -> JobReader:
+    """Return what reads jobs by a host's answers; what is kept between processes lies below `root`."""
+    client = SlurmClient(host)
+    return JobReader(client, JobDirectories(host), Poll(client, root / "asked"), "")

@@ -6,6 +6,7 @@ never goes along, wherever it lies: it would grow with each job, and reading our
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
 import os
@@ -192,3 +193,15 @@ def lay_out(code: Code, work: Path) -> dict[str, Stamp]:
 def stamp(status: os.stat_result) -> Stamp:
     """Return what changes when a file is written."""
     return status.st_size, status.st_mtime_ns
+
+
+def stamps(folder: Path) -> dict[str, Stamp]:
+    """Return how the files of a directory are before a job runs in it; nothing of one that is too large to tell."""
+    found: dict[str, Stamp] = {}
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # it was removed since we looked
+            if path.is_file():
+                found[str(path.relative_to(folder))] = stamp(path.stat())
+        if len(found) > MOST_FILES:
+            return {}
+    return found

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from mpijob.model import JobRef, JobState, Scope
 from mpijob.model.spec.selector import selects
+
+J = TypeVar("J")
 
 
 def named(ref: JobRef, scope: Scope) -> bool:
@@ -33,3 +38,10 @@ def belongs(state: JobState, scope: Scope) -> bool:
         and (scope.until is None or state.created < scope.until)
         and selects(scope.selector, state.labels)
     )
+
+
+def paged(jobs: Sequence[J], scope: Scope, order: Callable[[J], int]) -> tuple[Sequence[J], str]:
+    """Return one page of jobs, given in falling `order`, and where the next page begins; "" after the last."""
+    rest = [job for job in jobs if not scope.place or order(job) < scope.place]
+    page = rest[: scope.limit]
+    return page, str(order(page[-1])) if page and len(rest) > len(page) else ""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijob.model.status.forecast import Forecast
-from mpijob.observation.state.queue_wait import MOST, Queue, Running, Waiting, forecasts
+from mpijob.observation.state.queue_wait import MOST, Queue, Running, Waiting, bounded, forecasts
 
 FULL = {"cpu": 0.0}
 HALF = {"cpu": 2.0}
@@ -196,3 +196,23 @@ def test_estimates_lie_in_their_range_and_places_are_a_line(
         if one.seconds is not None:
             assert one.span is not None
             assert 0.0 <= one.span[0] <= one.seconds <= one.span[1]
+
+
+@pytest.mark.parametrize(
+    ("known", "latest", "seconds", "span"),
+    [
+        (Forecast(1, None, None, "why"), 300.0, None, (0.0, 300.0)),
+        (Forecast(1, None, None, ""), -5.0, None, (0.0, 0.0)),
+        (Forecast(1, None, (0.0, 100.0), ""), 300.0, None, (0.0, 100.0)),
+        (Forecast(1, 200.0, (100.0, 400.0), ""), 300.0, 200.0, (100.0, 300.0)),
+        (Forecast(1, 200.0, (100.0, 400.0), ""), 150.0, 150.0, (100.0, 150.0)),
+        (Forecast(1, 200.0, (100.0, 400.0), ""), 50.0, 50.0, (50.0, 50.0)),
+        (Forecast(1, 200.0, (100.0, 400.0), ""), 500.0, 200.0, (100.0, 400.0)),
+    ],
+)
+def test_an_estimate_goes_no_further_than_what_is_known_otherwise(
+    known: Forecast, latest: float, seconds: float | None, span: tuple[float, float]
+) -> None:
+    found = bounded(known, latest, "somebody expects it")
+    assert (found.seconds, found.span) == (seconds, span)
+    assert ("somebody" in found.basis) is (known.seconds is None)

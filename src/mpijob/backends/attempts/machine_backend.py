@@ -6,7 +6,9 @@ Their archive, their team's templates and their jobs' files are on file systems 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import time
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mpijob.backends import cancellable_sleep
@@ -16,7 +18,8 @@ from mpijob.backends.capabilities import (
     SupportsTeamTemplates,
     SupportsWorkingDirectory,
 )
-from mpijob.errors import Unsupported
+from mpijob.backends.outage_tolerance import Patience
+from mpijob.errors import BackendError, Unsupported
 from mpijob.settings import history_directory
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.team_templates import TemplateDirectory
     from mpijob.history.archive_reader import ArchiveReader
-    from mpijob.model import JobRef, JobState, MPIJob, Secret
+    from mpijob.model import JobRef, JobState, MPIJob, Page, Scope, Secret
     from mpijob.model.status.mpi_profile import RankProfiles
     from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
@@ -36,6 +39,43 @@ class MachineBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates
     name: str
     namespace = "default"
     _settings: Settings
+
+    @abstractmethod
+    def _page(self, scope: Scope) -> Page:
+        """Return one page of states, as they are looked at again and again."""
+
+    @abstractmethod
+    def _await_change(self, scope: Scope) -> None:
+        """Pause until something may have changed."""
+
+    def watch(self, scope: Scope) -> Iterator[JobState]:
+        """Yield every job's state once, then each change."""
+        seen: dict[str, JobState] = {}
+        patience = Patience()
+        while True:
+            try:
+                page = self._page(scope)
+                patience.answered()
+            except BackendError as error:
+                self.pause(patience.bear(error))
+                continue
+            for state in page.items:
+                if seen.get(state.ref.uid) != state:
+                    seen[state.ref.uid] = state
+                    yield state
+            self._await_change(scope)
+
+    @abstractmethod
+    def _newest_attempt(self, ref: JobRef) -> tuple[Path, JobState] | None:
+        """Return the directory of a job's newest attempt, and the state in it; None where it has no directory."""
+
+    def mpi_profile(self, ref: JobRef) -> RankProfiles:
+        """Return what the ranks of the newest attempt have counted so far."""
+        from mpijob.backends.attempts import mpi_profiles
+        from mpijob.model.status.mpi_profile import RankProfiles
+
+        newest = self._newest_attempt(ref)
+        return RankProfiles(mpi_profiles.read(*newest, time.time())) if newest else RankProfiles()
 
     def reconcile(self, state: JobState) -> None:
         """What runs a job sees to its next attempt, too."""
@@ -102,24 +142,6 @@ def current_directory() -> Path:
         return Path.cwd()
     except FileNotFoundError:
         return Path("/proc/self/cwd")
-
-
-def changes(seen: dict[str, JobState], states: Iterable[JobState]) -> Iterator[JobState]:
-    """Yield the states that differ from those seen before, by uid, and remember them."""
-    for state in states:
-        if seen.get(state.ref.uid) != state:
-            seen[state.ref.uid] = state
-            yield state
-
-
-def profiles_of(attempt: Path, state: JobState) -> RankProfiles:
-    """Return what the ranks of an attempt have counted so far, by its directory."""
-    import time
-
-    from mpijob.backends.attempts import mpi_profiles
-    from mpijob.model.status.mpi_profile import RankProfiles
-
-    return RankProfiles(mpi_profiles.read(attempt, state, time.time()))
 
 
 def not_scalable(ref: JobRef, workers: int, place: str) -> Unsupported:

@@ -44,11 +44,12 @@ def read(number: int, plan: Plan, directory: Path) -> Attempt:
     journals = [("", directory / "journal")]
     journals += [(path.name.removeprefix("node-"), path) for path in sorted(directory.glob("node-*"))]
     return replay(
-        number, plan, (entry for host, path in journals for entry in allocation.entries(_text(path), host))
+        number, plan, (entry for host, path in journals for entry in allocation.entries(text(path), host))
     )
 
 
-def _text(path: Path) -> str:
+def text(path: Path) -> str:
+    """Return what a file of a job's directory says; "" where it is not there (yet)."""
     try:
         return path.read_text(errors="replace")
     except (FileNotFoundError, NotADirectoryError):

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         Secret,
     )
     from mpijob.model.status.accounts import Account, AccountQuery
-    from mpijob.model.status.mpi_profile import RankProfiles
     from mpijob.settings import Settings
 
 
@@ -163,13 +162,12 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
 
         return capacity.with_forecasts(self._store, self._settings, states)
 
-    def watch(self, scope: Scope) -> Iterator[JobState]:
-        """Yield every job's state once, then each change."""
-        seen: dict[str, JobState] = {}
-        while True:
-            yield from machine_backend.changes(seen, list_jobs.page(self._store, scope).items)
-            self._attend()
-            self._change()
+    def _page(self, scope: Scope) -> Page:
+        return list_jobs.page(self._store, scope)
+
+    def _await_change(self, scope: Scope) -> None:
+        self._attend()
+        self._change()
 
     def _attend(self) -> None:
         """Say what is lost, and wake somebody for what nobody starts: who looks for long may be the only one there."""
@@ -246,10 +244,9 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         """Return the usage measured so far."""
         return self._store.samples(self._row(ref).uid)
 
-    def mpi_profile(self, ref: JobRef) -> RankProfiles:
-        """Return what the ranks of the newest attempt have counted so far."""
+    def _newest_attempt(self, ref: JobRef) -> tuple[Path, JobState]:
         row = self._row(ref)
-        return machine_backend.profiles_of(self._home.attempt(row.uid, row.attempt), row.state)
+        return self._home.attempt(row.uid, row.attempt), row.state
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted."""

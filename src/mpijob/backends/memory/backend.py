@@ -167,13 +167,11 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
                 for record in find_jobs.listed(self._engine, runs=scope.runs)
                 if scope_filter.belongs(record.state, scope)
             ]
-            place = scope.place
-            rest = [record for record in chosen if not place or record.number < place]
-            page, more = rest[: scope.limit], rest[scope.limit :]
+            page, following = scope_filter.paged(chosen, scope, lambda record: record.number)
             items = tuple(
                 msgspec.structs.replace(find_jobs.view(self._engine, record), ranks=()) for record in page
             )
-            return Page(items, str(page[-1].number) if page and more else "", len(chosen))
+            return Page(items, following, len(chosen))
 
     def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change; a deleted job is told once as Deleting."""

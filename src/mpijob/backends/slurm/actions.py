@@ -12,7 +12,7 @@ from mpijob.backends.common_errors import refuse_resuming, refuse_suspending
 from mpijob.backends.slurm.jobs import events
 from mpijob.backends.slurm.jobs.job_files import JobFiles
 from mpijob.backends.slurm.jobs.job_reader import JobReader
-from mpijob.errors import Conflict, InvalidJob
+from mpijob.errors import Conflict, InvalidJob, WaitTimeout
 from mpijob.model import JobRef, JobState, Phase
 from mpijob.settings import Settings
 
@@ -61,8 +61,8 @@ class Actions:
             files.act("suspended")
             return self._fresh(files)
         grace = self._gently(files, state, None)
-        self._client.run(("scontrol", "update", f"JobId={number}", "Requeue=1"))
         try:
+            self._client.run(("scontrol", "update", f"JobId={number}", "Requeue=1"))
             self._client.run(("scontrol", "requeuehold", number))
         except InvalidJob as error:
             raise Conflict(
@@ -102,12 +102,13 @@ class Actions:
     def remove(self, ref: JobRef, grace_seconds: float | None, settings: Settings, name: str) -> None:
         """End a job if needed, put its record away and remove its files; by name, the earlier ones of that name too."""
         newest = self._reader.find(ref)
-        self.cancel(self._reader.jobs.files(newest), grace_seconds)
-        same = [
-            one
-            for one in self._reader.jobs.all()
-            if (one.namespace, one.name) == (newest.namespace, newest.name)
-        ]
+        state = self.cancel(self._reader.jobs.files(newest), grace_seconds)
+        if not state.phase.final:
+            raise WaitTimeout(
+                f"{newest.ref} is still {state.phase.value}", hint="delete it again in a minute"
+            )
+        named = (newest.namespace, newest.name)
+        same = [one for one in self._reader.jobs.all() if (one.namespace, one.name) == named]
         for place in [newest] if ref.uid else same:
             files = self._reader.jobs.files(place)
             archive.put_away(place.ref, partial(self._record, files), settings, name)

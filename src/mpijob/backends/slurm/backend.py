@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 from mpijob.backends.attempts import machine_backend
 from mpijob.backends.attempts.machine_backend import MachineBackend
 from mpijob.backends.capabilities import SupportsClose, SupportsDoctor
-from mpijob.backends.outage_tolerance import Patience
 from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.host import Host, SshHost
 from mpijob.backends.slurm.jobs.job_files import JobDirectories
 from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.backends.slurm.jobs.poll import Poll
-from mpijob.errors import BackendError
+from mpijob.errors import BackendError, NotFound
 from mpijob.model import Identity, JobRef
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
         Scope,
     )
     from mpijob.model.status.accounts import Account, AccountQuery
-    from mpijob.model.status.mpi_profile import RankProfiles
     from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.05
@@ -154,19 +152,11 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         """Return one page of states, newest first."""
         return self._reader.page(scope)
 
-    def watch(self, scope: Scope) -> Iterator[JobState]:
-        """Yield every job's state once, then each change."""
-        seen: dict[str, JobState] = {}
-        patience = Patience()
-        while True:
-            try:
-                page = self._reader.page(scope)
-                patience.answered()
-            except BackendError as error:
-                self.pause(patience.bear(error))
-                continue
-            yield from machine_backend.changes(seen, page.items)
-            self.pause(_POLL_SECONDS if scope.names else 10 * _POLL_SECONDS)
+    def _page(self, scope: Scope) -> Page:
+        return self._reader.page(scope)
+
+    def _await_change(self, scope: Scope) -> None:
+        self.pause(_POLL_SECONDS if scope.names else 10 * _POLL_SECONDS)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the job's merged log lines."""
@@ -184,7 +174,12 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
         told, over = 0, False
         while not over:
-            files, state = self._reader.ours(ref), self.get(ref)
+            try:
+                files, state = self._reader.ours(ref), self.get(ref)
+            except NotFound:
+                if told:  # it was deleted meanwhile
+                    return
+                raise
             over = not follow or state.phase.final
             for event in events.of(files, state)[told:] if files else ():
                 told += 1
@@ -197,15 +192,11 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         files = self._reader.ours(ref)
         return () if files is None else files.samples()
 
-    def mpi_profile(self, ref: JobRef) -> RankProfiles:
-        """Return what the ranks of the newest attempt have counted so far."""
-        from mpijob.model.status.mpi_profile import RankProfiles
-
-        files = self._reader.ours(ref)
-        if files is None:
-            return RankProfiles()
+    def _newest_attempt(self, ref: JobRef) -> tuple[Path, JobState] | None:
+        if (files := self._reader.ours(ref)) is None:
+            return None
         state = self._reader.state(files, findings=False)
-        return machine_backend.profiles_of(files.attempt_directory(state.attempt), state)
+        return files.attempt_directory(state.attempt), state
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted, and of those of plain sbatch."""

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from mpijob.backends.slurm.host import SECONDS, Answer, Host
 from mpijob.errors import BackendError, InvalidJob, MpiJobError, NotAllowed, NotFound, QuotaExceeded
-from mpijob.formats.slurm import queries
+from mpijob.formats.slurm import queries, refusals
 from mpijob.formats.slurm.queries import Row
-
-_SILENT = re.compile(
-    r"Unable to contact slurm controller|Socket timed out|Protocol authentication error"
-    r"|Connection (?:refused|timed out)"
-    r"|Problem talking to the database|Resource temporarily unavailable|Unexpected message received|Zero Bytes were"
-    r"|Unable to establish control machine|slurm_persist_conn_open|Slurm backup controller in standby"
-    r"|Munge encode failed|Transport endpoint is not connected|Slurmdbd connection|authentication credential expired",
-    re.IGNORECASE,
-)
-_UNKNOWN_JOB = re.compile(r"Invalid job id specified|Job/step already completing|Job has already finished")
-_NOT_ALLOWED = re.compile(
-    r"[Aa]ccess(?:/permission)? denied|Invalid account|not permitted|Invalid qos|Permission denied"
-)
-_TOO_MUCH = re.compile(
-    r"violates accounting/QOS|configuration is not available|More processors requested|limit", re.IGNORECASE
-)
-_ERROR = re.compile(
-    r"^(?:\w+: )?(?:error: |fatal: )?(?:Batch job submission failed: |allocation failure: )?", re.MULTILINE
-)
+from mpijob.formats.slurm.refusals import Refusal
 
 
 class SlurmClient:
@@ -53,7 +34,7 @@ class SlurmClient:
     def accounting(self, numbers: Iterable[str], *, steps: bool = False, since: str = "") -> list[Row]:
         """Return what the accounting knows of jobs, each try; nothing where there is no accounting."""
         answer = self.host.call(queries.sacct(numbers, steps=steps, since=since), env=queries.TIMES)
-        if answer.code and _SILENT.search(answer.said):
+        if answer.code and refusals.meaning(answer.said) is Refusal.SILENT:
             raise refusal("sacct", answer)
         return [*queries.accounted(answer.out)]
 
@@ -82,27 +63,19 @@ class SlurmClient:
 
 def refusal(command: str, answer: Answer) -> MpiJobError:
     """Return the error for a command that failed."""
-    said = answer.said
-    if _SILENT.search(said):
-        hint = "running jobs are not affected; check the controller: scontrol ping"
-        return BackendError(f"Slurm is not responding: {_first(said)}", hint=hint, passing=True)
-    if _UNKNOWN_JOB.search(said):
-        return NotFound(f"Slurm no longer knows this job: {_first(said)}")
-    text = f"Slurm refuses it: {'; '.join(_lines(said)) or f'{command} ended with {answer.code}'}"
-    if _NOT_ALLOWED.search(said):
-        return NotAllowed(
-            text,
-            hint="list your accounts and partitions: sacctmgr show assoc user=$USER format=account,partition,qos",
-        )
-    if _TOO_MUCH.search(said):
-        return QuotaExceeded(text, hint="request less, or use another partition, account or QOS")
-    return InvalidJob(text, hint="change the named option; mpijob plan shows all options")
-
-
-def _lines(said: str) -> list[str]:
-    found = [_ERROR.sub("", line).strip() for line in said.splitlines()]
-    return [line for line in dict.fromkeys(found) if line]
-
-
-def _first(said: str) -> str:
-    return (_lines(said) or [said])[0][:200]
+    kind, found = refusals.meaning(answer.said), refusals.reasons(answer.said)
+    first = (found or [answer.said])[0][:200]
+    text = f"Slurm refuses it: {'; '.join(found) or f'{command} ended with {answer.code}'}"
+    match kind:
+        case Refusal.SILENT:
+            hint = "running jobs are not affected; check the controller: scontrol ping"
+            return BackendError(f"Slurm is not responding: {first}", hint=hint, passing=True)
+        case Refusal.UNKNOWN_JOB:
+            return NotFound(f"Slurm no longer knows this job: {first}")
+        case Refusal.NOT_ALLOWED:
+            hint = "list your accounts and partitions: sacctmgr show assoc user=$USER format=account,partition,qos"
+            return NotAllowed(text, hint=hint)
+        case Refusal.TOO_MUCH:
+            return QuotaExceeded(text, hint="request less, or use another partition, account or QOS")
+        case Refusal.INVALID:
+            return InvalidJob(text, hint="change the named option; mpijob plan shows all options")

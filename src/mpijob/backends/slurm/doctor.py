@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from mpijob.backends.slurm.client import SlurmClient
@@ -10,6 +9,8 @@ from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.errors import Finding, MpiJobError, Severity
 from mpijob.formats.slurm import queries
 from mpijob.model.platform.slurm import Limit
+
+_WRITABLE = 'mkdir -p -m 700 "$1" && [ -w "$1" ]'
 
 
 def report(client: SlurmClient, reader: JobReader, user: str) -> tuple[Finding, ...]:
@@ -37,8 +38,7 @@ def _report(client: SlurmClient, reader: JobReader, user: str) -> Iterator[Findi
         yield _warning(message, "nothing, or ask for Slurm's PMIx plugin")
     yield from _accounts(client, user)
     root = reader.jobs.host.path()
-    there = reader.jobs.host.call(("sh", "-c", f'mkdir -p -m 700 "{root}" && [ -w "{root}" ]')).code == 0
-    if there or os.access(root, os.W_OK):
+    if reader.jobs.host.call(("sh", "-c", _WRITABLE, "sh", root)).code == 0:
         yield _fine(f"jobs are kept in {root}; each job checks that its nodes can access it")
     else:
         hint = "set MPIJOB_SLURM_DIRECTORY to a shared directory"

@@ -17,7 +17,7 @@ from mpijob.backends.mpi.mpi_selection import Choice
 from mpijob.backends.profiler import library as profiler
 from mpijob.backends.slurm.client import SlurmClient, refusal
 from mpijob.backends.slurm.host import Host
-from mpijob.backends.slurm.jobs import wait_estimate
+from mpijob.backends.slurm.jobs.wait_estimate import BOUND
 from mpijob.backends.state_home import StateHome
 from mpijob.errors import Finding, MpiJobError, Severity, Unsupported
 from mpijob.formats.convert import batch_script as header
@@ -29,6 +29,7 @@ from mpijob.model.platform.slurm import Layout, SlurmFacts, layout
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
 from mpijob.model.status.forecast import Forecast
+from mpijob.observation.state import queue_wait
 from mpijob.settings import Settings, own_places
 
 _AT_ONCE_SECONDS = 2.0
@@ -108,7 +109,7 @@ def estimated(plan: Plan, client: SlurmClient) -> Plan:
     if when is None:
         return plan
     told = Forecast(None, plan.wait_estimate_seconds, plan.wait_range_seconds, plan.wait_basis)
-    found = wait_estimate.bounded(told, when - time.time())
+    found = queue_wait.bounded(told, when - time.time(), BOUND)
     return msgspec.structs.replace(
         plan,
         wait_estimate_seconds=found.seconds,

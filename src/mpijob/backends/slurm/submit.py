@@ -68,7 +68,9 @@ def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     (path / "work").mkdir(mode=0o700)
     # a script of this machine runs where it is, as with sbatch
     folder = job.script and job.code.path and not host.name and not job.code.git.url
-    along = _stamps(Path(job.code.path)) if folder else code_upload.lay_out(job.code, path / "work")
+    along = (
+        code_upload.stamps(Path(job.code.path)) if folder else code_upload.lay_out(job.code, path / "work")
+    )
     texts = {} if job.script else allocation.texts()
     texts |= {"script": plan.batch_script, "programs": allocation.programs(job)}
     texts |= {"secrets": allocation.exports(values), "layout": batch_script.rank_nodes(plan)}
@@ -82,17 +84,6 @@ def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     atomic_write.write(path / "plan.json", msgspec.json.encode(plan))
     host.push(place.folder)
     return JobFiles(host, place)
-
-
-def _stamps(folder: Path) -> dict[str, code_upload.Stamp]:
-    """Return how the files of a directory are before a script runs in it; nothing of one that is too large to tell."""
-    found: dict[str, code_upload.Stamp] = {}
-    for path in folder.rglob("*"):
-        if path.is_file():
-            found[str(path.relative_to(folder))] = code_upload.stamp(path.stat())
-        if len(found) > code_upload.MOST_FILES:
-            return {}
-    return found
 
 
 _DEPENDENCY_TYPES = {End.SUCCEEDED: "afterok", End.ANY: "afterany", End.FAILED: "afternotok"}

@@ -15,6 +15,7 @@ import msgspec
 from mpijob.formats.convert.header import units
 from mpijob.formats.slurm import job_states
 from mpijob.formats.slurm.job_states import JobState
+from mpijob.model import StepState
 from mpijob.model.platform.slurm import Limit, NodeRoom, Partition
 
 RECORD, FIELD = "\x1e", "\x1f"
@@ -148,6 +149,18 @@ def accounted(text: str) -> Iterator[Row]:
         fields = line.split(FIELD)
         if len(fields) >= len(_ACCOUNTING) - 1:
             yield _row(dict(zip((name for name, _ in _ACCOUNTING), fields, strict=False)))
+
+
+def steps(rows: Iterable[Row]) -> tuple[StepState, ...]:
+    """Return the steps of a job from the accounting: what each srun or mpirun in its script started."""
+    found = []
+    for row in rows:
+        number = row.number.partition(".")[2]
+        if number.isdigit():
+            code = job_states.exit_code(row.exit)[0] if row.state.final else None
+            found.append(StepState(int(number), row.name, row.cpus, started=row.started or 0.0, finished=row.ended,
+                                   exit_code=code, peak_bytes=row.memory_bytes))  # fmt: skip
+    return tuple(found)
 
 
 def _row(said: Mapping[str, str]) -> Row:

@@ -134,6 +134,20 @@ def _never(name: str, one: Dependency) -> Finding:
     )
 
 
+def refused(state: JobState, finding: Finding, now: float) -> JobState:
+    """Return the state of a job that will never start, because another ended otherwise than it wants."""
+    return msgspec.structs.replace(
+        state, phase=Phase.FAILED, reason=FAILED, message=finding.message, waiting_for="",
+        finished=state.finished or now, findings=(finding,),
+    )  # fmt: skip
+
+
+def waiting(state: JobState, waits: Sequence[str], otherwise: str) -> JobState:
+    """Return the state of a job with what it waits for; `otherwise` is said where nothing is left of that."""
+    text = sentence(waits) if waits else otherwise
+    return msgspec.structs.replace(state, message=text, waiting_for=text)
+
+
 _TO = {End.SUCCEEDED: "to succeed", End.ANY: "to end", End.FAILED: "to fail"}
 
 

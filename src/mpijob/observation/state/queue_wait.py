@@ -128,6 +128,19 @@ class _Before:
             self.endless += one.deadline_seconds is None
 
 
+def bounded(found: Forecast, latest: float, basis: str) -> Forecast:
+    """Return a forecast that goes no further than this many seconds from now; `basis` says who expects that."""
+    latest = max(0.0, latest)
+    if found.seconds is None:
+        high = latest if found.span is None else min(latest, found.span[1])
+        told = f"{found.basis}; {basis}" if found.basis else basis
+        return msgspec.structs.replace(found, span=(0.0, high), basis=told)
+    if found.span is None or latest >= found.span[1]:
+        return found
+    seconds = min(found.seconds, latest)
+    return msgspec.structs.replace(found, seconds=seconds, span=(min(found.span[0], seconds), latest))
+
+
 def _widened(low: float, high: float, runs: int) -> tuple[float, float]:
     """Return a range that is no narrower than what a few earlier runs can tell; a job that starts now does so."""
     if high < _SAME_SECONDS:

@@ -116,19 +116,6 @@ def test_a_list_has_the_jobs_in_the_order_in_which_they_were_submitted() -> None
     assert sorted([later, second, first], key=plain_jobs.order) == [first, second, later]
 
 
-def test_steps_are_those_that_have_a_number() -> None:
-    rows = [
-        ended(jobidraw="67", jobname="wrap"),
-        ended(jobidraw="67.batch", jobname="batch"),
-        ended(jobidraw="67.extern", jobname="extern"),
-        ended(jobidraw="67.0", jobname="solve", exitcode="3:0", state="FAILED", maxrss="2048K"),
-        ended(jobidraw="67.1", jobname="post", state="RUNNING", end="Unknown"),
-    ]
-    first, second = plain_jobs.steps(rows)
-    assert (first.number, first.command, first.exit_code, first.peak_bytes) == (0, "solve", 3, 2 << 20)
-    assert (second.number, second.exit_code, second.finished) == (1, None, None)
-
-
 def test_a_script_of_ours_keeps_its_own_address_and_what_its_owner_asked_for(tmp_path: Path) -> None:
     job = Submitted(FakeHost(tmp_path), a_plan(a_job(labels={"run": "7"}, queue="main")))
     state = plain_jobs.of_ours(row(), job.files)

@@ -8,7 +8,6 @@ from tests.unit.slurm_support import row, squeue
 from mpijob.backends.slurm.jobs import wait_estimate
 from mpijob.backends.slurm.jobs.wait_estimate import Room
 from mpijob.formats.slurm.queries import Rows
-from mpijob.model.status.forecast import Forecast
 
 
 @pytest.mark.parametrize(
@@ -51,25 +50,6 @@ def test_the_queue_of_a_partition_is_in_slurms_order() -> None:
         )
     )
     assert [one.number for one in wait_estimate.queue(rows, "main")] == ["11", "9", "10"]
-
-
-@pytest.mark.parametrize(
-    ("known", "latest", "seconds", "span"),
-    [
-        (Forecast(1, None, None, "why"), 300.0, None, (0.0, 300.0)),
-        (Forecast(1, None, None, ""), -5.0, None, (0.0, 0.0)),
-        (Forecast(1, None, (0.0, 100.0), ""), 300.0, None, (0.0, 100.0)),
-        (Forecast(1, 200.0, (100.0, 400.0), ""), 300.0, 200.0, (100.0, 300.0)),
-        (Forecast(1, 200.0, (100.0, 400.0), ""), 150.0, 150.0, (100.0, 150.0)),
-        (Forecast(1, 200.0, (100.0, 400.0), ""), 50.0, 50.0, (50.0, 50.0)),
-        (Forecast(1, 200.0, (100.0, 400.0), ""), 500.0, 200.0, (100.0, 400.0)),
-    ],
-)
-def test_an_estimate_goes_no_further_than_slurms_own_expectation(
-    known: Forecast, latest: float, seconds: float | None, span: tuple[float, float]
-) -> None:
-    found = wait_estimate.bounded(known, latest)
-    assert (found.seconds, found.span) == (seconds, span)
 
 
 @pytest.mark.parametrize(("held", "free"), [(4, 8), (0, 12), (12, 0), (20, 0)])

@@ -403,3 +403,16 @@ def test_the_start_that_slurm_expects_is_a_time_or_none(text: str, when: float |
 )  # fmt: skip
 def test_launch_plugins_are_the_words_that_stand_alone(text: str, names: tuple[str, ...]) -> None:
     assert queries.launch_plugins(text) == names
+
+
+def test_steps_are_those_that_have_a_number() -> None:
+    rows = [
+        ended(jobidraw="67", jobname="wrap"),
+        ended(jobidraw="67.batch", jobname="batch"),
+        ended(jobidraw="67.extern", jobname="extern"),
+        ended(jobidraw="67.0", jobname="solve", exitcode="3:0", state="FAILED", maxrss="2048K"),
+        ended(jobidraw="67.1", jobname="post", state="RUNNING", end="Unknown"),
+    ]
+    first, second = queries.steps(rows)
+    assert (first.number, first.command, first.exit_code, first.peak_bytes) == (0, "solve", 3, 2 << 20)
+    assert (second.number, second.exit_code, second.finished) == (1, None, None)

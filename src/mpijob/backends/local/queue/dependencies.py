@@ -14,15 +14,15 @@ import msgspec
 
 from mpijob.backends.local.queue.store import HELD
 from mpijob.errors import NotFound, Severity
-from mpijob.model import Event, Phase
+from mpijob.model import Event
 from mpijob.model.spec.dependencies import (
-    FAILED,
     WAITING,
     Dependency,
     judge,
     names,
     of_entries,
-    sentence,
+    refused,
+    waiting,
 )
 
 if TYPE_CHECKING:
@@ -67,14 +67,7 @@ def _judge(store: Store, row: Row) -> None:
         )
     else:
         event = Event(now, "Failed", finding.message, Severity.ERROR, row.attempt)
-        state = msgspec.structs.replace(
-            row.state,
-            phase=Phase.FAILED,
-            reason=FAILED,
-            message=finding.message,
-            finished=now,
-            findings=(finding,),
-        )
+        state = refused(row.state, finding, now)
     store.put(state, event, only_if=HELD, not_before=0.0)
 
 
@@ -86,5 +79,4 @@ def is_held(state: JobState) -> bool:
 def told(state: JobState, plan: Plan, store: Store) -> JobState:
     """Return the state of a held job with what it waits for now."""
     waits = judge(state.ref.name, dependencies(store, plan.job.after, plan.waits_for)).waits
-    text = sentence(waits) if waits else state.message
-    return msgspec.structs.replace(state, message=text, waiting_for=text)
+    return waiting(state, waits, state.message)

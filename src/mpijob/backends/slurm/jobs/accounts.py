@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Iterator
 
 from mpijob.accounting import build
 from mpijob.accounting.aggregate import tally
 from mpijob.backends.slurm.jobs import plain_jobs
 from mpijob.backends.slurm.jobs.job_reader import JobReader
-from mpijob.errors import MpiJobError
-from mpijob.formats.slurm import queries
+from mpijob.errors import BackendError, MpiJobError, NotFound
+from mpijob.formats.slurm import batch_script, queries
 from mpijob.history import account_store
 from mpijob.model import Amounts
 from mpijob.model.status.accounts import Account, AccountQuery, Tally
@@ -25,24 +27,20 @@ def find(reader: JobReader, query: AccountQuery, now: float) -> tuple[Account, .
 def _ours(reader: JobReader, now: float) -> Iterator[Account]:
     for place in reader.jobs.all():
         files = reader.jobs.files(place)
-        state, plan = reader.state(files, findings=False), files.plan
-        yield build.account(state, plan.job, plan.needs, [*tally(files.samples()).values()], now=now)
+        with contextlib.suppress(NotFound, BackendError):  # it was deleted since we looked, or is damaged
+            state, plan = reader.state(files, findings=False), files.plan
+            yield build.account(state, plan.job, plan.needs, [*tally(files.samples()).values()], now=now)
 
 
 def _plain(reader: JobReader, query: AccountQuery, now: float) -> Iterator[Account]:
-    since = f"{query.since:.0f}" if query.since else ""
-    try:
-        rows = reader.client.accounting([], since=since)
-    except MpiJobError:  # no accounting, or no answer: what is in Slurm's memory is all there is
-        rows = [*reader.poll.snapshot().rows.values()]
-    ours = {number for number, _ in reader.poll.snapshot().rows.ours()} | {
-        reader.jobs.files(place, logs=False).number for place in reader.jobs.all()
-    }
-    for row in {row.number: row for row in rows}.values():  # the last try of each
-        if row.number.isdigit() and row.number not in ours:
-            state = plain_jobs.state(row)
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(query.since)) if query.since else ""
+    rows = dict(reader.poll.snapshot().rows)  # all there is where there is no accounting
+    with contextlib.suppress(MpiJobError):
+        rows |= {row.number: row for row in reader.client.accounting([], since=since)}  # the last try of each
+    ours = {reader.jobs.files(place, logs=False).number for place in reader.jobs.all()}
+    for row in rows.values():
+        if row.number.isdigit() and row.number not in ours and not batch_script.read_comment(row.comment):
             needs = Amounts(float(row.cpus), queries.held_memory(row.tres), queries.gpu_count(row.tres))
-            used = Tally(
-                0, last=now, cpu_seconds=row.used_cpu_seconds, peak_bytes=row.memory_bytes, samples=1
-            )
-            yield build.account(state, None, needs, [used] if row.used_cpu_seconds else [], now=now)
+            cpu, peak = row.used_cpu_seconds, row.memory_bytes
+            used = [Tally(0, last=now, cpu_seconds=cpu, peak_bytes=peak, samples=1)] if cpu else []
+            yield build.account(plain_jobs.state(row), None, needs, used, now=now)

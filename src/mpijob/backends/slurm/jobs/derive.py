@@ -7,12 +7,13 @@ by `job_reader`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from mpijob.backends.attempts.replay import Attempt
 from mpijob.backends.slurm.jobs.job_files import JobFiles, Place
+from mpijob.errors import MpiJobError, NotFound
 from mpijob.formats.launch.allocation import NOT_SHARED, NOT_WRITABLE
 from mpijob.formats.slurm import job_states, pending_reasons
 from mpijob.formats.slurm.batch_script import Comment
@@ -325,10 +326,23 @@ def _finished(seen: Seen) -> float:
 
 def queued(place: Place, row: Row, told: Comment) -> JobState:
     """Return the state of a job that only waits, from Slurm's row and comment alone."""
-    phase, reason, message = pending(row)
+    result = pending(row)
+    return _listed(
+        place, result, mpi=told.mpi, owner=told.owner or row.user, labels=told.labels, queue=told.queue,
+        priority=told.priority, waiting_for=result.message, world=told.n[1], workers_wanted=told.n[0],
+    )  # fmt: skip
+
+
+def unreadable(place: Place, error: MpiJobError) -> JobState:
+    """Return the state of a job whose files are being removed, or are damaged."""
+    if isinstance(error, NotFound):
+        return _listed(place, phases.derive(phases.Observation(delete_requested=True)))
+    return _listed(place, PhaseResult(Phase.FAILED, Reason.OUTCOME_UNKNOWN, error.message))
+
+
+def _listed(place: Place, result: PhaseResult, **known: Any) -> JobState:
+    """Return the state of a job whose own files are not read."""
     return JobState(
-        ref=place.ref, phase=phase, kind="SlurmJob", engine="slurm", mpi=told.mpi, owner=told.owner or row.user,
-        labels=told.labels, queue=told.queue, priority=told.priority, reason=reason.value, message=message,
-        waiting_for=message, world=told.n[1], workers_wanted=told.n[0], run=place.number, created=place.created,
-        queued=place.created,
+        ref=place.ref, phase=result.phase, kind="SlurmJob", engine="slurm", reason=result.reason.value,
+        message=result.message, run=place.number, created=place.created, queued=place.created, **known,
     )  # fmt: skip

@@ -6,7 +6,7 @@ ROOT/jobs/UID/                               one job
     plan.json  script  launcher.sh …         what was submitted (formats/slurm/batch_script)
     slurm                                    the job's number in Slurm, when it took the job
     acts                                     what its owner asked for since: cancelled, suspended, resumed
-    aN/                                      journals and logs of attempt N (formats/slurm/journal)
+    aN/                                      journals and logs of attempt N (formats/launch/allocation)
     work/                                    its working directory
     state.json                               how it ended, once that is settled
 """
@@ -25,11 +25,14 @@ import msgspec
 from mpijob import atomic_write, codec
 from mpijob.backends.attempts import replay
 from mpijob.backends.attempts.replay import Attempt
+from mpijob.backends.common_errors import no_such_job
 from mpijob.backends.slurm.host import Host
+from mpijob.errors import BackendError
 from mpijob.formats.launch import allocation
 from mpijob.model import JobRef, JobState, Plan, Sample
 
 _ATTEMPT = re.compile(r"a([1-9][0-9]{0,5})")
+_ACT = re.compile(r"(\d{1,20}(?:\.\d+)?) (\w+)")
 _NEVER_SUBMITTED_SECONDS = 60.0  # after which a directory without a number in Slurm is an unfinished submit
 
 
@@ -94,7 +97,13 @@ class JobFiles:
     @cached_property
     def plan(self) -> Plan:
         """The plan that was submitted."""
-        return codec.decode((self.path / "plan.json").read_bytes(), Plan)
+        try:
+            return codec.decode((self.path / "plan.json").read_bytes(), Plan)
+        except FileNotFoundError:
+            raise no_such_job(self.place.ref) from None  # it was deleted since we looked
+        except (OSError, msgspec.DecodeError) as error:
+            message = f"{self.path / 'plan.json'} cannot be read: {error}"
+            raise BackendError(message, hint="remove the job's directory by hand") from error
 
     @cached_property
     def number(self) -> str:
@@ -109,8 +118,8 @@ class JobFiles:
     @cached_property
     def acts(self) -> tuple[Act, ...]:
         """What its owner asked for since."""
-        pairs = (line.partition(" ") for line in self._text("acts").splitlines())
-        return tuple(Act(float(when), verb) for when, _, verb in pairs if verb)
+        found = map(_ACT.fullmatch, self._text("acts").splitlines())
+        return tuple(Act(float(match[1]), match[2]) for match in found if match)
 
     def last_act(self, *verbs: str) -> Act | None:
         """Return the last of these acts."""
@@ -171,21 +180,16 @@ class JobFiles:
         except OSError:
             return
 
-    def act(self, verb: str, **files: str) -> None:
-        """Write down what the owner asks for, with what the job's own texts read of it."""
+    def act(self, verb: str) -> None:
+        """Write down what the owner asks for."""
         with (self.path / "acts").open("a") as out:
             out.write(f"{time.time():.3f} {verb}\n")
-        for name, text in files.items():
-            (self.path / name).write_text(text)
         (self.path / "state.json").unlink(missing_ok=True)
         self.__dict__.pop("acts", None)
         self.host.push(self.place.folder)
 
     def _text(self, name: str) -> str:
-        try:
-            return (self.path / name).read_text(errors="replace")
-        except (FileNotFoundError, NotADirectoryError):
-            return ""
+        return replay.text(self.path / name)
 
 
 class JobDirectories:

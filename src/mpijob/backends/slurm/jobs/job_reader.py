@@ -23,8 +23,8 @@ from mpijob.backends.slurm.jobs.derive import Seen, Standing
 from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles, Place
 from mpijob.backends.slurm.jobs.poll import Poll, Snapshot
 from mpijob.backends.slurm.jobs.wait_estimate import WaitEstimates
-from mpijob.errors import Finding, MpiJobError, NotFound, Severity
-from mpijob.formats.slurm import batch_script, job_states, srun_reports
+from mpijob.errors import BackendError, Finding, MpiJobError, NotFound, Severity
+from mpijob.formats.slurm import batch_script, job_states, queries, srun_reports
 from mpijob.formats.slurm.job_states import JobState as SlurmState
 from mpijob.formats.slurm.queries import Row, Rows
 from mpijob.model import Exit, JobRef, JobState, LogLine, Page, Phase, Scope
@@ -169,7 +169,7 @@ class JobReader:
             return state
         state = self._with_exit_code(state, files.number)
         if findings:
-            steps = plain_jobs.steps(self.client.accounting([files.number], steps=True))
+            steps = queries.steps(self.client.accounting([files.number], steps=True))
             state = msgspec.structs.replace(state, steps=steps)
             if state.phase is Phase.FAILED:
                 state = _because(state, self._causes(state, files, self._said(files, state.attempt)))
@@ -231,19 +231,20 @@ class JobReader:
     def _dependent(self, files: JobFiles, state: JobState) -> JobState:
         """Return the state of a job that waits for others, or will never start because of one."""
         plan = files.plan
-        known = dependencies.of_entries(plan.job.after, ((ref, self._other(ref)) for ref in plan.waits_for))
+        try:
+            others = [(ref, self.other(ref)) for ref in plan.waits_for]
+        except BackendError:  # where it stands will be known when Slurm answers again
+            return state
+        known = dependencies.of_entries(plan.job.after, others)
         waits, finding = dependencies.judge(state.ref.name, known)
         if finding is None:
-            text = dependencies.sentence(waits) if waits else "waiting for its turn"
-            return msgspec.structs.replace(state, message=text, waiting_for=text)
-        return msgspec.structs.replace(
-            state, phase=Phase.FAILED, reason=dependencies.FAILED, message=finding.message, waiting_for="",
-            findings=(finding,), finished=state.finished or time.time(),
-        )  # fmt: skip
+            return dependencies.waiting(state, waits, "waiting for its turn")
+        return dependencies.refused(state, finding, time.time())
 
-    def _other(self, ref: JobRef) -> JobState | None:
+    def other(self, ref: JobRef) -> JobState | None:
+        """Return where a job stands that another waits for; None where there is none."""
         try:
-            return self.state(self.files(ref))
+            return self.get(ref)
         except NotFound:
             return None
 
@@ -268,16 +269,15 @@ class JobReader:
     # -- many jobs --------------------------------------------------------------------------------
     def page(self, scope: Scope) -> Page:
         """Return one page of states, newest first: the newest of each name (or all runs), and those of plain sbatch."""
-        snapshot, after = self.poll.snapshot(), scope.place
+        snapshot = self.poll.snapshot()
         known = [one for one in self._listed(snapshot, runs=scope.runs) if scope_filter.named(one.ref, scope)]
         if scope_filter.tells_more_than_names(scope):
             known = [one for one in known if scope_filter.belongs(one.state(), scope)]
-        rest = [one for one in known if not after or one.order < after]
-        page, more = rest[: scope.limit], rest[scope.limit :]
+        page, following = scope_filter.paged(known, scope, lambda one: one.order)
         states = self._with_forecasts((one.number, one.state()) for one in page)
         items = tuple(msgspec.structs.replace(state, ranks=()) for state in states)
         notices = (_silent(snapshot.error),) if snapshot.error else ()
-        return Page(items, str(page[-1].order) if page and more else "", len(known), notices)
+        return Page(items, following, len(known), notices)
 
     def _listed(self, snapshot: Snapshot, *, runs: bool) -> list[Listed]:
         """Return what a list is made of, newest first; no job's own files are read for it yet."""
@@ -302,7 +302,12 @@ class JobReader:
         row = snapshot.rows.get(number) if number else None
         told = batch_script.read_comment(row.comment) if row and row.state.waits else None
         if row is None or told is None or told.more or row.state is not SlurmState.PENDING:
-            return self.state(self.jobs.files(place, logs=False), findings=False)
+            try:
+                return self.state(self.jobs.files(place, logs=False), findings=False)
+            except (NotFound, BackendError) as error:
+                if isinstance(error, BackendError) and error.passing:
+                    raise
+                return derive.unreadable(place, error)
         return derive.queued(place, row, told)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +30,10 @@ def of_ranks(reader: JobReader, files: JobFiles, query: LogQuery, pause: Pause) 
 
     def found() -> tuple[list[tuple[Path, int]], dict[int, int], bool]:
         now = reader.jobs.files(files.place)
-        state = reader.state(now, findings=False)
+        try:
+            state = reader.state(now, findings=False)
+        except NotFound:  # it was deleted meanwhile
+            return [], {}, True
         numbers = [one for one in now.attempts() if query.attempt in (None, one)]
         over = state.phase.final or state.phase is Phase.SUSPENDED
         return [(now.logs(one), one) for one in numbers], log_reader.workers_of(state.ranks), over
@@ -72,7 +74,11 @@ def of_script(
             yield from wanted.rest()
             return
         pause(0.2)
-        state = reader.get(ref)
+        try:
+            state = reader.get(ref)
+        except NotFound:  # it was deleted meanwhile, or Slurm has forgotten it
+            yield from wanted.rest()
+            return
 
 
 def outputs(
@@ -98,18 +104,15 @@ class ScriptOutput:
 
     def read(self, *, last: bool) -> Iterator[LogLine]:
         """Yield the lines that are new; with `last`, also one that has no end yet."""
-        try:
-            with open(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                about = os.fstat(file.fileno())
-                if not stat.S_ISREG(about.st_mode):
-                    return
-                if about.st_size < self._offset:  # Slurm started the job again, and the file anew
-                    self._offset, self._rest = 0, b""
-                file.seek(self._offset)
-                data = self._rest + file.read()
-                self._offset = file.tell()
-        except FileNotFoundError:
+        if not self._path.is_file():  # not there yet, or something that has no end
             return
+        with self._path.open("rb") as file:
+            about = os.fstat(file.fileno())
+            if about.st_size < self._offset:  # Slurm started the job again, and the file anew
+                self._offset, self._rest = 0, b""
+            file.seek(self._offset)
+            data = self._rest + file.read()
+            self._offset = file.tell()
         *lines, self._rest = data.split(b"\n")
         if last and self._rest:
             lines, self._rest = [*lines, self._rest], b""

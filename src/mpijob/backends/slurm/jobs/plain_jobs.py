@@ -18,7 +18,7 @@ from mpijob.formats.convert.header import units
 from mpijob.formats.slurm import job_states
 from mpijob.formats.slurm.job_states import JobState as SlurmState
 from mpijob.formats.slurm.queries import Row
-from mpijob.model import JobRef, JobState, LauncherPhase, LauncherState, MPIJob, Phase, StepState, WorkerState
+from mpijob.model import JobRef, JobState, LauncherPhase, LauncherState, MPIJob, Phase, WorkerState
 from mpijob.observation.state.phase import PhaseResult, Reason
 
 _NUMBER = re.compile(r"(?:.*-)?(\d+)(?:_(\d+))?")
@@ -132,15 +132,3 @@ def warnings(state: JobState) -> tuple[Finding, ...]:
         return ()
     message = f"the job cannot start unchanged: {state.message}"
     return (Finding("SLURM_NEVER_STARTS", message, hints[state.reason], severity=Severity.WARNING),)
-
-
-def steps(rows: list[Row]) -> tuple[StepState, ...]:
-    """Return the steps of a job from the accounting: what each srun or mpirun in its script started."""
-    found = []
-    for row in rows:
-        number = row.number.partition(".")[2]
-        if number.isdigit():
-            code = job_states.exit_code(row.exit)[0] if row.state.final else None
-            found.append(StepState(int(number), row.name, row.cpus, started=row.started or 0.0, finished=row.ended,
-                                   exit_code=code, peak_bytes=row.memory_bytes))  # fmt: skip
-    return tuple(found)

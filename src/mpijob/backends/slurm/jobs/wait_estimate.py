@@ -10,8 +10,6 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-
 from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.jobs import poll
 from mpijob.backends.slurm.jobs.job_files import JobDirectories
@@ -30,7 +28,7 @@ _ENDED_JOBS = 50  # the newest of ours, whose durations are read
 _PLAYED_JOBS = 60  # of each partition's queue; behind them only the place is told
 _NO_TURN = ("Dependency", "BeginTime", "JobHeld", "JobHold", "launch failed")
 _OTHERS = "other jobs of the partition come first, which cannot be seen here"
-_BOUND = "Slurm expects it at the latest then, if every job uses its whole time limit"
+BOUND = "Slurm expects it at the latest then, if every job uses its whole time limit"
 _LACKS = "Slurm waits for more than idle CPUs: memory, GPUs, or whole nodes"
 _NO_ROOM = "how many CPUs of the partition are free is not known"
 
@@ -150,11 +148,10 @@ class WaitEstimates:
             state = files.settled()
             if state is None:
                 continue
-            seconds = state.duration_seconds(state.finished or 0.0)
-            known = seconds is not None and state.phase in (Phase.SUCCEEDED, Phase.FAILED)
-            self._durations[place.uid] = (
-                (batch_script.command_key(files.plan.job), seconds) if known and seconds is not None else None
-            )
+            ran = state.phase in (Phase.SUCCEEDED, Phase.FAILED)
+            seconds = state.duration_seconds(state.finished or 0.0) if ran else None
+            command = batch_script.command_key(files.plan.job)
+            self._durations[place.uid] = None if seconds is None else (command, seconds)
 
 
 def _asked(row: Row) -> Asked:
@@ -166,7 +163,11 @@ def _corrected(row: Row, found: Forecast, now: float) -> Forecast:
     """Return a forecast with what Slurm itself says of the job: why it waits, and when it would start at the latest."""
     if row.reason == "Resources" and found.basis == queue_wait.FREE_NOW:
         found = Forecast(found.position, basis=_LACKS)
-    return bounded(found, row.started - now) if row.started is not None and row.started > now else found
+    return (
+        queue_wait.bounded(found, row.started - now, BOUND)
+        if row.started is not None and row.started > now
+        else found
+    )
 
 
 def waits_its_turn(row: Row) -> bool:
@@ -184,16 +185,3 @@ def queue(rows: Rows, partition: str) -> list[Row]:
     """Return this user's waiting jobs of a partition in the order in which Slurm takes them."""
     waiting = [row for row in rows.values() if row.partition == partition and waits_its_turn(row)]
     return sorted(waiting, key=lambda row: (-row.priority, int(row.number)))
-
-
-def bounded(found: Forecast, latest: float) -> Forecast:
-    """Return a forecast that goes no further than when Slurm itself expects the start, in seconds from now."""
-    latest = max(0.0, latest)
-    if found.seconds is None:
-        high = latest if found.span is None else min(latest, found.span[1])
-        basis = f"{found.basis}; {_BOUND}" if found.basis else _BOUND
-        return msgspec.structs.replace(found, span=(0.0, high), basis=basis)
-    if found.span is None or latest >= found.span[1]:
-        return found
-    seconds = min(found.seconds, latest)
-    return msgspec.structs.replace(found, seconds=seconds, span=(min(found.span[0], seconds), latest))
