@@ -40,7 +40,7 @@ def test_the_rank_that_failed_first_stands_out_on_its_worker(page: Page, client:
     worker = picture.locator('[data-worker="1"]')
     expect(worker.locator("[data-rank]")).to_have_text(["2", "! 3"])
     expect(worker.locator('[data-rank="3"]')).to_have_attribute("title", re.compile("Failed · exit code 7"))
-    node = client.state("fails").workers[1].node
+    node = client.state("fails").ranks[3].node
     expect(page.get_by_test_id("first-cause")).to_have_text(
         f"The failure began at worker 1, rank 3, on node {node}."
     )
@@ -102,3 +102,13 @@ def test_a_hundred_workers_stand_in_their_racks_and_zones(page: Page, client: Cl
     expect(failed).to_be_visible()
     whole, shown = widths(page)
     assert whole <= shown
+
+
+def test_the_ranks_of_each_worker_are_shown_before_anything_starts(page: Page, client: Client) -> None:
+    client.submit(a_job("fails", FAILS).replace(slots=2)).wait(PATIENCE)
+    page.goto(page.url.split("/jobs")[0] + "/create?from=default/fails&step=review")
+    summary = page.get_by_test_id("summary")
+    summary.get_by_role("button", name="Ranks by worker").click()
+    workers = summary.get_by_role("list", name="Ranks by worker").get_by_role("listitem")
+    expect(workers).to_have_text(["Worker 0, ranks 0-101", "Worker 1, ranks 2-323"])  # squares 0 1 and 2 3
+    assert violations(page) == []
