@@ -833,7 +833,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where its nodes stand. */
+        /** Zone and rack of its nodes. */
         get: operations["nodes"];
         put?: never;
         post?: never;
@@ -1242,7 +1242,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where its nodes stand. */
+        /** Zone and rack of its nodes. */
         get: operations["nodes_by_name"];
         put?: never;
         post?: never;
@@ -3248,7 +3248,7 @@ export interface components {
         };
         /**
          * NodePlace
-         * @description Where a node stands, as far as somebody wrote it onto the node: its zone and its rack.
+         * @description The zone and rack of a node by its labels; "" where it has no such label.
          */
         NodePlace: {
             name: string;
@@ -6342,7 +6342,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where its nodes stand. */
+            /** @description Zone and rack of its nodes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7268,7 +7268,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where its nodes stand. */
+            /** @description Zone and rack of its nodes. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -2,7 +2,7 @@ import { Alert, Button, Card, CardBody, CardTitle, ExpandableSection, Label, Lis
 import { useState } from "react";
 import type { Estimate, Fit, Plan, PlanAnswer, SizingReport } from "../api/client";
 import { basisText, startText } from "../lib/estimate";
-import { bytes, capitalized, decimal, money, plural, quantity, range, roughly } from "../lib/format";
+import { bytes, capitalized, decimal, money, plural, quantity, range, roughly, spans } from "../lib/format";
 import { labelOf } from "./fields";
 import { usefulAdvice, workersThatStartNow } from "./summary";
 import type { DraftChecks } from "./useDraft";
@@ -28,6 +28,7 @@ export function SummaryPanel({ checks, workers, gpus, onWorkers, onAdvice }: Pro
         {isReady ? null : <p>Enter a name and a command to see a preview.</p>}
         {isReady && !plan ? <p role="status">{error ? "Fix the errors to see a preview." : isChecking ? "Checking…" : ""}</p> : null}
         {plan ? <Layout plan={plan} gpus={gpus} /> : null}
+        {plan ? <RankLayout plan={plan.plan} gpus={gpus} /> : null}
         {isReady && plan ? <Capacity plan={plan.plan} /> : null}
         {isReady && fit ? <Start fit={fit} workers={workers} onWorkers={onWorkers} /> : null}
         {estimate ? <EstimateText estimate={estimate} /> : null}
@@ -52,6 +53,37 @@ function Layout({ plan: { plan }, gpus }: { plan: PlanAnswer; gpus: number }) {
         1 launcher + {plural(count, "worker")} = {plural(plan.world, "rank")} with {[plan.family, plan.family_version].filter(Boolean).join(" ")}
       </div>
     </div>
+  );
+}
+
+const MOST_WORKERS = 24;
+const MOST_SQUARES = 16;
+
+/** Which worker gets which ranks, before anything starts. */
+function RankLayout({ plan, gpus }: { plan: Plan; gpus: number }) {
+  const [open, setOpen] = useState(false);
+  const shown = plan.workers.slice(0, MOST_WORKERS);
+  return (
+    <ExpandableSection toggleText="Ranks by worker" isExpanded={open} onToggle={(_, next) => setOpen(next)}>
+      {open ? (
+        <ul className={styles["layout"]} aria-label="Ranks by worker">
+          {shown.map(({ index, ranks }) => (
+            <li key={index}>
+              <strong>Worker {index}</strong>
+              <span className="pf-v6-screen-reader">{`, ${ranks.length === 1 ? "rank" : "ranks"} ${spans(ranks)}`}</span>
+              {gpus ? <span className={styles["note"]}>{plural(gpus, "GPU")}</span> : null}
+              <span className={styles["ranks"]} aria-hidden>
+                {ranks.slice(0, MOST_SQUARES).map((rank) => (
+                  <span key={rank}>{rank}</span>
+                ))}
+                {ranks.length > MOST_SQUARES ? `+${ranks.length - MOST_SQUARES}` : ""}
+              </span>
+            </li>
+          ))}
+          {plan.workers.length > shown.length ? <li>and {plural(plan.workers.length - shown.length, "more worker", "more workers")}</li> : null}
+        </ul>
+      ) : null}
+    </ExpandableSection>
   );
 }
 

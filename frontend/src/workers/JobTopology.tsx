@@ -10,6 +10,8 @@ import { placeName, placesOf, workerGroups, type GroupBy } from "./topology";
 import { WorkerTiles } from "./WorkerTiles";
 import styles from "./workers.module.css";
 
+const DENSE_FROM = 24; // workers
+
 interface Props {
   detail: JobDetail;
   by?: GroupBy;
@@ -31,9 +33,11 @@ export function JobTopology({ detail, by = "node", isCompact = false, most = Inf
     left -= some.length;
     return some.length ? [{ title, workers: some }] : [];
   });
+  const isDense = !isCompact && (detail.state.workers ?? []).length > DENSE_FROM;
+  const ranks = isCompact ? "none" : isDense ? "small" : "numbers";
   const counts = new Map(groups.map(({ title, workers }) => [title, workers.length]));
   return (
-    <div className={isCompact ? styles["compactTree"] : styles["tree"]} role="group" aria-label="Launcher and workers">
+    <div className={isCompact ? styles["compactTree"] : `${styles["tree"]} ${isDense ? styles["dense"] : ""}`} role="group" aria-label="Launcher and workers">
       <LauncherTile detail={detail} />
       <div className={styles["branches"]}>
         {groups.length ? (
@@ -43,10 +47,10 @@ export function JobTopology({ detail, by = "node", isCompact = false, most = Inf
                 <div key={title} className={styles["branch"]}>
                   {titled && title ? (
                     <h3 className={styles["node"]}>
-                      {by === "node" ? <ServerIcon /> : null} {title} ({counts.get(title)}){by === "node" ? gpuText(workers) : ""}
+                      {by === "node" ? <ServerIcon /> : null} {title} ({counts.get(title)}){by === "node" && !isDense ? gpuText(workers) : ""}
                     </h3>
                   ) : null}
-                  <WorkerTiles detail={detail} workers={workers} label={title ? `Workers, ${title}` : "Workers"} hasRanks={!isCompact} />
+                  <WorkerTiles detail={detail} workers={workers} label={title ? `Workers, ${title}` : "Workers"} ranks={ranks} />
                 </div>
               ))}
             </PlaceBox>

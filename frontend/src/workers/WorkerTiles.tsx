@@ -8,29 +8,32 @@ import { phaseTone } from "./tone";
 import { isFirstCause, rankCells, rankSpan, workerReason } from "./topology";
 import styles from "./workers.module.css";
 
+/** Squares with numbers and GPUs, small ones, or none. */
+export type RankLook = "numbers" | "small" | "none";
+
 interface Props {
   detail: JobDetail;
   workers?: readonly WorkerState[];
   label?: string;
-  /** With a square for each rank. */
-  hasRanks?: boolean;
+  /** How the ranks of a worker are drawn. */
+  ranks?: RankLook;
 }
 
 /** One tile for each worker: shape, word and colour say how it is; a list of links, so that everybody can walk it. */
-export function WorkerTiles({ detail, workers = detail.state.workers ?? [], label = "Workers", hasRanks = false }: Props) {
+export function WorkerTiles({ detail, workers = detail.state.workers ?? [], label = "Workers", ranks = "none" }: Props) {
   if (!detail.state.workers?.length) return <p>Waiting for {plural(detail.row.workers, "worker")} to start.</p>;
   return (
     <ul className={styles["tiles"]} aria-label={label}>
       {workers.map((worker) => (
         <li key={worker.index}>
-          <WorkerTile worker={worker} detail={detail} hasRanks={hasRanks} />
+          <WorkerTile worker={worker} detail={detail} ranks={ranks} />
         </li>
       ))}
     </ul>
   );
 }
 
-function WorkerTile({ worker, detail, hasRanks }: { worker: WorkerState; detail: JobDetail; hasRanks: boolean }) {
+function WorkerTile({ worker, detail, ranks }: { worker: WorkerState; detail: JobDetail; ranks: RankLook }) {
   const { icon: PhaseIcon } = PHASE_LOOKS[worker.phase];
   const isFirst = isFirstCause(detail, worker.index);
   const { memory_bytes: memory, memory_limit_bytes: limit } = worker;
@@ -53,10 +56,10 @@ function WorkerTile({ worker, detail, hasRanks }: { worker: WorkerState; detail:
       <strong>
         <PhaseIcon /> Worker {worker.index}
       </strong>
-      <span>{isFirst ? `${worker.phase} first` : worker.phase}</span>
-      <span className={hasRanks ? "pf-v6-screen-reader" : styles["subtle"]}>{rankSpan(detail, worker.index) || " "}</span>
-      {hasRanks ? <RankCells cells={rankCells(detail, worker)} /> : null}
-      {share === null ? null : (
+      {isFirst ? <strong>{worker.phase} first</strong> : <span>{worker.phase}</span>}
+      <span className={ranks === "numbers" ? "pf-v6-screen-reader" : styles["subtle"]}>{rankSpan(detail, worker.index) || " "}</span>
+      {ranks === "none" ? null : <RankCells cells={rankCells(detail, worker)} isSmall={ranks === "small"} />}
+      {share === null || ranks === "small" ? null : (
         <svg className={styles["meter"]} viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden>
           <rect width={100 * share} height="4" className={share >= 0.9 ? styles["meterHigh"] : styles["meterFill"]} />
         </svg>

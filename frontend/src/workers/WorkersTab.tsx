@@ -1,15 +1,18 @@
 import { Drawer, DrawerContent, DrawerContentBody, Flex, FlexItem } from "@patternfly/react-core";
 import { lazy, Suspense } from "react";
-import type { NodePlace } from "../api/client";
+import { Link } from "react-router-dom";
+import type { JobDetail, NodePlace } from "../api/client";
 import { useNodePlaces } from "../api/queries";
 import { SelectMenu } from "../components/SelectMenu";
 import { Section } from "../components/Section";
 import { useJobPage } from "../job/context";
 import { useQueryParams } from "../lib/hooks";
+import { jobPath } from "../lib/links";
 import { JobTopology } from "./JobTopology";
+import { RankLegend } from "./RankCells";
 import { Scale } from "./Scale";
 import { Stacks } from "./Stacks";
-import { nodesOf, type GroupBy } from "./topology";
+import { firstCause, nodesOf, type GroupBy } from "./topology";
 import { LauncherPanel, WorkerPanel } from "./WorkerPanel";
 import { WorkersTable } from "./WorkersTable";
 import styles from "./workers.module.css";
@@ -57,10 +60,9 @@ export default function WorkersTab() {
               </Flex>
             }
           >
+            <FirstCause detail={detail} />
             <JobTopology detail={detail} by={by} nodes={nodes} />
-            {(detail.state.ranks ?? []).length ? (
-              <p className={styles["caption"]}>Each square is a rank; the table below has the same in words.</p>
-            ) : null}
+            <RankLegend detail={detail} />
           </Section>
           <Stacks isAsked={params.get("stacks") === "true"} />
           <Suspense fallback={null}>
@@ -70,5 +72,19 @@ export default function WorkersTab() {
         </DrawerContentBody>
       </DrawerContent>
     </Drawer>
+  );
+}
+
+/** Where the failure began, before a picture that may be long. */
+function FirstCause({ detail }: { detail: JobDetail }) {
+  const cause = firstCause(detail);
+  if (!cause) return null;
+  const { worker, rank, node } = cause;
+  return (
+    <p className={styles["cause"]} data-testid="first-cause">
+      The failure began at <Link to={jobPath(detail.row, "workers", { worker })}>worker {worker}</Link>
+      {rank === null ? "" : `, rank ${rank}`}
+      {node ? `, on node ${node}` : ""}.
+    </p>
   );
 }

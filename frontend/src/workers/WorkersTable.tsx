@@ -88,16 +88,16 @@ function WorkerRow({ worker, place, detail, columns, rowIndex, isOpen, onToggle,
           Worker {worker.index}
         </Button>
       </Td>
-      <Td dataLabel="Ranks">{spans(ranks.map((rank) => rank.rank)) || DASH}</Td>
+      <Td dataLabel="Ranks" modifier="nowrap">{spans(ranks.map((rank) => rank.rank)) || DASH}</Td>
       <Td dataLabel="Status">
         <PhaseLabel phase={worker.phase} isCompact />
       </Td>
       <Td dataLabel="Reason" style={{ minInlineSize: "14rem" }}>
         {workerReason(detail, worker) || DASH}
       </Td>
-      <Td dataLabel="Node">{nodeOf(worker, detail.state.ranks ?? []) || "Not scheduled"}</Td>
-      {columns.includes("Zone") ? <Td dataLabel="Zone">{place?.zone || DASH}</Td> : null}
-      {columns.includes("Rack") ? <Td dataLabel="Rack">{place?.rack || DASH}</Td> : null}
+      <Td dataLabel="Node" modifier="nowrap">{nodeOf(worker, detail.state.ranks ?? []) || "Not scheduled"}</Td>
+      {columns.includes("Zone") ? <Td dataLabel="Zone" modifier="nowrap">{place?.zone || DASH}</Td> : null}
+      {columns.includes("Rack") ? <Td dataLabel="Rack" modifier="nowrap">{place?.rack || DASH}</Td> : null}
       <Td dataLabel="Restarts">{worker.restarts ?? 0}</Td>
       <Td dataLabel="Exit code">{worker.exit_code ?? DASH}</Td>
       {columns.includes("CPU") ? <Td dataLabel="CPU">{typeof cores === "number" ? decimal(cores) : DASH}</Td> : null}

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { JobDetail, JobState } from "../api/client";
 import { launcherOf } from "./launcher";
-import { isFirstCause, nodeOf, nodesOf, placeName, placesOf, rankCells, rankExits, rankSpan, workerGroups, workerReason } from "./topology";
+import { firstCause, isFirstCause, nodeOf, nodesOf, placeName, placesOf, rankCells, rankExits, rankSpan, workerGroups, workerReason } from "./topology";
 
 const detail = (state: Partial<JobState>, phase = "Failed"): JobDetail =>
   ({
@@ -111,5 +111,7 @@ describe("the picture of a job", () => {
     ]);
     expect(rankCells(job, { ...worker, gpus: [] })[1]?.words).toBe("Rank 1 · Failed · exit code 1 · GPU 3");
     expect([isFirstCause(job, 0), isFirstCause(job, 1)]).toEqual([true, false]);
+    expect(firstCause(job)).toEqual({ worker: 0, rank: 1, node: "" });
+    expect(firstCause(detail({}, "Succeeded"))).toBe(null);
   });
 });

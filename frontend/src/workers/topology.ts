@@ -119,3 +119,11 @@ function rankPhase({ exit_code: code, followed }: RankState, worker: Phase, isFi
 
 /** Whether the failure of the job began at a worker. */
 export const isFirstCause = ({ state, row }: JobDetail, worker: number): boolean => row.phase === "Failed" && state.findings?.[0]?.worker === worker;
+
+/** The worker and rank at which the failure of the job began, with the node; null where nobody knows. */
+export function firstCause(detail: JobDetail): { readonly worker: number; readonly rank: number | null; readonly node: string } | null {
+  const [first] = detail.state.findings ?? [];
+  const worker = (detail.state.workers ?? []).find((one) => one.index === first?.worker);
+  if (!first || !worker || !isFirstCause(detail, worker.index)) return null;
+  return { worker: worker.index, rank: first.rank ?? null, node: nodeOf(worker, detail.state.ranks ?? []) };
+}

@@ -198,7 +198,7 @@ def _of_one(base: str) -> Iterator[Route]:
         f"{base}/artifact", jobs.fetch, "One of the files it left.", None, job_schemas.ArtifactQuery,
         media="application/octet-stream",
     )  # fmt: skip
-    yield _get(f"{base}/nodes", jobs.nodes, "Where its nodes stand.", job_schemas.NodePlaces, where)
+    yield _get(f"{base}/nodes", jobs.nodes, "Zone and rack of its nodes.", job_schemas.NodePlaces, where)
     yield _get(
         f"{base}/runs", jobs.runs, "All jobs of its name, with their attempts.", job_schemas.Runs, where
     )

@@ -149,7 +149,7 @@ class Inspecting(BaseClient):
         return event_files.read(self._records, self.ref(name, namespace), points=points, attempt=attempt)
 
     def nodes(self, name: Target, *, namespace: str | None = None) -> tuple[NodePlace, ...]:
-        """Return in which zone and rack the nodes of a job stand, as far as the cluster tells it."""
+        """Return the zone and rack of each node of a job, as far as node labels say it."""
         from mpijob.client.observe import node_places
 
         return node_places.read(self._records, self.ref(name, namespace))

@@ -176,7 +176,7 @@ async def profile(ask: RequestContext) -> MpiProfile:
 
 
 async def nodes(ask: RequestContext) -> NodePlaces:
-    """Return in which zone and rack the nodes of a job stand."""
+    """Return the zone and rack of each node of a job."""
     async with ask.act():  # one request for each node
         return NodePlaces(await ask.client.nodes(ask.ref))
 

@@ -129,7 +129,7 @@ class Artifact(msgspec.Struct, frozen=True, order=True):
 
 
 class NodePlace(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
-    """Where a node stands, as far as somebody wrote it onto the node: its zone and its rack."""
+    """The zone and rack of a node by its labels; "" where it has no such label."""
 
     name: str
     zone: str = ""
