@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.unit.failures import a_job, said
 
@@ -170,3 +171,26 @@ def test_complaints_about_a_variable_of_openmp_and_an_exit_status_of_0_are_no_fa
     assert mpijob.diagnose(complaint).findings == ()
     assert mpijob.diagnose("ERROR cache is locked\nfinished: 15 batches, exit status 0\n").findings == ()
     assert mpijob.diagnose("ERROR cache is locked\nfinished, exit status 3\n").findings != ()
+
+
+HYDRA = (
+    "===================================================================================\n"
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 12 RUNNING AT job-worker-0\n=   EXIT CODE: 9\n"
+    "=   CLEANING UP REMAINING PROCESSES\n=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES\n"
+    "===================================================================================\n"
+    "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"
+)
+
+
+def test_a_deadline_under_hydra_is_no_lack_of_memory() -> None:
+    ranks = tuple(Exit(signal=9, index=rank, time=5.0, by_us=True) for rank in range(2))
+    seen = Evidence(
+        spec=a_job(deadline_seconds=5.0),
+        reason="DeadlineExceeded",
+        ranks=ranks,
+        logs=_of_launcher(HYDRA),
+        launcher=Exit(code=9, time=5.1, by_us=True),
+    )
+    assert [finding.code for finding in explain(seen)] == ["DEADLINE_EXCEEDED"]
+    killed = msgspec.structs.replace(seen, reason="RankFailed", ranks=(Exit(signal=9, index=1, time=5.0),))
+    assert explain(killed)[0].code == "OOM_KILLED"
