@@ -7,8 +7,8 @@ import pytest
 from tests.unit.failures import a_job, said
 
 import mpijob
-from mpijob.diagnosis import Evidence, explain
-from mpijob.model import Exit, LogLine, Role
+from mpijob.diagnosis import Evidence, explain, fixed
+from mpijob.model import Exit, Launch, LogLine, Role
 
 NOT_FOUND = "not found (required by ./solver)"
 TOLD = {
@@ -194,3 +194,16 @@ def test_a_deadline_under_hydra_is_no_lack_of_memory() -> None:
     assert [finding.code for finding in explain(seen)] == ["DEADLINE_EXCEEDED"]
     killed = msgspec.structs.replace(seen, reason="RankFailed", ranks=(Exit(signal=9, index=1, time=5.0),))
     assert explain(killed)[0].code == "OOM_KILLED"
+
+
+def test_a_component_that_the_job_selects_itself_is_left_to_open_mpi() -> None:
+    text = "A requested component was not found\n\n  Host: n1\n  Framework: coll\n  Component: tunned\n"
+    job = a_job(launch=Launch(settings={"coll": "tunned", "btl": "tcp,self"}))
+    (first, *_) = explain(Evidence(spec=job, logs=said(text), launcher=Exit(code=1)))
+    assert first.code == "COMPONENT_MISSING"
+    assert fixed(job, first.fixes[0]).launch.settings == {"coll": "", "btl": "tcp,self"}
+    by_variable = a_job(env={"OMPI_MCA_coll": "tunned"})
+    (first, *_) = explain(Evidence(spec=by_variable, logs=said(text), launcher=Exit(code=1)))
+    assert first.fixes[0].patch == {"env": {"OMPI_MCA_coll": ""}}
+    (first, *_) = explain(Evidence(spec=a_job(), logs=said(text), launcher=Exit(code=1)))
+    assert first.fixes[0].patch == {}
