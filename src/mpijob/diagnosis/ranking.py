@@ -31,6 +31,7 @@ MOST_FINDINGS = 4
 _JOB = re.compile(r"\bJOB\b")
 _OF_A_JOB = re.compile(r"(?:: |, then |; )mpijob \w+ JOB\b.*$")
 _COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod|mkdir) [^;]+)$")
+_ENDED_BY_ENGINE = ("DeadlineExceeded", "StartTimeout", "Cancelled", "Suspended", "Preempted")
 OWN_WORDS = 0.6  # how sure it is that a program's own words name the cause
 LAST_WORDS = 0.5  # and that the only error does, where a log ends with it
 
@@ -64,8 +65,10 @@ def _followed(seen: Evidence, hit: Hit) -> bool:
     """Whether a launcher reports a signal of its own doing: the engine saw a rank end in another way before it."""
     first = first_rank_exit(seen)
     reported = hit.where is not None and hit.where.role == Role.LAUNCHER.value and not hit.fact
-    if first is None or not reported:
+    if not reported:
         return False
+    if first is None:  # a launcher says of ranks that the engine ended what it says of killed ones
+        return seen.reason in _ENDED_BY_ENGINE and hit.rule.id == "OOM_KILLED"
     if hit.rule.id == "OOM_KILLED" and first.killer not in (None, signal.SIGKILL):
         return True
     by_itself = first.code is not None and first.killer is None

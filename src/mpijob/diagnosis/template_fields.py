@@ -52,7 +52,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "limit": quantity.as_bytes(limit) if limit else None,
         "limit_short": short_size(limit) if limit else None,
         "more_memory": doubled(max(peak, limit)) if limit else None,
-        **({} if seen.bare else _of_spec(seen.spec)),
+        **({} if seen.bare else {**_of_spec(seen.spec), **_of_components(seen.spec, said)}),
         **_where_it_crashes(seen),
         "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
     } | {name: value for name, value in said.items() if value is not None}
@@ -94,6 +94,22 @@ def _smaller_batch(command: tuple[str, ...]) -> dict[str, Any]:
         rest = command[at + 1 :] if inside else (half, *command[at + 2 :])
         return {"smaller_batch": [*command[:at], changed, *rest], "batch": number, "half_batch": half}
     return {}
+
+
+def _of_components(spec: MPIJob, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the job's own settings that select components of the frameworks that a report names, emptied.
+
+    Open MPI takes an empty list for none: it chooses among all.
+    """
+    frameworks = [name for field in ("framework", "needed") if (name := said.get(field))]
+    settings = {name: "" for name in frameworks if spec.launch.settings.get(name)}
+    variables = {name: "" for framework in frameworks if spec.env.get(name := f"OMPI_MCA_{framework}")}
+    return {
+        "own_setting": ", ".join(settings) or None,
+        "emptied_setting": settings or None,
+        "own_variable": ", ".join(variables) or None,
+        "emptied_variable": variables or None,
+    }
 
 
 def _larger_heap(command: tuple[str, ...]) -> dict[str, Any]:

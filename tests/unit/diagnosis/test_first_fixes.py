@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.unit.failures import a_job, said
 
 import mpijob
-from mpijob.diagnosis import Evidence, explain
-from mpijob.model import Exit, LogLine, Role
+from mpijob.diagnosis import Evidence, explain, fixed
+from mpijob.model import Exit, Launch, LogLine, Role
 
 NOT_FOUND = "not found (required by ./solver)"
 TOLD = {
@@ -170,3 +171,39 @@ def test_complaints_about_a_variable_of_openmp_and_an_exit_status_of_0_are_no_fa
     assert mpijob.diagnose(complaint).findings == ()
     assert mpijob.diagnose("ERROR cache is locked\nfinished: 15 batches, exit status 0\n").findings == ()
     assert mpijob.diagnose("ERROR cache is locked\nfinished, exit status 3\n").findings != ()
+
+
+HYDRA = (
+    "===================================================================================\n"
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 12 RUNNING AT job-worker-0\n=   EXIT CODE: 9\n"
+    "=   CLEANING UP REMAINING PROCESSES\n=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES\n"
+    "===================================================================================\n"
+    "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"
+)
+
+
+def test_a_deadline_under_hydra_is_no_lack_of_memory() -> None:
+    ranks = tuple(Exit(signal=9, index=rank, time=5.0, by_us=True) for rank in range(2))
+    seen = Evidence(
+        spec=a_job(deadline_seconds=5.0),
+        reason="DeadlineExceeded",
+        ranks=ranks,
+        logs=_of_launcher(HYDRA),
+        launcher=Exit(code=9, time=5.1, by_us=True),
+    )
+    assert [finding.code for finding in explain(seen)] == ["DEADLINE_EXCEEDED"]
+    killed = msgspec.structs.replace(seen, reason="RankFailed", ranks=(Exit(signal=9, index=1, time=5.0),))
+    assert explain(killed)[0].code == "OOM_KILLED"
+
+
+def test_a_component_that_the_job_selects_itself_is_left_to_open_mpi() -> None:
+    text = "A requested component was not found\n\n  Host: n1\n  Framework: coll\n  Component: tunned\n"
+    job = a_job(launch=Launch(settings={"coll": "tunned", "btl": "tcp,self"}))
+    (first, *_) = explain(Evidence(spec=job, logs=said(text), launcher=Exit(code=1)))
+    assert first.code == "COMPONENT_MISSING"
+    assert fixed(job, first.fixes[0]).launch.settings == {"coll": "", "btl": "tcp,self"}
+    by_variable = a_job(env={"OMPI_MCA_coll": "tunned"})
+    (first, *_) = explain(Evidence(spec=by_variable, logs=said(text), launcher=Exit(code=1)))
+    assert first.fixes[0].patch == {"env": {"OMPI_MCA_coll": ""}}
+    (first, *_) = explain(Evidence(spec=a_job(), logs=said(text), launcher=Exit(code=1)))
+    assert first.fixes[0].patch == {}

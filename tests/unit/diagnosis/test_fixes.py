@@ -42,7 +42,12 @@ def test_the_change_gives_a_job_that_the_checks_accept(remedy: Remedy) -> None:
         seen = msgspec.structs.replace(SEEN, spec=SEEN.spec.replace(command=("java", "-Xmx2g", "Steps")))
     switched = {field: not value for field, value in remedy.patch.items() if isinstance(value, bool)}
     seen = msgspec.structs.replace(seen, spec=seen.spec.replace(**switched))
-    values = {"node": "gpu-17", "wanted_mpi": "openmpi", "as_script": "run.sh", "script_args": ["x"]}
+    chosen = {
+        "own_setting": "pml",
+        "emptied_setting": {"pml": ""},
+        "emptied_variable": {"OMPI_MCA_pml": ""},
+    }
+    values = chosen | {"node": "gpu-17", "wanted_mpi": "openmpi", "as_script": "run.sh", "script_args": ["x"]}
     patch = fill_patch(remedy.patch, words(seen, 1, 4, values))
     job = fixed(seen.spec, Fix(remedy.text, patch))
     assert job != seen.spec

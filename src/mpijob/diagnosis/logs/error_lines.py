@@ -164,6 +164,7 @@ _INNOCENT = (
         re.compile(
             rb"(?i)\b(?:0|no|zero|without(?: any)?) (?:errors?|failures?|failed|warnings?)\b|\b(?:errors?"
             rb"|failed|failures)[ =:]+0\b"
+            rb"|\berror[ :=]{1,3}[-+]?\d+\.\d+e[-+]\d"
             rb"|\berror (?:rate|norm|estimate|bound|tolerance|bars?|handler|handling)|\bretry(?:ing)?\b"
             rb"|\bignor(?:e|ed|ing)\b"
             rb"|\bdefaulting to\b|\busing (?:the )?(?:built-in )?defaults?\b|\bfall(?:ing|s)? ?back\b"

@@ -278,6 +278,14 @@ RULES = (
             "Open MPI has no usable {needed} component on this machine.",
         ),
         remedies=(
+            Remedy(
+                "let Open MPI choose: empty the job's own setting {own_setting} in launch.settings",
+                {"launch": {"settings": "{emptied_setting}"}},
+            ),
+            Remedy(
+                "let Open MPI choose: empty the job's own variable {own_variable}",
+                {"env": "{emptied_variable}"},
+            ),
             Remedy("let Open MPI choose: remove --mca {framework} and unset OMPI_MCA_{framework}"),
             Remedy("let Open MPI choose: remove --mca {needed} and unset OMPI_MCA_{needed}"),
             Remedy("let Open MPI choose: remove the --mca options and unset the OMPI_MCA_ variables"),

@@ -189,7 +189,7 @@ RULES = (
             Sign("already filled", r"All nodes which are allocated for this job are already filled"),
         ),
         causes=(
-            "{asked} ranks are requested, and {workers} workers × {slots} slots allow {room}.",
+            "{asked} ranks are requested, but {workers} workers × {slots} slots allow {room}.",
             "More ranks are requested than the {room} slots of the workers.",
         ),
         remedies=(

@@ -123,7 +123,7 @@ RULES = (
             Remedy(
                 "check that the image, the mounted folders and the devices exist on the node where it runs"
             ),
-            Remedy("start it by hand on that node with the same options, and --debug"),
+            Remedy("run it manually on that node with the same options and --debug"),
         ),
         confidence=0.8,
         field="image",
