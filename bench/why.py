@@ -47,7 +47,7 @@ MENDED_BY = {  # causes that a change of the job can mend, and the fields of tha
     "DEADLINE_EXCEEDED": {"deadline_seconds"},
     "FABRIC_FAILED": {"env", "launch"},
     "GPU_SHARED": {"slots"},
-    "MEMORY_ERROR": {"resources"},
+    "MEMORY_ERROR": {"resources", "command"},
     "MISSING_LIBRARY": {"env"},
     "MPI_MISMATCH": {"mpi"},
     "MPI_UNREACHABLE": {"launch"},
@@ -126,13 +126,19 @@ def _healthy(chance: random.Random) -> bytes:
 
 
 def main() -> None:
-    """Print the figures of the logs that were only measured; `--rules`, `--opened` of the others, `-v` every miss."""
-    which = next((part for part in ("rules", "opened") if f"--{part}" in sys.argv), "measure")
-    kept = logs(which)
+    """Print the figures of the logs that were only measured; `--rules`, `--opened` of the others, `-v` every miss.
+
+    `--set=t8-` takes the logs of one set alone, `--every` those of all halves, as when a set was not read yet.
+    """
+    which = next((part for part in ("rules", "opened", "every") if f"--{part}" in sys.argv), "measure")
+    of_set = next((word.removeprefix("--set=") for word in sys.argv if word.startswith("--set=")), "")
+    halves = ("rules", "opened", "measure") if which == "every" else (which,)
+    kept = [log for part in halves for log in logs(part) if log.name.startswith(of_set)]
     failures, healthy = [log for log in kept if log.truth.codes], [log for log in kept if not log.truth.codes]
     answers = [(log, explain(log.evidence(facts=False))) for log in failures]
     known = [(log, explain(log.evidence(facts=True))) for log in failures if log.has_facts]
-    print(f"{which} half: {len(failures)} failures ({sum(log.truth.written for log in failures)} in our words), "
+    written = sum(log.truth.written for log in failures)
+    print(f"{of_set}{which} half: {len(failures)} failures ({written} in our words), "
           f"{len(healthy)} healthy logs")  # fmt: skip
     _table("log alone", answers)
     _table("log alone, provoked", [one for one in answers if not one[0].truth.written])

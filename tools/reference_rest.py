@@ -11,9 +11,9 @@ from tools import openapi
 _INTRO = (
     "What `mpijob ui` answers under `/api/v1`, for the [page](../page.md) and for your own programs. The whole "
     "document, with every schema, is `/api/v1/openapi.json` and `frontend/openapi.json` in a checkout. A request "
-    "needs the session's cookie, and one that changes something its CSRF word too ([an example](../page.md#the-rest-api)); "
-    "errors are problem documents with the sentences and codes of the command line. `{namespace}` may be left out of "
-    "a path."
+    "needs the session's cookie, and one that changes something its CSRF word too "
+    "([an example](../page.md#the-rest-api)); errors are problem documents with the sentences and codes "
+    "of the command line. `{namespace}` may be left out of a path."
 )
 _NOTE = "<!-- written by `python -m tools.reference`; change the code, not this page -->\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -28,7 +29,7 @@ from mpijob.formats.jobfile import jobfile_reader, site_rules_file
 from mpijob.formats.launch import stack_dump
 from mpijob.formats.status import launcher_census, status_reader
 from mpijob.model import Family
-from mpijob.observation.metrics import training
+from mpijob.observation.metrics import event_files, training
 from mpijob.outbound.policy import UNRESTRICTED
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -229,6 +230,20 @@ def _archives() -> list[bytes]:
     return found
 
 
+def event_file(data: bytes) -> None:
+    """Of an event file at most so many tags and points are kept, and numbers are numbers."""
+    budget = event_files.Budget(bytes=1 << 10, records=100, series=3, points=4)
+    found = event_files.read(io.BytesIO(data), len(data), budget)
+    assert len(found.curves) <= 3
+    for one in event_files.merged([(".", "a", found), (".", "b", found)], budget):
+        assert len(one.times) == len(one.steps) == len(one.values) <= 4
+        assert len(one.tag) <= event_files.LONGEST_TAG
+        assert all(map(math.isfinite, one.times))
+        assert all(
+            value is None or math.isfinite(value) for value in (*one.values, one.last, one.least, one.most)
+        )
+
+
 TARGETS = {
     read.__name__: Target((read.__doc__ or "").strip(), read, begin)
     for read, begin in (
@@ -245,5 +260,6 @@ TARGETS = {
         (reviews, _reviews),
         (api_bodies, _bodies),
         (claim_archives, _archives),
+        (event_file, _files("event_files/*/events*")),
     )
 }

@@ -151,7 +151,7 @@ def queries() -> list[str]:
     ]
 
 
-@pytest.mark.req("FR-OBS-004", "C-metrics")
+@pytest.mark.req("FR-OBS-004", "C-metrics", "C-fleet")
 def test_the_rules_record_and_warn_as_they_say(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules()))
     shutil.copy(ROOT / "tests" / "fixtures" / "rules_test.yaml", tmp_path / "test.yaml")

@@ -28,8 +28,10 @@ from mpijob.settings import Settings
 from .support import PATIENCE, a_job, check_nothing_runs, running
 
 pytestmark = pytest.mark.engine
-STEPS = "_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS)"
-NEXT = '_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, "CREATE TABLE of_the_next_release (x)")'
+STEPS = "_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS)"
+NEXT = (
+    '_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS, "CREATE TABLE of_the_next_release (x)")'
+)
 
 
 class Successor:

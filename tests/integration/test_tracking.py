@@ -58,6 +58,16 @@ for step in range(5):
     writer.add_event(Event(wall_time=1e9 + step, step=step, summary=Summary(value=[value])))
 writer.close()
 """
+WITH_TENSORBOARDX = """
+import os, tensorboardX, time
+rank = int(os.environ["MPIJOB_RANK"])
+with tensorboardX.SummaryWriter("logs", filename_suffix=f".{rank}") as writer:
+    for step in range(5):
+        writer.add_scalar("loss", rank + step / 10, step)
+        open(f"wrote-{rank}", "w").close()
+        while not os.path.exists(f"wrote-{1 - rank}"):
+            time.sleep(0.01)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -223,3 +233,25 @@ def test_tensorboard_reads_the_event_files_that_ranks_wrote(
         assert [value for _, _, value in found] == pytest.approx([1.0, 1.1, 1.2, 1.3, 1.4])
         shown.terminate()
         assert shown.wait(20) == 0
+
+
+@pytest.mark.req("C-tb", "PMV-014")
+def test_event_files_of_ranks_are_read_without_tensorboard(client: Client) -> None:
+    succeeded(client, a_job("wrote", command=(sys.executable, "-c", OWN_EVENTS)))
+    found = client.scalars("wrote")
+    assert [(one.run, one.tag) for one in found.series] == [
+        (f"logs/rank-{rank}", "accuracy") for rank in range(2)
+    ]
+    assert found.series[1].values == pytest.approx([1.0, 1.1, 1.2, 1.3, 1.4])
+    assert found.series[1].times == (1e9, 1e9 + 1, 1e9 + 2, 1e9 + 3, 1e9 + 4)
+    assert found.notes == ()
+
+
+@pytest.mark.req("C-tb", "PMV-014")
+def test_ranks_that_write_into_one_directory_are_each_shown(client: Client) -> None:
+    succeeded(client, a_job("shared", command=(sys.executable, "-c", WITH_TENSORBOARDX)))
+    found = client.scalars("shared")
+    values = sorted(one.values for one in found.series)
+    assert values == [pytest.approx([rank + step / 10 for step in range(5)]) for rank in range(2)]
+    assert {one.run[-3:] for one in found.series} == {".0)", ".1)"}
+    assert found.notes == ()

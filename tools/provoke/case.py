@@ -22,8 +22,8 @@ from mpijob.model import Exit, Family, LogLine, MPIJob, Resources, Role
 
 FOLDER = Path(__file__).parent / "cases"
 LOGS = Path(__file__).parents[2] / "tests" / "fixtures" / "why"
-FRESH = ("seventh.yaml",)  # the cases whose measured halves nobody has read yet
-_RAN = ("t6-", "t7-")  # from these cases on, facts are those of an engine that ran them
+FRESH = ("seventh.yaml", "eighth.yaml")  # the cases whose measured halves nobody has read yet
+_RAN = ("t6-", "t7-", "t8-")  # from these cases on, facts are those of an engine that ran them
 _BEGIN = "===== log =====\n"
 
 

@@ -26,7 +26,7 @@ _SECONDS = 90
 _HOOK = """
 def _install():
     import msgspec
-    from mpijob.backends import findings
+    from mpijob.backends.attempts import findings
     original = findings.explained
     def explained(seen, site=(), secrets=()):
         with open({path!r}, "wb") as file:
@@ -76,7 +76,8 @@ def _mpijob(place: Path, home: Path, *words: str) -> None:
 def _neutral(seen: Evidence, place: Path) -> Evidence:
     """Return evidence without what belongs to this machine; bytes are what ranks wrote."""
     pairs = ((str(place), "/job"), (sys.prefix, "/opt/venv"), (str(pypi()), "/opt/mpi"),
-             (sys.base_prefix + "/lib/python", "/usr/lib/python"))  # fmt: skip
+             (sys.base_prefix + "/lib/python", "/usr/lib/python"),
+             (str(Path(__file__).parents[2]), "/opt/mpijob"))  # fmt: skip
     host = re.compile(rb"(?<![\w/.-])" + re.escape(socket.gethostname().encode()) + rb"(?![\w-])")
 
     def lines(text: bytes) -> bytes:

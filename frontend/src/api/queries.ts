@@ -72,6 +72,28 @@ export const useCurves = (row: JobRow, points = 720) =>
     retry: false,
   });
 
+/** The scalars in the event files that a job wrote; an engine whose files are elsewhere has none. */
+export const useScalars = (row: JobRow) =>
+  useQuery({
+    queryKey: [...jobKey(row, "scalars"), row.phase],
+    queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/scalars", { params: attemptParams(row) })),
+    enabled: row.started !== null,
+    refetchInterval: (query) => (row.phase === "Running" && query.state.data ? ENDED_MS : false),
+    placeholderData: (before) => before,
+    retry: false,
+  });
+
+/** In which zone and rack the job's nodes stand; asked again only when it has other nodes. */
+export const useNodePlaces = (row: JobRow, nodes: readonly string[]) =>
+  useQuery({
+    queryKey: [...jobKey(row, "nodes"), ...nodes],
+    queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/nodes", { params: jobParams(row) })),
+    enabled: nodes.length > 0,
+    staleTime: Infinity,
+    placeholderData: (before) => before,
+    retry: false,
+  });
+
 export const useEvents = (row: JobRow) =>
   useQuery({
     queryKey: jobKey(row, "events"),

@@ -826,6 +826,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where its nodes stand. */
+        get: operations["nodes"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/profile": {
         parameters: {
             query?: never;
@@ -886,6 +903,23 @@ export interface paths {
         };
         /** All jobs of its name, with their attempts. */
         get: operations["runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{namespace}/{name}/scalars": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The scalars of its TensorBoard event files. */
+        get: operations["scalars"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1201,6 +1235,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/nodes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where its nodes stand. */
+        get: operations["nodes_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/profile": {
         parameters: {
             query?: never;
@@ -1261,6 +1312,23 @@ export interface paths {
         };
         /** All jobs of its name, with their attempts. */
         get: operations["runs_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/scalars": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The scalars of its TensorBoard event files. */
+        get: operations["scalars_by_name"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2197,6 +2265,18 @@ export interface components {
             time: number;
             /** @default null */
             worker?: number | null;
+        };
+        /**
+         * EventScalars
+         * @description The scalars in the event files of a job, how many files there are, and what could not be read.
+         */
+        EventScalars: {
+            /** @default 0 */
+            files?: number;
+            /** @default [] */
+            notes?: string[];
+            /** @default [] */
+            series?: components["schemas"]["ScalarSeries"][];
         };
         /**
          * Events
@@ -3167,6 +3247,24 @@ export interface components {
             usable: number;
         };
         /**
+         * NodePlace
+         * @description Where a node stands, as far as somebody wrote it onto the node: its zone and its rack.
+         */
+        NodePlace: {
+            name: string;
+            /** @default  */
+            rack?: string;
+            /** @default  */
+            zone?: string;
+        };
+        /**
+         * NodePlaces
+         * @description The nodes of a job of which zone or rack are known.
+         */
+        NodePlaces: {
+            items: components["schemas"]["NodePlace"][];
+        };
+        /**
          * NodeRoom
          * @description One node: what it has, what of it is free now, and whether it takes jobs.
          */
@@ -3839,6 +3937,23 @@ export interface components {
          */
         Runs: {
             items: components["schemas"]["RunRow"][];
+        };
+        /**
+         * ScalarSeries
+         * @description One tag of one run, downsampled; `count` is the number of values that were read.
+         *
+         *         A run is a directory of event files, as in TensorBoard. A value that is no number is None.
+         */
+        ScalarSeries: {
+            count: number;
+            last: number | null;
+            least: number | null;
+            most: number | null;
+            run: string;
+            steps: number[];
+            tag: string;
+            times: number[];
+            values: (number | null)[];
         };
         /**
          * Scale
@@ -6211,6 +6326,42 @@ export interface operations {
             };
         };
     };
+    nodes: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where its nodes stand. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodePlaces"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     profile: {
         parameters: {
             query?: {
@@ -6348,6 +6499,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    scalars: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                points?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The scalars of its TensorBoard event files. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventScalars"];
                 };
             };
             /** @description What went wrong. */
@@ -7064,6 +7253,41 @@ export interface operations {
             };
         };
     };
+    nodes_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where its nodes stand. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodePlaces"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     profile_by_name: {
         parameters: {
             query?: {
@@ -7197,6 +7421,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Runs"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    scalars_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                run?: number | null;
+                attempt?: number | null;
+                points?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The scalars of its TensorBoard event files. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventScalars"];
                 };
             };
             /** @description What went wrong. */

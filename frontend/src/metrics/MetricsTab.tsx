@@ -5,6 +5,7 @@ import { api, attemptParams, jobKey, unwrap } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { useJobPage } from "../job/context";
 import { useQueryParams } from "../lib/hooks";
+import { EventFileCharts } from "./EventFileCharts";
 import styles from "./metrics.module.css";
 import { TrainingCharts } from "./TrainingCharts";
 import { UsageCharts, type UsageView } from "./UsageCharts";
@@ -38,6 +39,7 @@ export default function MetricsTab() {
   return (
     <div className={styles["section"]}>
       <TrainingCharts row={row} />
+      <EventFileCharts row={row} />
       <section aria-label="Usage" className={styles["section"]}>
         <Flex justifyContent={{ default: "justifyContentSpaceBetween" }} alignItems={{ default: "alignItemsCenter" }}>
           <h2 className={styles["heading"]}>Usage of the workers</h2>

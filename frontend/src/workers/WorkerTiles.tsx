@@ -3,27 +3,36 @@ import type { JobDetail, WorkerState } from "../api/client";
 import { PHASE_LOOKS } from "../components/PhaseLabel";
 import { bytes, plural } from "../lib/format";
 import { jobPath } from "../lib/links";
-import { rankSpan, workerReason } from "./topology";
+import { RankCells } from "./RankCells";
+import { phaseTone } from "./tone";
+import { isFirstCause, rankCells, rankSpan, workerReason } from "./topology";
 import styles from "./workers.module.css";
 
+interface Props {
+  detail: JobDetail;
+  workers?: readonly WorkerState[];
+  label?: string;
+  /** With a square for each rank. */
+  hasRanks?: boolean;
+}
+
 /** One tile for each worker: shape, word and colour say how it is; a list of links, so that everybody can walk it. */
-export function WorkerTiles({ detail, workers = detail.state.workers ?? [], label = "Workers" }: { detail: JobDetail; workers?: readonly WorkerState[]; label?: string }) {
+export function WorkerTiles({ detail, workers = detail.state.workers ?? [], label = "Workers", hasRanks = false }: Props) {
   if (!detail.state.workers?.length) return <p>Waiting for {plural(detail.row.workers, "worker")} to start.</p>;
   return (
     <ul className={styles["tiles"]} aria-label={label}>
       {workers.map((worker) => (
         <li key={worker.index}>
-          <WorkerTile worker={worker} detail={detail} />
+          <WorkerTile worker={worker} detail={detail} hasRanks={hasRanks} />
         </li>
       ))}
     </ul>
   );
 }
 
-const COLORS: Record<string, string> = { green: "success", red: "danger", blue: "running", teal: "waiting", purple: "waiting", grey: "ended" };
-
-function WorkerTile({ worker, detail }: { worker: WorkerState; detail: JobDetail }) {
-  const { icon: PhaseIcon, color } = PHASE_LOOKS[worker.phase];
+function WorkerTile({ worker, detail, hasRanks }: { worker: WorkerState; detail: JobDetail; hasRanks: boolean }) {
+  const { icon: PhaseIcon } = PHASE_LOOKS[worker.phase];
+  const isFirst = isFirstCause(detail, worker.index);
   const { memory_bytes: memory, memory_limit_bytes: limit } = worker;
   const share = memory && limit ? Math.min(1, memory / limit) : null;
   const facts = [
@@ -37,15 +46,16 @@ function WorkerTile({ worker, detail }: { worker: WorkerState; detail: JobDetail
   return (
     <Link
       to={jobPath(detail.row, "workers", { worker: worker.index })}
-      className={`${styles["tile"]} ${styles[COLORS[color ?? "grey"] ?? "ended"]}`}
+      className={`${styles["tile"]} ${styles[phaseTone(worker.phase)]} ${isFirst ? styles["first"] : ""}`}
       title={facts.filter(Boolean).join(" · ")}
       data-worker={worker.index}
     >
       <strong>
         <PhaseIcon /> Worker {worker.index}
       </strong>
-      <span>{worker.phase}</span>
-      <span className={styles["subtle"]}>{rankSpan(detail, worker.index) || " "}</span>
+      <span>{isFirst ? `${worker.phase} first` : worker.phase}</span>
+      <span className={hasRanks ? "pf-v6-screen-reader" : styles["subtle"]}>{rankSpan(detail, worker.index) || " "}</span>
+      {hasRanks ? <RankCells cells={rankCells(detail, worker)} /> : null}
       {share === null ? null : (
         <svg className={styles["meter"]} viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden>
           <rect width={100 * share} height="4" className={share >= 0.9 ? styles["meterHigh"] : styles["meterFill"]} />

@@ -1,5 +1,7 @@
 import { Drawer, DrawerContent, DrawerContentBody, Flex, FlexItem } from "@patternfly/react-core";
 import { lazy, Suspense } from "react";
+import type { NodePlace } from "../api/client";
+import { useNodePlaces } from "../api/queries";
 import { SelectMenu } from "../components/SelectMenu";
 import { Section } from "../components/Section";
 import { useJobPage } from "../job/context";
@@ -7,7 +9,7 @@ import { useQueryParams } from "../lib/hooks";
 import { JobTopology } from "./JobTopology";
 import { Scale } from "./Scale";
 import { Stacks } from "./Stacks";
-import type { GroupBy } from "./topology";
+import { nodesOf, type GroupBy } from "./topology";
 import { LauncherPanel, WorkerPanel } from "./WorkerPanel";
 import { WorkersTable } from "./WorkersTable";
 import styles from "./workers.module.css";
@@ -20,9 +22,12 @@ const GROUPS = [
   { value: "none", label: "None" },
 ] as const;
 
-/** Launcher, workers and ranks: as a tree with their use, each with a panel, and as a table, the worst first. */
+const NO_NODES: readonly NodePlace[] = [];
+
+/** Launcher, workers and ranks: as a picture with their use, each with a panel, and as a table, the worst first. */
 export default function WorkersTab() {
-  const { detail } = useJobPage();
+  const { detail, row } = useJobPage();
+  const nodes = useNodePlaces(row, nodesOf(detail)).data?.items ?? NO_NODES;
   const [params, edit] = useQueryParams();
   const by = (params.get("by") ?? "node") as GroupBy;
   const chosen = params.get("worker");
@@ -52,13 +57,16 @@ export default function WorkersTab() {
               </Flex>
             }
           >
-            <JobTopology detail={detail} by={by} />
+            <JobTopology detail={detail} by={by} nodes={nodes} />
+            {(detail.state.ranks ?? []).length ? (
+              <p className={styles["caption"]}>Each square is a rank; the table below has the same in words.</p>
+            ) : null}
           </Section>
           <Stacks isAsked={params.get("stacks") === "true"} />
           <Suspense fallback={null}>
             <Communication />
           </Suspense>
-          <WorkersTable onWorker={(index) => set("worker", String(index))} />
+          <WorkersTable nodes={nodes} onWorker={(index) => set("worker", String(index))} />
         </DrawerContentBody>
       </DrawerContent>
     </Drawer>

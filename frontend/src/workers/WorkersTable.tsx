@@ -1,7 +1,7 @@
 import { Button } from "@patternfly/react-core";
 import { InnerScrollContainer, Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useState } from "react";
-import type { JobDetail, WorkerState } from "../api/client";
+import type { JobDetail, NodePlace, WorkerState } from "../api/client";
 import { PhaseLabel } from "../components/PhaseLabel";
 import { Section } from "../components/Section";
 import { useJobPage } from "../job/context";
@@ -9,17 +9,18 @@ import { bytes, decimal, spans } from "../lib/format";
 import { bySeverity } from "../lib/phases";
 import { nodeOf, ranksOf, workerReason } from "./topology";
 
-const COLUMNS = ["Worker", "Ranks", "Status", "Reason", "Node", "Restarts", "Exit code", "CPU", "Memory", "GPUs"] as const;
+const COLUMNS = ["Worker", "Ranks", "Status", "Reason", "Node", "Zone", "Rack", "Restarts", "Exit code", "CPU", "Memory", "GPUs"] as const;
 type Column = (typeof COLUMNS)[number];
 const DASH = "–";
 
 /** The workers, the worst first; each can be expanded to its ranks. */
-export function WorkersTable({ onWorker }: { onWorker: (index: number) => void }) {
+export function WorkersTable({ nodes, onWorker }: { nodes: readonly NodePlace[]; onWorker: (index: number) => void }) {
   const { detail } = useJobPage();
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const workers = [...(detail.state.workers ?? [])].sort(bySeverity);
   if (!workers.length) return null;
-  const columns = COLUMNS.filter((column) => workers.some((worker) => isKnown(column, worker)));
+  const placeOf = (worker: WorkerState): NodePlace | undefined => nodes.find(({ name }) => name === nodeOf(worker, detail.state.ranks ?? []));
+  const columns = COLUMNS.filter((column) => workers.some((worker) => isKnown(column, worker, placeOf(worker))));
   const toggle = (index: number): void =>
     setOpen((before) => {
       const next = new Set(before);
@@ -42,7 +43,7 @@ export function WorkersTable({ onWorker }: { onWorker: (index: number) => void }
           </Thead>
           {workers.map((worker, index) => (
             <Tbody key={worker.index} isExpanded={open.has(worker.index)}>
-              <WorkerRow worker={worker} rowIndex={index} isOpen={open.has(worker.index)} onToggle={toggle} onWorker={onWorker} detail={detail} columns={columns} />
+              <WorkerRow worker={worker} place={placeOf(worker)} rowIndex={index} isOpen={open.has(worker.index)} onToggle={toggle} onWorker={onWorker} detail={detail} columns={columns} />
               {open.has(worker.index) ? (
                 <Tr isExpanded>
                   <Td colSpan={columns.length + 1} noPadding={false}>
@@ -59,13 +60,15 @@ export function WorkersTable({ onWorker }: { onWorker: (index: number) => void }
 }
 
 /** Whether a worker has a value for a column that is left out where no worker has one. */
-function isKnown(column: Column, worker: WorkerState): boolean {
+function isKnown(column: Column, worker: WorkerState, place: NodePlace | undefined): boolean {
+  if (column === "Zone" || column === "Rack") return Boolean(column === "Zone" ? place?.zone : place?.rack);
   if (column === "GPUs") return Boolean(worker.gpus?.length);
   return column !== "CPU" || typeof worker.cpu_cores === "number";
 }
 
 interface RowProps {
   worker: WorkerState;
+  place: NodePlace | undefined;
   detail: JobDetail;
   columns: readonly Column[];
   rowIndex: number;
@@ -74,7 +77,7 @@ interface RowProps {
   onWorker: (index: number) => void;
 }
 
-function WorkerRow({ worker, detail, columns, rowIndex, isOpen, onToggle, onWorker }: RowProps) {
+function WorkerRow({ worker, place, detail, columns, rowIndex, isOpen, onToggle, onWorker }: RowProps) {
   const ranks = ranksOf(detail, worker.index);
   const { memory_bytes: memory, memory_limit_bytes: limit, cpu_cores: cores } = worker;
   return (
@@ -93,6 +96,8 @@ function WorkerRow({ worker, detail, columns, rowIndex, isOpen, onToggle, onWork
         {workerReason(detail, worker) || DASH}
       </Td>
       <Td dataLabel="Node">{nodeOf(worker, detail.state.ranks ?? []) || "Not scheduled"}</Td>
+      {columns.includes("Zone") ? <Td dataLabel="Zone">{place?.zone || DASH}</Td> : null}
+      {columns.includes("Rack") ? <Td dataLabel="Rack">{place?.rack || DASH}</Td> : null}
       <Td dataLabel="Restarts">{worker.restarts ?? 0}</Td>
       <Td dataLabel="Exit code">{worker.exit_code ?? DASH}</Td>
       {columns.includes("CPU") ? <Td dataLabel="CPU">{typeof cores === "number" ? decimal(cores) : DASH}</Td> : null}

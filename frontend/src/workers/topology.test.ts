@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { JobDetail, JobState } from "../api/client";
 import { launcherOf } from "./launcher";
-import { nodeOf, rankExits, rankSpan, workerGroups, workerReason } from "./topology";
+import { isFirstCause, nodeOf, nodesOf, placeName, placesOf, rankCells, rankExits, rankSpan, workerGroups, workerReason } from "./topology";
 
 const detail = (state: Partial<JobState>, phase = "Failed"): JobDetail =>
   ({
@@ -72,5 +72,44 @@ describe("the launcher", () => {
   it("is shown as it is told", () => {
     const job = detail({ launcher: { phase: "Starting", node: "a", restarts: 1, exit_code: null } } as unknown as Partial<JobState>);
     expect(launcherOf(job)).toMatchObject({ phase: "Initializing", node: "a", restarts: 1 });
+  });
+});
+
+describe("the picture of a job", () => {
+  it("has nodes in their racks and zones, those of unknown places last", () => {
+    const groups = workerGroups(detail({}), "node");
+    const known = placesOf(groups, [
+      { name: "b", zone: "eu-1a", rack: "r7" },
+      { name: "other", zone: "eu-1b" },
+    ]);
+    expect(known.map((place) => [placeName(place), place.groups.map(({ title }) => title)])).toEqual([
+      ["Zone eu-1a · Rack r7", ["b"]],
+      ["", ["a"]],
+    ]);
+    expect(placesOf(groups, []).map(placeName)).toEqual([""]);
+    expect(nodesOf(detail({}))).toEqual(["a", "b"]);
+  });
+
+  it("shows how each rank ended, its GPU, and where the failure began", () => {
+    const job = detail({
+      findings: [{ code: "RANK_EXIT", message: "Rank 1", worker: 0, rank: 1 }] as JobState["findings"],
+      ranks: [
+        { rank: 0, worker: 0, exit_code: 143, followed: true, gpus: ["GPU-5f1c"] },
+        { rank: 1, worker: 0, exit_code: 1, gpus: ["3"] },
+        { rank: 2, worker: 0, exit_code: 0 },
+        { rank: 3, worker: 0, exit_code: 9 },
+        { rank: 4, worker: 0 },
+      ] as JobState["ranks"],
+    });
+    const worker = { index: 0, name: "w-0", phase: "Failed", gpus: ["GPU-77aa", "GPU-5f1c"] } as const;
+    expect(rankCells(job, { ...worker, gpus: [...worker.gpus] }).map(({ rank, phase, gpu, isFirst }) => [rank, phase, gpu, isFirst])).toEqual([
+      [0, "Cancelled", "1", false],
+      [1, "Failed", "3", true],
+      [2, "Succeeded", "", false],
+      [3, "Failed", "", false],
+      [4, "Cancelled", "", false],
+    ]);
+    expect(rankCells(job, { ...worker, gpus: [] })[1]?.words).toBe("Rank 1 · Failed · exit code 1 · GPU 3");
+    expect([isFirstCause(job, 0), isFirstCause(job, 1)]).toEqual([true, false]);
   });
 });

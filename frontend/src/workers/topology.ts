@@ -1,5 +1,5 @@
 /** Launcher, nodes, workers and ranks as a tree. Pure. */
-import type { JobDetail, RankState, WorkerState } from "../api/client";
+import type { JobDetail, NodePlace, Phase, RankState, WorkerState } from "../api/client";
 import { spans } from "../lib/format";
 import { bySeverity } from "../lib/phases";
 
@@ -15,6 +15,10 @@ const NO_NODE = "Not scheduled";
 /** The node of a worker: its own, or that of its ranks where only they know it. */
 export const nodeOf = (worker: WorkerState, ranks: readonly RankState[]): string =>
   worker.node || ranks.find((rank) => rank.worker === worker.index && rank.node)?.node || "";
+
+/** The nodes of a job, each once. */
+export const nodesOf = ({ state }: JobDetail): readonly string[] =>
+  [...new Set([...(state.workers ?? []), ...(state.ranks ?? [])].map(({ node }) => node ?? "").filter(Boolean))].sort();
 
 /** The workers in groups, those of a node or a status together. */
 export function workerGroups({ state }: JobDetail, by: GroupBy): readonly WorkerGroup[] {
@@ -55,3 +59,63 @@ export function workerReason(detail: JobDetail, worker: WorkerState): string {
   const finding = (detail.state.findings ?? []).find((one) => one.worker === worker.index);
   return finding?.message ?? ([worker.message || worker.reason].filter(Boolean).join(": ") || "");
 }
+
+/** Groups of one rack or zone, in the order of the picture; "" where nobody knows. */
+export interface Place {
+  readonly zone: string;
+  readonly rack: string;
+  readonly groups: readonly WorkerGroup[];
+}
+
+/** The nodes by zone and rack: one place without a name where neither is known. */
+export function placesOf(groups: readonly WorkerGroup[], known: readonly NodePlace[]): readonly Place[] {
+  const nodes = new Map(known.map((one) => [one.name, one]));
+  const places = new Map<string, Place>();
+  for (const group of groups) {
+    const { zone = "", rack = "" } = nodes.get(group.title) ?? {};
+    const key = JSON.stringify([zone, rack]);
+    places.set(key, { zone, rack, groups: [...(places.get(key)?.groups ?? []), group] });
+  }
+  const unknownLast = (text: string): string => text || "\uffff";
+  return [...places.values()].sort((one, other) => unknownLast(one.zone).localeCompare(unknownLast(other.zone)) || unknownLast(one.rack).localeCompare(unknownLast(other.rack)));
+}
+
+/** A place in words: `Zone a · Rack 3`. */
+export const placeName = ({ zone, rack }: Place): string => [zone && `Zone ${zone}`, rack && `Rack ${rack}`].filter(Boolean).join(" · ");
+
+/** One rank in the picture. */
+export interface RankCell {
+  readonly rank: number;
+  readonly phase: Phase;
+  /** The failure of the job began here. */
+  readonly isFirst: boolean;
+  /** Its GPU as short as it can be told: its number, or its place among those of the worker. */
+  readonly gpu: string;
+  readonly words: string;
+}
+
+const SHORT_GPU = 3;
+
+/** The ranks of a worker, each with its own end and its GPU. */
+export function rankCells(detail: JobDetail, worker: WorkerState): readonly RankCell[] {
+  const [first] = detail.state.findings ?? [];
+  const gpus = worker.gpus ?? [];
+  return ranksOf(detail, worker.index).map((rank) => {
+    const isFirst = first?.rank === rank.rank;
+    const phase = rankPhase(rank, worker.phase, isFirst);
+    const own = rank.gpus ?? [];
+    const gpu = own.map((id) => (id.length <= SHORT_GPU ? id : String(Math.max(0, gpus.indexOf(id))))).join(",");
+    const exit = typeof rank.exit_code === "number" ? `exit code ${rank.exit_code}` : "";
+    return { rank: rank.rank, phase, isFirst, gpu, words: [`Rank ${rank.rank}`, phase, exit, own.length ? `GPU ${own.join(", ")}` : ""].filter(Boolean).join(" · ") };
+  });
+}
+
+function rankPhase({ exit_code: code, followed }: RankState, worker: Phase, isFirst: boolean): Phase {
+  if (isFirst) return "Failed";
+  if (followed) return "Cancelled";
+  if (typeof code === "number") return code === 0 ? "Succeeded" : "Failed";
+  return worker === "Failed" ? "Cancelled" : worker;
+}
+
+/** Whether the failure of the job began at a worker. */
+export const isFirstCause = ({ state, row }: JobDetail, worker: number): boolean => row.phase === "Failed" && state.findings?.[0]?.worker === worker;

@@ -36,7 +36,14 @@ T = TypeVar("T")
 JSON = "application/json"
 _KEPT_PAGES = 64
 _LATEST = 253_402_300_800.0  # the end of the year 9999
-_SPEAKING = ("/logs", "/curves", "/why", "/artifacts", "/artifact")  # what comes from what a job said
+_SPEAKING = (
+    "/logs",
+    "/curves",
+    "/scalars",
+    "/why",
+    "/artifacts",
+    "/artifact",
+)  # what comes from what a job said
 
 
 class Pages:

@@ -29,6 +29,7 @@ from mpijob.model.status.forecast import AccuracyReport
 from mpijob.model.status.mpi_profile import MpiProfile
 from mpijob.model.status.overview import ClusterView
 from mpijob.model.status.stacks import StackReport
+from mpijob.observation.metrics.event_files import EventScalars
 from mpijob.observation.metrics.training import Curves
 from mpijob.observation.metrics.usage import Usage
 
@@ -183,6 +184,10 @@ def _of_one(base: str) -> Iterator[Route]:
     )
     yield _get(f"{base}/curves", usage.curves, "Its training metrics.", Curves, query_schemas.CurvesQuery)
     yield _get(
+        f"{base}/scalars", usage.scalars, "The scalars of its TensorBoard event files.", EventScalars,
+        query_schemas.ScalarsQuery,
+    )  # fmt: skip
+    yield _get(
         f"{base}/account", usage.account, "What it used, cost, and is expected to take.",
         job_schemas.JobAccount, where,
     )  # fmt: skip
@@ -193,6 +198,7 @@ def _of_one(base: str) -> Iterator[Route]:
         f"{base}/artifact", jobs.fetch, "One of the files it left.", None, job_schemas.ArtifactQuery,
         media="application/octet-stream",
     )  # fmt: skip
+    yield _get(f"{base}/nodes", jobs.nodes, "Where its nodes stand.", job_schemas.NodePlaces, where)
     yield _get(
         f"{base}/runs", jobs.runs, "All jobs of its name, with their attempts.", job_schemas.Runs, where
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mpijob.model.platform.permission import Question
     from mpijob.model.status.job_change import Overseen
     from mpijob.model.status.metric_line import Progress
+    from mpijob.model.status.records import NodePlace
     from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import RateSetting
 
@@ -105,6 +106,14 @@ class SupportsModelRegistry(Capability):
     @abstractmethod
     def register(self, ref: JobRef, model: Model) -> Registered:
         """Register the model, or register it again."""
+
+
+class SupportsNodePlaces(Capability):
+    """Knows in which zone and rack its nodes stand."""
+
+    @abstractmethod
+    def node_places(self, names: Sequence[str]) -> tuple[NodePlace, ...]:
+        """Return the places of these nodes, as far as this user may read them."""
 
 
 class SupportsProgress(Capability):

@@ -143,6 +143,10 @@ def code(job: MPIJob, limits: Limits) -> Findings:
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _REF = re.compile(r"(?!-)(?!.*\.\.)[^\s~^:?*\[\\\x00-\x1f\x7f]{1,250}")
+# Tokens are written as a user's name, too: by their prefixes, or as no name of a person is written.
+_PASSWORD = re.compile(
+    r"[^/]+://([^/@]*:[^/@]*|(gh[a-z]_|github_pat_|glpat-|hf_)[^/@]*|(?=[^/@]*\d)[^/@.]{20,})@"
+)
 _TRANSPORTS = ("https", "http", "ssh", "git", "file")
 
 
@@ -153,10 +157,12 @@ def _git(git: GitSource, path: str) -> Findings:
     if odd or (has_scheme and scheme not in _TRANSPORTS):
         hint = "use an address for git clone: https://git.example.org/train.git, git@host:train.git or a directory"
         yield error("code.git.url", f"{shown(git.url)} is not an address of a repository", hint)
-    elif re.match(r"[^/]+://[^/@]*:[^/@]*@", git.url):
+    elif _PASSWORD.match(git.url):
         hint = "remove it and change it: use a git credential helper or SSH"
         yield error(
-            "code.git.url", "the address has a password, which would be stored in the record of the job", hint
+            "code.git.url",
+            "the address has a password or a token, which would be stored in the record of the job",
+            hint,
         )
     if git.ref and not _REF.fullmatch(git.ref):
         yield error("code.git.ref", f"{shown(git.ref)} is not a branch or tag", "for example main, or v1.2")

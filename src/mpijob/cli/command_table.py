@@ -161,7 +161,7 @@ ENTRIES: dict[str, CommandEntry] = {
         "curves",
         INSPECT,
         "Show training metrics, progress and estimated end.",
-        examples=("mpijob curves train", "mpijob curves train --rank 0"),
+        examples=("mpijob curves train", "mpijob curves train --rank 0", "mpijob curves train --event-files"),
     ),
     "acct": CommandEntry(
         "acct",

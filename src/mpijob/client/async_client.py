@@ -263,6 +263,8 @@ class AsyncClient(_Wrapper[Client]):
     verify_audit = _call(Client.verify_audit)
     curves = _call(Client.curves)
     points = _call(Client.points)
+    scalars = _call(Client.scalars)
+    nodes = _call(Client.nodes)
     links = _call(Client.links)
     bundle = _call(Client.bundle, Pool.TRANSFER)
 

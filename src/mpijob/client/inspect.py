@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mpijob.model import StackReport
     from mpijob.model.status.audit import AuditEvent, AuditQuery
     from mpijob.model.status.mpi_profile import MpiProfile
+    from mpijob.model.status.records import NodePlace
+    from mpijob.observation.metrics.event_files import EventScalars
     from mpijob.observation.metrics.training import Curves, Point
 
 
@@ -129,6 +131,28 @@ class Inspecting(BaseClient):
         ref = self.ref(name, namespace)
         work = training_metrics.points_of(self.backend, ref, self.settings, since=since, attempt=attempt)
         return tuple(work[1])
+
+    def scalars(
+        self,
+        name: Target,
+        *,
+        points: int = 720,
+        namespace: str | None = None,
+        attempt: int | None = None,
+    ) -> EventScalars:
+        """Return the scalars in the TensorBoard event files that a job wrote into its working directory.
+
+        One series for each tag of each run, which is a directory; damaged and oversized files are named in the notes.
+        """
+        from mpijob.client.observe import event_files
+
+        return event_files.read(self._records, self.ref(name, namespace), points=points, attempt=attempt)
+
+    def nodes(self, name: Target, *, namespace: str | None = None) -> tuple[NodePlace, ...]:
+        """Return in which zone and rack the nodes of a job stand, as far as the cluster tells it."""
+        from mpijob.client.observe import node_places
+
+        return node_places.read(self._records, self.ref(name, namespace))
 
     def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:
         """Return where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`."""

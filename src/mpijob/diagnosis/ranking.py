@@ -8,6 +8,7 @@ told. When nothing is recognised, the answer says so and leads with the most tel
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ from mpijob.diagnosis.logs.log_index import streams
 from mpijob.diagnosis.matcher import Hit, find
 from mpijob.diagnosis.rule import Rule, Trust
 from mpijob.diagnosis.rules import LAUNCHER_ERROR, PROGRAM_ERROR, RULES, UNKNOWN
-from mpijob.diagnosis.signals import TOGETHER_SECONDS
+from mpijob.diagnosis.signals import TOGETHER_SECONDS, first_rank_exit
 from mpijob.diagnosis.template_fields import fill, fill_patch, lasting, words
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Exit, MPIJob, Role
@@ -60,11 +61,15 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
 
 
 def _followed(seen: Evidence, hit: Hit) -> bool:
-    """Whether a launcher reports a signal of its own doing: the engine saw a rank exit with a code before it."""
-    first = next((exit for exit in seen.ranks if not exit.good and not exit.by_us), None)
-    by_itself = first is not None and first.code is not None and first.killer is None
+    """Whether a launcher reports a signal of its own doing: the engine saw a rank end in another way before it."""
+    first = first_rank_exit(seen)
     reported = hit.where is not None and hit.where.role == Role.LAUNCHER.value and not hit.fact
-    return by_itself and reported and (hit.rule.crash or hit.rule.id == "OOM_KILLED")
+    if first is None or not reported:
+        return False
+    if hit.rule.id == "OOM_KILLED" and first.killer not in (None, signal.SIGKILL):
+        return True
+    by_itself = first.code is not None and first.killer is None
+    return by_itself and (hit.rule.crash or hit.rule.id == "OOM_KILLED")
 
 
 def _apart(hits: list[Hit]) -> tuple[list[Hit], list[Hit]]:
@@ -270,7 +275,10 @@ def _placed(hit: Hit, idle: list[Hit]) -> Hit:
 
 def _better(other: Hit, hit: Hit) -> bool:
     """Whether another finding makes this one idle: the same failure, said more exactly."""
-    if other is hit or (other.rule.id not in hit.rule.yields_to and "*" not in hit.rule.yields_to):
+    to_all = (
+        "*" in hit.rule.yields_to and "*" not in other.rule.yields_to
+    )  # two such rules would silence each other
+    if other is hit or not (to_all or other.rule.id in hit.rule.yields_to):
         return False
     if other.trust is Trust.GENERIC and hit.trust < Trust.GENERIC:
         return False

@@ -16,7 +16,7 @@ import msgspec
 from mpijob.diagnosis.evidence import Evidence, Memory, Worry
 from mpijob.diagnosis.logs.log_index import Stream, last_words, streams
 from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_of_host
-from mpijob.model import Exit, Family
+from mpijob.model import Exit, Family, Role
 from mpijob.model.spec.command import SHELLS, unwrapped
 
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
@@ -30,6 +30,10 @@ QUIET_SECONDS = 10.0  # of all ranks, before a deadline: less proves nothing
 DOUBTED = 0.5  # that time alone was too short
 IDLE_CORES = 0.1  # of one worker: less is no computing
 _KILLED = ("rank-killed", "rank-killed-by-system")
+_BY_MPI = (signal.SIGKILL, signal.SIGTERM)  # by which MPI ends the other ranks when one has failed
+_NAMED_FIRST = re.compile(  # by Open MPI's launcher
+    rb"The first process to do so was:\s+Process name: \[[^\n]*,(\d{1,7})\]|noticed that process rank (\d{1,7})"
+)
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
@@ -110,6 +114,21 @@ def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
     return next((exit for exit in together if exit.killer in CRASHES), bad[0])
 
 
+def first_rank_exit(seen: Evidence) -> Exit | None:
+    """Return the exit of the rank that ended first.
+
+    Open MPI ends the others by SIGKILL, too, and such an end may be seen before the failed rank's own: then the rank
+    that the launcher names is the first.
+    """
+    first = first_exit(seen.ranks)
+    if first is None or first.killer not in _BY_MPI:
+        return first
+    said = b"\n".join(line.text for line in seen.logs if line.role is Role.LAUNCHER)
+    named = [match[1] or match[2] for match in _NAMED_FIRST.finditer(said)]
+    index = int(named[-1]) if named else first.index
+    return next((exit for exit in seen.ranks if exit.index == index and not exit.good), first)
+
+
 def _memory(memory: Memory) -> Iterator[Fact]:
     values = {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
     if memory.exceeded:
@@ -119,7 +138,7 @@ def _memory(memory: Memory) -> Iterator[Fact]:
 
 
 def _exits(seen: Evidence) -> Iterator[Fact]:
-    rank, worker = first_exit(seen.ranks), first_exit(seen.workers)
+    rank, worker = first_rank_exit(seen), first_exit(seen.workers)
     if rank is not None:
         at = rank.worker if rank.worker is not None else seen.worker_of(rank.index)
         how = _rank_ended(rank, seen.memory_of(at))
@@ -150,7 +169,13 @@ def _far_below(memory: Memory) -> bool:
 
 def _how(exit: Exit) -> dict[str, Any]:
     killer = exit.killer
-    return {"code": exit.code, "signal": killer, "signal_name": signal_name(killer) if killer else None}
+    pipe = "broken" if killer == signal.SIGPIPE else None
+    return {
+        "code": exit.code,
+        "signal": killer,
+        "signal_name": signal_name(killer) if killer else None,
+        "pipe": pipe,
+    }
 
 
 def signal_name(number: int) -> str:

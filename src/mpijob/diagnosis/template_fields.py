@@ -25,6 +25,7 @@ _HOST = re.compile(r"(?:worker|-node-\d{1,6})-(\d{1,6})(?:\.|$)")
 _TITLES = {Family.OPENMPI: "Open MPI", Family.MPICH: "MPICH", Family.INTEL: "Intel MPI"}
 _BATCH_OPTION = re.compile(r"-{1,2}[\w.-]*batch[\w.-]*|-b|-bs")
 _BATCH = re.compile(r"((?:^|\s)-{0,2}[\w.-]*batch[\w.-]*[= ])(\d{1,7})(?=\s|$)")
+_HEAP = re.compile(r"(-Xmx|--max-old-space-size=)(\d{1,7})([kmgKMG]?)")
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
 _NAMES_PYTHON = re.compile(r"(?:^|[\s/;&|])(?:python[0-9.]{0,8}|[\w.-]{1,80}\.py)(?=\s|$)")
 _SAYS_PYTHON = re.compile(rb"python\d|\.py\b|Traceback \(most recent|Fatal Python error")
@@ -73,8 +74,10 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
         "signal_text": f"{early:g}",
         "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
         "with_shm": _with_shm(spec),
+        "rendezvous": "MASTER_PORT" if "MASTER_PORT" in spec.env else None,
         "with_files": None if "ulimit" in " ".join(spec.command) else [*_MORE_FILES, *spec.command],
         **_smaller_batch(spec.command),
+        **_larger_heap(spec.command),
     }
 
 
@@ -90,6 +93,18 @@ def _smaller_batch(command: tuple[str, ...]) -> dict[str, Any]:
         changed = word[: inside.start(2)] + half + word[inside.end(2) :] if inside else word
         rest = command[at + 1 :] if inside else (half, *command[at + 2 :])
         return {"smaller_batch": [*command[:at], changed, *rest], "batch": number, "half_batch": half}
+    return {}
+
+
+def _larger_heap(command: tuple[str, ...]) -> dict[str, Any]:
+    """Return the command with twice the heap that it allows Java or Node.js, and the option; nothing without one."""
+    for at, word in enumerate(command):
+        if (option := _HEAP.fullmatch(word)) is not None:
+            larger = f"{option[1]}{2 * int(option[2])}{option[3]}"
+            return {
+                "larger_heap": [*command[:at], larger, *command[at + 1 :]],
+                "larger_heap_text": f"{word} → {larger}",
+            }
     return {}
 
 

@@ -13,6 +13,7 @@ from mpijob.model.spec.amounts import Amounts
 from mpijob.model.spec.dependencies import parsed
 from mpijob.model.spec.job import Family, MPIJob
 from mpijob.model.status.forecast import Forecast
+from mpijob.model.status.state import JobState, Phase
 
 
 class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,6 +79,29 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             return None
         return Forecast(
             seconds=self.wait_estimate_seconds, span=self.wait_range_seconds, basis=self.wait_basis, time=now
+        )
+
+    def first_state(self, owner: str, created: float, run: int = 0) -> JobState:
+        """Return the state of the job at the moment of its submission."""
+        job = self.job
+        return JobState(
+            ref=JobRef(job.namespace, job.name, self.uid),
+            phase=Phase.QUEUED,
+            engine=self.engine,
+            mpi=self.mpi,
+            owner=job.owner or owner,
+            labels=dict(job.labels),
+            description=job.description,
+            image=job.image,
+            queue=job.queue,
+            priority=job.priority_number,
+            run=run,
+            attempts_allowed=job.retry.limit + 1,
+            world=self.world,
+            workers_wanted=job.workers,
+            created=created,
+            queued=created,
+            estimated=self.forecast(created),
         )
 
     @property

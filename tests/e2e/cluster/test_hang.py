@@ -8,10 +8,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.e2e.cluster.governed import controller
 from tests.e2e.cluster.support import PATIENCE, Place, a_job, a_program, eventually, own_place
 
 from mpijob import Client, Job
 from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import NotFound
 from mpijob.model import StackReport
 from mpijob.model.status.stacks import Lack, Means
@@ -95,6 +97,21 @@ def test_a_rank_that_falls_silent_in_a_pod_is_named(place: Place, others: dict[s
         job = client.get("talks")
         (found,) = eventually(job.warnings, "the silent rank is told")
     assert (found.code, found.rank, found.worker) == ("RANK_SILENT", 1, 0)
+
+
+@pytest.mark.req("PMV-013")
+def test_the_controller_tells_of_a_silent_rank_while_nobody_asks(
+    place: Place, others: dict[str, Job]
+) -> None:
+    with controller(place, MPIJOB_WARN_AFTER_SECONDS="4"):
+        path = resources.EVENT.path(place.namespace)
+
+        def told() -> list[str]:
+            events = place.api.list(path, fields="reason=RANK_SILENT").items
+            return [one["message"] for one in events if one["involvedObject"]["name"] == "talks"]
+
+        (message,) = eventually(told, "the silent rank is told by an Event")
+    assert message.startswith("Rank 1 on worker 0 has printed nothing for")
 
 
 @pytest.mark.req("C-fleet")

@@ -28,6 +28,13 @@ TRAIN = (
     "    if step % 50 == 0 and rank == '1': print('WARNING slow batch, 1.9 s', file=sys.stderr, flush=True)\n"
     "    time.sleep(0.05)\n"
 )
+EVENT_FILE = (
+    "from mpijob.client.integrations.tfevents import event, record\n"
+    "os.makedirs(f'logs/rank-{rank}')\n"
+    "with open(f'logs/rank-{rank}/events.out.tfevents.1.host', 'wb') as file:\n"
+    "    for step in range(200):\n"
+    "        file.write(record(event(1e9 + step, step, {'loss': 2 / (1 + step / 40) + int(rank) / 10})))\n"
+)
 HUNGRY = "import time; kept = b'x' * (170 << 20); time.sleep(2); print('enough')"
 SCREENS = {
     "list": "/jobs",
@@ -92,7 +99,7 @@ def jobs() -> Iterator[MPIJob]:
     yield MPIJob(
         name="typo", workers=2, command=("sh", "-c", "pyhton3 train.py"), resources=SMALL, labels=first
     )
-    save = f"{TRAIN}open(f'model-{{rank}}.txt', 'w').write('weights')\n"
+    save = f"{TRAIN}open(f'model-{{rank}}.txt', 'w').write('weights')\n{EVENT_FILE}"
     yield MPIJob(name="resnet-4", workers=4, command=("python3", "-c", save), resources=SMALL)
     yield MPIJob(name="llm-ft", workers=6, command=("sleep", "60"), resources=SMALL)
     yield MPIJob(name="sweep", workers=4, command=("sleep", "30"), resources=SMALL)
@@ -101,7 +108,7 @@ def jobs() -> Iterator[MPIJob]:
 def shoot(page: Page, base: str, out: Path, only: str) -> None:
     """Take all pictures, in the light and in the dark."""
     for dark in (False, True):
-        page.evaluate("word => localStorage.setItem('theme', word)", "dark" if dark else "light")
+        page.emulate_media(color_scheme="dark" if dark else "light")
         for name, path in SCREENS.items():
             if not re.search(only, name):
                 continue

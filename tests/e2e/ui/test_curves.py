@@ -76,6 +76,48 @@ def test_a_training_is_watched_by_its_curves(page: Page, client: Client, tmp_pat
     expect(cards.get_by_role("img", name=re.compile("^loss, from .* to 0.05"))).to_be_visible()
 
 
+WRITES = """
+import math, os, sys, time
+from mpijob.client.integrations.tfevents import event, record
+rank = int(os.environ["MPIJOB_RANK"])
+for run in ("train", "validation") if rank == 0 else ():
+    os.makedirs(f"logs/{run}")
+    with open(f"logs/{run}/events.out.tfevents.1.host", "wb") as file:
+        for step in range(40):
+            for tag, value in (("loss", 2 * math.exp(-step / 12)), ("accuracy", 1 - math.exp(-step / 9))):
+                if tag == "loss" or run == "validation":
+                    file.write(record(event(1e9 + step, step, {tag: value + 0.1 * (run == "validation")})))
+if rank == 0:
+    with open("logs/train/events.out.tfevents.0.damaged", "wb") as file:
+        file.write(b"no event file at all")
+"""
+
+
+@pytest.mark.req("C-tb", "PMV-014")
+def test_the_event_files_that_a_job_wrote_are_charts(page: Page, client: Client) -> None:
+    small = Resources(cpu="500m", memory="128Mi")
+    job = client.submit(
+        MPIJob(name="writes", workers=2, command=(sys.executable, "-c", WRITES), resources=small)
+    )
+    job.wait_for_completion(60)
+    page.locator('[data-job="default/writes"]').get_by_role("link", name="writes").click()
+    page.get_by_role("tab", name="Metrics").click()
+    files = page.get_by_role("region", name="TensorBoard event files")
+    expect(files).to_contain_text("2 tags in 3 files of the job")
+    expect(files).to_contain_text("logs/train/events.out.tfevents.0.damaged: wrong checksum at byte 0")
+    loss = files.get_by_role(
+        "img", name=re.compile("^loss. logs.train: final 0.07.*; logs.validation: final")
+    )
+    expect(loss.locator("canvas")).to_be_visible()
+    legend = files.get_by_role("region", name="loss").get_by_role("list", name="Legend")
+    expect(legend.get_by_role("listitem")).to_have_text(["logs/train", "logs/validation"])
+    expect(files.get_by_role("region", name="accuracy")).to_contain_text("logs/validation · by step")
+    files.get_by_role("button", name="Show event files as table").click()
+    rows = files.get_by_role("grid", name="Scalars of event files").get_by_role("row")
+    expect(rows).to_have_count(4)
+    expect(rows.filter(has_text="logs/train")).to_contain_text("40")
+
+
 TICKS = """
 import time
 for tick in range(40):

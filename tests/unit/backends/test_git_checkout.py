@@ -202,14 +202,16 @@ def fields(**code: object) -> list[str]:
 @pytest.mark.security
 @pytest.mark.parametrize(
     "url", [" ", "-oProxyCommand=x", "--upload-pack=x", "ext::sh -c x", "fd::3", "gopher://x/y", "a\nb",
-            "https://ann:secret@git.example.org/x.git"],
+            "https://ann:secret@git.example.org/x.git", "https://ghp_16C7e42F292c6912E7@github.com/a/b",
+            "https://glpat-x@gitlab.example.org/a", "https://0123456789abcdef0123@git.example.org/a"],
 )  # fmt: skip
 def test_an_address_that_runs_something_or_has_a_password_is_refused(url: str) -> None:
     assert fields(git=GitSource(url=url)) == ["code.git.url"]
 
 
 @pytest.mark.parametrize(
-    "url", ["https://git.example.org/x.git", "https://ann@git.example.org/x", "ssh://git@host:22/x",
+    "url", ["https://git.example.org/x.git", "https://ann@git.example.org/x", "https://ann.maria.winter-2@git.example.org/x",
+            "ssh://git@host:22/x",
             "git@github.com:a/b.git", "../x", "/data/x", "file:///data/x"],
 )  # fmt: skip
 def test_an_address_as_git_takes_it_is_taken(url: str) -> None:

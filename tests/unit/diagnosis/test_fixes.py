@@ -38,6 +38,8 @@ FIXES = [
 @pytest.mark.parametrize("remedy", FIXES)
 def test_the_change_gives_a_job_that_the_checks_accept(remedy: Remedy) -> None:
     seen = NATIVE if "{with_gdb}" in remedy.patch.values() else SEEN
+    if "{larger_heap}" in remedy.patch.values():
+        seen = msgspec.structs.replace(SEEN, spec=SEEN.spec.replace(command=("java", "-Xmx2g", "Steps")))
     switched = {field: not value for field, value in remedy.patch.items() if isinstance(value, bool)}
     seen = msgspec.structs.replace(seen, spec=seen.spec.replace(**switched))
     values = {"node": "gpu-17", "wanted_mpi": "openmpi", "as_script": "run.sh", "script_args": ["x"]}

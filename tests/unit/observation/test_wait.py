@@ -157,7 +157,16 @@ def test_where_jobs_ahead_cannot_be_seen_no_number_is_told() -> None:
 
 def test_behind_very_many_nobody_can_tell() -> None:
     found = last([runs(0.0, 10.0)], [waits(1.0)] * (MOST + 5))
-    assert (found.position, found.seconds) == (MOST + 6, None)
+    assert (found.position, found.seconds, found.span) == (MOST + 6, None, None)
+    assert found.basis == f"more than {MOST} jobs before it"
+
+
+def test_only_as_many_are_played_out_as_are_wanted_and_the_others_have_their_places() -> None:
+    queue = Queue(free=FULL, running=(runs(0.0, 10.0),), waiting=(waits(1.0),) * 3)
+    first, second, third = forecasts(queue, 2)
+    assert [one.position for one in (first, second, third)] == [1, 2, 3]
+    assert None not in (first.seconds, second.seconds)
+    assert (third.seconds, third.basis) == (None, "more than 2 jobs before it")
 
 
 @given(

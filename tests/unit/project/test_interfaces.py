@@ -54,6 +54,10 @@ OPERATIONS: dict[str, Row] = {
     "events": Row("events get_job_events warnings", "events", f"GET {ONE}/events"),
     "metrics": Row("metrics", "top", f"GET {ONE}/metrics"),
     "curves": Row("curves points", "curves", f"GET {ONE}/curves GET /progress"),
+    "scalars": Row("scalars", "curves", f"GET {ONE}/scalars"),
+    "nodes": Row(
+        "nodes", "- describe names the nodes of workers; kubectl get nodes shows labels", f"GET {ONE}/nodes"
+    ),
     "links": Row("links", "describe", f"GET {ONE}/links"),
     "why": Row("why diagnose", "why", f"GET {ONE}/why"),
     "patterns": Row("patterns", "patterns", "GET /patterns"),

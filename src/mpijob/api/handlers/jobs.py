@@ -27,6 +27,7 @@ from mpijob.api.schemas.job_schemas import (
     Fields,
     JobDetail,
     JobRow,
+    NodePlaces,
     Runs,
 )
 from mpijob.api.schemas.overview_schemas import Overview
@@ -172,6 +173,12 @@ async def _accounts(ask: RequestContext) -> dict[str, Any]:
 async def profile(ask: RequestContext) -> MpiProfile:
     """Return what a job's ranks do with MPI."""
     return await ask.client.profile(ask.ref, step=ask.query.step)
+
+
+async def nodes(ask: RequestContext) -> NodePlaces:
+    """Return in which zone and rack the nodes of a job stand."""
+    async with ask.act():  # one request for each node
+        return NodePlaces(await ask.client.nodes(ask.ref))
 
 
 async def artifacts(ask: RequestContext) -> Artifacts:

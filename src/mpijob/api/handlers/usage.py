@@ -15,6 +15,7 @@ from mpijob.errors import MpiJobError
 from mpijob.model import JobRef
 from mpijob.model.status.accounts import Account
 from mpijob.observation.metrics import usage
+from mpijob.observation.metrics.event_files import EventScalars
 from mpijob.observation.metrics.training import Curves
 from mpijob.observation.metrics.usage import Usage
 from mpijob.settings import RateSetting
@@ -36,6 +37,12 @@ async def curves(ask: RequestContext) -> Curves:
     """Return a training's metrics over time, and how far it is."""
     query = ask.query
     return await ask.client.curves(ask.ref, rank=query.rank, points=query.points, attempt=query.attempt)
+
+
+async def scalars(ask: RequestContext) -> EventScalars:
+    """Return the scalars of a job's TensorBoard event files."""
+    async with ask.act():  # reading them takes seconds of a processor: few at once for one visitor
+        return await ask.client.scalars(ask.ref, points=ask.query.points, attempt=ask.query.attempt)
 
 
 async def account(ask: RequestContext) -> JobAccount:

@@ -26,7 +26,7 @@ from mpijob.model import (
     Role,
 )
 from mpijob.model.status.accounts import Account
-from mpijob.model.status.records import Mark
+from mpijob.model.status.records import Mark, NodePlace
 
 Action = Literal["cancel", "suspend", "resume", "retry", "clone", "delete"]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
@@ -263,6 +263,12 @@ class Artifacts(msgspec.Struct, frozen=True):
     """The files that a job left."""
 
     items: tuple[Artifact, ...]
+
+
+class NodePlaces(msgspec.Struct, frozen=True):
+    """The nodes of a job of which zone or rack are known."""
+
+    items: tuple[NodePlace, ...]
 
 
 class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

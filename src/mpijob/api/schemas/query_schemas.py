@@ -41,6 +41,12 @@ class CurvesQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720
 
 
+class ScalarsQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How finely the scalars of event files are told."""
+
+    points: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 360
+
+
 class ProfileQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Of which step of a script; the last one unless it is said."""
 

@@ -15,11 +15,22 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
+from mpijob import codec
 from mpijob.backends.code_upload import Stamp, stamp
 from mpijob.errors import BackendError, NotFound
 from mpijob.model import Artifact
 
 _FOLDER = re.compile(r"attempt-([1-9][0-9]{0,5})")
+
+
+def read_along(record: Path) -> dict[str, Stamp]:
+    """Return the files that went along with a job, as they were then, of where that was noted; nothing of no note."""
+    try:
+        return codec.decode(record.read_bytes(), dict[str, tuple[int, int]])
+    except (OSError, msgspec.DecodeError):
+        return {}
 
 
 def left(work: Path, along: Mapping[str, Stamp]) -> tuple[Artifact, ...]:

@@ -7,10 +7,11 @@ nobody wanted from outside is the whole truth; the batch system's word is put be
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from mpijob.formats.convert.header import units
-from mpijob.formats.launch import wrong_world
+from mpijob.formats.launch import allocation, wrong_world
 from mpijob.formats.launch.allocation import NOT_SHARED, NOT_WRITABLE, Entry
 from mpijob.model import Family, Plan
 from mpijob.observation.state.attempt_state import AttemptState
@@ -36,6 +37,22 @@ class Attempt(NamedTuple):
     def orderly(self) -> bool:
         """Whether it ended without the batch system wanting it: then what the launcher wrote is the whole truth."""
         return self.ended is not None and self.asked != "term"
+
+
+def read(number: int, plan: Plan, directory: Path) -> Attempt:
+    """Return an attempt by the journals in its directory: the launcher's, and one of each node."""
+    journals = [("", directory / "journal")]
+    journals += [(path.name.removeprefix("node-"), path) for path in sorted(directory.glob("node-*"))]
+    return replay(
+        number, plan, (entry for host, path in journals for entry in allocation.entries(_text(path), host))
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
 
 
 def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:

@@ -21,6 +21,7 @@ from mpijob.backends.capabilities import (
     SupportsDoctor,
     SupportsFormOptions,
     SupportsModelRegistry,
+    SupportsNodePlaces,
     SupportsProgress,
     SupportsProjects,
     SupportsRates,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from mpijob.model.status.job_change import Overseen
     from mpijob.model.status.metric_line import Progress
     from mpijob.model.status.mpi_profile import RankProfiles
+    from mpijob.model.status.records import NodePlace
     from mpijob.model.team_template import TeamTemplate
     from mpijob.outbound.policy import Policy
     from mpijob.settings import RateSetting, Settings
@@ -92,6 +94,7 @@ class KubernetesBackend(
     SupportsFormOptions,
     SupportsKubernetesApi,
     SupportsModelRegistry,
+    SupportsNodePlaces,
     SupportsProgress,
     SupportsProjects,
     SupportsRates,
@@ -379,6 +382,12 @@ class KubernetesBackend(
         from mpijob.formats.status import trainer_progress
 
         return trainer_progress.read(self._reader.find(ref).job)
+
+    def node_places(self, names: Sequence[str]) -> tuple[NodePlace, ...]:
+        """Return the zones and racks of nodes, where this user may read nodes."""
+        from mpijob.backends.kubernetes.status import node_places
+
+        return node_places.read(self._api, names)
 
     @property
     def default_image(self) -> str:

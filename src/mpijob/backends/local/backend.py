@@ -15,25 +15,17 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from mpijob.backends import cancellable_sleep
-from mpijob.backends.capabilities import (
-    CapableBackend,
-    SupportsArtifactStore,
-    SupportsMergedLogs,
-    SupportsModelRegistry,
-    SupportsSecretValues,
-    SupportsTeamTemplates,
-    SupportsWorkingDirectory,
-)
+from mpijob.backends.attempts import machine_backend
+from mpijob.backends.attempts.machine_backend import MachineBackend
+from mpijob.backends.capabilities import SupportsArtifactStore, SupportsMergedLogs, SupportsModelRegistry
 from mpijob.backends.common_errors import no_such_job, refuse_suspending
 from mpijob.backends.local.planning import machine
 from mpijob.backends.local.queue import list_jobs, recovery
 from mpijob.backends.local.queue.runner_wakeup import RunnerWaker
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
-from mpijob.errors import Unsupported
 from mpijob.model import Identity, JobRef, Phase
-from mpijob.settings import LOCAL, history_directory
+from mpijob.settings import LOCAL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,9 +34,7 @@ if TYPE_CHECKING:
     from mpijob.backends.model_registry import Registered
     from mpijob.backends.protocol import Preflight
     from mpijob.backends.recurring.schedule_files import ScheduleFiles
-    from mpijob.backends.team_templates import TemplateDirectory
     from mpijob.errors import Finding
-    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import (
         Artifact,
         Event,
@@ -62,36 +52,16 @@ if TYPE_CHECKING:
     )
     from mpijob.model.status.accounts import Account, AccountQuery
     from mpijob.model.status.mpi_profile import RankProfiles
-    from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
 
 
 _POLL_SECONDS = 0.03
 
 
-def _here() -> Path:
-    """Return the current directory, also one that was deleted meanwhile: then nothing is found in it."""
-    from pathlib import Path  # a list needs none: start-up is a feature
-
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return Path("/proc/self/cwd")
-
-
-class LocalBackend(
-    CapableBackend,
-    SupportsArtifactStore,
-    SupportsMergedLogs,
-    SupportsModelRegistry,
-    SupportsSecretValues,
-    SupportsTeamTemplates,
-    SupportsWorkingDirectory,
-):
+class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, SupportsModelRegistry):
     """Jobs on this machine."""
 
-    name = "local"
-    namespace = "default"
+    name = LOCAL
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -110,13 +80,7 @@ class LocalBackend(
     # -- before ------------------------------------------------------------------------------------
     def whoami(self) -> Identity:
         """Return the user who runs this process."""
-        import pwd
-
-        try:
-            user = pwd.getpwuid(os.geteuid()).pw_name
-        except KeyError:
-            user = str(os.geteuid())
-        return Identity(user=user, administrator=os.geteuid() == 0)
+        return Identity(user=machine_backend.login_name(), administrator=os.geteuid() == 0)
 
     def devices(self) -> frozenset[str] | None:
         """Return the fabrics whose adapters are in this machine; jobs use them without asking for a device."""
@@ -133,7 +97,7 @@ class LocalBackend(
         """Return exactly what would run."""
         from mpijob.backends.local.planning import planner
 
-        return planner.plan(job, found.facts, self._settings, self._home, _here())
+        return planner.plan(job, found.facts, self._settings, self._home, machine_backend.current_directory())
 
     def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Return nothing: there is no server here that could judge it."""
@@ -203,10 +167,7 @@ class LocalBackend(
         """Yield every job's state once, then each change."""
         seen: dict[str, JobState] = {}
         while True:
-            for state in list_jobs.page(self._store, scope).items:
-                if seen.get(state.ref.uid) != state:
-                    seen[state.ref.uid] = state
-                    yield state
+            yield from machine_backend.changes(seen, list_jobs.page(self._store, scope).items)
             self._attend()
             self._change()
 
@@ -249,11 +210,10 @@ class LocalBackend(
     def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets: as long as it lives its own, then what their sources say."""
         from mpijob.backends.local.storage import job_files
-        from mpijob.backends.secrets import found
 
         row = self._store.find(ref)
         kept = {} if row is None else job_files.read_secrets(self._home, row.uid)
-        return tuple(kept.values()) or found(secrets)
+        return tuple(kept.values()) or super().secret_values(ref, secrets)
 
     def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
         """Write all that the wanted sources said, merged; return False where lines have to be chosen one by one."""
@@ -288,13 +248,8 @@ class LocalBackend(
 
     def mpi_profile(self, ref: JobRef) -> RankProfiles:
         """Return what the ranks of the newest attempt have counted so far."""
-        from mpijob.backends.attempts import mpi_profiles
-        from mpijob.model.status.mpi_profile import RankProfiles
-
         row = self._row(ref)
-        return RankProfiles(
-            mpi_profiles.read(self._home.attempt(row.uid, row.attempt), row.state, time.time())
-        )
+        return machine_backend.profiles_of(self._home.attempt(row.uid, row.attempt), row.state)
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted."""
@@ -314,12 +269,6 @@ class LocalBackend(
 
         return ScheduleFiles(self._settings)
 
-    def past(self) -> ArchiveReader | None:
-        """Return what is remembered of jobs that were deleted."""
-        from mpijob.history.archive_reader import open_archive
-
-        return open_archive(history_directory(self._settings, LOCAL))
-
     def _row(self, ref: JobRef) -> Row:
         row = self._store.find(ref)
         if row is None:
@@ -327,9 +276,6 @@ class LocalBackend(
         return row
 
     # -- act ---------------------------------------------------------------------------------------
-    def reconcile(self, state: JobState) -> None:
-        """This engine sees to everything by itself."""
-
     def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and return its last state."""
         from mpijob.backends.local.queue import lifecycle
@@ -358,13 +304,7 @@ class LocalBackend(
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
         """Refuse: a world on one machine is what it was when it began."""
-        raise Unsupported(
-            f"job '{self._row(ref).state.ref.name}' runs on this machine, where jobs cannot be scaled",
-            hint=(
-                f"mpijob clone {ref.name} --workers {workers} creates one of that size; elastic jobs "
-                f"scale on a cluster"
-            ),
-        )
+        raise machine_backend.not_scalable(self._row(ref).state.ref, workers, "on this machine")
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove it, and earlier ones of that name; the record goes into the archive."""
@@ -394,27 +334,6 @@ class LocalBackend(
         exec_in_worker.place(row.state, None, None, kept=row.holds and row.phase is Phase.FAILED)
         counted = not self._store.plan(row.uid).own_launcher
         return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
-
-    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
-        """Return the templates that a namespace shares, from the directory that the settings name."""
-        return self._templates().all(namespace)
-
-    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
-        """Write a template into that directory."""
-        self._templates().save(template, overwrite=overwrite)
-
-    def delete_team_template(self, namespace: str, name: str) -> None:
-        """Remove a template from that directory."""
-        self._templates().delete(namespace, name)
-
-    def may_save_team_templates(self, namespace: str) -> bool:
-        """Return whether this user may write to that directory."""
-        return self._templates().may_save(namespace)
-
-    def _templates(self) -> TemplateDirectory:
-        from mpijob.backends.team_templates import TemplateDirectory
-
-        return TemplateDirectory(self._settings.templates)
 
     def working_directory(self, ref: JobRef) -> Path:
         """Return the directory in which a job works: what it writes there is seen while it runs."""
@@ -448,13 +367,3 @@ class LocalBackend(
         return tuple(
             s3_staging.S3Staging(plan, submit.connections(plan.job, self._settings)).store(everything=True)
         )
-
-    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
-        """Copy one of those files to this place."""
-        from mpijob.backends.attempts import artifacts
-
-        artifacts.fetch(self._home.work(self._row(ref).uid), path, target)
-
-    def pause(self, seconds: float) -> None:
-        """Sleep: this backend's calls block, shortly."""
-        cancellable_sleep.pause(seconds)

@@ -14,24 +14,17 @@ import termios
 import tty
 from pathlib import Path
 
+from mpijob.backends.attempts.rank_stacks import worker_of
 from mpijob.backends.local.worker.exec_server import Call, visit
-from mpijob.errors import Conflict, NotFound
+from mpijob.errors import Conflict
 from mpijob.model import JobState
 
 
 def place(state: JobState, worker: int | None, rank: int | None, *, kept: bool) -> int:
-    """Return the index of the worker that a visit goes to; `kept`: the workers stay although the job has ended."""
+    """Return the index of the worker that a command goes to; `kept`: the workers stay although the job has ended."""
     if not any(w.phase.active for w in state.workers) and not kept:
         raise Conflict(f"job '{state.ref.name}' is {state.phase.value}: no worker runs")
-    if rank is not None:
-        for seen in state.ranks:
-            if seen.rank == rank:
-                return seen.worker
-        raise NotFound(f"job '{state.ref.name}' has no rank {rank}: it has {state.world}")
-    index = 0 if worker is None else worker
-    if not 0 <= index < state.workers_wanted:
-        raise NotFound(f"job '{state.ref.name}' has no worker {index}: it has {state.workers_wanted}")
-    return index
+    return worker_of(state, worker, rank)
 
 
 def run(door: Path, argv: tuple[str, ...]) -> int:

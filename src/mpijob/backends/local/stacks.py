@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import secrets
 import select
-import shutil
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from mpijob.backends.attempts.rank_stacks import pyspy, with_the_rest
 from mpijob.backends.local.worker.exec_server import Call, visit
 from mpijob.errors import BackendError
 from mpijob.formats.launch import stack_dump as words
@@ -39,12 +38,12 @@ def collect(
     wanted = [one for one in state.ranks if not ranks or one.rank in ranks]
     if not counted:
         found = _visit(attempt_dir / "door-0", ())
-        return _with_the_rest(_placed(found, state), wanted)
+        return with_the_rest(found, wanted)
     alive = [one for one in wanted if one.exit_code is None]
     workers = sorted({one.worker for one in alive})
     with ThreadPoolExecutor(max_workers=_LANES) as lanes:
         looks = lanes.map(lambda index: _worker(attempt_dir, index, alive), workers)
-    return _with_the_rest([stack for found in looks for stack in found], wanted)
+    return with_the_rest([stack for found in looks for stack in found], wanted)
 
 
 def _worker(attempt_dir: Path, index: int, ranks: Iterable[RankState]) -> list[RankStack]:
@@ -61,7 +60,7 @@ def _worker(attempt_dir: Path, index: int, ranks: Iterable[RankState]) -> list[R
 
 def _visit(door: Path, pairs: Sequence[str], worker: int | None = None) -> tuple[RankStack, ...]:
     mark = secrets.token_hex(12)
-    argv = ("/bin/sh", "-c", words.SCRIPT, "mpijob-stacks", mark, _pyspy(), str(LOOK_SECONDS), *pairs)
+    argv = ("/bin/sh", "-c", words.SCRIPT, "mpijob-stacks", mark, pyspy(), str(LOOK_SECONDS), *pairs)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     try:
@@ -88,26 +87,3 @@ def _read(fd: int) -> bytes:
             break
         said += data
     return bytes(said)
-
-
-def _pyspy() -> str:
-    """Return where py-spy is: beside the Python that runs us (`mpijob[stacks]`), else on the path."""
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if beside.exists() else shutil.which("py-spy") or ""
-
-
-def _placed(found: Iterable[RankStack], state: JobState) -> list[RankStack]:
-    import msgspec
-
-    worker_of = {one.rank: one.worker for one in state.ranks}
-    return [msgspec.structs.replace(stack, worker=worker_of.get(stack.rank)) for stack in found]
-
-
-def _with_the_rest(found: Sequence[RankStack], wanted: Iterable[RankState]) -> tuple[RankStack, ...]:
-    """Return what was found of the ranks that were asked for; one that has ended is told as that."""
-    numbers = {one.rank for one in wanted}
-    seen = {stack.rank: stack for stack in found if stack.rank in numbers}
-    gone = (
-        RankStack(rank=one.rank, worker=one.worker, lack=Lack.GONE) for one in wanted if one.rank not in seen
-    )
-    return tuple(sorted((*seen.values(), *gone), key=lambda stack: stack.rank))

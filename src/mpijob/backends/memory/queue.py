@@ -94,7 +94,7 @@ def forecast_of(
     new = queue_wait.Waiting(
         needs=_amounts(needs(job)) | _counted(job, queue.private), priority=job.priority_number
     )
-    return queue_wait.forecasts(msgspec.structs.replace(queue, waiting=(*queue.waiting, new)))[-1]
+    return queue_wait.last_forecast(msgspec.structs.replace(queue, waiting=(*queue.waiting, new)))
 
 
 def _queue(

@@ -11,7 +11,6 @@ from mpijob.backends.memory.shell_sim import Part
 from mpijob.model import (
     Event,
     Identity,
-    JobRef,
     JobState,
     LauncherPhase,
     LauncherState,
@@ -72,26 +71,7 @@ class Record:
 
 def first_state(plan: Plan, who: Identity, now: float, run: int = 1) -> JobState:
     """Return the state of a job at the moment of its submission."""
-    job = plan.job
-    return JobState(
-        ref=JobRef(job.namespace, job.name, plan.uid),
-        phase=Phase.QUEUED,
-        engine=plan.engine,
-        mpi=plan.family.value,
-        owner=job.owner or who.user,
-        labels=dict(job.labels),
-        description=job.description,
-        image=job.image,
-        queue=job.queue,
-        priority=job.priority_number,
-        run=run,
-        attempts_allowed=1 + job.retry.limit,
-        world=plan.world,
-        workers_wanted=job.workers,
-        created=now,
-        queued=now,
-        estimated=plan.forecast(now),
-    )
+    return msgspec.structs.replace(plan.first_state(who.user, now, run), mpi=plan.family.value)
 
 
 def first_launcher(plan: Plan) -> LauncherState:

@@ -5,10 +5,10 @@ whose jobs run as the user's own processes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mpijob.backends.mpi import fail_fast
-from mpijob.backends.mpi.mpi_installations import Installation
+from mpijob.backends.mpi.mpi_installations import SYSTEM, Installation
 from mpijob.formats.launch import batch_environment
 from mpijob.model import MPIJob
 
@@ -42,6 +42,18 @@ def libraries(found: Installation, environ: Mapping[str, str]) -> dict[str, str]
     places = [variables.get("LD_LIBRARY_PATH", ""), environ.get("LD_LIBRARY_PATH", "")]
     every = os.pathsep.join(filter(None, places))
     return variables | ({"LD_LIBRARY_PATH": every} if every else {})
+
+
+def search_path(
+    found: Installation, users: Mapping[str, str], first: Iterable[str] = (), own: Iterable[str] = ()
+) -> str:
+    """Return the PATH of a job: what must come first, the library's own programs, this Python's (`own`), the user's.
+
+    The system's directory of programs keeps its place among the user's.
+    """
+    launcher = [os.path.dirname(found.launcher)] if found.prefix and found.prefix not in SYSTEM else []
+    theirs = users.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys((*first, *launcher, *own, *theirs)))
 
 
 def python_path(job: MPIJob, users: Mapping[str, str]) -> str:

@@ -7,8 +7,9 @@ runs with the installation whose library it loads, else with one of the same fam
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,11 @@ from mpijob.errors import Finding, InvalidJob, Unsupported
 from mpijob.model import Family, MPIJob
 from mpijob.model.spec.command import is_launcher, unwrapped
 from mpijob.settings import Settings
+
+_LAUNCHER_THERE = (
+    "for one in mpirun mpiexec; do if p=$(command -v $one); then "
+    'echo "$p"; $one --version 2>&1 | head -n 5; break; fi; done'
+)
 
 
 class Choice(NamedTuple):
@@ -52,6 +58,25 @@ def choose(job: MPIJob, settings: Settings, home: StateHome, directory: Path) ->
         return Choice(own, f"{own.launcher} is the one that the command starts")
     sturdiest = "default MPI library"
     return Choice(mpi_installations.find(settings, home, Family.AUTO), sturdiest)
+
+
+def choose_remote(job: MPIJob, call: Callable[[tuple[str, ...]], str], machine: str) -> Choice:
+    """Return the library of another machine that the job runs with: `call` returns what a command there prints."""
+    word = job.argv[0] if job.argv else job.programs[0].command[0]
+    launcher, _, version = call(("sh", "-c", _LAUNCHER_THERE)).partition("\n")
+    linked = linked_mpi.of_listing(word, call(("sh", "-c", f'ldd "$(command -v {shlex.quote(word)})"')))
+    told = mpi_installations.identified(version.encode())
+    family, number = (Family(told[0]), told[1]) if told else (job.mpi, "")
+    if job.mpi is not Family.AUTO and job.mpi is not family:
+        return Choice(Installation(job.mpi, "", "", "mpirun"), "the job asks for it")
+    if linked is not None and family not in linked.families:
+        return Choice(
+            Installation(linked.families[0], "", "", "mpirun"), f"{word} is linked to it on {machine}"
+        )
+    if family is Family.AUTO:
+        why = f"{machine} has no mpirun on its PATH, and the job names none"
+        return Choice(Installation(Family.MPICH, "", "", "mpirun"), why)
+    return Choice(Installation(family, number, "", launcher), f"it is the one on {machine}'s PATH")
 
 
 def _linked(job: MPIJob, linked: LinkedMPI, wanted: Family, settings: Settings, home: StateHome) -> Choice:

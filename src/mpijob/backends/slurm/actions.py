@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
-import msgspec
-
-from mpijob.backends.attempts import mpi_profiles as profile_files
-from mpijob.backends.attempts.log_reader import speaker
+from mpijob.backends.attempts import archive
+from mpijob.backends.attempts.archive import EndedJob
 from mpijob.backends.common_errors import refuse_resuming, refuse_suspending
 from mpijob.backends.slurm.jobs import events
 from mpijob.backends.slurm.jobs.job_files import JobFiles
 from mpijob.backends.slurm.jobs.job_reader import JobReader
-from mpijob.errors import BackendError, Conflict, InvalidJob, MpiJobError
-from mpijob.history import mpi_profiles, retention
-from mpijob.history.archive import Archive, deleted_event, deleted_state
-from mpijob.history.import_job import JobImport, import_job
-from mpijob.history.records import LogSource
-from mpijob.model import JobRef, JobState, Phase, Role
-from mpijob.settings import Settings, history_directory
+from mpijob.errors import Conflict, InvalidJob
+from mpijob.model import JobRef, JobState, Phase
+from mpijob.settings import Settings
 
 _END_SECONDS = 20.0  # beyond the grace time: for Slurm's own steps
 _POLL_SECONDS = 0.05
-_log = logging.getLogger(__name__)
 Pause = Callable[[float], None]
 
 
@@ -42,7 +35,7 @@ class Actions:
         grace = self._gently(files, state, grace_seconds)
         self._client.cancel(files.number)
         files.act("cancelled")
-        return self._until(files, lambda found: found.phase.final, grace)
+        return self._until(files, _ended, grace + _END_SECONDS)
 
     def _gently(self, files: JobFiles, state: JobState, grace_seconds: float | None) -> float:
         """Let running ranks know by the job's own signal; what is TERM Slurm sends itself. Return the grace time."""
@@ -52,9 +45,7 @@ class Actions:
         files.host.push(files.place.folder)
         if grace > 0 and job.signal.name.removeprefix("SIG") != "TERM" and state.phase is Phase.RUNNING:
             self._client.cancel(files.number, f"--signal={job.signal.name}")
-            end = time.monotonic() + grace
-            while time.monotonic() < end and not self._fresh(files).phase.final:
-                self._pause(_POLL_SECONDS)
+            self._until(files, _ended, grace)
             (files.path / "grace").write_text("0\n")
         return grace
 
@@ -78,7 +69,9 @@ class Actions:
                 f"{state.ref} cannot be suspended: {error.message}", hint="cancel it, and retry it later"
             ) from error
         files.act("suspended")
-        return self._until(files, lambda found: found.phase is Phase.SUSPENDED or found.phase.final, grace)
+        return self._until(
+            files, lambda found: found.phase is Phase.SUSPENDED or _ended(found), grace + _END_SECONDS
+        )
 
     def resume(self, files: JobFiles) -> JobState:
         """Let a held job take its turn again."""
@@ -97,8 +90,8 @@ class Actions:
         files.act("resumed")
         return self._fresh(files)
 
-    def _until(self, files: JobFiles, reached: Callable[[JobState], bool], grace: float) -> JobState:
-        end = time.monotonic() + grace + _END_SECONDS
+    def _until(self, files: JobFiles, reached: Callable[[JobState], bool], seconds: float) -> JobState:
+        end = time.monotonic() + seconds
         while not reached(state := self._fresh(files)) and time.monotonic() < end:
             self._pause(_POLL_SECONDS)
         return state
@@ -117,39 +110,21 @@ class Actions:
         ]
         for place in [newest] if ref.uid else same:
             files = self._reader.jobs.files(place)
-            self._put_away(files, settings, name)
+            archive.put_away(place.ref, partial(self._record, files), settings, name)
             self._reader.jobs.remove(place)
 
-    def _put_away(self, files: JobFiles, settings: Settings, name: str) -> None:
-        """Write the job down in the archive; a disk without room keeps nobody from deleting."""
-        now, state = time.time(), self._reader.state(files)
-        told = events.of(files, state)
-        last = msgspec.structs.replace(deleted_event(now, state.attempt), sequence=len(told) + 1)
-        whole = JobImport(
-            state=deleted_state(state, now), spec=msgspec.json.encode(files.plan.job),
-            plan=msgspec.json.encode(files.plan),
-            events=(*told, last), samples=files.samples(),
-            facts=mpi_profiles.profile_facts(profile_files.read(files.path / f"a{state.attempt}", state, now), now),
+    def _record(self, files: JobFiles) -> EndedJob:
+        state = self._reader.state(files)
+        return EndedJob(
+            state=state,
+            plan=files.plan,
+            newest=files.attempt_directory(state.attempt),
+            logs=[(files.logs(number), number) for number in files.attempts()],
+            events=events.of(files, state),
+            samples=files.samples(),
             attempts=self._reader.attempts(state.ref)[:-1],
-        )  # fmt: skip
-        try:
-            archive = Archive(history_directory(settings, name))
-            try:
-                import_job(archive, whole, _logs(files, state), now)
-                retention.apply_retention(archive, retention.RetentionSettings.from_settings(settings), now)
-            finally:
-                archive.close()
-        except (BackendError, OSError, MpiJobError) as error:
-            _log.warning("no record of %s could be kept: %s", state.ref, error)
+        )
 
 
-def _logs(files: JobFiles, state: JobState) -> Iterator[tuple[LogSource, str]]:
-    workers = {rank.rank: rank.worker for rank in state.ranks}
-    for number in files.attempts():
-        folder = files.logs(number)
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if (found := speaker(path.name)) is not None:
-                rank = found[1] if found[0] is Role.RANK else None
-                worker = workers.get(rank) if rank is not None else None
-                yield LogSource(key=files.place.ref.key, attempt=number, role=found[0], worker=worker, rank=rank,
-                                source=path.name), str(path)  # fmt: skip
+def _ended(state: JobState) -> bool:
+    return state.phase.final

@@ -14,32 +14,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpijob.backends import cancellable_sleep
-from mpijob.backends.capabilities import (
-    CapableBackend,
-    SupportsClose,
-    SupportsDoctor,
-    SupportsSecretValues,
-    SupportsTeamTemplates,
-    SupportsWorkingDirectory,
-)
+from mpijob.backends.attempts import machine_backend
+from mpijob.backends.attempts.machine_backend import MachineBackend
+from mpijob.backends.capabilities import SupportsClose, SupportsDoctor
 from mpijob.backends.outage_tolerance import Patience
 from mpijob.backends.slurm.client import SlurmClient
 from mpijob.backends.slurm.host import Host, SshHost
-from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles
+from mpijob.backends.slurm.jobs.job_files import JobDirectories
 from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.backends.slurm.jobs.poll import Poll
-from mpijob.errors import BackendError, Unsupported
+from mpijob.errors import BackendError
 from mpijob.model import Identity, JobRef
-from mpijob.settings import history_directory
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Preflight
     from mpijob.backends.recurring.schedule_files import ScheduleFiles
     from mpijob.backends.slurm.actions import Actions
-    from mpijob.backends.team_templates import TemplateDirectory
     from mpijob.errors import Finding
-    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import (
         Artifact,
         Event,
@@ -52,27 +43,16 @@ if TYPE_CHECKING:
         RankStack,
         Sample,
         Scope,
-        Secret,
     )
     from mpijob.model.status.accounts import Account, AccountQuery
     from mpijob.model.status.mpi_profile import RankProfiles
-    from mpijob.model.team_template import TeamTemplate
     from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.05
 
 
-class SlurmBackend(
-    CapableBackend,
-    SupportsClose,
-    SupportsDoctor,
-    SupportsSecretValues,
-    SupportsTeamTemplates,
-    SupportsWorkingDirectory,
-):
+class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
     """Jobs on a Slurm cluster; `place` is `slurm`, `slurm:PARTITION` or `slurm+ssh://[USER@]HOST[:PORT][/PARTITION]`."""
-
-    namespace = "default"
 
     def __init__(self, settings: Settings, place: str) -> None:
         self._settings = settings
@@ -104,28 +84,12 @@ class SlurmBackend(
 
         return Actions(self._reader, self.pause)
 
-    def _files(self, ref: JobRef) -> JobFiles:
-        return self._reader.jobs.files(self._reader.find(ref))
-
-    def _ours(self, ref: JobRef) -> JobFiles | None:
-        """Return the files of a job of ours, None for one of plain sbatch; raise NotFound for one that is nowhere."""
-        place = self._reader.jobs.find(ref)
-        if place is not None:
-            return self._reader.jobs.files(place)
-        self._reader.plain(ref)
-        return None
-
     # -- before -----------------------------------------------------------------------------------
     def whoami(self) -> Identity:
         """Return the user as Slurm knows them."""
-        import pwd
-
         if self._address:
             return Identity(user=self._host.environ().get("USER", ""))
-        try:
-            return Identity(user=pwd.getpwuid(os.geteuid()).pw_name)
-        except KeyError:
-            return Identity(user=str(os.geteuid()))
+        return Identity(user=machine_backend.login_name())
 
     def devices(self) -> frozenset[str] | None:
         """Return None: which fabrics the nodes have is the site's business, and its MPI's."""
@@ -133,17 +97,17 @@ class SlurmBackend(
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what the cluster says for this job."""
         from mpijob.backends import protocol
-        from mpijob.backends.slurm.preflight import Preflight
+        from mpijob.backends.slurm import preflight
 
-        asked = Preflight(self._client, self._folder / "asked" / self.name, self._partition)
         user, most = self.whoami().user, self._settings.max_workers
-        return protocol.Preflight(asked.facts(job, self._reader, user, fresh=fresh, most_workers=most))
+        known = preflight.facts(job, self._reader, self._partition, user, fresh=fresh, most_workers=most)
+        return protocol.Preflight(known)
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would be handed to Slurm; asked for by itself, with when Slurm would start it."""
         from mpijob.backends.slurm import planner
 
-        made = planner.plan(job, found.facts, self._settings, self._host, _here())
+        made = planner.plan(job, found.facts, self._settings, self._host, machine_backend.current_directory())
         return made if self._submitting else planner.estimated(made, self._client)
 
     def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
@@ -166,7 +130,7 @@ class SlurmBackend(
     # -- read -------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for; of a job of plain sbatch, what its script says."""
-        if (files := self._ours(ref)) is not None:
+        if (files := self._reader.ours(ref)) is not None:
             return files.plan.job
         from mpijob.backends.slurm.jobs import plain_jobs
 
@@ -175,7 +139,7 @@ class SlurmBackend(
 
     def planned(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted."""
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         return None if files is None else files.plan
 
     def get(self, ref: JobRef) -> JobState:
@@ -201,27 +165,18 @@ class SlurmBackend(
             except BackendError as error:
                 self.pause(patience.bear(error))
                 continue
-            for state in page.items:
-                if seen.get(state.ref.uid) != state:
-                    seen[state.ref.uid] = state
-                    yield state
+            yield from machine_backend.changes(seen, page.items)
             self.pause(_POLL_SECONDS if scope.names else 10 * _POLL_SECONDS)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         """Yield the job's merged log lines."""
         from mpijob.backends.slurm.jobs import logs
 
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         if files is None or files.plan.job.script:
             yield from logs.of_script(self._reader, self.get(ref), files, query, self.pause)
         else:
             yield from logs.of_ranks(self._reader, files, query, self.pause)
-
-    def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
-        """Return the values of a job's secrets, by their sources on this machine."""
-        from mpijob.backends.secrets import found
-
-        return found(secrets)
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
         """Yield what happened."""
@@ -229,7 +184,7 @@ class SlurmBackend(
 
         told, over = 0, False
         while not over:
-            files, state = self._ours(ref), self.get(ref)
+            files, state = self._reader.ours(ref), self.get(ref)
             over = not follow or state.phase.final
             for event in events.of(files, state)[told:] if files else ():
                 told += 1
@@ -239,19 +194,18 @@ class SlurmBackend(
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         return () if files is None else files.samples()
 
     def mpi_profile(self, ref: JobRef) -> RankProfiles:
         """Return what the ranks of the newest attempt have counted so far."""
-        from mpijob.backends.attempts import mpi_profiles
         from mpijob.model.status.mpi_profile import RankProfiles
 
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         if files is None:
             return RankProfiles()
         state = self._reader.state(files, findings=False)
-        return RankProfiles(mpi_profiles.read(files.path / f"a{state.attempt}", state, time.time()))
+        return machine_backend.profiles_of(files.attempt_directory(state.attempt), state)
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted, and of those of plain sbatch."""
@@ -265,13 +219,10 @@ class SlurmBackend(
 
         return plain_jobs.warnings(self.get(ref))
 
-    def reconcile(self, state: JobState) -> None:
-        """A job's own texts see to its next attempt."""
-
     # -- act --------------------------------------------------------------------------------------
     def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and return its last state."""
-        files = self._ours(ref)
+        files = self._reader.ours(ref)
         if files is not None:
             return self._actions.cancel(files, grace_seconds)
         self._client.cancel(self._reader.plain(ref).number)
@@ -279,23 +230,19 @@ class SlurmBackend(
 
     def suspend(self, ref: JobRef) -> JobState:
         """Put the job back into the queue, and hold it there."""
-        return self._actions.suspend(self._files(ref))
+        return self._actions.suspend(self._reader.files(ref))
 
     def resume(self, ref: JobRef) -> JobState:
         """Let a suspended job take its turn again."""
-        return self._actions.resume(self._files(ref))
+        return self._actions.resume(self._reader.files(ref))
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
         """Refuse: an allocation does not grow."""
-        self._files(ref)
-        raise Unsupported(
-            f"job '{ref.name}' runs on Slurm, where a running job cannot be scaled",
-            hint=f"mpijob clone {ref.name} --workers {workers} makes one of that size",
-        )
+        raise machine_backend.not_scalable(self._reader.files(ref).place.ref, workers, "on Slurm")
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed, put its record away and remove it; one of plain sbatch is only cancelled."""
-        if self._ours(ref) is None:
+        if self._reader.ours(ref) is None:
             self.cancel(ref)
             return
         self._actions.remove(ref, grace_seconds, self._settings, self.name)
@@ -304,7 +251,7 @@ class SlurmBackend(
         """Run a command on a worker's node, inside the job, with this terminal."""
         from mpijob.backends.slurm import exec_in_job
 
-        files, state = self._ours(ref), self.get(ref)
+        files, state = self._reader.ours(ref), self.get(ref)
         number = files.number if files else self._reader.plain(ref).number
         directory = self._host.path(files.place.folder, "work") if files and not files.plan.job.script else ""
         return exec_in_job.run(self._host, number, exec_in_job.node_of(state, worker, rank), directory, argv)
@@ -315,71 +262,26 @@ class SlurmBackend(
         """Return where each rank stands now."""
         from mpijob.backends.slurm import exec_in_job
 
-        files = self._files(ref)
+        files = self._reader.files(ref)
         return exec_in_job.stacks(self._host, files, self._reader.state(files, findings=False), ranks)
-
-    def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
-        """Return the templates that a namespace shares, from the directory that the settings name."""
-        return self._templates().all(namespace)
-
-    def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
-        """Write a template into that directory."""
-        self._templates().save(template, overwrite=overwrite)
-
-    def delete_team_template(self, namespace: str, name: str) -> None:
-        """Remove a template from that directory."""
-        self._templates().delete(namespace, name)
-
-    def may_save_team_templates(self, namespace: str) -> bool:
-        """Return whether this user may write to that directory."""
-        return self._templates().may_save(namespace)
-
-    def _templates(self) -> TemplateDirectory:
-        from mpijob.backends.team_templates import TemplateDirectory
-
-        return TemplateDirectory(self._settings.templates)
 
     # -- files ------------------------------------------------------------------------------------
     def working_directory(self, ref: JobRef) -> Path:
         """Return the directory in which a job works."""
-        files = self._files(ref)
+        files = self._reader.files(ref)
         job = files.plan.job
         return Path(job.code.path) if job.script and job.code.path and not self._address else files.work
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
-        import msgspec
-
-        from mpijob import codec
         from mpijob.backends.attempts import artifacts
 
-        files = self._files(ref)
+        files = self._reader.files(ref)
         self._host.pull(f"{files.place.folder}/work", whole=True)
-        try:
-            along = codec.decode((files.path / "along.json").read_bytes(), dict[str, tuple[int, int]])
-        except (OSError, msgspec.DecodeError):
-            along = {}
-        place = self.working_directory(ref)
-        if place == files.work:
-            return artifacts.left(place, along)
+        along, place = artifacts.read_along(files.path / "along.json"), self.working_directory(ref)
+        left = artifacts.left(place, along) if along or place == files.work else ()
         ours = os.path.relpath(self._settings.home, place)  # a script may run where our own state is
-        return (
-            tuple(one for one in artifacts.left(place, along) if not one.path.startswith(f"{ours}/"))
-            if along
-            else ()
-        )
-
-    def fetch(self, ref: JobRef, path: str, target: Path) -> None:
-        """Copy one of those files to this place."""
-        from mpijob.backends.attempts import artifacts
-
-        artifacts.fetch(self.working_directory(ref), path, target)
-
-    def past(self) -> ArchiveReader | None:
-        """Return what is remembered of jobs that were deleted."""
-        from mpijob.history.archive_reader import open_archive
-
-        return open_archive(history_directory(self._settings, self.name))
+        return tuple(one for one in left if place == files.work or not one.path.startswith(f"{ours}/"))
 
     def schedules(self) -> ScheduleFiles:
         """Return the recurring jobs of this cluster; a process of this user on this machine keeps their time."""
@@ -393,19 +295,8 @@ class SlurmBackend(
 
         return doctor.report(self._client, self._reader, self.whoami().user)
 
-    def pause(self, seconds: float) -> None:
-        """Sleep: this backend's calls block, shortly."""
-        cancellable_sleep.pause(seconds)
-
     def close(self) -> None:
         """Give back the connection."""
         with contextlib.suppress(BackendError):
             if "_host" in self.__dict__:
                 self._host.close()
-
-
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return Path("/proc/self/cwd")

@@ -26,27 +26,23 @@ def _report(client: SlurmClient, reader: JobReader, user: str) -> Iterator[Findi
         return
     yield _fine(f"Slurm {config.get('SLURM_VERSION', '')}, cluster {config.get('ClusterName', '')}, answers")
     for one in partitions:
+        name = f"partition {one.name}{' (default)' * one.default}"
         most = "no time limit" if one.max_seconds is None else f"at most {one.max_seconds / 60:g} minutes"
-        yield _fine(
-            f"partition {one.name}{' (default)' * one.default}: {one.nodes} nodes, {one.cpus} CPUs, {most}, {one.state}"
-        )
+        yield _fine(f"{name}: {one.nodes} nodes, {one.cpus} CPUs, {most}, {one.state}")
     plugins = queries.launch_plugins("".join(client.host.call(("srun", "--mpi=list"))[1:]))
     if {"pmi2", "pmix"} & {*plugins}:
         yield _fine(f"srun starts MPI programs by {', '.join(plugins)}")
     else:
         message = "srun has no launch plugin for MPI (pmi2, pmix): ranks are started by the MPI library's own launcher"
-        yield Finding(
-            "DOCTOR_SLURM", message, "nothing, or ask for Slurm's PMIx plugin", severity=Severity.WARNING
-        )
+        yield _warning(message, "nothing, or ask for Slurm's PMIx plugin")
     yield from _accounts(client, user)
     root = reader.jobs.host.path()
     there = reader.jobs.host.call(("sh", "-c", f'mkdir -p -m 700 "{root}" && [ -w "{root}" ]')).code == 0
     if there or os.access(root, os.W_OK):
         yield _fine(f"jobs are kept in {root}; each job checks that its nodes can access it")
     else:
-        yield Finding(
-            "DOCTOR_SLURM", f"{root} cannot be written", "set MPIJOB_SLURM_DIRECTORY to a shared directory"
-        )
+        hint = "set MPIJOB_SLURM_DIRECTORY to a shared directory"
+        yield Finding("DOCTOR_SLURM", f"{root} cannot be written", hint)
 
 
 def _accounts(client: SlurmClient, user: str) -> Iterator[Finding]:
@@ -56,7 +52,7 @@ def _accounts(client: SlurmClient, user: str) -> Iterator[Finding]:
     except MpiJobError as error:
         message = f"the accounting does not answer: {error.message}"
         hint = "jobs run all the same; what is kept of them is in their directories alone"
-        yield Finding("DOCTOR_SLURM", message, hint, severity=Severity.WARNING)
+        yield _warning(message, hint)
         return
     for one in mine:
         yield _fine(f"{one.limit.owner}{_limits(one.limit)}; QOS {', '.join(one.qos) or 'none'}")
@@ -65,9 +61,7 @@ def _accounts(client: SlurmClient, user: str) -> Iterator[Finding]:
             yield _fine(f"QOS {name}{text}")
     if not mine:
         message = f"user {user} has no account here: Slurm refuses jobs where it enforces accounts"
-        yield Finding(
-            "DOCTOR_SLURM", message, "ask an administrator: sacctmgr add user …", severity=Severity.WARNING
-        )
+        yield _warning(message, "ask an administrator: sacctmgr add user …")
 
 
 def _limits(limit: Limit) -> str:
@@ -81,3 +75,7 @@ def _limits(limit: Limit) -> str:
 
 def _fine(message: str) -> Finding:
     return Finding("DOCTOR_OK", message, severity=Severity.NOTICE)
+
+
+def _warning(message: str, hint: str) -> Finding:
+    return Finding("DOCTOR_SLURM", message, hint, severity=Severity.WARNING)

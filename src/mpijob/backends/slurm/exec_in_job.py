@@ -4,52 +4,31 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-import msgspec
-
+from mpijob.backends.attempts.rank_stacks import pyspy, with_the_rest, worker_of
 from mpijob.backends.common_errors import wrong_phase
 from mpijob.backends.slurm.client import refusal
 from mpijob.backends.slurm.host import Host
 from mpijob.backends.slurm.jobs.job_files import JobFiles
-from mpijob.errors import NotFound
 from mpijob.formats.launch import stack_dump
 from mpijob.model import JobState, Phase, RankStack
-from mpijob.model.status.stacks import Lack
 
 _LOOK_SECONDS = 10
 _PATIENCE_SECONDS = 120.0
-_HOME = 'h=${TMPDIR:-/tmp}; [ -d "$h" ] || h=/tmp; export MPIJOB_HOME=$h/mpijob-%s-%d; '
-
-
-def _step(number: str, *words: str) -> list[str]:
-    return [
-        "srun",
-        f"--jobid={number}",
-        "--overlap",
-        "--mpi=none",
-        "--mem=0",
-        "--cpu-bind=none",
-        "--quiet",
-        *words,
-    ]
+_STEP = ("--overlap", "--mpi=none", "--mem=0", "--cpu-bind=none", "--quiet")
+# $1 the directory for what each node says, $2 the text that looks
+_LOOK = (
+    'h=${TMPDIR:-/tmp}; [ -d "$h" ] || h=/tmp; export MPIJOB_HOME=$h/mpijob-%s-%d; '
+    'out=$1 text=$2; shift 2; exec sh -c "$text" "$@" >"$out/$SLURMD_NODENAME"'
+)
 
 
 def node_of(state: JobState, worker: int | None, rank: int | None) -> str:
-    """Return the node that a visit goes to; raise for what is not there."""
+    """Return the node of a worker, or of a rank's; raise for what is not there."""
     if state.phase is not Phase.RUNNING:
         raise wrong_phase(state, "commands run only in a running job")
-    if rank is not None:
-        found = next((one for one in state.ranks if one.rank == rank), None)
-        if found is None:
-            raise NotFound(f"{state.ref} has no rank {rank}: it has {state.world}, numbered from 0")
-        worker = found.worker
-    index = 0 if worker is None else worker
-    if not 0 <= index < state.workers_wanted:
-        raise NotFound(f"{state.ref} has no worker {index}: it has {state.workers_wanted}, numbered from 0")
+    index = worker_of(state, worker, rank)
     return next((one.node for one in state.workers if one.index == index), "")
 
 
@@ -58,38 +37,24 @@ def run(host: Host, number: str, node: str, directory: str, argv: Sequence[str])
     place = [f"--nodelist={node}"] if node else []
     tty = ["--pty"] if os.isatty(0) and os.isatty(1) else []
     chdir = [f"--chdir={directory}"] if directory else []
-    return host.terminal([*_step(number, "--nodes=1", "--ntasks=1", *place, *chdir, *tty), *argv])
+    return host.terminal([*_step(number, "--nodes=1", "--ntasks=1"), *place, *chdir, *tty, *argv])
 
 
 def stacks(host: Host, files: JobFiles, state: JobState, ranks: Sequence[int]) -> tuple[RankStack, ...]:
-    """Return where the ranks stand: a guest on each node looks at those there, and leaves what it saw in a file."""
+    """Return where the ranks stand: a step on each node looks at those there, and leaves what it saw in a file."""
     if state.phase is not Phase.RUNNING:
         raise wrong_phase(state, "only a running job has stacks")
     mark = secrets.token_hex(12)
     folder = f"{files.place.folder}/stacks-{mark}"
     host.make(folder)
     nodes = len({one.node for one in state.workers}) or 1
-    text = (
-        _HOME % (state.ref.uid, state.attempt)
-        + 'out=$1 text=$2; shift 2; exec sh -c "$text" "$@" >"$out/$SLURMD_NODENAME"'
-    )
-    spy = "" if host.name else _pyspy()
-    words = [
-        "sh",
-        "-c",
-        text,
-        "sh",
-        host.path(folder),
-        stack_dump.SCRIPT,
-        "mpijob-stacks",
-        mark,
-        spy,
-        str(_LOOK_SECONDS),
-    ]
+    text = _LOOK % (state.ref.uid, state.attempt)
+    spy = "" if host.name else pyspy()  # the nodes see it as this machine does: on a shared file system
+    look = (stack_dump.SCRIPT, "mpijob-stacks", mark, spy, str(_LOOK_SECONDS))
+    step = _step(files.number, f"--nodes={nodes}", "--ntasks-per-node=1")
     try:
         answer = host.call(
-            [*_step(files.number, f"--nodes={nodes}", "--ntasks-per-node=1"), *words],
-            seconds=_PATIENCE_SECONDS,
+            [*step, "sh", "-c", text, "sh", host.path(folder), *look], seconds=_PATIENCE_SECONDS
         )
         host.pull(folder, whole=True)
         said = [path.read_text(errors="replace") for path in sorted((host.root / folder).iterdir())]
@@ -97,17 +62,9 @@ def stacks(host: Host, files: JobFiles, state: JobState, ranks: Sequence[int]) -
             raise refusal("srun", answer)
     finally:
         host.remove(folder)
-    worker_of = {one.rank: one.worker for one in state.ranks}
-    seen = {one.rank: one for part in said for one in stack_dump.read(mark, part)}
-    found = []
-    for rank in sorted(worker_of):
-        if not ranks or rank in ranks:
-            lost = RankStack(rank=rank, worker=worker_of[rank], lack=Lack.GONE)
-            found.append(msgspec.structs.replace(seen.get(rank, lost), worker=worker_of[rank]))
-    return tuple(found)
+    found = [one for part in said for one in stack_dump.read(mark, part)]
+    return with_the_rest(found, (one for one in state.ranks if not ranks or one.rank in ranks))
 
 
-def _pyspy() -> str:
-    """Return where py-spy is, which the nodes see as this machine does: on a shared file system."""
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if beside.exists() else shutil.which("py-spy") or ""
+def _step(number: str, *words: str) -> list[str]:
+    return ["srun", f"--jobid={number}", *_STEP, *words]

@@ -21,6 +21,7 @@ _PULL_SECONDS = 0.5
 _SSH = ("-o", "BatchMode=yes", "-o", "ControlMaster=auto", "-o", "ControlPersist=120", "-o", "ConnectTimeout=15",
         "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3", "-o", "LogLevel=ERROR")  # fmt: skip
 _NO_SSH = 255  # its exit status when there is no connection
+_GONE = (23, 24)  # those of rsync where a file there went away meanwhile, or nothing is there yet
 _NEEDED = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME", "LANG", "SLURM_CONF", "SLURM_CLUSTERS")
 
 
@@ -136,9 +137,8 @@ class SshHost(Host):
     ) -> Answer:
         """Run a command there, found as in a login shell."""
         known = _needed(self._environ) | dict(env)
-        return self._run(
-            shlex.join(["env", *(f"{key}={value}" for key, value in known.items()), *argv]), seconds
-        )
+        words = ["env", *(f"{key}={value}" for key, value in known.items()), *argv]
+        return self._run(shlex.join(words), seconds)
 
     def terminal(self, argv: Sequence[str]) -> int:
         """Run a command there with this terminal."""
@@ -159,19 +159,10 @@ class SshHost(Host):
         now, key = time.monotonic(), f"{place}{whole}"
         if now - self._pulled.get(key, -1e9) < _PULL_SECONDS:
             return
-        left_out = (
-            ["--exclude=/work/"] if whole else ["--exclude=/jobs/*/work/", "--exclude=/jobs/*/a*/logs/"]
-        )
+        left_out = ["/work/"] if whole else ["/jobs/*/work/", "/jobs/*/a*/logs/"]
         (self.root / place).mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._rsync(
-            [
-                *left_out,
-                "--exclude=state.json",
-                "--delete",
-                f"{self.name}:{self.path(place)}/",
-                f"{self.root / place}/",
-            ]
-        )
+        excluded = [f"--exclude={pattern}" for pattern in (*left_out, "state.json")]
+        self._rsync([*excluded, "--delete", f"{self.name}:{self.path(place)}/", f"{self.root / place}/"])
         self._pulled[key] = time.monotonic()
 
     def push(self, place: str) -> None:
@@ -189,11 +180,7 @@ class SshHost(Host):
 
     def _rsync(self, words: Sequence[str]) -> None:
         done = _call(("rsync", "--archive", "--rsh", shlex.join(self._ssh), *words), os.environ, 600.0)
-        if done.code not in (
-            0,
-            23,
-            24,
-        ):  # 23 and 24: a file there went away meanwhile, or nothing is there yet
+        if done.code not in (0, *_GONE):
             raise BackendError(f"cannot copy files from or to {self.name}: {done.said}", passing=True)
 
     def _run(self, line: str, seconds: float = SECONDS) -> Answer:

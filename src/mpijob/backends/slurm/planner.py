@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from mpijob.backends import code_upload
-from mpijob.backends.mpi import command_check, environment, linked_mpi, mpi_installations, mpi_selection
+from mpijob.backends.attempts.machine_backend import unused_fields
+from mpijob.backends.mpi import command_check, environment, mpi_installations, mpi_selection
 from mpijob.backends.mpi.mpi_installations import Installation
+from mpijob.backends.mpi.mpi_selection import Choice
 from mpijob.backends.profiler import library as profiler
 from mpijob.backends.slurm.client import SlurmClient, refusal
-from mpijob.backends.slurm.host import Host, SshHost
+from mpijob.backends.slurm.host import Host
 from mpijob.backends.slurm.jobs import wait_estimate
 from mpijob.backends.state_home import StateHome
 from mpijob.errors import Finding, MpiJobError, Severity, Unsupported
 from mpijob.formats.convert import batch_script as header
-from mpijob.formats.launch import allocation, command_line, hostfile
+from mpijob.formats.launch import command_line, hostfile
 from mpijob.formats.slurm import batch_script, queries
 from mpijob.formats.slurm.batch_script import Launcher
-from mpijob.model import Amounts, Facts, Family, MPIJob, Plan, PlannedWorker, VolumeKind
-from mpijob.model.platform.slurm import MIB, Layout, SlurmFacts, layout
+from mpijob.model import Facts, MPIJob, Plan, VolumeKind
+from mpijob.model.platform.slurm import Layout, SlurmFacts, layout
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
 from mpijob.model.status.forecast import Forecast
@@ -33,20 +33,8 @@ from mpijob.settings import Settings, own_places
 
 _AT_ONCE_SECONDS = 2.0
 _ARRAY = "SLURM_ARRAY_TASK_ID"
-_SHARED = (
-    "nfs",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "fhgfs",
-    "ceph",
-    "panfs",
-    "wekafs",
-    "afs",
-    "smb",
-    "9p",
-    "fuse.glusterfs",
-)
+_SHARED = ("nfs", "lustre", "gpfs", "beegfs", "fhgfs", "ceph", "panfs", "wekafs", "afs", "smb", "9p",
+           "fuse.glusterfs")  # fmt: skip
 
 
 def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: Path) -> Plan:
@@ -62,19 +50,13 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
     own = launcher_of(job)
     launcher = batch_script.choose(job, found.family, found.launcher, slurm.mpi, own.kind if own else "")
     place = host.path("jobs", uid)
-    needs = Amounts(
-        float(shape.nodes * shape.cpus_per_node),
-        (shape.memory_mib or 0) * shape.nodes * MIB,
-        shape.nodes * shape.gpus,
-    )
     if job.script:
-        environ, launch, script = _of_script(job, shape, slurm)
+        environ, launch, script = _of_script(job, slurm)
     else:
-        command_check.refuse_missing(
-            job, host.environ().get("PATH", os.defpath), directory
-        ) if not host.name else None
+        if not host.name:
+            command_check.refuse_missing(job, host.environ().get("PATH", os.defpath), directory)
         environ = _environ(job, found, launcher, shape, host, place=place, uid=uid)
-        launch = _launch(job, launcher, found.family, shape, workers, environ)
+        launch = batch_script.launch(job, launcher, found.family, shape, environ)
         options = batch_script.options(job, shape, slurm)
         script = batch_script.write(job, options, environ, launch, directory=place)
     return Plan(
@@ -90,10 +72,10 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
         env=environ,
         own_launcher=own.kind if own else "",
         launcher=launcher.kind,
-        needs=needs,
+        needs=shape.needs,
         free=facts.free,
         capacity=facts.capacity,
-        starts_now=needs.fits(facts.free) and not unmet(facts.dependencies),
+        starts_now=shape.needs.fits(facts.free) and not unmet(facts.dependencies),
         waits_for=unmet(facts.dependencies),
         wait_estimate_seconds=facts.wait_estimate_seconds,
         wait_range_seconds=facts.wait_range_seconds,
@@ -110,14 +92,9 @@ def rehearsed(plan: Plan, client: SlurmClient) -> tuple[Finding, ...]:
     when = _test(plan, client)
     if when is None:
         return ()
-    seconds = max(0.0, when - time.time())
-    told = (
-        "at once"
-        if seconds < _AT_ONCE_SECONDS
-        else f"in {seconds / 60:.0f} minutes"
-        if seconds > 90
-        else f"in {seconds:.0f} s"
-    )
+    seconds = when - time.time()
+    told = f"in {seconds / 60:.0f} minutes" if seconds > 90 else f"in {seconds:.0f} s"
+    told = "at once" if seconds < _AT_ONCE_SECONDS else told
     return (_notice("", f"Slurm accepts the job, and expects to start it {told}"),)
 
 
@@ -143,41 +120,22 @@ def estimated(plan: Plan, client: SlurmClient) -> Plan:
 
 def _test(plan: Plan, client: SlurmClient) -> float | None:
     """Let sbatch judge the plan without submitting it; raise its refusal."""
-    options = re.findall(r"^#SBATCH (--(?!output|open-mode)\S.*)$", plan.batch_script, re.MULTILINE)
-    words = [word for one in options for word in shlex.split(one)] if not plan.job.script else []
-    command = ["--wrap=true"] if not plan.job.script else [*plan.launch[1:]]
-    place = ("env", "-C", plan.job.code.path or ".") if plan.job.script and not client.host.name else ()
-    answer = client.host.call((*place, "sbatch", "--test-only", *words, *command), env=queries.TIMES)
+    if plan.job.script:
+        words = plan.launch[1:]
+        place = () if client.host.name else ("env", "-C", plan.job.code.path or ".")
+    else:
+        words, place = (*batch_script.directives(plan.batch_script), "--wrap=true"), ()
+    answer = client.host.call((*place, "sbatch", "--test-only", *words), env=queries.TIMES)
     if answer.code:
         raise refusal("sbatch", answer)
     return queries.start_estimate(answer.err + answer.out)
 
 
-def _choose(job: MPIJob, settings: Settings, host: Host, directory: Path) -> tuple[Installation, str]:
+def _choose(job: MPIJob, settings: Settings, host: Host, directory: Path) -> Choice:
     """Return the MPI library that the job runs with: as on one machine, or as the login node tells."""
-    if not isinstance(host, SshHost):
-        return mpi_selection.choose(job, settings, StateHome(settings.home), directory)
-    word = job.argv[0] if job.argv else job.programs[0].command[0]
-    ask = (
-        "for one in mpirun mpiexec; do if p=$(command -v $one); then "
-        'echo "$p"; $one --version 2>&1 | head -n 5; break; fi; done'
-    )
-    said = host.call(("sh", "-c", ask)).out
-    launcher, _, version = said.partition("\n")
-    told = mpi_installations.identified(version.encode())
-    linked = linked_mpi.of_listing(
-        word, host.call(("sh", "-c", f'ldd "$(command -v {shlex.quote(word)})"')).out
-    )
-    family, number = (Family(told[0]), told[1]) if told else (job.mpi, "")
-    if job.mpi is not Family.AUTO and job.mpi is not family:
-        return Installation(job.mpi, "", "", "mpirun"), "the job asks for it"
-    if linked is not None and family not in linked.families:
-        return Installation(linked.families[0], "", "", "mpirun"), f"{word} is linked to it on {host.name}"
-    if family is Family.AUTO:
-        return Installation(
-            Family.MPICH, "", "", "mpirun"
-        ), f"{host.name} has no mpirun on its PATH, and the job names none"
-    return Installation(family, number, "", launcher), f"it is the one on {host.name}'s PATH"
+    if host.name:
+        return mpi_selection.choose_remote(job, lambda argv: host.call(argv).out, host.name)
+    return mpi_selection.choose(job, settings, StateHome(settings.home), directory)
 
 
 def _refuse_unsupported(job: MPIJob) -> None:
@@ -205,64 +163,19 @@ def _environ(
 ) -> dict[str, str]:
     """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
     users = host.environ()
-    ours = (
-        [os.path.dirname(found.launcher)]
-        if found.prefix and found.prefix not in mpi_installations.SYSTEM
-        else []
-    )
-    here = [] if host.name else mpi_installations.environment_bin()
-    path = os.pathsep.join(dict.fromkeys((*ours, *here, *users.get("PATH", os.defpath).split(os.pathsep))))
+    own = () if host.name else mpi_installations.environment_bin()
+    path = environment.search_path(found, users, own=own)
     environ = environment.kept(users) | {"PATH": path} | environment.libraries(found, users)
     environ |= environment.tuning(users) | dict(command_line.settings_as_variables(found.family, job.launch))
-    if found.family is Family.OPENMPI:
-        environ["SLURM_PMIX_FENCE"] = (
-            "ring"  # with the tree of Slurm's default 2 to 5 of 100 starts die in MPI_Init
-        )
-        environ |= {
-            f"OMPI_MCA_{key}": value for key, value in job.launch.settings.items() if not key.isupper()
-        }
-    environ |= command_line.told(job) | allocation.limits(job)
-    environ |= {
-        "MPIJOB_DIR": place,
-        "MPIJOB_UID": uid,
-        "MPIJOB_SLOTS": str(job.slots),
-        "MPIJOB_TASKS": str(shape.tasks_per_node),
-        "MPIJOB_LAUNCH": launcher.kind if launcher.kind != "srun" else launcher.told,
-        "MPIJOB_PMI": {"pmi2": "PMI_FD", "pmix": "PMIX_NAMESPACE"}.get(launcher.plugin, ""),
-        "MPIJOB_GPUS_PER_RANK": str(shape.gpus // shape.tasks_per_node),
-        "MPIJOB_STDIN": f"{place}/work/{job.launch.stdin}" if job.launch.stdin else "",
-        "MPIJOB_SYNC": "1" if _file_system(host).startswith("nfs") else "",
-    }
+    environ |= batch_script.variables(job, launcher, found.family, shape, directory=place, uid=uid)
+    environ["MPIJOB_SYNC"] = "1" if _file_system(host).startswith("nfs") else ""
     if not host.name:
         environ["PYTHONPATH"] = environment.python_path(job, users)
     whole = {**environ, **job.env}
     return {name: value for name, value in whole.items() if value or name in job.env}
 
 
-def _launch(
-    job: MPIJob,
-    launcher: Launcher,
-    family: Family,
-    shape: Layout,
-    workers: tuple[PlannedWorker, ...],
-    environ: Mapping[str, str],
-) -> list[str]:
-    """Return the line that starts the ranks, each behind its wrapper."""
-    shim = (batch_script.SHELL, batch_script.RANK)
-    if launcher.kind == "own":
-        return list(job.argv)
-    if launcher.kind == "srun":
-        words = [*job.argv] if not job.programs else ["true"]  # of several programs each rank finds its own
-        return [*batch_script.srun(job, launcher, shape, workers), *shim, *words]
-    names = sorted(environ) if family is Family.OPENMPI else ()
-    return list(
-        command_line.line(
-            family, job, launcher=launcher.path, hostfile="", agent="", shim=shim, names=names, nodes=False
-        )
-    )
-
-
-def _of_script(job: MPIJob, shape: Layout, slurm: SlurmFacts) -> tuple[dict[str, str], list[str], str]:
+def _of_script(job: MPIJob, slurm: SlurmFacts) -> tuple[dict[str, str], tuple[str, ...], str]:
     """Return the variables, the command line and the text of a script that sbatch gets as it is.
 
     What the job says otherwise than the script's own header goes on the command line, where it wins.
@@ -270,17 +183,12 @@ def _of_script(job: MPIJob, shape: Layout, slurm: SlurmFacts) -> tuple[dict[str,
     path = Path(job.code.path or ".") / job.script
     text = job.code.files.get(job.script) or path.read_text(errors="replace")
     own = header.read(text, job.script).jobs[0]
-    told = set(
-        batch_script.options(own.replace(requeue_on_lost_worker=False), layout(own, slurm.nodes), slurm)
-    )
-    asked = batch_script.options(job.replace(requeue_on_lost_worker=False), shape, slurm)
-    fixed = ("--job-name", "--kill-on-invalid-dep", "--no-requeue")
-    words = [one for one in asked if one not in told and not one.startswith(fixed)]
+    words = batch_script.overriding(job, own, slurm)
     environ = {name: value for name, value in job.env.items() if own.env.get(name) != value}
     if task := job.env.get(_ARRAY):
         words.append(f"--array={task}")
     environ = {name: value for name, value in environ.items() if not name.startswith("SLURM_ARRAY_")}
-    return environ, ["sbatch", *words, job.script, *job.args], text
+    return environ, ("sbatch", *words, job.script, *job.args), text
 
 
 def _why(
@@ -309,8 +217,8 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
         yield _notice(
             "", message, "set MPIJOB_SLURM_DIRECTORY to a directory on a file system that all nodes share"
         )
-    if job.image:
-        yield _notice("image", f"image '{job.image}' is not used: the command runs as installed on the nodes")
+    for field, message in unused_fields(job, "as installed on the nodes", "the site's"):
+        yield _notice(field, message)
     if job.profile_mpi and (job.script or not profiler.every(home)):
         why = "what a script starts is the site's own" if job.script else profiler.HINT
         yield _notice("profile_mpi", f"MPI calls are not counted: {why}")
@@ -321,12 +229,6 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
     if job.notify:
         message = "mails and calls are sent by a notifier of yours that watches this context, while it runs"
         yield _notice("notify", message, "run the notifier: mpijob notifier --context slurm")
-    if job.elastic is not None:
-        yield _notice(
-            "elastic", f"elastic is not used: {job.workers} workers run from the beginning to the end"
-        )
-    if job.network != type(job.network)():
-        yield _notice("network", "network is not used: ranks share the site's network")
     whole = job.slots * (-(-int(job.resources.cores) // job.slots)) if job.resources.cores < 1e5 else 0
     if whole and whole != job.resources.cores and not job.script:
         yield _notice(
@@ -342,14 +244,12 @@ def _file_system(host: Host) -> str:
     """Return the kind of file system that the jobs' directories are on; "" where that cannot be told."""
     if host.name:
         return host.call(("stat", "-f", "-c", "%T", host.path("."))).out.strip()
-    best, kind = "", ""
-    root = os.path.realpath(host.root)
+    root = Path(os.path.realpath(host.root))
     try:
-        lines = Path("/proc/mounts").read_text().splitlines()
+        mounts = [line.split(" ") for line in Path("/proc/mounts").read_text().splitlines()]
     except OSError:
         return ""
-    for line in lines:
-        _, point, found, *_ = line.split(" ")
-        if (root == point or root.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
-            best, kind = point, found
-    return kind
+    above = [
+        (len(point), at, kind) for at, (_, point, kind, *_) in enumerate(mounts) if root.is_relative_to(point)
+    ]
+    return max(above, default=(0, 0, ""))[2]  # the nearest, and of several at one place the last

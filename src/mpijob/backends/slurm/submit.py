@@ -6,7 +6,6 @@ job is seen by its journal and its comment in squeue.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,7 @@ from mpijob.backends.profiler import library as profiler
 from mpijob.backends.slurm.client import SlurmClient, refusal
 from mpijob.backends.slurm.jobs.job_files import JobFiles, Place
 from mpijob.backends.slurm.jobs.job_reader import JobReader
-from mpijob.errors import BackendError, Conflict, MpiJobError
+from mpijob.errors import BackendError, MpiJobError
 from mpijob.formats.launch import allocation
 from mpijob.formats.slurm import batch_script
 from mpijob.model import JobRef, Phase, Plan
@@ -38,7 +37,7 @@ def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
             raise name_in_use(state.ref, state.phase)
     place = jobs.claim(plan)
     if place is None:
-        raise _raced(ref, reader, plan)
+        raise name_in_use(JobRef(job.namespace, job.name), Phase.PENDING)  # somebody else took it just now
     try:
         files = _fill(plan, place, reader, home)
         jobs.enter(place)
@@ -60,11 +59,6 @@ def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
     return ref
 
 
-def _raced(ref: JobRef, reader: JobReader, plan: Plan) -> Conflict:
-    """Return the error for a name that somebody else took just now, unless that was this very plan."""
-    return name_in_use(JobRef(ref.namespace, ref.name), Phase.PENDING)
-
-
 def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     """Put everything into the job's directory that its processes will need."""
     job, host = plan.job, reader.jobs.host
@@ -72,22 +66,15 @@ def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     host.make(place.folder)
     path = host.root / place.folder
     (path / "work").mkdir(mode=0o700)
-    folder = (
-        job.script and job.code.path and not host.name and not job.code.git.url
-    )  # a script of this machine runs where it is, as with sbatch
+    # a script of this machine runs where it is, as with sbatch
+    folder = job.script and job.code.path and not host.name and not job.code.git.url
     along = _stamps(Path(job.code.path)) if folder else code_upload.lay_out(job.code, path / "work")
     texts = {} if job.script else allocation.texts()
     texts |= {"script": plan.batch_script, "programs": allocation.programs(job)}
-    texts |= {"secrets": allocation.exports(values)}
+    texts |= {"secrets": allocation.exports(values), "layout": batch_script.rank_nodes(plan)}
     for name, text in texts.items():
         if text:
             atomic_write.write(path / name, text.encode())
-    if (
-        "--distribution=arbitrary" in plan.launch
-    ):  # the node of each rank, by its place in the job's list of nodes
-        each = -(-job.workers // int(_option(plan.batch_script, "nodes")))
-        nodes = sorted((rank, one.index // each) for one in plan.workers for rank in one.ranks)
-        atomic_write.write(path / "layout", "".join(f"{node}\n" for _, node in nodes).encode())
     if job.profile_mpi and not job.script:
         for machine, shim in profiler.every(home).items():
             atomic_write.write(path / allocation.PROFILER.format(machine), shim)
@@ -95,11 +82,6 @@ def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     atomic_write.write(path / "plan.json", msgspec.json.encode(plan))
     host.push(place.folder)
     return JobFiles(host, place)
-
-
-def _option(script: str, name: str) -> str:
-    match = re.search(rf"^#SBATCH --{name}=(\S+)$", script, re.MULTILINE)
-    return match[1] if match else "1"
 
 
 def _stamps(folder: Path) -> dict[str, code_upload.Stamp]:

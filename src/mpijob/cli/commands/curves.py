@@ -14,6 +14,7 @@ from mpijob.cli.render.job_table import tell_if_deleted
 from mpijob.observation.metrics.training import sparkline
 
 if TYPE_CHECKING:
+    from mpijob.observation.metrics.event_files import EventScalars
     from mpijob.observation.metrics.training import Curves
 
 
@@ -30,12 +31,24 @@ if TYPE_CHECKING:
 @click.option(
     "--points", default=720, type=click.IntRange(1, 100_000), help="Maximum number of points per metric."
 )
+@click.option("--event-files", is_flag=True, help="Read the TensorBoard event files that the job wrote.")
 @attempt_option
 @pass_app
 def curves(
-    app: App, name: str, rank: int | None, patterns: tuple[str, ...], points: int, attempt: int | None
+    app: App,
+    name: str,
+    rank: int | None,
+    patterns: tuple[str, ...],
+    points: int,
+    event_files: bool,
+    attempt: int | None,
 ) -> None:
     """Show training metrics, progress and estimated end."""
+    if event_files:
+        if rank is not None or patterns:
+            raise click.UsageError("--event-files reads files, not lines: leave --rank and --pattern out")
+        _show_scalars(app, name, app.client.scalars(name, points=points, attempt=attempt))
+        return
     found = app.client.curves(name, patterns, rank=rank, points=points, attempt=attempt)
     tell_if_deleted(app, app.client.state(name))
     if app.out.structured:
@@ -53,6 +66,37 @@ def curves(
         app.out.note(f"{name} reported no metrics; call mpijob.report(step=…, loss=…) in the program")
         return
     app.out.lines(lines(found))
+
+
+def _show_scalars(app: App, name: str, found: EventScalars) -> None:
+    """Print the scalars of event files; what could not be read goes to stderr."""
+    if app.out.structured:
+        app.out.value(found)
+        return
+    for note in found.notes:
+        app.out.note(note)
+    if app.out.format is Format.CSV:
+        rows = (
+            (one.run, one.tag, *row)
+            for one in found.series
+            for row in zip(one.times, one.steps, one.values, strict=True)
+        )
+        app.out.csv(("run", "metric", "time", "step", "value"), rows)
+        return
+    if not found.series:
+        app.out.note(f"{name} has no TensorBoard scalars: {found.files} event files")
+        return
+    header = ("RUN", "METRIC", "LAST", "LEAST", "MOST", "READ", "CURVE")
+    app.out.lines(
+        text.table(
+            header,
+            [
+                (one.run, one.tag, *map(_number, (one.last, one.least, one.most)), str(one.count),
+                 sparkline(one.values))
+                for one in found.series
+            ],
+        )
+    )  # fmt: skip
 
 
 def lines(found: Curves) -> list[str]:

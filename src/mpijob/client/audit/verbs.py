@@ -34,7 +34,7 @@ ABILITIES: Mapping[str, Kind] = {  # what only some engines have
         Kind.READ,
         "secret_values working_directory form_options projects rates progress default_image",
     ),
-    **_of(Kind.READ, "check_access watch_all doctor team_templates may_save_team_templates"),
+    **_of(Kind.READ, "check_access node_places watch_all doctor team_templates may_save_team_templates"),
     **_of(Kind.LOOK, "merge_logs list_artifacts fetch_many"),
     **_of(Kind.ACT, "register store save_team_template delete_team_template"),
     **_of(Kind.BARE, "api close now"),

@@ -1,7 +1,7 @@
 """Event files as TensorBoard reads them: what ranks told, one directory for each rank.
 
 A file is a row of records (length, checksum, data, checksum); the data is the protocol buffer `Event`, of which three
-fields are written here: the time, the step and scalar values. The checksum is CRC-32C, turned as TensorFlow does.
+fields are written here: the time, the step and scalar values. Such files are read by `observation/metrics/event_files`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from mpijob.observation.metrics import event_files
 
 if TYPE_CHECKING:
     from mpijob.observation.metrics.training import Point
@@ -75,25 +77,7 @@ def record(data: bytes) -> bytes:
 
 
 def _checksum(data: bytes) -> bytes:
-    crc = crc32c(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def crc32c(data: bytes) -> int:
-    """Return the Castagnoli checksum; zlib's is another one."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
-
-
-def _row(byte: int) -> int:
-    for _ in range(8):
-        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-    return byte
-
-
-_TABLE = tuple(_row(byte) for byte in range(256))
+    return struct.pack("<I", event_files.masked_checksum(data))
 
 
 def _key(number: int, kind: int) -> bytes:

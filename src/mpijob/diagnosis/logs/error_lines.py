@@ -146,6 +146,7 @@ _INNOCENT = (
     (9.0, re.compile(rb"help message help-|to see all help / error messages")),
     (4.0, re.compile(rb"^\[(?:mpiexec|proxy)\S*@")),  # Hydra's own functions, after any failure
     (5.0, _OF_SHELL),
+    (9.0, re.compile(rb"^(?:\S+ )?(?:libgomp: Invalid value for environment variable|OMP: Warning #)")),
     (
         7.0,
         re.compile(rb"^object (?:address|refcount|type|type name|repr) *: |^lost sys\.std"),
@@ -201,7 +202,7 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|mpiexec)\S* has exited|MPI processes|local "
     rb"abort before MPI_INIT"
     rb"|Killing subprocess|subprocess\.CalledProcessError|[Cc]ommand exited"
-    rb"|[Cc]hild returned status|exit status \d|make(?:\[\d\])?: "
+    rb"|[Cc]hild returned status|exit status (?!0\b)\d|make(?:\[\d\])?: "
     rb"\*\*\* (?:\[|Waiting)|cleaning up"
     rb"|Fatal error in P?MPI_Abort|^\W*\*{3,}\W*$|^\[[\w.-]+:\d+\] \*{3}"
     rb"|MPI_ERRORS_ARE_FATAL|potentially your MPI job|HYD\w*_|PMIx?_Abort"

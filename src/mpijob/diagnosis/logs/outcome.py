@@ -21,7 +21,7 @@ _WELL = re.compile(
     rb"(?i)\b(?:(?:" + _WORK + rb")\b[^\n]{0,30}"
     rb"\b(?:finished|completed?|done|succeeded|ended)\b" + _BADLY + rb"|success(?:fully)?\b|job "
     rb"done|normal termination|converged after|total wall time|all tests passed|\d+ passed\b(?!.{0,60}\bfailed)"
-    rb"|^OK\b(?: \(.*\))?$|out of bounds values : 0|exit(?:ed with)? code 0\b|finished:)"
+    rb"|^OK\b(?: \(.*\))?$|out of bounds values : 0|exit(?:ed with)? (?:code|status) 0\b|finished:)"
     rb"|(?:^|[ :])(?:done|finished|completed|end)[.!]?\s*$"
 )
 

@@ -1,7 +1,17 @@
 """All rules, by theme; within one level of trust and one moment, the earlier entry wins."""
 
 from mpijob.diagnosis.rule import Rule
-from mpijob.diagnosis.rules import connectivity, fabric, frameworks, gpus, launch, limits, memory, mpi
+from mpijob.diagnosis.rules import (
+    connectivity,
+    fabric,
+    frameworks,
+    gpus,
+    launch,
+    limits,
+    memory,
+    mpi,
+    storage,
+)
 from mpijob.diagnosis.rules.platform import (
     api_server,
     batch,
@@ -33,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     *own_words.RULES,
     *crashes.RULES,
     *limits.RULES,
+    *storage.RULES,
     *launch.RULES,
     *mpi.RULES,
     *fabric.RULES,

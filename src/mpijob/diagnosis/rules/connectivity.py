@@ -110,7 +110,7 @@ RULES = (
     ),
     Rule(
         id="MPI_UNREACHABLE",
-        title="Ranks start but cannot connect to each other",
+        title="Ranks started but cannot connect to each other",
         why="The launcher reaches every worker, but the ranks' own connections fail: they use other "
         "ports and sometimes another network interface.",
         signs=(

@@ -25,7 +25,7 @@ _TCP = (  # in the words of the MPI that is in use; all of them where it is not 
 RULES = (
     Rule(
         id="RAN_ON_LAUNCHER",
-        title="Ranks ran in the launcher, the workers were idle",
+        title="The ranks ran in the launcher; the workers were idle",
         why="Open MPI 5 does not read the settings of older launchers "
         "(OMPI_MCA_orte_default_hostfile), so mpirun without a hostfile starts all ranks on its "
         "own machine and reports success. mpijob detects it before the program starts.",
@@ -86,7 +86,7 @@ RULES = (
     ),
     Rule(
         id="LINK_FAILED",
-        title="The fast network lost the connection between two ranks",
+        title="The RDMA connection between two ranks was lost",
         why="A network card retransmitted a message and got no answer. The other rank, its node or "
         "the link between them failed: a rank that ended first, a cable, a switch, or a card that "
         "was reset.",
@@ -104,12 +104,12 @@ RULES = (
             Sign("Remote ", r"(?P<detail>[Rr]emote (?:invalid request|operation error|access error) on \S+)"),
         ),
         causes=(
-            "The fast network lost the connection from {from} ({device}) to {host}.",
-            "The fast network lost the connection to {peer}: no answer after all retries (status 12).",
-            "The fast network lost the connection between two ranks: {detail}.",
-            "The fast network lost the connection between two ranks.",
+            "The RDMA connection from {from} ({device}) to {host} was lost.",
+            "The RDMA connection to {peer} was lost: no answer after all retries (status 12).",
+            "The RDMA connection between two ranks was lost: {detail}.",
+            "The RDMA connection between two ranks was lost.",
         ),
-        example="The fast network lost the connection from n3 (mlx5_0) to n4.",
+        example="The RDMA connection from n3 (mlx5_0) to n4 was lost.",
         remedies=(
             Remedy("check that {host} is up and its link is active: ibstat, ibv_devinfo, dmesg"),
             Remedy("check whether another rank ended before: its last lines are the cause then"),
@@ -128,7 +128,7 @@ RULES = (
     ),
     Rule(
         id="LOCKED_MEMORY",
-        title="The limit on locked memory is too small for the fast network",
+        title="The limit on locked memory is too small for RDMA",
         why="RDMA needs locked (pinned) memory. The limit on locked memory (ulimit -l) is too small, "
         "so a buffer could not be registered with the network card.",
         signs=(  # good runs complain of it, too: only where MPI then gave up
@@ -149,8 +149,8 @@ RULES = (
                 r"(?P<detail>failed to initialize while trying to allocate some locked memory)" + _GAVE_UP,
             ),
         ),
-        causes=("{who} cannot lock enough memory for the fast network (ulimit -l): {detail}.",),
-        example="Rank 3 cannot lock enough memory for the fast network (ulimit -l): ibv_create_cq "
+        causes=("{who} cannot lock enough memory for RDMA (ulimit -l): {detail}.",),
+        example="Rank 3 cannot lock enough memory for RDMA (ulimit -l): ibv_create_cq "
         "failed: Cannot allocate memory.",
         remedies=(
             Remedy(
@@ -165,7 +165,7 @@ RULES = (
     ),
     Rule(
         id="NO_INFINIBAND",
-        title="MPI found no fast network",
+        title="MPI found no RDMA network",
         why="MPI looked for InfiniBand, RoCE or EFA and found no device that works. It continues over "
         "TCP, which is slower; if the run fails, it fails for another reason.",
         signs=(
@@ -187,14 +187,14 @@ RULES = (
     ),
     Rule(
         id="COPY_FORBIDDEN",
-        title="Fast copies between ranks are forbidden in this container",
+        title="The container forbids cross-memory copies (CMA) between ranks",
         why="Ranks on one worker copy from each other's memory (CMA). Containers usually forbid it "
         "(process_vm_readv needs the permission to trace); messages are then lost or slow.",
         signs=(
             Sign("errno = 1", r"Read -1, expected \d+, errno = 1\b"),
             Sign("process_vm_readv", r"process_vm_readv[^\n]{0,120}(?:Operation not permitted|delivered 0)"),
         ),
-        causes=("{who} cannot copy from another rank's memory (CMA): the container forbids it.",),
+        causes=("{who} cannot copy from another rank's memory (CMA), because the container forbids it.",),
         remedies=(
             Remedy(
                 "copy through shared memory instead",

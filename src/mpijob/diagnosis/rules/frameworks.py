@@ -13,7 +13,7 @@ _STACKS = Remedy("see the call stack of each rank while it hangs: mpijob stacks 
 RULES = (
     Rule(
         id="HOROVOD_STALL",
-        title="Some ranks wait for others in Horovod",
+        title="Horovod is stalled: some ranks wait for others",
         why="Every rank must reduce the same tensors. Some ranks submitted a tensor and others did "
         "not: one rank evaluates or saves alone, takes another branch, or has ended.",
         signs=(
@@ -24,8 +24,8 @@ RULES = (
             ),
         ),
         causes=(
-            "Some ranks wait in Horovod for others that did not submit the tensor: missing {missing}",
-            "Some ranks wait in Horovod for others that did not submit the tensor.",
+            "Horovod is stalled: ranks wait for others that did not submit the tensor, missing {missing}",
+            "Horovod is stalled: ranks wait for others that did not submit the tensor.",
         ),
         remedies=(
             Remedy(
@@ -79,7 +79,7 @@ RULES = (
         remedies=(
             Remedy("find the rank that ended first: mpijob describe JOB"),
             Remedy(
-                "check the memory: a rank that ends without a message was often killed when memory ran out"
+                "check memory use: a rank that ends without a message was often killed when memory ran out"
             ),
         ),
         only_how=True,
@@ -103,7 +103,7 @@ RULES = (
     ),
     Rule(
         id="MAIN_GUARD",
-        title="The program starts processes while it is being imported",
+        title="The program starts processes while its main module is being imported",
         why="A process that is started with spawn imports the program again. Without the guard if "
         "__name__ == '__main__' it starts processes itself, and Python refuses that: data loaders "
         "and pools then end unexpectedly.",
@@ -113,7 +113,7 @@ RULES = (
                 r"start a new process before the current process has finished its bootstrapping phase",
             ),
         ),
-        causes=("{who} starts processes while the program is still being imported.",),
+        causes=("{who} starts processes while its main module is still being imported.",),
         remedies=(
             Remedy("move the main code below if __name__ == '__main__':"),
             Remedy("load data in the rank itself: num_workers=0"),
@@ -132,6 +132,10 @@ RULES = (
                 r"(?:(?:port[: ]+|\[::\]:|\b(?:\d{1,3}\.){3}\d{1,3}:|localhost:)(?P<port>\d{2,5})[\s\S]{0,400}?)?"
                 r"[Aa]ddress already in use",
             ),
+            Sign(
+                "server socket has failed",
+                r"(?P<rendezvous>server socket has failed to)[^\n]{0,300}(?:ddress already in use|EADDRINUSE)",
+            ),
             Sign("EADDRINUSE", r"(?:port[: ]+(?P<port>\d{2,5})[^\n]{0,160}?)?EADDRINUSE"),
         ),
         causes=(
@@ -140,7 +144,12 @@ RULES = (
         ),
         example="Rank 0 cannot listen on port 29500: another process already uses it.",
         remedies=(
-            Remedy("use another port", {"env": {"MASTER_PORT": "29511"}}),
+            Remedy("use another port{rendezvous:.0}", {"env": {"MASTER_PORT": "29511"}}),
+            Remedy(
+                "if each rank listens, give each its own port (for example the port plus the rank), or let "
+                "only rank 0 listen"
+            ),
+            Remedy("use another port: its option or setting in the program"),
             Remedy("see which process listens there: mpijob exec JOB --worker 0 -- ss -ltnp"),
         ),
         confidence=0.9,
@@ -149,7 +158,7 @@ RULES = (
     ),
     Rule(
         id="COLLECTIVE_TIMEOUT",
-        title="A collective call was not finished in time",
+        title="A collective call timed out",
         why="All ranks must make the same collective calls. One rank did not join in time: it is slow "
         "(data, storage, a checkpoint), it ended, or it made another call.",
         signs=(

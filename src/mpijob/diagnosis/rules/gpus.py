@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign
 
-_NCCL_DEBUG = Remedy("log more of NCCL in the next run: NCCL_DEBUG=INFO", {"env": {"NCCL_DEBUG": "INFO"}})
+_NCCL_DEBUG = Remedy("enable NCCL's log in the next run: NCCL_DEBUG=INFO", {"env": {"NCCL_DEBUG": "INFO"}})
 _INTERFACE = Remedy(
     "set the network interface for NCCL and Gloo",
     {"env": {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}},
@@ -17,7 +17,7 @@ _ONE_EACH = Remedy("give each rank its own GPU: {gpu_slots} slots", {"slots": "{
 RULES = (
     Rule(
         id="NCCL_TIMEOUT",
-        title="A collective call of NCCL was not finished in time",
+        title="An NCCL collective timed out",
         why="All ranks must make the same collective calls. One rank did not join: it is slow (data, "
         "storage, a checkpoint), it ended, or it made another call. The waiting ranks report the "
         "timeout; the rank that does not report it is the suspect.",
@@ -30,10 +30,10 @@ RULES = (
             Sign("collective operation timeout", r"Watchdog caught collective operation timeout"),
         ),
         causes=(
-            "{who} timed out in {call} (NCCL call number {sequence}) waiting for another rank, which "
-            "is slow, has ended or made another call.",
-            "{who} timed out in a collective call of NCCL waiting for another rank, which is slow, "
-            "has ended or made another call.",
+            "{who} timed out in {call} (NCCL sequence number {sequence}) while waiting for another rank, "
+            "which is slow, has ended or made another call.",
+            "{who} timed out in an NCCL collective while waiting for another rank, which is slow, has "
+            "ended or made another call.",
         ),
         remedies=(
             Remedy(
@@ -184,7 +184,7 @@ RULES = (
     ),
     Rule(
         id="NO_GPU",
-        title="A rank does not find a GPU",
+        title="A rank found no usable GPU",
         why="The program needs a GPU and finds none: the job requests none, the node's driver or "
         "container runtime does not provide it, or CUDA_VISIBLE_DEVICES hides it.",
         signs=(
@@ -205,7 +205,7 @@ RULES = (
             ),
             Sign("no ROCm-capable device", r"(?P<detail>no ROCm-capable device is detected)"),
         ),
-        causes=("{who} does not find a usable GPU: {detail}.",),
+        causes=("{who} found no usable GPU: {detail}.",),
         remedies=(
             Remedy("request a GPU for each worker", {"resources": {"gpu": 1}}),
             Remedy("run no more ranks in a worker than it has GPUs: {gpu_slots}", {"slots": "{gpu_slots}"}),
@@ -218,7 +218,7 @@ RULES = (
     ),
     Rule(
         id="CUDA_DRIVER",
-        title="The program's CUDA does not match the node's driver or GPU",
+        title="The program's CUDA version does not match the node's driver or GPU",
         why="The program was built with a CUDA that is newer than the node's driver supports, or for "
         "other GPUs than the node has.",
         signs=(
@@ -236,8 +236,8 @@ RULES = (
                 r"(?P<detail>the provided PTX was compiled with an unsupported toolchain)",
             ),
         ),
-        causes=("The CUDA of {whom} does not match the node's driver or GPU: {detail}.",),
-        example="The CUDA of rank 0 on worker 0 does not match the node's driver or GPU: CUDA driver "
+        causes=("{who} uses a CUDA version that does not match the node's driver or GPU: {detail}.",),
+        example="Rank 0 on worker 0 uses a CUDA version that does not match the node's driver or GPU: CUDA driver "
         "version is insufficient.",
         remedies=(
             Remedy("use an image (or wheel) with an older CUDA, or one built for this GPU"),
@@ -249,7 +249,7 @@ RULES = (
     ),
     Rule(
         id="CUDA_ERROR",
-        title="A GPU call failed",
+        title="A CUDA call failed",
         why="A kernel accessed invalid memory, an assertion on the device failed, or the GPU itself "
         "has a fault. CUDA reports errors asynchronously, at a later call, so the failing call "
         "may be an earlier one.",
@@ -271,7 +271,7 @@ RULES = (
             Sign("cudaErrorIllegalAddress", r"(?P<detail>cudaErrorIllegalAddress)"),
             Sign("HIP error:", r"HIP error: (?P<detail>(?!out of memory)[^\n]{1,120})"),
         ),
-        causes=("A GPU call of {whom} failed: {detail}.",),
+        causes=("A CUDA call of {whom} failed: {detail}.",),
         example="A GPU call of rank 3 on worker 1 failed: an illegal memory access was encountered.",
         remedies=(
             Remedy(

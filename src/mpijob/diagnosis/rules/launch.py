@@ -214,8 +214,8 @@ RULES = (
         ),
         causes=(
             "The ranks cannot be bound as requested: {detail}",
-            "The ranks cannot be bound to {target}: the node has no free one.",
-            "More ranks should be bound than the node has cores.",
+            "The ranks cannot be bound to {target}: the node has none free.",
+            "More ranks are to be bound than the node has cores.",
         ),
         remedies=(
             Remedy("turn binding off: --bind-to none", {"launch": {"bind_to": "none"}}),
@@ -272,10 +272,10 @@ RULES = (
             Sign("PML ", r"PML (?P<component>\w+) cannot be selected"),
         ),
         causes=(
-            "Open MPI has no component {component} of {framework} that works here, and so none of {needed}.",
-            "Open MPI has no component {component} of {framework} that works here.",
-            "Open MPI cannot use {component} here.",
-            "Open MPI has no component of {needed} that works here.",
+            "Open MPI has no usable {framework} component {component}, so no {needed} component can be used either.",
+            "Open MPI has no usable {framework} component {component} on this machine.",
+            "Open MPI cannot use the component {component} on this machine.",
+            "Open MPI has no usable {needed} component on this machine.",
         ),
         remedies=(
             Remedy("let Open MPI choose: remove --mca {framework} and unset OMPI_MCA_{framework}"),
@@ -289,7 +289,7 @@ RULES = (
     ),
     Rule(
         id="NO_SSH",
-        title="The launcher does not find ssh",
+        title="ssh is not installed where the launcher runs",
         why="To start ranks on other hosts the launcher runs ssh, or the program that a parameter "
         "names. That program is not installed where the launcher runs.",
         signs=(
@@ -297,7 +297,9 @@ RULES = (
             Sign("ssh", r"execvp error on file (?P<agent>\S*ssh) "),
             Sign("not found in ", r"(?P<agent>ssh)[^\n]{0,60}not found in (?:the )?PATH"),
         ),
-        causes=("The launcher does not find {agent}, which it needs to reach other hosts.",),
+        causes=(
+            "{agent} is not installed where the launcher runs; the launcher needs it to reach other hosts.",
+        ),
         remedies=(
             Remedy("install openssh-client where the launcher runs, or let the job use its own agent"),
             Remedy("unset plm_rsh_agent, plm_ssh_agent, I_MPI_HYDRA_BOOTSTRAP_EXEC and HYDRA_LAUNCHER_EXEC"),
@@ -307,7 +309,7 @@ RULES = (
     ),
     Rule(
         id="PMI_MISSING",
-        title="srun and the program's MPI have no PMI in common",
+        title="srun and the program's MPI support no common PMI",
         why="srun starts ranks through PMI or PMIx. The program's MPI was built without the one that "
         "this Slurm offers, so MPI_Init fails, or each rank runs as rank 0 of 1.",
         signs=(
@@ -327,7 +329,7 @@ RULES = (
             Sign("init failed", r"(?P<detail>PMI2? init failed[^\n]{0,60})"),
             Sign("pmix_init", r"(?P<detail>PMIX?_Init(?: failed|: error)[^\n]{0,80})"),
         ),
-        causes=("srun and the program's MPI have no PMI in common: {detail}.",),
+        causes=("srun and the program's MPI support no common PMI: {detail}.",),
         remedies=(
             Remedy(
                 "select the PMI that both support: srun --mpi=pmix ({openmpi}); srun --mpi=list shows "

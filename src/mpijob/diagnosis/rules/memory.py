@@ -15,6 +15,7 @@ SHARED_MEMORY = (
     r"[^\n]*(?:/dev/shm|shm\.h|shmget|shm_|mm_posix|mm_sysv|shared memory|shared-memory|[Ss]emaphore)"
 )
 _HALF = Remedy("halve the batch size: {batch} → {half_batch}", {"command": "{smaller_batch}"})
+_HEAP = Remedy("double the heap limit of the run time: {larger_heap_text}", {"command": "{larger_heap}"})
 _SMALLER = Remedy("use smaller batches or chunks of data")
 
 RULES = (
@@ -60,8 +61,10 @@ RULES = (
             Sign("SIGKILL", r"Signal 9 \(SIGKILL\) received by PID"),
             Sign("Out of memory: Kill", r"Out of memory: Kill(?:ed)? process"),
             Sign("OOMKilled", r"OOMKilled"),
+            Sign("Signals.SIGKILL", r"(?P<child>Command) [^\n]{0,2000}died with <Signals\.SIGKILL: 9>"),
         ),
         causes=(
+            "A process that {whom} had started was killed (SIGKILL), probably because memory ran out.{child:.0}",
             "Worker-{worker} was terminated by the system, likely due to running out of memory (OOM). The "
             "process was forcibly killed to protect the node.",
             "A rank was terminated by the system, likely due to running out of memory (OOM). The process was "
@@ -77,6 +80,8 @@ RULES = (
                 "which, then mpijob retry JOB"
             ),
         ),
+        example="Worker-1 was terminated by the system, likely due to running out of memory (OOM). The "
+        "process was forcibly killed to protect the node.",
         confidence=0.6,
         field="resources.memory",
         yields_to=(
@@ -120,6 +125,7 @@ RULES = (
             ),
             Sign("std::bad_alloc", r"(?P<error>std::bad_alloc)"),
             Sign("OutOfMemoryError", r"(?P<error>java\.lang\.OutOfMemoryError: (?P<detail>[^\n]{1,100}))"),
+            Sign("heap out of memory", r"(?P<error>(?P<detail>[^\n:]{0,80}JavaScript heap out of memory))"),
             Sign(
                 "cannot allocate vector",
                 r"Error: (?P<error>(?P<detail>cannot allocate vector of size [^\n]{1,40}))",
@@ -148,7 +154,7 @@ RULES = (
             "A memory allocation of {whom} failed: {detail}",
             "A memory allocation of {whom} failed: {error}",
         ),
-        remedies=(_MORE, _HALF, _FEWER, _SMALLER),
+        remedies=(_HEAP, _MORE, _HALF, _FEWER, _SMALLER),
         field="resources.memory",
         uncaught=True,
     ),

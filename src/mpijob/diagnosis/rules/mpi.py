@@ -157,14 +157,14 @@ RULES = (
     ),
     Rule(
         id="WORLD_DIFFERS",
-        title="The number of ranks is not the planned one",
+        title="The number of ranks differs from the plan",
         why="Before the program starts, mpijob counts the ranks with a short launch of its own. It "
         "found another number than planned, so it ended the job.",
         trust=Trust.FACT,
         facts=("world-differs", "reason:WorldDiffers"),
         causes=(
             "The job planned {planned} ranks, and {proved} started.",
-            "The number of ranks is not the planned one: {message}",
+            "The number of ranks differs from the plan: {message}",
         ),
         remedies=(
             Remedy("compare with the plan: mpijob plan FILE"),
@@ -232,8 +232,8 @@ RULES = (
             Sign("Invalid rank", r"Invalid rank, error stack"),
         ),
         causes=(
-            "{who} names rank {named}, but there are only {size} ranks (0 is the first).",
-            "{who} names a rank that does not exist; the job has {world} ranks.",
+            "{who} addresses rank {named}, but there are only {size} ranks (numbered from 0).",
+            "{who} addresses a rank that does not exist; the job has {world} ranks.",
         ),
         remedies=(
             Remedy("take the number of ranks from MPI (comm.size) instead of a constant"),
@@ -250,7 +250,7 @@ RULES = (
         signs=(
             Sign(
                 "An error occurred in",
-                r"\*\*\* An error occurred in (?P<call>MPI_(?!Init)\w+)(?:[\s\S]{0,300}?\*\*\* "
+                r"\*\*\* An error occurred in MPI_(?P<call>(?!Init)\w+)(?:[\s\S]{0,300}?\*\*\* "
                 r"(?P<error>MPI_ERR_\w+))?",
             ),
             Sign(
@@ -260,15 +260,27 @@ RULES = (
             ),
             Sign("error stack:", rf"Exception: (?P<error>[^\n,]{{4,120}}), error stack:{_STACK}"),
             Sign("Fatal error in", r"Fatal error in (?:internal_|P?MPI_)(?P<call>(?!Init)\w+)"),
+            Sign("MPI_ERR_BUFFER", r"\*\*\* An error occurred in MPI_I?(?P<bsend>[Bb]send)\b"),
+            Sign("Bsend buffer", r"space in (?P<bsend>Bsend) buffer"),
+            Sign("MPI_ERR_TOPOLOGY", r"\*\*\* (?P<topology>MPI_ERR_TOPOLOGY)"),
+            Sign(
+                "topology associated",
+                r"No (?P<topology>[\w -]{1,20}) topology associated with this communicator",
+            ),
         ),
         causes=(
-            "{call} failed: {error} ({reason}).",
-            "{call} failed with {error}.",
+            "MPI_{call} failed: {error} ({reason}).",
+            "MPI_{call} failed with {error}.",
             "An MPI call failed: {error} ({reason}).",
-            "The MPI call {call} failed.",
+            "The MPI call MPI_{call} failed.",
         ),
-        example="Bcast failed: Invalid root (Invalid root (value given was 77)).",
+        example="MPI_Bcast failed: Invalid root (Invalid root (value given was 77)).",
         remedies=(
+            Remedy(
+                "attach a buffer that holds all messages not yet received (MPI_Buffer_attach), or use MPI_Isend"
+                "{bsend:.0}"
+            ),
+            Remedy("pass the communicator that MPI_Cart_create or MPI_Graph_create returned{topology:.0}"),
             Remedy("compare the arguments of this call on all ranks: counts, types, root, communicator"),
         ),
         confidence=0.85,
@@ -327,7 +339,7 @@ RULES = (
         causes=(
             "{call} was called outside of MPI_Init and MPI_Finalize: {when}.",
             "MPI was called too early or too late: {when}.",
-            "The program tries to {twice} more than once (MPI_Init, MPI_Finalize).",
+            "The program tries to {twice} a second time (MPI_Init, MPI_Finalize).",
             "The program calls {twice_called} more than once.",
         ),
         example="MPI_Barrier was called outside of MPI_Init and MPI_Finalize: after MPI_FINALIZE was invoked.",
@@ -342,7 +354,7 @@ RULES = (
     Rule(
         id="MPI_INIT_FAILED",
         trust=Trust.GENERIC,
-        title="MPI_Init failed without a reason",
+        title="MPI_Init failed, and MPI does not report why",
         why="MPI_Init failed in a rank. Usual reasons are a transport that does not work, a full /tmp "
         "or /dev/shm, a limit, or two versions of MPI; the library's report only names the step "
         "that failed.",
@@ -370,11 +382,11 @@ RULES = (
         remedies=(
             Remedy("check the free space on that node: df -h /tmp /dev/shm"),
             Remedy(
-                "{openmpi}: log more: OMPI_MCA_btl_base_verbose=30",
+                "{openmpi}: enable verbose output: OMPI_MCA_btl_base_verbose=30",
                 {"env": {"OMPI_MCA_btl_base_verbose": "30"}},
             ),
-            Remedy("{intel}: log more: I_MPI_DEBUG=10", {"env": {"I_MPI_DEBUG": "10"}}),
-            Remedy("{mpich}: log more of libfabric: FI_LOG_LEVEL=info", {"env": {"FI_LOG_LEVEL": "info"}}),
+            Remedy("{intel}: enable debug output: I_MPI_DEBUG=10", {"env": {"I_MPI_DEBUG": "10"}}),
+            Remedy("{mpich}: enable libfabric's log: FI_LOG_LEVEL=info", {"env": {"FI_LOG_LEVEL": "info"}}),
         ),
         confidence=0.5,
         yields_to=(
@@ -433,7 +445,7 @@ RULES = (
         remedies=(
             Remedy("find the rank that ended first: mpijob describe JOB shows the exits by time"),
             Remedy(
-                "check the memory: a rank that ends without a message was often killed when memory ran out"
+                "check memory use: a rank that ends without a message was often killed when memory ran out"
             ),
         ),
         only_how=True,
@@ -474,7 +486,7 @@ RULES = (
                 "read the last lines of the ranks on that worker: mpijob logs JOB --worker {worker} --tail 50"
             ),
             Remedy(
-                "check the memory: a rank that ends without a message was often killed when memory ran out"
+                "check memory use: a rank that ends without a message was often killed when memory ran out"
             ),
         ),
         only_how=True,

@@ -11,15 +11,17 @@ from typing import Any
 
 from mpijob.formats.kubernetes.metadata.well_known import (
     JOB_LABEL,
+    RACK_LABELS,
     ROLE_LABEL,
     TOPOLOGY_ANNOTATION,
+    ZONE_LABEL,
     Document,
     Shape,
 )
 from mpijob.model import MPIJob, Placement, Role, Topology
+from mpijob.model.status.records import NodePlace
 
 _HOST_KEY = "kubernetes.io/hostname"
-_ZONE_KEY = "topology.kubernetes.io/zone"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEIGHT = 100
@@ -55,7 +57,7 @@ def packing_key(job: MPIJob, shape: Shape) -> str:
     keys = {
         Topology.PACKED_NODE: _HOST_KEY,
         Topology.PACKED_RACK: shape.rack_key,
-        Topology.PACKED_ZONE: _ZONE_KEY,
+        Topology.PACKED_ZONE: ZONE_LABEL,
     }
     return keys.get(job.placement.topology, "")
 
@@ -154,10 +156,16 @@ def _without_packing(affinity: Document) -> tuple[Document, Topology]:
     mine = {name: value for name, value in affinity["podAffinity"].items() if name != _PREFERRED}
     mine |= {_PREFERRED: terms} if terms else {}
     affinity = {name: value for name, value in affinity.items() if name != "podAffinity"}
-    found = {_HOST_KEY: Topology.PACKED_NODE, _ZONE_KEY: Topology.PACKED_ZONE}
+    found = {_HOST_KEY: Topology.PACKED_NODE, ZONE_LABEL: Topology.PACKED_ZONE}
     return affinity | ({"podAffinity": mine} if mine else {}), found.get(key, Topology.PACKED_RACK)
 
 
 def _is_ours(term: Mapping[str, Any]) -> bool:
     selector = (term.get("podAffinityTerm") or {}).get("labelSelector") or {}
     return JOB_LABEL in (selector.get("matchLabels") or {})
+
+
+def node_place(name: str, labels: Mapping[str, str]) -> NodePlace:
+    """Return where a node stands by its labels."""
+    rack = next((labels[key] for key in RACK_LABELS if labels.get(key)), "")
+    return NodePlace(name, labels.get(ZONE_LABEL, ""), rack)

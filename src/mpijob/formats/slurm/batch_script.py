@@ -19,8 +19,9 @@ import msgspec
 from mpijob import codec
 from mpijob.errors import InvalidJob
 from mpijob.formats.convert.header import units
-from mpijob.formats.launch import allocation
-from mpijob.model import Family, MPIJob, PlannedWorker
+from mpijob.formats.launch import allocation, command_line
+from mpijob.model import Family, MPIJob, Plan
+from mpijob.model.platform import slurm
 from mpijob.model.platform.slurm import Layout, SlurmFacts
 
 MOST_COMMENT_BYTES = 1000  # Slurm takes 1024
@@ -145,6 +146,21 @@ def options(job: MPIJob, layout: Layout, facts: SlurmFacts) -> list[str]:
     return [*asked, *own_options(job, facts), requeue, *spread, *packed, "--kill-on-invalid-dep=yes"]
 
 
+def overriding(job: MPIJob, script: MPIJob, facts: SlurmFacts) -> list[str]:
+    """Return the options that a job asks for otherwise than its script's own header does (`script`)."""
+    plain = (one.replace(requeue_on_lost_worker=False) for one in (script, job))
+    own, asked = (options(one, slurm.layout(one, facts.nodes), facts) for one in plain)
+    fixed = ("--job-name", "--kill-on-invalid-dep", "--no-requeue")
+    return [one for one in asked if one not in own and not one.startswith(fixed)]
+
+
+def directives(script: str) -> list[str]:
+    """Return the options in the header of a script that `write` has written, but for where its output goes."""
+    lines = (line.removeprefix("#SBATCH ") for line in script.splitlines() if line.startswith("#SBATCH "))
+    words = [word for line in lines for word in shlex.split(line)]
+    return [word for word in words if not word.startswith(("--output", "--open-mode"))]
+
+
 def command_key(job: MPIJob) -> str:
     """Return what jobs of equal length have in common, in a few letters: the command and the size of the world."""
     text = "\0".join((*job.words, job.script, str(job.world)))
@@ -245,7 +261,45 @@ def _word(text: str) -> str:
     return text if plain else f"{name}{equals}'{value}'" if "'" not in value else f'{name}{equals}"{value}"'
 
 
-def srun(job: MPIJob, launcher: Launcher, layout: Layout, workers: tuple[PlannedWorker, ...]) -> list[str]:
+def variables(
+    job: MPIJob, launcher: Launcher, family: Family, layout: Layout, *, directory: str, uid: str
+) -> dict[str, str]:
+    """Return what the texts that start a job's ranks, and the ranks, are told about it."""
+    environ = command_line.told(job) | allocation.limits(job)
+    if family is Family.OPENMPI:
+        # with the tree of Slurm's default 2 to 5 of 100 starts die in MPI_Init
+        environ["SLURM_PMIX_FENCE"] = "ring"
+        own = {key: value for key, value in job.launch.settings.items() if not key.isupper()}
+        environ |= {f"OMPI_MCA_{key}": value for key, value in own.items()}
+    return environ | {
+        "MPIJOB_DIR": directory,
+        "MPIJOB_UID": uid,
+        "MPIJOB_SLOTS": str(job.slots),
+        "MPIJOB_TASKS": str(layout.tasks_per_node),
+        "MPIJOB_LAUNCH": launcher.kind if launcher.kind != "srun" else launcher.told,
+        "MPIJOB_PMI": {"pmi2": "PMI_FD", "pmix": "PMIX_NAMESPACE"}.get(launcher.plugin, ""),
+        "MPIJOB_GPUS_PER_RANK": str(layout.gpus // layout.tasks_per_node),
+        "MPIJOB_STDIN": f"{directory}/work/{job.launch.stdin}" if job.launch.stdin else "",
+    }
+
+
+def launch(
+    job: MPIJob, launcher: Launcher, family: Family, layout: Layout, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the line that starts the ranks, each behind its wrapper."""
+    shim = (SHELL, RANK)
+    if launcher.kind == "own":
+        return job.argv
+    if launcher.kind == "srun":
+        words = job.argv if not job.programs else ("true",)  # of several programs each rank finds its own
+        return (*srun(job, launcher, layout), *shim, *words)
+    names = sorted(environ) if family is Family.OPENMPI else ()
+    return command_line.line(
+        family, job, launcher=launcher.path, hostfile="", agent="", shim=shim, names=names, nodes=False
+    )
+
+
+def srun(job: MPIJob, launcher: Launcher, layout: Layout) -> list[str]:
     """Return the words of srun before a rank's wrapper: one task for each rank, as the plan lays them out."""
     bind = {"core": "cores", "hwthread": "threads", "socket": "sockets", "numa": "ldoms", "none": "none"}
     words = [
@@ -264,3 +318,13 @@ def srun(job: MPIJob, launcher: Launcher, layout: Layout, workers: tuple[Planned
     words += [f"--cpus-per-task={layout.cpus_per_task}"] if layout.cpus_per_task > 1 else []
     words += [f"--cpu-bind={bind[job.launch.bind_to]}"] if job.launch.bind_to in bind else []
     return words
+
+
+def rank_nodes(plan: Plan) -> str:
+    """Return the text that gives each rank of an `arbitrary` layout its node: its place in the job's list of nodes."""
+    if _ARBITRARY not in plan.launch:
+        return ""
+    wanted = (one for one in directives(plan.batch_script) if one.startswith("--nodes="))
+    each = -(-plan.job.workers // int(next(wanted, "--nodes=1").partition("=")[2]))
+    nodes = sorted((rank, worker.index // each) for worker in plan.workers for rank in worker.ranks)
+    return "".join(f"{node}\n" for _, node in nodes)

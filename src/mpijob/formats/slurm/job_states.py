@@ -110,4 +110,19 @@ def exit_code(text: str) -> tuple[int, int]:
     )
 
 
+_CANCELLED_AT = re.compile(rb"CANCELLED AT \S+?(?: DUE TO (?P<why>[A-Z ]+))?(?:,| \*\*\*|$)")
+_WHY = {
+    b"TIME LIMIT": JobState.TIMEOUT,
+    b"NODE FAILURE": JobState.NODE_FAIL,
+    b"PREEMPTION": JobState.PREEMPTED,
+    b"JOB REQUEUE": JobState.REQUEUED,
+}
+
+
+def told_in_log(said: bytes) -> JobState | None:
+    """Return how Slurm ends a job, as it says last in the job's own output; None where it says nothing of that."""
+    found = list(_CANCELLED_AT.finditer(said))
+    return _WHY.get((found[-1]["why"] or b"").strip(), JobState.CANCELLED) if found else None
+
+
 LAUNCH_FAILED = 53  # as a signal: the batch script could not be started, or its output file not be opened

@@ -7,9 +7,11 @@ not be read (no accounting, say) is left out, never guessed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import msgspec
 
+from mpijob.model.spec.amounts import Amounts
 from mpijob.model.spec.job import Family, MPIJob
 from mpijob.model.spec.quantity import UNLIMITED_BYTES, UNLIMITED_CORES
 
@@ -101,6 +103,22 @@ class SlurmFacts(Known, frozen=True):
         known = (partition, *(limit.seconds for limit in self.limits))
         return min((seconds for seconds in known if seconds is not None), default=None)
 
+    @property
+    def capacity(self) -> Amounts:
+        """What all nodes have together."""
+        return _sum((node.cpus, node.memory_mib, node.gpus) for node in self.nodes)
+
+    @property
+    def free(self) -> Amounts:
+        """What is free of the nodes that take jobs."""
+        usable = (node for node in self.nodes if node.usable)
+        return _sum((node.free_cpus, node.free_memory_mib, node.free_gpus) for node in usable)
+
+
+def _sum(parts: Iterable[tuple[int, int, int]]) -> Amounts:
+    cpus, memory_mib, gpus = map(sum, zip((0, 0, 0), *parts, strict=True))
+    return Amounts(float(cpus), memory_mib * MIB, gpus)
+
 
 class Layout(Known, frozen=True):
     """How the workers of a job lie on nodes: so many on each, with so many tasks, CPUs, memory and GPUs a node."""
@@ -116,6 +134,11 @@ class Layout(Known, frozen=True):
     def cpus_per_node(self) -> int:
         """How many CPUs the job takes of each node."""
         return self.tasks_per_node * self.cpus_per_task
+
+    @property
+    def needs(self) -> Amounts:
+        """What the job takes of all its nodes together."""
+        return _sum([(self.cpus_per_node, self.memory_mib or 0, self.gpus)] * self.nodes)
 
 
 def layout(job: MPIJob, nodes: tuple[NodeRoom, ...]) -> Layout:

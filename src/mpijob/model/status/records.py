@@ -128,6 +128,14 @@ class Artifact(msgspec.Struct, frozen=True, order=True):
     attempt: int = 0
 
 
+class NodePlace(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """Where a node stands, as far as somebody wrote it onto the node: its zone and its rack."""
+
+    name: str
+    zone: str = ""
+    rack: str = ""
+
+
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one worker used at one moment: cores busy, resident memory, GPUs busy (2 of 4 at half load are 1.0).
 

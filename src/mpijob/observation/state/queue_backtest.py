@@ -49,7 +49,7 @@ def replay(
     for job in known[-_MOST:]:
         if job.started is None or not job.only_attempt:
             continue
-        forecast = queue_wait.forecasts(_queue_at(known, job, most, strict=strict, fair=fair))[-1]
+        forecast = queue_wait.last_forecast(_queue_at(known, job, most, strict=strict, fair=fair))
         found.append(
             Outcome(ref=job.ref, queue=job.queue, forecast=forecast, waited_seconds=job.started - job.queued)
         )

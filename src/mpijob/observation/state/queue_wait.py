@@ -9,7 +9,7 @@ all is decided by `admission`; what engines know of their queues is collected by
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -73,19 +73,59 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     unseen: int = 0
 
 
-def forecasts(queue: Queue) -> tuple[Forecast, ...]:
-    """Return for each job that waits, in the order given, its place and when it will start."""
-    order = _order(queue, range(len(queue.waiting)), {})
-    place = {index: at for at, index in enumerate(order, 1)}
-    played = queue if len(order) <= MOST else _cut(queue, order)
-    kept = sorted(order[:MOST])
-    starts = {share: dict(zip(kept, _play(played, share), strict=True)) for share in (LOW, MIDDLE, HIGH)}
-    return tuple(
-        _forecast(
-            queue, order[: place[index] - 1], place[index], [starts[share].get(index) for share in starts]
-        )
-        for index in range(len(queue.waiting))
-    )
+def forecasts(queue: Queue, most: int = MOST) -> tuple[Forecast, ...]:
+    """Return for each job that waits, in the order given, its place and when it will start.
+
+    Only the first `most` are played out: for those behind them there is no more than their place.
+    """
+    found = _forecasts(queue, most)
+    return tuple(one for _, one in sorted(found, key=lambda each: each[0]))
+
+
+def last_forecast(queue: Queue) -> Forecast:
+    """Return the forecast of the last job alone: most of the others' is not worked out."""
+    last = len(queue.waiting) - 1
+    return next(one for index, one in _forecasts(queue, MOST, last) if index == last)
+
+
+def far_back(place: int, most: int = MOST) -> Forecast:
+    """Return the forecast of a job with so many before it that its start is not worked out."""
+    return Forecast(place, basis=f"more than {_count(most, 'job')} before it")
+
+
+def _forecasts(queue: Queue, most: int, only: int | None = None) -> Iterator[tuple[int, Forecast]]:
+    """Yield the forecasts in the order in which the jobs would start, or of one of them only."""
+    order = list(_in_order(queue, _lines(queue), _held(queue.running)))
+    kept = sorted(order[:most])
+    played = msgspec.structs.replace(queue, waiting=tuple(queue.waiting[index] for index in kept))
+    starts = [dict(zip(kept, _play(played, share), strict=True)) for share in (LOW, MIDDLE, HIGH)]
+    before = _Before()
+    for one in queue.running:
+        before.add(one, queue.usual)
+    for place, index in enumerate(order, 1):
+        if only is None or only == index:
+            if place > most:
+                yield index, far_back(place + queue.unseen, most)
+            else:
+                yield index, _forecast(queue, before, place, [one.get(index) for one in starts])
+        before.add(queue.waiting[index], queue.usual)
+
+
+class _Before:
+    """What is known of the jobs that run or come before one, counted."""
+
+    def __init__(self) -> None:
+        self.jobs = self.runs = self.alike = self.deadlines = self.unknown = self.endless = 0
+
+    def add(self, one: Timed, usual: Sequence[float]) -> None:
+        """Count one more."""
+        self.jobs += 1
+        self.runs += len(one.durations)
+        self.alike += bool(one.durations)
+        self.deadlines += one.deadline_seconds is not None
+        if not one.durations and not usual:
+            self.unknown += 1
+            self.endless += one.deadline_seconds is None
 
 
 def _widened(low: float, high: float, runs: int) -> tuple[float, float]:
@@ -96,25 +136,15 @@ def _widened(low: float, high: float, runs: int) -> tuple[float, float]:
     return max(0.0, low - max(_LEAST_SECONDS, share * low)), high + max(_LEAST_SECONDS, share * high)
 
 
-def _cut(queue: Queue, order: Sequence[int]) -> Queue:
-    """Return the queue with its first jobs alone."""
-    kept = sorted(order[:MOST])
-    return msgspec.structs.replace(queue, waiting=tuple(queue.waiting[index] for index in kept))
-
-
-def _forecast(queue: Queue, ahead: Sequence[int], place: int, starts: Sequence[float | None]) -> Forecast:
-    low, middle, high = starts
-    if queue.unseen:
-        low = middle = high = None
-    before = [queue.waiting[index] for index in ahead]
+def _forecast(queue: Queue, before: _Before, place: int, starts: Sequence[float | None]) -> Forecast:
+    low, middle, high = (None, None, None) if queue.unseen else starts
     if middle is not None:
         known = [start for start in (low, middle, high) if start is not None]
-        runs = sum(len(one.durations) for one in (*queue.running, *before)) or len(queue.usual)
+        runs = before.runs or len(queue.usual)
         span: tuple[float, float] | None = _widened(min(known), max(known), runs)
     else:
         span = None if high is None else (0.0, high)
-    basis = _basis(queue, before, middle, span)
-    return Forecast(place + queue.unseen, middle, span, basis)
+    return Forecast(place + queue.unseen, middle, span, _basis(queue, before, middle, span))
 
 
 # -- the play -------------------------------------------------------------------------------------
@@ -126,7 +156,11 @@ class _State:
         self.now = 0.0
         self.free = dict(queue.free)
         self.ends: list[tuple[float, int, Amounts, str]] = []
-        self.left = list(range(len(queue.waiting)))
+        self.lines = _lines(queue)
+        self.left = len(queue.waiting)
+        self.delays = sorted(
+            (one.delay_seconds for one in queue.waiting if one.delay_seconds > 0), reverse=True
+        )
         self.used: dict[str, float] = {}
         usual = sorted(queue.usual)
         self.usual = usual
@@ -140,7 +174,7 @@ class _State:
 
     def next(self) -> int | None:
         """Return who starts now."""
-        for index in _order(self.queue, self.left, self.used):
+        for index in _in_order(self.queue, self.lines, self.used):
             job = self.queue.waiting[index]
             if job.delay_seconds > self.now + _LITTLE:
                 continue
@@ -157,7 +191,8 @@ class _State:
     def start(self, index: int) -> None:
         """Let one start, and end when it probably will."""
         job = self.queue.waiting[index]
-        self.left.remove(index)
+        self.left -= 1
+        self.lines[_line(self.queue, job)].remove(index)
         self._take(job.needs, -1.0)
         self._hold(job.owner, job.needs)
         if (lasts := _lasts(job, self.usual, self.share)) is not None:
@@ -166,9 +201,9 @@ class _State:
 
     def advance(self) -> bool:
         """Go on to the next end, or to when the next job may start; return whether there is one."""
-        delays = [self.queue.waiting[index].delay_seconds for index in self.left]
-        later = [delay for delay in delays if delay > self.now + _LITTLE]
-        times = [*(end[0] for end in self.ends[:1]), *later]
+        while self.delays and self.delays[-1] <= self.now + _LITTLE:
+            self.delays.pop()
+        times = [*(end[0] for end in self.ends[:1]), *self.delays[-1:]]
         if not times:
             return False
         self.now = max(self.now, min(times))
@@ -198,15 +233,28 @@ def _play(queue: Queue, share: float) -> list[float | None]:
     return starts
 
 
-def _order(queue: Queue, waiting: Iterable[int], used: Mapping[str, float]) -> list[int]:
-    if not queue.fair:
-        return sorted(waiting, key=lambda index: (-queue.waiting[index].priority, index))
-    held = used or _held(queue.running)
-    return sorted(
-        waiting,
+def _line(queue: Queue, job: Waiting) -> str:
+    """Return whose jobs keep their order among each other whatever happens."""
+    return job.owner if queue.fair else ""
+
+
+def _lines(queue: Queue) -> dict[str, list[int]]:
+    """Return who waits, by line, the first first."""
+    found: dict[str, list[int]] = {}
+    for index in sorted(range(len(queue.waiting)), key=lambda index: (-queue.waiting[index].priority, index)):
+        found.setdefault(_line(queue, queue.waiting[index]), []).append(index)
+    return found
+
+
+def _in_order(queue: Queue, lines: Mapping[str, list[int]], used: Mapping[str, float]) -> Iterable[int]:
+    """Yield who waits, the next first; an owner who holds less comes before those of equal priority."""
+    if len(lines) == 1:
+        return (index for line in lines.values() for index in line)
+    return heapq.merge(
+        *lines.values(),
         key=lambda index: (
             -queue.waiting[index].priority,
-            held.get(queue.waiting[index].owner, 0.0),
+            used.get(queue.waiting[index].owner, 0.0),
             index,
         ),
     )
@@ -247,28 +295,23 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 # -- the basis ------------------------------------------------------------------------------------
-def _basis(
-    queue: Queue, ahead: Sequence[Waiting], middle: float | None, span: tuple[float, float] | None
-) -> str:
+def _basis(queue: Queue, before: _Before, middle: float | None, span: tuple[float, float] | None) -> str:
     """Return what an estimate rests on, or what it lacks, as a sentence without its full stop."""
     if queue.unseen:
         return f"{_count(queue.unseen, 'job')} before it cannot be seen, so the start time is unknown"
     if middle is not None and middle < _SAME_SECONDS and span is not None and span[1] < _SAME_SECONDS:
         return FREE_NOW
-    before: list[Timed] = [*queue.running, *ahead]
-    if not before:
+    if not before.jobs:
         return "no running job would free enough resources for it"
-    who = _before(len(queue.running), len(ahead))
+    who = _before(len(queue.running), before.jobs - len(queue.running))
     if middle is not None:
         return f"{who}, {_how(before, queue.usual)}"
-    unknown = [one for one in before if not one.durations and not queue.usual]
     if span is not None:
         return (
-            f"{who}; at most, by deadlines: {_count(len(unknown), 'program')} among them has not run before"
+            f"{who}; at most, by deadlines: {_count(before.unknown, 'program')} among them has not run before"
         )
-    endless = sum(one.deadline_seconds is None for one in unknown)
-    if endless:
-        return f"{who}; {endless} of them without a deadline, and their programs have not run before"
+    if before.endless:
+        return f"{who}; {before.endless} of them without a deadline, and their programs have not run before"
     return f"{who}; what they hold is not enough for it"
 
 
@@ -278,15 +321,12 @@ def _before(running: int, ahead: int) -> str:
     return " and ".join(parts)
 
 
-def _how(before: Sequence[Timed], usual: Sequence[float]) -> str:
-    runs = sum(len(one.durations) for one in before)
-    alike = sum(bool(one.durations) for one in before)
-    deadlines = sum(one.deadline_seconds is not None for one in before)
-    parts = [f"{_count(runs, 'earlier run')} of the same programs"] if alike else []
-    if alike < len(before) and usual:
+def _how(before: _Before, usual: Sequence[float]) -> str:
+    parts = [f"{_count(before.runs, 'earlier run')} of the same programs"] if before.alike else []
+    if before.alike < before.jobs and usual:
         parts.append(f"{_count(len(usual), 'job')} of any program that ended here")
-    if deadlines:
-        parts.append(_count(deadlines, "deadline"))
+    if before.deadlines:
+        parts.append(_count(before.deadlines, "deadline"))
     return f"timed by {_and(parts)}" if parts else "none of which holds what it needs"
 
 

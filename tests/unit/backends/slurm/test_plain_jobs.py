@@ -105,6 +105,12 @@ def test_a_job_that_never_starts_is_warned_of() -> None:
     assert plain_jobs.warnings(plain_jobs.state(row(T="PENDING", r="Priority"))) == ()
 
 
+def test_a_held_job_is_warned_of_with_what_releases_it() -> None:
+    held = plain_jobs.state(row(T="PENDING", r="JobHeldUser"))
+    assert (held.phase, held.reason) == (Phase.QUEUED, Reason.HELD)
+    assert "scontrol release" in plain_jobs.warnings(held)[0].hint
+
+
 def test_a_list_has_the_jobs_in_the_order_in_which_they_were_submitted() -> None:
     first, second, later = row(A="9"), row(A="10"), row(A="3", V=f"{BEGIN + 1:.0f}")
     assert sorted([later, second, first], key=plain_jobs.order) == [first, second, later]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -153,28 +152,28 @@ def test_neither_a_directory_nor_an_answer_is_told_as_no_answer(host: FakeHost, 
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("held", [b"\xff\xfe\x00", b"", b"not squeue at all\n"])
+@pytest.mark.parametrize(
+    "held",
+    [b"\xff\xfe\x00", b"", b"not JSON at all\n", b'{"time":', b'{"time":{now},"text":"no rows"}'],
+)
 def test_a_kept_answer_that_is_damaged_stops_nobody(
     client: Callable[[], Poll], host: FakeHost, clock: Clock, tmp_path: Path, held: bytes
 ) -> None:
     (tmp_path / "poll").mkdir()
-    file = tmp_path / "poll" / "squeue"
-    file.write_bytes(held)
-    os.utime(file, (clock.now, clock.now))
+    (tmp_path / "poll" / "squeue").write_bytes(held.replace(b"{now}", str(clock.now).encode()))
     found: list[Snapshot] = []
     one = client()
     thread = threading.Thread(target=lambda: found.append(one.snapshot()), daemon=True)
     thread.start()
     thread.join(timeout=5)
     assert len(found) == 1
-    assert len(found[0].rows) == 0
+    assert [*found[0].rows] == ([] if b"now" in held else ["67"])
 
 
 def test_a_kept_answer_from_the_future_is_not_believed(
     client: Callable[[], Poll], host: FakeHost, clock: Clock, tmp_path: Path
 ) -> None:
     (tmp_path / "poll").mkdir()
-    file = tmp_path / "poll" / "squeue"
-    file.write_text("")
-    os.utime(file, (clock.now + 3600, clock.now + 3600))
+    kept = f'{{"time":{clock.now + 3600},"text":""}}'
+    (tmp_path / "poll" / "squeue").write_text(kept)
     assert [*client().snapshot().rows] == ["67"]

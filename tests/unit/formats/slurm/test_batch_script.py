@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.properties import examples
-from tests.unit.slurm_support import UID, a_cluster, a_job, a_node, a_plan
+from tests.unit.slurm_support import UID, a_cluster, a_job, a_node
 
 from mpijob.errors import InvalidJob
 from mpijob.formats.slurm import batch_script
@@ -31,7 +31,7 @@ def options(job: MPIJob, facts: SlurmFacts | None = None) -> dict[str, str]:
 
 def srun(job: MPIJob, nodes: int = 4) -> list[str]:
     shape = layout(job, a_cluster(nodes=nodes).nodes)
-    return batch_script.srun(job, PMI2, shape, a_plan(job).workers)
+    return batch_script.srun(job, PMI2, shape)
 
 
 # -- options ----------------------------------------------------------------------------------

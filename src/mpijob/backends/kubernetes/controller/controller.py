@@ -26,6 +26,7 @@ from mpijob.backends.kubernetes.client.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.client.informer import ListWatch
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.controller import garbage_collector, node_heartbeat, status_publisher, trim
+from mpijob.backends.kubernetes.controller.early_warnings import EarlyWarnings
 from mpijob.backends.kubernetes.controller.leader_election import Election
 from mpijob.backends.kubernetes.controller.model_registration import ModelRegistration
 from mpijob.backends.kubernetes.controller.reconcile import Reconciler
@@ -90,6 +91,9 @@ class Controller:
         self._reader = JobReader(api, events=self._events)
         self._tending = Reconciler(api, self._reader, self._gang_seconds, Owners(api).acting_for)
         self._model_registration = ModelRegistration(api, self._reader, settings or Settings())
+        self._warnings = EarlyWarnings(
+            api, self._reader, namespace, (settings or Settings()).warn_after_seconds
+        )
         self._silence = node_heartbeat.NodeHeartbeats()
         self._told_silent: dict[JobRef, frozenset[str]] = {}
         self._samples: dict[JobRef, list[Sample]] = {}
@@ -111,6 +115,7 @@ class Controller:
 
     def _forget(self, ref: JobRef) -> None:
         self._samples.pop(ref, None)
+        self._warnings.forget(ref)
         self._isolated -= {one for one in self._isolated if one[0] == ref}
         self._told_silent.pop(ref, None)
         self._tending.forget(ref)
@@ -157,10 +162,16 @@ class Controller:
         if not leads:
             return
         self._tell_silence()
+        _carefully(self._measure)
         self._rounds.go()
         if time.monotonic() - self._swept >= _SWEEP_SECONDS:
             self._swept = time.monotonic()
             _carefully(lambda: garbage_collector.sweep(self._api, self._namespace, self._reader.served))
+
+    def _measure(self) -> None:
+        """Have jobs that may run out of memory looked at."""
+        for ref in self._warnings.measure():
+            self._rounds.wish(ref)
 
     # -- one job ----------------------------------------------------------------------------------
     def _attend(self, ref: JobRef) -> None:
@@ -264,6 +275,7 @@ class Controller:
         return self._reader.spec(look.found, look.seen.runtime).ttl_seconds
 
     def _alarms(self, look: JobSnapshot, limits: NamespaceLimits) -> Iterator[Finding]:
+        yield from self._warnings.of(look)
         if look.state.phase is not Phase.RUNNING:
             self._samples.pop(look.state.ref, None)
             return
@@ -292,7 +304,7 @@ class Controller:
             case _ if state.reason in _ENDING:
                 return _WAITING_SECONDS
             case Phase.RUNNING | Phase.SUSPENDED:
-                return max(0.5, min(_RUNNING_SECONDS, ends))
+                return max(0.5, min(self._warnings.quiet_seconds or _RUNNING_SECONDS, _RUNNING_SECONDS, ends))
             case Phase.QUEUED if state.reason != Reason.BACKING_OFF.value:
                 return _WAITING_SECONDS
             case _:  # the longer it takes, the less a look is worth

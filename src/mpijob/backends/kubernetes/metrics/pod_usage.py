@@ -61,8 +61,12 @@ def _sample(api: Api, pod: derive_state.Document, attempt: int) -> Sample | None
         raise
     if measured is None:
         return None
+    return measured_sample(measured, derive_state.worker_index(pod), attempt)
+
+
+def measured_sample(measured: derive_state.Document, worker: int, attempt: int) -> Sample:
+    """Return what the metrics API measured of a worker's pod."""
     used = [one["usage"] for one in measured.get("containers") or ()]
     cores = sum(quantity.parse(one.get("cpu", "0")) for one in used)
     memory = sum(quantity.parse(one.get("memory", "0")) for one in used)
-    moment = time_of(measured.get("timestamp", "")) or 0.0
-    return Sample(moment, derive_state.worker_index(pod), cores, int(memory), attempt)
+    return Sample(time_of(measured.get("timestamp", "")) or 0.0, worker, cores, int(memory), attempt)

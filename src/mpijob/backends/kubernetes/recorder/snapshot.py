@@ -24,6 +24,7 @@ from mpijob.backends.kubernetes.status.attempts import richer
 from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.backends.kubernetes.status.job_reader import JobReader, JobSnapshot
 from mpijob.errors import MpiJobError
+from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.history.archive import Archive
 from mpijob.history.audit import audit_log, job_end
 from mpijob.history.records import Fact
@@ -32,7 +33,8 @@ from mpijob.model import JobKey, JobRef, JobState, Phase
 _log = logging.getLogger(__name__)
 _NODE_LABELS = (
     "node.kubernetes.io/instance-type",
-    "topology.kubernetes.io/zone",
+    well_known.ZONE_LABEL,
+    *well_known.RACK_LABELS,
     "topology.kubernetes.io/region",
     "nvidia.com/gpu.product",
 )

@@ -39,9 +39,9 @@ def facts(store: Store, settings: Settings, job: MPIJob, who: str) -> Facts:
         max_workers=settings.max_workers,
         taken_names=frozenset({job.name} if row is not None and not row.phase.final else ()),
         waiting_jobs=list_jobs.count(store, Phase.QUEUED),
-        wait_estimate_seconds=found.seconds if found else None,
-        wait_range_seconds=found.span if found else None,
-        wait_basis=found.basis if found else "",
+        wait_estimate_seconds=found.seconds,
+        wait_range_seconds=found.span,
+        wait_basis=found.basis,
         dependencies=dependencies.wanted(store, job),
     )
 
@@ -69,7 +69,8 @@ def _quota(store: Store, settings: Settings, namespace: str) -> Quota | None:
 def with_forecasts(store: Store, settings: Settings, states: Sequence[JobState]) -> tuple[JobState, ...]:
     """Return states; those of queued jobs with what they wait for, their places, and when they will start."""
     capacity = machine.capacity(settings)
-    known = wait_estimate.forecasts(store, settings, capacity, time.time())
+    uids = {state.ref.uid for state in states if state.phase is Phase.QUEUED}
+    known = wait_estimate.forecasts(store, settings, capacity, time.time(), uids)
     around = Facts(
         place=_PLACE,
         capacity=capacity,

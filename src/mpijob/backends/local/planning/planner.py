@@ -11,6 +11,7 @@ import msgspec
 
 from mpijob import admission
 from mpijob.backends import code_upload
+from mpijob.backends.attempts.machine_backend import unused_fields
 from mpijob.backends.common_errors import refuse_unknown_recipients
 from mpijob.backends.local.planning import machine, volumes
 from mpijob.backends.local.queue import scheduler
@@ -232,11 +233,8 @@ def _path(found: Installation, place: Path, environ: Mapping[str, str], *, nodes
     The system's directory of programs keeps its place behind the user's Python; the attempt then has scripts that
     start the system's launchers (`Plan.launcher`). Where workers are nodes, it has those that reach them, too.
     """
-    system = found.prefix in mpi_installations.SYSTEM
-    ours = [str(place / "bin")] if nodes or system else []
-    ours += [os.path.dirname(found.launcher)] if found.prefix and not system else []
-    users = environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(dict.fromkeys((*ours, *mpi_installations.environment_bin(), *users)))
+    first = [str(place / "bin")] if nodes or found.prefix in mpi_installations.SYSTEM else []
+    return environment.search_path(found, environ, first, mpi_installations.environment_bin())
 
 
 def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool) -> Iterator[str]:
@@ -258,15 +256,10 @@ def _notices(job: MPIJob, settings: Settings, home: Home) -> Iterator[Finding]:
         yield _notice("profile_mpi", message)
     if job.notify:
         yield _notice("notify", "notices are sent while `mpijob notifier` runs on this machine")
-    if job.image:
-        yield _notice("image", f"image '{job.image}' is not used here: the command runs on this machine")
     if job.placement != type(job.placement)():
         yield _notice("placement", "placement is not used here: there is one machine")
-    if job.network != type(job.network)():
-        yield _notice("network", "network is not used here: ranks on one machine share its network")
-    if job.elastic is not None:
-        message = f"elastic is not used here: {job.workers} workers run from the beginning to the end"
-        yield _notice("elastic", message)
+    for field, message in unused_fields(job, "on this machine", "this machine's"):
+        yield _notice(field, message)
     if job.queue:
         yield _notice("queue", f"queue '{job.queue}' is noted only: the local engine has one queue")
     if not job.resources.gpu and machine.gpu_ids(settings):

@@ -5,32 +5,40 @@ The queue is played out by `observation/state/queue_wait`, in the order and by t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from mpijob import codec
 from mpijob.backends.local.queue import scheduler
-from mpijob.backends.local.queue.store import NEVER, Store, decode_state
+from mpijob.backends.local.queue.store import IN_TURN, NEVER, Store, command_of, decode_state, time_limit
 from mpijob.model import Amounts, MPIJob
 from mpijob.model.spec import quantity
 from mpijob.model.status.forecast import Forecast
 from mpijob.observation.state import queue_wait
 from mpijob.settings import Settings
 
+_TIMED = "CASE WHEN command IS NULL THEN plan END, command, time_limit"
 _HOLDING = (
-    "SELECT owner, namespace, plan, state, cores, memory, gpus FROM jobs JOIN plans USING (uid) WHERE holds=1"
+    f"SELECT owner, namespace, state, {_TIMED}, cores, memory, gpus"
+    " FROM jobs JOIN plans USING (uid) WHERE holds=1"
 )
 _QUEUED = (
-    "SELECT uid, owner, namespace, priority, not_before, plan, cores, memory, gpus FROM jobs JOIN plans USING (uid)"
-    " WHERE phase='Queued' AND not_before<? AND desired='' ORDER BY priority DESC, seq LIMIT ?"
+    f"SELECT uid, owner, namespace, priority, not_before, {_TIMED}, cores, memory, gpus"
+    f" FROM jobs INDEXED BY waiting JOIN plans USING (uid) WHERE {IN_TURN} ORDER BY priority DESC, seq LIMIT ?"
 )
 _ENDED = (
-    "SELECT plan, state FROM jobs JOIN plans USING (uid) WHERE phase IN ('Succeeded', 'Failed') "
-    "ORDER BY seq DESC LIMIT 50"
+    f"SELECT state, {_TIMED} FROM jobs JOIN plans USING (uid) WHERE phase IN ('Succeeded', 'Failed')"
+    " ORDER BY seq DESC LIMIT 50"
 )
-_Command = tuple[str, ...]
-_Runs = dict[_Command, list[float]]
+_LAST_PLAYED = (
+    f"SELECT priority, seq FROM jobs INDEXED BY waiting WHERE {IN_TURN}"
+    " ORDER BY priority DESC, seq LIMIT 1 OFFSET ?"
+)
+_BEFORE = (
+    f"SELECT count(*) FROM jobs INDEXED BY waiting WHERE {IN_TURN} AND (priority>? OR priority=? AND seq<?)"
+)
 
 
 class _Planned(msgspec.Struct, frozen=True):
@@ -47,48 +55,111 @@ class NewJob(NamedTuple):
     needs: Amounts
 
 
-def forecasts(store: Store, settings: Settings, capacity: Amounts, now: float) -> dict[str, Forecast]:
-    """Return for each job that waits for room, by its uid, when it will start."""
-    uids, queue = _queue(store, settings, capacity, now, None)
-    return dict(zip(uids, queue_wait.forecasts(queue), strict=True))
+def forecasts(
+    store: Store, settings: Settings, capacity: Amounts, now: float, uids: Collection[str]
+) -> dict[str, Forecast]:
+    """Return for each of these jobs that waits for room, by its uid, when it will start."""
+    found = _far_back(store, uids)
+    if found.keys() >= set(uids):
+        return found
+    rows = store.read(_QUEUED, queue_wait.MOST)
+    queue = _queue(store, settings, capacity, now, rows, None)
+    return found | dict(zip((uid for uid, *_ in rows), queue_wait.forecasts(queue), strict=True))
 
 
-def forecast_of(
-    store: Store, settings: Settings, capacity: Amounts, now: float, new: NewJob
-) -> Forecast | None:
+def _far_back(store: Store, uids: Collection[str]) -> dict[str, Forecast]:
+    """Return the places of those jobs that are too far back to be played out."""
+    found: dict[str, Forecast] = {}
+    for priority, last in store.read(_LAST_PLAYED, queue_wait.MOST - 1):
+        for uid in uids:
+            rows = store.read(
+                f"SELECT priority, seq FROM jobs WHERE uid=? AND {IN_TURN} AND (priority<? OR priority=? AND seq>?)",
+                uid, priority, priority, last,
+            )  # fmt: skip
+            for mine, seq in rows:
+                found[uid] = queue_wait.far_back(store.read(_BEFORE, mine, mine, seq)[0][0] + 1)
+    return found
+
+
+def forecast_of(store: Store, settings: Settings, capacity: Amounts, now: float, new: NewJob) -> Forecast:
     """Return when a job would start that is submitted now."""
-    _, queue = _queue(store, settings, capacity, now, new)
-    return queue_wait.forecasts(queue)[-1]
+    priority = new.job.priority_number
+    last = store.read(_LAST_PLAYED, queue_wait.MOST - 1)
+    if last and last[0][0] >= priority:
+        return queue_wait.far_back(store.read(_BEFORE, priority, priority, NEVER)[0][0] + 1)
+    rows = store.read(_QUEUED, queue_wait.MOST)
+    return queue_wait.last_forecast(_queue(store, settings, capacity, now, rows, new))
 
 
 def _queue(
-    store: Store, settings: Settings, capacity: Amounts, now: float, new: NewJob | None
-) -> tuple[list[str], queue_wait.Queue]:
-    rows = store.read(_QUEUED, NEVER, 10 * queue_wait.MOST)
-    runs = _runs(store) if rows or new is not None else {}
+    store: Store,
+    settings: Settings,
+    capacity: Amounts,
+    now: float,
+    rows: Sequence[tuple[Any, ...]],
+    new: NewJob | None,
+) -> queue_wait.Queue:
+    holding = store.read(_HOLDING)
+    waits = [_Timed.of(*row[5:8]) for row in rows] + ([] if new is None else [_Timed.of_job(new.job)])
+    held = [_Timed.of(*row[3:6]) for row in holding]
+    runs = _runs(store, {one.command for one in (*waits, *held)})
     limited = frozenset(settings.quotas)
-    waiting = [
-        _waiting(
-            _job(plan), owner, namespace, priority, max(0.0, not_before - now), Amounts(*held), runs, limited
+    asked = [
+        (
+            f"{namespace}/{owner}",
+            priority,
+            max(0.0, not_before - now),
+            _amounts(Amounts(*needs), namespace, limited),
         )
-        for _, owner, namespace, priority, not_before, plan, *held in rows
+        for _, owner, namespace, priority, not_before, _, _, _, *needs in rows
     ]
     if new is not None:
-        job = new.job
-        waiting.append(
-            _waiting(job, new.owner, job.namespace, job.priority_number, 0.0, new.needs, runs, limited)
-        )
-    running = [
-        _running(
-            _job(plan), owner, namespace, decode_state(state).started, Amounts(*held), now, runs, limited
-        )
-        for owner, namespace, plan, state, *held in store.read(_HOLDING)
-    ]
+        namespace = new.job.namespace
+        needed = _amounts(new.needs, namespace, limited)
+        asked.append((f"{namespace}/{new.owner}", new.job.priority_number, 0.0, needed))
     free, private = _free(store, settings, capacity)
-    queue = queue_wait.Queue(
-        free=free, running=tuple(running), waiting=tuple(waiting), fair=True, private=private
+    return queue_wait.Queue(
+        free=free,
+        running=tuple(
+            queue_wait.Running(
+                elapsed_seconds=max(0.0, now - (decode_state(state).started or now)),
+                holds=_amounts(Amounts(*holds), namespace, limited),
+                owner=f"{namespace}/{owner}",
+                durations=tuple(runs.get(timed.command, ())),
+                deadline_seconds=timed.limit,
+            )
+            for (owner, namespace, state, _, _, _, *holds), timed in zip(holding, held, strict=True)
+        ),
+        waiting=tuple(
+            queue_wait.Waiting(
+                needs=needs,
+                owner=owner,
+                priority=priority,
+                delay_seconds=delay,
+                durations=tuple(runs.get(timed.command, ())),
+                deadline_seconds=timed.limit,
+            )
+            for (owner, priority, delay, needs), timed in zip(asked, waits, strict=True)
+        ),
+        fair=True,
+        private=private,
     )
-    return [uid for uid, *_ in rows], queue
+
+
+class _Timed(NamedTuple):
+    """What says how long a job runs."""
+
+    command: str
+    limit: float | None
+
+    @classmethod
+    def of(cls, plan: bytes | None, command: str, limit: float | None) -> _Timed:
+        """Return it from the columns; a job of an earlier release has it in its plan alone."""
+        return cls(command, limit) if plan is None else cls.of_job(codec.decode(plan, _Planned).job)
+
+    @classmethod
+    def of_job(cls, job: MPIJob) -> _Timed:
+        return cls(command_of(job), time_limit(job))
 
 
 def _free(store: Store, settings: Settings, capacity: Amounts) -> tuple[dict[str, float], frozenset[str]]:
@@ -120,64 +191,14 @@ def _amounts(needs: Amounts, namespace: str = "", limited: frozenset[str] = froz
     return found
 
 
-def _running(
-    job: MPIJob,
-    owner: str,
-    namespace: str,
-    started: float | None,
-    holds: Amounts,
-    now: float,
-    runs: _Runs,
-    limited: frozenset[str],
-) -> queue_wait.Running:
-    return queue_wait.Running(
-        elapsed_seconds=max(0.0, now - (started or now)),
-        holds=_amounts(holds, namespace, limited),
-        owner=f"{namespace}/{owner}",
-        durations=tuple(runs.get(_command(job), ())),
-        deadline_seconds=_limit(job),
-    )
-
-
-def _waiting(
-    job: MPIJob,
-    owner: str,
-    namespace: str,
-    priority: int,
-    delay: float,
-    needs: Amounts,
-    runs: _Runs,
-    limited: frozenset[str],
-) -> queue_wait.Waiting:
-    return queue_wait.Waiting(
-        needs=_amounts(needs, namespace, limited),
-        owner=f"{namespace}/{owner}",
-        priority=priority,
-        delay_seconds=delay,
-        durations=tuple(runs.get(_command(job), ())),
-        deadline_seconds=_limit(job),
-    )
-
-
-def _limit(job: MPIJob) -> float | None:
-    """Return when a job has ended in any case."""
-    return None if job.deadline_seconds is None else job.deadline_seconds + job.grace_seconds
-
-
-def _runs(store: Store) -> _Runs:
+def _runs(store: Store, commands: Collection[str]) -> dict[str, list[float]]:
     """Return how long the last finished jobs held their resources, by command."""
-    found: _Runs = {}
-    for plan, blob in store.read(_ENDED):
+    found: dict[str, list[float]] = {}
+    for blob, *timed in store.read(_ENDED) if commands else ():
+        command = _Timed.of(*timed).command
+        if command not in commands:
+            continue
         state = decode_state(blob)
         if state.started is not None and state.finished is not None:
-            found.setdefault(_command(_job(plan)), []).append(state.duration_seconds(state.finished) or 0.0)
+            found.setdefault(command, []).append(state.duration_seconds(state.finished) or 0.0)
     return found
-
-
-def _command(job: MPIJob) -> _Command:
-    """Return what runs of equal length have in common: every word, the image and the size of the world."""
-    return (*job.words, job.image, str(job.world))
-
-
-def _job(plan: bytes) -> MPIJob:
-    return codec.decode(plan, _Planned).job

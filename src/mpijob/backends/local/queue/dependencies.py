@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mpijob.backends.local.queue.store import NEVER
+from mpijob.backends.local.queue.store import HELD
 from mpijob.errors import NotFound, Severity
 from mpijob.model import Event, Phase
 from mpijob.model.spec.dependencies import (
@@ -28,8 +28,6 @@ from mpijob.model.spec.dependencies import (
 if TYPE_CHECKING:
     from mpijob.backends.local.queue.store import Row, Store
     from mpijob.model import JobRef, JobState, MPIJob, Plan
-
-_HELD = f"phase='Queued' AND not_before>={NEVER:.0f}"
 
 
 def dependencies(store: Store, after: tuple[str, ...], refs: tuple[JobRef, ...]) -> tuple[Dependency, ...]:
@@ -49,7 +47,7 @@ def wanted(store: Store, job: MPIJob) -> tuple[Dependency, ...]:
 
 def release(store: Store) -> None:
     """Let every held job into the queue, or end it, whose others have ended."""
-    for row in store.rows(_HELD):
+    for row in store.rows(HELD):
         with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
             _judge(store, row)
 
@@ -77,7 +75,7 @@ def _judge(store: Store, row: Row) -> None:
             finished=now,
             findings=(finding,),
         )
-    store.put(state, event, only_if=_HELD, not_before=0.0)
+    store.put(state, event, only_if=HELD, not_before=0.0)
 
 
 def is_held(state: JobState) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mpijob.backends.local.planning import machine
-from mpijob.backends.local.queue.store import NEVER, decode_state
+from mpijob.backends.local.queue.store import DELAYED, HELD, IN_TURN, decode_state
 from mpijob.errors import NotFound
 from mpijob.model import Amounts, Event, LauncherPhase, LauncherState, Phase
 from mpijob.model.spec import quantity
@@ -36,7 +36,9 @@ class Claimed(NamedTuple):
 def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed | None:
     """Give the next job that fits its whole gang, marked as this runner's; None when there is none."""
     _release(store)
-    if not store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND not_before<=? LIMIT 1", now):
+    if not store.read(
+        f"SELECT 1 FROM jobs INDEXED BY waiting WHERE {IN_TURN} AND not_before<=? LIMIT 1", now
+    ):
         return None
     with store.transaction() as db:
         chosen = _next(store, now, settings)
@@ -56,7 +58,7 @@ def ready(store: Store, now: float, settings: Settings) -> bool:
 
 def _release(store: Store) -> None:
     """Let jobs in that waited for others, where there are some."""
-    if store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND not_before>=? LIMIT 1", NEVER):
+    if store.read(f"SELECT 1 FROM jobs INDEXED BY held_back WHERE {HELD} LIMIT 1"):
         from mpijob.backends.local.queue import dependencies  # a list needs none: start-up is a feature
 
         dependencies.release(store)
@@ -96,18 +98,28 @@ def _within_quota(store: Store, job: _Waiting, settings: Settings) -> bool:
     return all(limit is None or want <= limit + 1e-9 for limit, want in zip(limits, wanted, strict=True))
 
 
+_FIRST_OF_EACH_TURN = f"""
+WITH RECURSIVE turns(turn) AS (
+  SELECT min(turn) FROM jobs INDEXED BY in_turn WHERE {IN_TURN}
+  UNION ALL
+  SELECT (SELECT min(n.turn) FROM jobs n INDEXED BY in_turn WHERE {IN_TURN} AND n.turn > turns.turn)
+  FROM turns WHERE turns.turn NOTNULL
+)
+SELECT j.seq, j.uid, j.attempt, j.cores, j.memory, j.gpus, j.state, j.namespace FROM turns
+JOIN jobs j ON j.seq = (SELECT n.seq FROM jobs n WHERE {IN_TURN} AND n.turn = turns.turn AND n.not_before <= ?
+  ORDER BY n.priority DESC, n.seq LIMIT 1)
+LEFT JOIN (SELECT owner, namespace, sum(cores) AS used FROM jobs WHERE holds=1 GROUP BY 1, 2) h
+  ON h.owner=j.owner AND h.namespace=j.namespace
+WHERE j.namespace NOT IN (SELECT value FROM json_each(?))
+  AND (j.at_once IS NULL OR j.at_once > (SELECT count(*) FROM jobs g
+    WHERE g.holds=1 AND g.namespace=j.namespace AND g.member_of=j.member_of))
+ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1
+"""
+
+
 def _in_order(store: Store, now: float, without: list[str]) -> list[_Waiting]:
-    marks = ",".join("?" * len(without))
-    rows = store.read(
-        "SELECT j.seq, j.uid, j.attempt, j.cores, j.memory, j.gpus, j.state, j.namespace FROM jobs j"
-        " LEFT JOIN (SELECT owner, namespace, sum(cores) AS used FROM jobs WHERE holds=1 GROUP BY 1, 2) h"
-        " ON h.owner=j.owner AND h.namespace=j.namespace"
-        f" WHERE j.phase='Queued' AND j.not_before<=? AND j.desired='' AND j.namespace NOT IN ({marks})"
-        " AND (j.at_once IS NULL OR j.at_once > (SELECT count(*) FROM jobs g"
-        "   WHERE g.holds=1 AND g.namespace=j.namespace AND g.member_of=j.member_of))"
-        " ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1",
-        now, *without,
-    )  # fmt: skip
+    """Return the first in order of the first of each turn: how many wait behind those does not matter."""
+    rows = store.read(_FIRST_OF_EACH_TURN, now, msgspec.json.encode(without).decode())
     return [_Waiting(*row) for row in rows]
 
 
@@ -169,18 +181,16 @@ def next_wake(store: Store, now: float) -> float | None:
     """Return in how many seconds the earliest delayed attempt is due, None when nothing waits for a time."""
     _repair_delays(store, now)
     rows = store.read(
-        "SELECT min(not_before) FROM jobs WHERE phase='Queued' AND not_before>? AND not_before<?",
-        now, NEVER,
-    )  # fmt: skip
+        f"SELECT min(not_before) FROM jobs INDEXED BY delayed WHERE {DELAYED} AND not_before>?", now
+    )
     return None if rows[0][0] is None else max(0.0, rows[0][0] - now)
 
 
 def _repair_delays(store: Store, now: float) -> None:
     """Shorten a wait that is longer than the job's own: then the clock was set back since it began."""
     waiting = store.read(
-        "SELECT uid, attempt, not_before FROM jobs WHERE phase='Queued' AND not_before>? AND not_before<?",
-        now, NEVER,
-    )  # fmt: skip
+        f"SELECT uid, attempt, not_before FROM jobs INDEXED BY delayed WHERE {DELAYED} AND not_before>?", now
+    )
     for uid, attempt, due in waiting:
         try:
             delay = store.plan(uid).job.retry.delay_seconds(attempt - 1)

@@ -7,6 +7,7 @@ new truth. Scheduling decisions are in `scheduler`; here rows are only written a
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sqlite3
 import threading
@@ -24,7 +25,7 @@ from mpijob.model import Event, JobState, Phase, Sample
 
 if TYPE_CHECKING:
     from mpijob.backends.local.storage.paths import Home
-    from mpijob.model import JobRef, Plan
+    from mpijob.model import JobRef, MPIJob, Plan
 
 _SCHEMA = """
 CREATE TABLE jobs (
@@ -96,9 +97,24 @@ ALTER TABLE jobs ADD COLUMN member_of TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN at_once INTEGER;
 CREATE INDEX expiring ON jobs (phase) WHERE ttl IS NOT NULL;
 """
-_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS)
-_VERSION = len(_STEPS)
 NEVER = 1e15  # seconds since the epoch: `not_before` of a job that waits for others, until they have ended
+HELD = f"phase='Queued' AND not_before>={NEVER:.0f}"
+DELAYED = f"phase='Queued' AND not_before>0 AND not_before<{NEVER:.0f}"
+IN_TURN = f"phase='Queued' AND desired='' AND not_before<{NEVER:.0f}"
+# Who is next is found by the first job of each `turn` (same owner, same group), however many wait behind it.
+# `command` and `time_limit`: which runs were alike, and when a job is ended in any case; NULL: only its plan tells
+_TURNS = f"""
+ALTER TABLE jobs ADD COLUMN turn TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN command TEXT;
+ALTER TABLE jobs ADD COLUMN time_limit REAL;
+UPDATE jobs SET turn = json_array(namespace, owner, member_of, at_once);
+CREATE INDEX in_turn ON jobs (turn, priority DESC, seq, not_before, phase, desired) WHERE {IN_TURN};
+CREATE INDEX waiting ON jobs (priority DESC, seq, not_before, phase, desired) WHERE {IN_TURN};
+CREATE INDEX held_back ON jobs (seq) WHERE {HELD};
+CREATE INDEX delayed ON jobs (not_before) WHERE {DELAYED};
+"""
+_STEPS = (_SCHEMA, _USAGE, _WAITS, _ATTEMPTS, _LIMITS, _TURNS)
+_VERSION = len(_STEPS)
 
 _encode = msgspec.json.encode
 decode_state = codec.decoder(JobState).decode
@@ -273,12 +289,14 @@ class Store:
                 earlier = True
             needs, job = plan.needs, plan.job
             at_once = None if job.concurrency is None else job.concurrency.limit
+            turn = _encode([ref.namespace, state.owner, job.group, at_once]).decode()
             db.execute(
-                "INSERT INTO jobs (uid, namespace, name, owner, queue, labels, priority, phase, state,"
-                " cores, memory, gpus, not_before, ttl, member_of, at_once) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                "INSERT INTO jobs (uid, namespace, name, owner, queue, labels, priority, phase, state, cores, memory,"
+                " gpus, not_before, ttl, member_of, at_once, turn, command, time_limit)"
+                " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (ref.uid, ref.namespace, ref.name, state.owner, state.queue, labels, priority,
                  state.phase.value, _encode(state), needs.cores, needs.memory_bytes, needs.gpus,
-                 not_before, job.ttl_seconds, job.group, at_once),
+                 not_before, job.ttl_seconds, job.group, at_once, turn, command_of(job), time_limit(job)),
             )  # fmt: skip
             db.execute("INSERT INTO plans VALUES (?,?)", (ref.uid, _encode(plan)))
             text = f"submitted by {state.owner}" + (
@@ -394,6 +412,16 @@ class Store:
             " WHERE uid=? ORDER BY time, worker", uid,
         )  # fmt: skip
         return tuple(Sample(*row) for row in rows)
+
+
+def command_of(job: MPIJob) -> str:
+    """Return what runs of equal length have in common: every word, the image and the size of the world."""
+    return hashlib.blake2b(_encode((*job.words, job.image, job.world)), digest_size=16).hexdigest()
+
+
+def time_limit(job: MPIJob) -> float | None:
+    """Return the seconds after which a job has ended in any case."""
+    return None if job.deadline_seconds is None else job.deadline_seconds + job.grace_seconds
 
 
 def _earlier_runs(db: sqlite3.Connection, ref: JobRef) -> EarlierRuns:

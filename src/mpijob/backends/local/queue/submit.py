@@ -22,7 +22,7 @@ from mpijob.backends.local.storage.paths import SCRIPTS, Home
 from mpijob.backends.profiler import library as profiler
 from mpijob.backends.state_home import cannot_write
 from mpijob.errors import Conflict
-from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan, VolumeKind
+from mpijob.model import Identity, JobState, MPIJob, Plan, VolumeKind
 from mpijob.model.spec import dependencies
 from mpijob.settings import LOCAL, Settings, history_directory
 
@@ -103,26 +103,10 @@ def undo(home: Home, plan: Plan) -> None:
 
 def first_state(plan: Plan, who: Identity) -> JobState:
     """Return the state of a job that has just been accepted."""
-    job, now = plan.job, time.time()
-    return JobState(
-        ref=JobRef(job.namespace, job.name, plan.uid),
-        phase=Phase.QUEUED,
-        engine=plan.engine,
-        mpi=plan.mpi,
-        owner=job.owner or who.user,
-        labels=dict(job.labels),
-        description=job.description,
-        image=job.image,
-        queue=job.queue,
-        priority=job.priority_number,
+    return msgspec.structs.replace(
+        plan.first_state(who.user, time.time()),
         reason=dependencies.WAITING if plan.waits_for else "WaitingForResources",
         message=dependencies.sentence(plan.entries) if plan.waits_for else "waiting in the queue",
-        attempts_allowed=job.retry.limit + 1,
-        world=plan.world,
-        workers_wanted=job.workers,
-        created=now,
-        queued=now,
-        estimated=plan.forecast(now),
     )
 
 

@@ -7,7 +7,6 @@ by `job_reader`.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 import msgspec
@@ -26,13 +25,6 @@ from mpijob.observation.state import phase as phases
 from mpijob.observation.state.phase import PhaseResult, Reason
 
 _LOST = (SlurmState.NODE_FAIL, SlurmState.BOOT_FAIL, SlurmState.PREEMPTED)
-_WHY_ENDED = re.compile(rb"CANCELLED AT \S+?(?: DUE TO (?P<why>[A-Z ]+))?(?:,| \*\*\*|$)")
-_ENDS = {
-    b"TIME LIMIT": SlurmState.TIMEOUT,
-    b"NODE FAILURE": SlurmState.NODE_FAIL,
-    b"PREEMPTION": SlurmState.PREEMPTED,
-    b"JOB REQUEUE": SlurmState.REQUEUED,
-}
 REASONS = {
     SlurmState.TIMEOUT: Reason.TIME_LIMIT,
     SlurmState.DEADLINE: Reason.TIME_LIMIT,
@@ -45,8 +37,10 @@ REASONS = {
     SlurmState.REVOKED: Reason.CANCELLED,
     SlurmState.FAILED: Reason.LAUNCHER_FAILED,
 }
+_LATE_SECONDS = 300.0  # after which a job that Slurm does not know will not be known any more
 _ACT_SECONDS = 30.0  # an act is written down once Slurm has carried it out
-_REASONS = {Outlook.USER: Reason.HELD, Outlook.NEVER: Reason.NEVER_STARTS}
+_WAITS = {Outlook.USER: Reason.HELD, Outlook.NEVER: Reason.NEVER_STARTS}
+_RESTS = phases.derive(phases.Observation(queued=True, suspend_requested=True))
 _UNKNOWN = "Slurm does not know job {} any more, and neither its journal nor the accounting says how it ended"
 
 
@@ -80,67 +74,54 @@ def state(seen: Seen) -> tuple[JobState, Standing]:
 
 def earlier(seen: Seen) -> tuple[JobState, Standing]:
     """Return how an attempt ended that was not the job's last."""
-    attempt, plan = seen.attempt, seen.files.plan
+    attempt = seen.attempt
     assert attempt is not None
     if attempt.orderly:
-        result = phases.derive(attempt.state.observe(ended=True, ranks_watched=_watched(plan)))
-        return _state(seen, Standing(result, True, attempt.number))
+        return _state(seen, Standing(_ended(seen, attempt), True, attempt.number))
     acts = [act for act in seen.files.acts if act.verb == "suspended" and act.time >= attempt.started]
     if acts and (attempt.ended is None or acts[0].time <= attempt.ended + _ACT_SECONDS):
-        result = phases.derive(phases.Observation(queued=True, suspend_requested=True))
-        return _state(seen, Standing(result, True, attempt.number))
+        return _state(seen, Standing(_RESTS, True, attempt.number))
     return _state(seen, _by_slurm(seen, attempt, _why_ended(seen) or SlurmState.REQUEUED))
 
 
 def _state(seen: Seen, standing: Standing) -> tuple[JobState, Standing]:
-    files, plan, result, attempt = seen.files, seen.files.plan, standing.result, seen.attempt
-    job, began = plan.job, attempt is not None and attempt.number == standing.attempt
-    ended = _finished(seen) if result.phase.final else None
-    facts = attempt.state if attempt is not None and began else None
-    exit = facts.launcher if facts else None
-    queued = files.last_act("resumed")
-    found = JobState(
-        ref=files.place.ref,
-        phase=result.phase,
+    files, plan, result = seen.files, seen.files.plan, standing.result
+    resumed, owner = files.last_act("resumed"), seen.row.user if seen.row else ""
+    first = plan.first_state(owner or plan.env.get("USER", ""), files.place.created, files.place.number)
+    found = msgspec.structs.replace(
+        first,
         kind="SlurmJob",
-        engine="slurm",
-        mpi=plan.mpi,
-        owner=job.owner or (seen.row.user if seen.row else "") or plan.env.get("USER", ""),
-        labels=dict(job.labels),
-        description=job.description,
-        image=job.image,
-        queue=job.queue,
-        priority=job.priority_number,
-        run=files.place.number,
+        phase=result.phase,
         reason=result.reason.value,
         message=result.message,
         waiting_for=result.message if result.phase in (Phase.QUEUED, Phase.SUSPENDED) else "",
-        estimated=plan.forecast(files.place.created_us / 1e6),
         attempt=standing.attempt,
-        attempts_allowed=job.retry.limit + standing.attempt - files.retries,
-        world=plan.world,
-        workers_wanted=job.workers,
-        created=files.place.created_us / 1e6,
-        queued=queued.time if queued else files.place.created_us / 1e6,
-        started=attempt.started if attempt and began else None,
-        running=attempt.proved or (attempt.started if not job.census else None)
-        if attempt and began
-        else None,
+        attempts_allowed=plan.job.retry.limit + standing.attempt - files.retries,
+        queued=resumed.time if resumed else first.queued,
         released=_released(seen, result),
-        finished=ended,
-        launcher_exit_code=exit.status if exit else None,
+        finished=_finished(seen) if result.phase.final else None,
     )
-    if facts is None:
-        return found, standing
-    if result.phase.final:
+    if seen.attempt is not None and seen.attempt.number == standing.attempt:
+        found = with_ranks(found, files, seen.attempt)
+    return found, standing
+
+
+def with_ranks(state: JobState, files: JobFiles, attempt: Attempt) -> JobState:
+    """Return a state with what the attempt's journals tell of its launcher, workers and ranks."""
+    facts, hosts, job = attempt.state, attempt.hosts, files.plan.job
+    if state.phase.final:
         facts.ending = True
-    workers = facts.worker_states(result.phase, lambda index: _gpus(attempt, index))
-    hosts = attempt.hosts if attempt else ()
-    ranks = facts.rank_states()
-    placed = tuple(_placed(worker, hosts, plan) for worker in workers)
-    log = files.host.path(files.place.folder, f"a{standing.attempt}", "logs", "launcher.log")
-    launcher = facts.launcher_state(result.phase, node=hosts[0] if hosts else "", log=log)
-    return msgspec.structs.replace(found, launcher=launcher, workers=placed, ranks=ranks), standing
+    workers = facts.worker_states(state.phase, lambda index: _gpus(attempt, index))
+    log = files.host.path(files.place.folder, f"a{attempt.number}", "logs", "launcher.log")
+    return msgspec.structs.replace(
+        state,
+        started=attempt.started,
+        running=attempt.proved or (None if job.census else attempt.started),
+        launcher_exit_code=facts.launcher.status if facts.launcher else None,
+        launcher=facts.launcher_state(state.phase, node=hosts[0] if hosts else "", log=log),
+        workers=tuple(_placed(worker, hosts, files.plan) for worker in workers),
+        ranks=facts.rank_states(),
+    )
 
 
 def _placed(worker: WorkerState, hosts: tuple[str, ...], plan: Plan) -> WorkerState:
@@ -149,51 +130,46 @@ def _placed(worker: WorkerState, hosts: tuple[str, ...], plan: Plan) -> WorkerSt
     return msgspec.structs.replace(worker, node=hosts[at] if at < len(hosts) else "")
 
 
-def _gpus(attempt: Attempt | None, worker: int) -> tuple[str, ...]:
-    ranks = attempt.state.ranks.values() if attempt else ()
+def _gpus(attempt: Attempt, worker: int) -> tuple[str, ...]:
+    ranks = attempt.state.ranks.values()
     return tuple(dict.fromkeys(gpu for rank in ranks if rank.worker == worker for gpu in rank.gpus))
 
 
 def _standing(seen: Seen) -> Standing:
     files, attempt, row = seen.files, seen.attempt, seen.row
     number = attempt.number if attempt else 1
-    cancelled, resting = files.last_act("cancelled"), files.last_act("suspended", "resumed")
+    cancelled, resumed = files.last_act("cancelled"), files.last_act("resumed")
+    completing = row is not None and row.state is SlurmState.COMPLETING
     if row is not None and row.state.waits:
-        return _waiting(seen, number)
-    if resting is not None and resting.verb == "suspended" and not (row and row.ending):
-        asleep = (
-            attempt is None
-            or attempt.ended is not None
-            or (row is not None and row.state is SlurmState.COMPLETING)
-        )
-        if asleep or row is None:
-            return Standing(
-                phases.derive(phases.Observation(queued=True, suspend_requested=True)), False, number
-            )
+        return _waiting(seen, row, number)
+    given_back = attempt is None or row is None or attempt.ended is not None or completing
+    if files.suspended and given_back and not (row and row.ending):
+        return Standing(_RESTS, False, number)
     if attempt is None:
         return _not_begun(seen)
-    if attempt.orderly and not (
-        resting and resting.verb == "resumed" and resting.time > (attempt.ended or 0.0)
-    ):
+    again = resumed is not None and not files.suspended and resumed.time > (attempt.ended or 0.0)
+    if attempt.orderly and not again:
         return _by_itself(seen, attempt, bool(cancelled))
     ending = (row.ending if row else None) or _why_ended(seen)
     if ending is None and row is None and seen.answered and not attempt.ended:
-        return Standing(
-            PhaseResult(Phase.FAILED, Reason.OUTCOME_UNKNOWN, _UNKNOWN.format(files.number)), False, number
-        )
-    again = seen.files.plan.job.requeue_on_lost_worker and not (row and row.state.final)
-    if ending is SlurmState.REQUEUED or (ending in _LOST and again):
-        back = PhaseResult(
-            Phase.QUEUED, Reason.SLURM_REQUEUED, f"Slurm puts the job back into the queue: {ending.value}"
-        )
-        return Standing(back, False, number + 1)
-    if cancelled and (ending is not None or attempt.ended or (row and row.state is SlurmState.COMPLETING)):
-        return Standing(
-            PhaseResult(Phase.CANCELLED, Reason.CANCELLED, "the job was cancelled"), bool(row), number
-        )
+        return _failed(Reason.OUTCOME_UNKNOWN, _UNKNOWN.format(files.number), settled=False, attempt=number)
+    requeue = files.plan.job.requeue_on_lost_worker and not (row and row.state.final)
+    if ending is SlurmState.REQUEUED or (ending in _LOST and requeue):
+        message = f"Slurm puts the job back into the queue: {ending.value}"
+        return Standing(PhaseResult(Phase.QUEUED, Reason.SLURM_REQUEUED, message), False, number + 1)
+    if cancelled and (ending is not None or attempt.ended or completing):
+        return _cancelled("the job was cancelled", bool(row), number)
     if ending is None:
         return Standing(_going(seen, attempt, cancelled=bool(cancelled)), False, number)
     return _by_slurm(seen, attempt, ending)
+
+
+def _failed(reason: Reason, message: str, *, settled: bool = True, attempt: int = 1) -> Standing:
+    return Standing(PhaseResult(Phase.FAILED, reason, message), settled, attempt)
+
+
+def _cancelled(message: str, settled: bool = True, attempt: int = 1) -> Standing:
+    return Standing(PhaseResult(Phase.CANCELLED, Reason.CANCELLED, message), settled, attempt)
 
 
 def _going(seen: Seen, attempt: Attempt, *, cancelled: bool) -> PhaseResult:
@@ -206,6 +182,11 @@ def _going(seen: Seen, attempt: Attempt, *, cancelled: bool) -> PhaseResult:
     return result
 
 
+def _ended(seen: Seen, attempt: Attempt) -> PhaseResult:
+    """Return how an attempt ended, by what its ranks and its launcher wrote."""
+    return phases.derive(attempt.state.observe(ended=True, ranks_watched=_watched(seen.files.plan)))
+
+
 def _watched(plan: Plan) -> bool:
     return not plan.own_launcher and plan.job.census
 
@@ -215,125 +196,105 @@ def _by_itself(seen: Seen, attempt: Attempt, cancelled: bool) -> Standing:
     facts, row = attempt.state, seen.row
     if attempt.retry_seconds is not None:
         left = max(0.0, (attempt.ended or 0.0) + attempt.retry_seconds - seen.now)
-        result = phases.derive(phases.Observation(queued=True, retry_in_seconds=left))
-        gone = row is not None and row.ending is not None
-        if not gone:
+        if row is None or row.ending is None:
+            result = phases.derive(phases.Observation(queued=True, retry_in_seconds=left))
             return Standing(result, False, attempt.number + 1)
     facts.cancelled = cancelled and bool(attempt.code)
     ending = row.ending if row else None
     if attempt.code and ending in (SlurmState.OUT_OF_MEMORY, SlurmState.NODE_FAIL) and facts.stopped is None:
         return _by_slurm(seen, attempt, ending)
-    result = phases.derive(facts.observe(ended=True, ranks_watched=_watched(seen.files.plan)))
-    return Standing(result, True, attempt.number)
+    return Standing(_ended(seen, attempt), True, attempt.number)
 
 
 def _by_slurm(seen: Seen, attempt: Attempt, ending: SlurmState) -> Standing:
     """Return how Slurm ended an attempt: its reason is the verdict, unless the job had failed before."""
-    facts, row = attempt.state, seen.row
+    row = seen.row
     if ending is SlurmState.COMPLETED or (ending is SlurmState.FAILED and attempt.ended):
-        result = phases.derive(facts.observe(ended=True, ranks_watched=_watched(seen.files.plan)))
-        return Standing(result, row is not None, attempt.number)
+        return Standing(_ended(seen, attempt), row is not None, attempt.number)
     said = row.sentence() if row and row.ending is ending else job_states.sentence(ending, seen.files.number)
     reason = REASONS.get(ending, Reason.LAUNCHER_FAILED)
     if ending is SlurmState.CANCELLED:
-        return Standing(PhaseResult(Phase.CANCELLED, reason, said), row is not None, attempt.number)
-    facts.stop(reason, said)
-    result = phases.failure(facts.observe(ended=True, ranks_watched=False)) or PhaseResult(
-        Phase.FAILED, reason, said
-    )
-    return Standing(result, row is not None, attempt.number)
+        return _cancelled(said, row is not None, attempt.number)
+    attempt.state.stop(reason, said)
+    result = phases.failure(attempt.state.observe(ended=True, ranks_watched=False))
+    failed = _failed(reason, said, settled=row is not None, attempt=attempt.number)
+    return failed if result is None else failed._replace(result=result)
 
 
 def _why_ended(seen: Seen) -> SlurmState | None:
     """Return why Slurm ended the last attempt, as its own words in the launcher's log say."""
     if seen.attempt is None or seen.attempt.asked != "term":
         return None
-    found = list(_WHY_ENDED.finditer(seen.said))
-    if not found:
-        return None
-    return _ENDS.get((found[-1]["why"] or b"").strip(), SlurmState.CANCELLED)
+    return job_states.told_in_log(seen.said)
 
 
 def _not_begun(seen: Seen) -> Standing:
     """Return where a job stands whose script has not run: nothing of it is in its directory."""
     files, row = seen.files, seen.row
     if files.last_act("cancelled"):
-        return Standing(
-            PhaseResult(Phase.CANCELLED, Reason.CANCELLED, "the job was cancelled before it had started"),
-            True,
-        )
+        return _cancelled("the job was cancelled before it had started")
     if files.never_submitted:
-        why = "it was not submitted to Slurm: the submitting command was killed"
-        return Standing(PhaseResult(Phase.FAILED, Reason.START_REFUSED, why), True)
-    if row is None and files.plan.waits_for:
-        return _dependent(files, 1)
+        return _failed(
+            Reason.START_REFUSED, "it was not submitted to Slurm: the submitting command was killed"
+        )
     if row is None:
-        late = seen.answered and files.number and seen.now - files.place.created_us / 1e6 > 300
-        unknown = PhaseResult(Phase.FAILED, Reason.OUTCOME_UNKNOWN, _UNKNOWN.format(files.number))
-        return (
-            Standing(unknown) if late else Standing(PhaseResult(Phase.QUEUED, Reason.WAITING, _handed(seen)))
-        )
+        return _unseen(seen)
     if row.ending is None:
-        return Standing(
-            PhaseResult(Phase.PENDING, Reason.STARTING, f"Slurm prepares its nodes {row.nodes}".rstrip())
-        )
-    code, signal = job_states.exit_code(row.exit)
-    if row.ending is SlurmState.CANCELLED and "Dependency" in row.reason:
-        return Standing(
-            PhaseResult(Phase.FAILED, Reason.DEPENDENCY_FAILED, "a job that it waits for did not succeed"),
-            True,
-        )
-    if row.ending is SlurmState.CANCELLED and _launch_failed(row):
-        # after a failed prolog Slurm cancels a job that may not be requeued, as root and without another word
-        why = f"Slurm could not start it on {row.nodes} and cancelled it: a prolog failed, or a user cancelled it"
-        return Standing(PhaseResult(Phase.FAILED, Reason.START_REFUSED, why), False)
+        message = f"Slurm prepares its nodes {row.nodes}".rstrip()
+        return Standing(PhaseResult(Phase.PENDING, Reason.STARTING, message))
     if row.ending is SlurmState.CANCELLED:
-        return Standing(PhaseResult(Phase.CANCELLED, Reason.CANCELLED, row.sentence()), True)
-    if (
-        signal == job_states.LAUNCH_FAILED
-        or code in (NOT_SHARED, NOT_WRITABLE)
-        or row.ending is SlurmState.FAILED
-    ):
+        return _cancelled_before(row)
+    code, signal = job_states.exit_code(row.exit)
+    refused = signal == job_states.LAUNCH_FAILED or code in (NOT_SHARED, NOT_WRITABLE)
+    if refused or row.ending is SlurmState.FAILED:
         where = f"node {row.nodes}" if row.node_count == 1 else f"the first of {row.nodes or 'its nodes'}"
         why = f"{where} cannot use the job's directory {files.host.path(files.place.folder)}"
-        return Standing(PhaseResult(Phase.FAILED, Reason.DIRECTORY_NOT_SHARED, why), True)
-    reason = REASONS.get(row.ending, Reason.START_REFUSED)
-    return Standing(PhaseResult(Phase.FAILED, reason, row.sentence()), True)
+        return _failed(Reason.DIRECTORY_NOT_SHARED, why)
+    return _failed(REASONS.get(row.ending, Reason.START_REFUSED), row.sentence())
 
 
-def _launch_failed(row: Row) -> bool:
-    """Whether a job was cancelled in the second in which it had got its nodes."""
+def _unseen(seen: Seen) -> Standing:
+    """Return where a job stands of which there is neither a journal nor a word of Slurm's."""
+    files = seen.files
+    if files.plan.waits_for:
+        return _dependent(files, 1)
+    if seen.answered and files.number and seen.now - files.place.created > _LATE_SECONDS:
+        return _failed(Reason.OUTCOME_UNKNOWN, _UNKNOWN.format(files.number), settled=False)
+    told = f"Slurm has it as job {files.number}" if files.number else "it is being submitted to Slurm"
+    return Standing(PhaseResult(Phase.QUEUED, Reason.WAITING, told))
+
+
+def _cancelled_before(row: Row) -> Standing:
+    """Return where a job stands that was cancelled before it began, and not by its owner here."""
+    if "Dependency" in row.reason:
+        return _failed(Reason.DEPENDENCY_FAILED, "a job that it waits for did not succeed")
     at_once = row.started is not None and row.ended is not None and row.ended - row.started <= 1.0
-    return at_once and bool(row.nodes)
+    if at_once and row.nodes:
+        # after a failed prolog Slurm cancels a job that may not be requeued, as root and without another word
+        why = f"Slurm could not start it on {row.nodes} and cancelled it: a prolog failed, or a user cancelled it"
+        return _failed(Reason.START_REFUSED, why, settled=False)
+    return _cancelled(row.sentence())
 
 
-def _handed(seen: Seen) -> str:
-    return (
-        f"Slurm has it as job {seen.files.number}" if seen.files.number else "it is being submitted to Slurm"
-    )
-
-
-def _waiting(seen: Seen, number: int) -> Standing:
+def _waiting(seen: Seen, row: Row, number: int) -> Standing:
     """Return where a job stands that has no nodes (yet, or again)."""
-    files, row = seen.files, seen.row
-    assert row is not None
-    following = number + 1 if seen.attempt else 1
-    resting = files.last_act("suspended", "resumed")
-    meaning = pending_reasons.explain(row.reason)
-    if resting is not None and resting.verb == "suspended":
-        result = phases.derive(phases.Observation(queued=True, suspend_requested=True))
-        return Standing(result, False, number)
+    files, following = seen.files, number + 1 if seen.attempt else 1
+    if files.suspended:
+        return Standing(_RESTS, False, number)
     if files.plan.waits_for and row.reason in ("Dependency", "None", "Priority"):
         return _dependent(files, following)
+    result = pending(row)
+    if seen.attempt and result.reason is Reason.WAITING:
+        result = result._replace(reason=Reason.SLURM_REQUEUED)
+    return Standing(result, False, following)
+
+
+def pending(row: Row) -> PhaseResult:
+    """Return where a job stands that waits in Slurm's queue: why, and whether it will start as it is."""
+    meaning = pending_reasons.explain(row.reason)
     place = f"partition {row.partition}: " if row.partition else ""
-    reason = {Outlook.USER: Reason.HELD, Outlook.NEVER: Reason.NEVER_STARTS}.get(
-        meaning.outlook, Reason.WAITING
-    )
-    if seen.attempt and reason is Reason.WAITING:
-        reason = Reason.SLURM_REQUEUED
-    return Standing(
-        PhaseResult(Phase.QUEUED, reason, f"{place}{meaning.message} ({row.reason})"), False, following
-    )
+    reason = _WAITS.get(meaning.outlook, Reason.WAITING)
+    return PhaseResult(Phase.QUEUED, reason, f"{place}{meaning.message} ({row.reason})")
 
 
 def _dependent(files: JobFiles, number: int) -> Standing:
@@ -364,12 +325,10 @@ def _finished(seen: Seen) -> float:
 
 def queued(place: Place, row: Row, told: Comment) -> JobState:
     """Return the state of a job that only waits, from Slurm's row and comment alone."""
-    meaning = pending_reasons.explain(row.reason)
-    message = f"partition {row.partition}: {meaning.message} ({row.reason})"
+    phase, reason, message = pending(row)
     return JobState(
-        ref=place.ref, phase=Phase.QUEUED, kind="SlurmJob", engine="slurm", mpi=told.mpi, owner=told.owner or row.user,
-        labels=told.labels, queue=told.queue, priority=told.priority,
-        reason=_REASONS.get(meaning.outlook, Reason.WAITING).value,
-        message=message, waiting_for=message, world=told.n[1], workers_wanted=told.n[0], run=place.number,
-        created=place.created_us / 1e6, queued=place.created_us / 1e6,
+        ref=place.ref, phase=phase, kind="SlurmJob", engine="slurm", mpi=told.mpi, owner=told.owner or row.user,
+        labels=told.labels, queue=told.queue, priority=told.priority, reason=reason.value, message=message,
+        waiting_for=message, world=told.n[1], workers_wanted=told.n[0], run=place.number, created=place.created,
+        queued=place.created,
     )  # fmt: skip

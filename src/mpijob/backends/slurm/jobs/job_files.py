@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +27,6 @@ from mpijob.backends.attempts import replay
 from mpijob.backends.attempts.replay import Attempt
 from mpijob.backends.slurm.host import Host
 from mpijob.formats.launch import allocation
-from mpijob.formats.launch.allocation import Entry
 from mpijob.model import JobRef, JobState, Plan, Sample
 
 _ATTEMPT = re.compile(r"a([1-9][0-9]{0,5})")
@@ -63,6 +61,11 @@ class Place(msgspec.Struct, frozen=True, order=True):
     def ref(self) -> JobRef:
         """The job's address."""
         return JobRef(self.namespace, self.name, self.uid)
+
+    @property
+    def created(self) -> float:
+        """When it was submitted, in seconds since the epoch."""
+        return self.created_us / 1e6
 
     @property
     def folder(self) -> str:
@@ -101,7 +104,7 @@ class JobFiles:
     @property
     def never_submitted(self) -> bool:
         """Whether whoever submitted it was ended before Slurm had the job."""
-        return not self.number and time.time() - self.place.created_us / 1e6 > _NEVER_SUBMITTED_SECONDS
+        return not self.number and time.time() - self.place.created > _NEVER_SUBMITTED_SECONDS
 
     @cached_property
     def acts(self) -> tuple[Act, ...]:
@@ -112,6 +115,12 @@ class JobFiles:
     def last_act(self, *verbs: str) -> Act | None:
         """Return the last of these acts."""
         return next((act for act in reversed(self.acts) if act.verb in verbs), None)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether its owner wants it suspended, and has not resumed it since."""
+        act = self.last_act("suspended", "resumed")
+        return act is not None and act.verb == "suspended"
 
     @cached_property
     def retries(self) -> int:
@@ -125,26 +134,23 @@ class JobFiles:
 
     def attempt(self, number: int) -> Attempt:
         """Return what the journals of an attempt tell."""
-        return replay.replay(number, self.plan, self._journals(number))
-
-    def _journals(self, number: int) -> Iterator[Entry]:
-        folder = self.path / f"a{number}"
-        yield from allocation.entries(self._text(f"a{number}/journal"))
-        for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
-            if name.startswith("node-"):
-                yield from allocation.entries(self._text(f"a{number}/{name}"), name.removeprefix("node-"))
+        return replay.read(number, self.plan, self.attempt_directory(number))
 
     def samples(self) -> tuple[Sample, ...]:
         """Return what its workers used, in all attempts."""
         found: list[Sample] = []
         for number in self.attempts():
-            for path in sorted((self.path / f"a{number}").glob("usage-*")):
+            for path in sorted(self.attempt_directory(number).glob("usage-*")):
                 found += allocation.samples(path.read_text(errors="replace"), number)
         return tuple(sorted(found, key=lambda one: (one.time, one.worker)))
 
+    def attempt_directory(self, number: int) -> Path:
+        """Where the journals and logs of an attempt are."""
+        return self.path / f"a{number}"
+
     def logs(self, number: int) -> Path:
         """Where the log files of an attempt are."""
-        return self.path / f"a{number}" / "logs"
+        return self.attempt_directory(number) / "logs"
 
     @property
     def work(self) -> Path:

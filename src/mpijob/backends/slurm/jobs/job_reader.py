@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,11 +18,10 @@ from mpijob.backends import scope_filter
 from mpijob.backends.attempts.replay import Attempt
 from mpijob.backends.common_errors import no_such_job
 from mpijob.backends.slurm.client import SlurmClient
-from mpijob.backends.slurm.jobs import derive, plain_jobs, script_output
+from mpijob.backends.slurm.jobs import derive, plain_jobs
 from mpijob.backends.slurm.jobs.derive import Seen, Standing
 from mpijob.backends.slurm.jobs.job_files import JobDirectories, JobFiles, Place
 from mpijob.backends.slurm.jobs.poll import Poll, Snapshot
-from mpijob.backends.slurm.jobs.script_output import Output
 from mpijob.backends.slurm.jobs.wait_estimate import WaitEstimates
 from mpijob.errors import Finding, MpiJobError, NotFound, Severity
 from mpijob.formats.slurm import batch_script, job_states, srun_reports
@@ -35,7 +33,7 @@ from mpijob.observation.logs import cri
 from mpijob.observation.state.phase import Reason
 
 if TYPE_CHECKING:
-    from mpijob.diagnosis.rule import Rule
+    pass
 
 _SAID_BYTES, _REPORT_BYTES = 16 << 10, 1 << 20
 _TEARDOWN_SECONDS = 1.0  # from what others see of a rank that goes until its own end is written down
@@ -60,6 +58,18 @@ class JobReader:
             raise no_such_job(ref)
         return place
 
+    def files(self, ref: JobRef) -> JobFiles:
+        """Return the files of a job of ours; raise NotFound."""
+        return self.jobs.files(self.find(ref))
+
+    def ours(self, ref: JobRef) -> JobFiles | None:
+        """Return the files of a job of ours, None for one of plain sbatch; raise NotFound for one that is nowhere."""
+        place = self.jobs.find(ref)
+        if place is not None:
+            return self.jobs.files(place)
+        self.plain(ref)
+        return None
+
     def get(self, ref: JobRef) -> JobState:
         """Return where a job stands, of ours or of plain sbatch; raise NotFound."""
         place = self.jobs.find(ref)
@@ -67,27 +77,15 @@ class JobReader:
             files = self.jobs.files(place)
             return self._with_forecasts([(files.number, self.state(files))])[0]
         row = self.plain(ref)
-        state = plain_jobs.state(row)
-        if row.ending is None:
-            return self._with_forecasts([(row.number, state)])[0]
-        code = self.exit_code(row.number)
-        return msgspec.structs.replace(
-            state, launcher_exit_code=state.launcher_exit_code if code is None else code
-        )
+        state = self._with_forecasts([(row.number, plain_jobs.state(row))])[0]
+        return state if row.ending is None else self._with_exit_code(state, row.number)
 
     def _with_forecasts(self, found: Iterable[tuple[str, JobState]]) -> list[JobState]:
         """Return states, each given with its job's number; those of jobs that wait with when they will start."""
         states = [*found]
         waiting = [number for number, state in states if number and state.phase is Phase.QUEUED]
-        if not waiting:
-            return [state for _, state in states]
-        forecasts = self.waits.of(self.poll.snapshot().rows, waiting, time.time())
-        return [
-            state.forecast(forecasts[number])
-            if number in forecasts and state.phase is Phase.QUEUED
-            else state
-            for number, state in states
-        ]
+        forecasts = self.waits.of(self.poll.snapshot().rows, waiting, time.time()) if waiting else {}
+        return [state.forecast(forecasts[key]) if key in forecasts else state for key, state in states]
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
         """Return the job as each of its attempts ended, and as it is now."""
@@ -135,10 +133,7 @@ class JobReader:
             return self._of_script(files, findings=findings)
         seen = self.seen(files)
         state, standing = derive.state(seen)
-        if (
-            standing.result.reason is Reason.DEPENDENCY_FAILED
-            or standing.result.reason is Reason.WAITING_FOR_JOBS
-        ):
+        if standing.result.reason in (Reason.DEPENDENCY_FAILED, Reason.WAITING_FOR_JOBS):
             state = self._dependent(files, state)
         elif findings and state.phase is Phase.FAILED:
             state = self._explained(seen, state, standing)
@@ -154,10 +149,8 @@ class JobReader:
         snapshot = Snapshot(0.0, Rows()) if over and attempt and not attempt.code else self.poll.snapshot()
         row = snapshot.rows.get(files.number) if files.number else None
         if row is None and files.number and snapshot.answered and not over:
-            row = self._forgotten(files.number, files.place.created_us / 1e6)
-        fresh = (
-            snapshot.answered and snapshot.error is None and snapshot.time > files.place.created_us / 1e6 + 1
-        )
+            row = self._forgotten(files.number, files.place.created)
+        fresh = snapshot.answered and snapshot.error is None and snapshot.time > files.place.created + 1
         said = _tail(files, attempt.number) if attempt is not None and attempt.asked == "term" else b""
         silent = snapshot.error.message if snapshot.error else ""
         return Seen(files, attempt, row, fresh, time.time(), silent, said)
@@ -168,59 +161,58 @@ class JobReader:
         if seen.row is None:
             return derive.state(seen)[0]
         state = plain_jobs.of_ours(seen.row, files)
-        if not state.phase.final:
-            return (
-                self._dependent(files, state)
-                if files.plan.waits_for and seen.row.reason == "Dependency"
-                else state
-            )
-        if state.reason == Reason.DEPENDENCY_FAILED.value:
+        if state.reason == Reason.DEPENDENCY_FAILED.value or (
+            files.plan.waits_for and seen.row.reason == "Dependency" and not state.phase.final
+        ):
             return self._dependent(files, state)
-        known = self.exit_code(files.number)
-        steps = plain_jobs.steps(self.client.accounting([files.number], steps=True)) if findings else ()
-        state = msgspec.structs.replace(
-            state, steps=steps, launcher_exit_code=known if known is not None else state.launcher_exit_code
-        )
-        if findings and state.phase is Phase.FAILED:
-            found = self._heard(state, files)
-            state = msgspec.structs.replace(
-                state, findings=found, message=found[0].message if found else state.message
-            )
+        if not state.phase.final:
+            return state
+        state = self._with_exit_code(state, files.number)
         if findings:
+            steps = plain_jobs.steps(self.client.accounting([files.number], steps=True))
+            state = msgspec.structs.replace(state, steps=steps)
+            if state.phase is Phase.FAILED:
+                state = _because(state, self._causes(state, files, self._said(files, state.attempt)))
             files.settle(state)
         return state
 
-    def exit_code(self, number: str) -> int | None:
-        """Return the exit code of a batch script, whole: the accounting's has lost its highest bit."""
+    def _with_exit_code(self, state: JobState, number: str) -> JobState:
+        """Return a state with the exit code of its batch script, whole: the accounting's has lost its highest bit."""
         try:
             fields = self.client.show_job(number)
         except MpiJobError:
-            return None
-        return job_states.exit_code(fields["ExitCode"])[0] if "ExitCode" in fields else None
+            return state
+        if "ExitCode" not in fields:
+            return state
+        return msgspec.structs.replace(state, launcher_exit_code=job_states.exit_code(fields["ExitCode"])[0])
 
-    def _heard(self, state: JobState, files: JobFiles) -> tuple[Finding, ...]:
-        """Return why a script failed, by Slurm's reason and by its log."""
+    def _said(self, files: JobFiles, attempt: int) -> tuple[LogLine, ...]:
+        """Return the last lines of what a script said."""
+        from mpijob.backends.slurm.jobs import (
+            logs as script_logs,  # only for a failure: start-up is a feature
+        )
+
+        try:
+            outputs = script_logs.outputs(self.client, files.number, files, attempt)
+            lines = [line for output in outputs for line in output.read(last=True)]
+        except (MpiJobError, OSError):
+            return ()
+        return tuple(sorted(lines, key=lambda line: line.time)[-_LINES:])
+
+    def _causes(
+        self, state: JobState, files: JobFiles, logs: tuple[LogLine, ...] = ()
+    ) -> tuple[Finding, ...]:
+        """Return why a job failed of whose ranks nothing is known: by Slurm's reason, and by what its script said."""
+        from mpijob.backends import site_rule_loader  # start-up is a feature
         from mpijob.backends.attempts.findings import explained
         from mpijob.diagnosis.evidence import Evidence
 
-        lines: tuple[LogLine, ...] = ()
-        try:
-            outputs = script_output.paths(self.client, files.number, files).items()
-            every = [
-                line
-                for stream, path in outputs
-                for line in Output(Path(path), stream, state.attempt).read(last=True)
-            ]
-            lines = tuple(sorted(every, key=lambda line: line.time)[-_LINES:])
-        except (MpiJobError, OSError):
-            lines = ()
         code = state.launcher_exit_code
-        reason = "" if state.reason == Reason.LAUNCHER_FAILED.value else state.reason
         seen = Evidence(
-            spec=files.plan.job, reason=reason, message=state.message, phase=state.phase, logs=lines,
-            launcher=Exit(code) if code else None,
+            spec=files.plan.job, reason="" if state.reason == Reason.LAUNCHER_FAILED.value else state.reason,
+            message=state.message, phase=state.phase, logs=logs, launcher=Exit(code) if code else None,
         )  # fmt: skip
-        return explained(seen, _site(self._rules))
+        return explained(seen, site_rule_loader.known(self._rules))
 
     def _forgotten(self, number: str, created: float) -> Row | None:
         """Return the last try of a job as the accounting has it; asked again only after a while."""
@@ -244,19 +236,14 @@ class JobReader:
         if finding is None:
             text = dependencies.sentence(waits) if waits else "waiting for its turn"
             return msgspec.structs.replace(state, message=text, waiting_for=text)
-        told = {
-            "phase": Phase.FAILED,
-            "reason": dependencies.FAILED,
-            "message": finding.message,
-            "waiting_for": "",
-        }
         return msgspec.structs.replace(
-            state, findings=(finding,), finished=state.finished or time.time(), **told
-        )
+            state, phase=Phase.FAILED, reason=dependencies.FAILED, message=finding.message, waiting_for="",
+            findings=(finding,), finished=state.finished or time.time(),
+        )  # fmt: skip
 
     def _other(self, ref: JobRef) -> JobState | None:
         try:
-            return self.state(self.jobs.files(self.find(ref)), findings=True)
+            return self.state(self.files(ref))
         except NotFound:
             return None
 
@@ -265,7 +252,7 @@ class JobReader:
 
         files, attempt = seen.files, seen.attempt
         if attempt is None or attempt.number != standing.attempt:
-            return msgspec.structs.replace(state, findings=self._before_start(state))
+            return msgspec.structs.replace(state, findings=self._causes(state, files))
         known = evidence.Attempt(
             files.plan, attempt.number, files.logs(attempt.number), files.work, self._rules,
             follows=_take_reports(files, attempt, evidence.PEER_LOST),
@@ -276,23 +263,7 @@ class JobReader:
                 attempt.state.peak_bytes[sample.worker] = max(peak, sample.memory_bytes)
         found = evidence.findings_for(known, attempt.state, standing.result, attempt.started)
         attempt.state.culprit = found[0].worker if found else None
-        workers = attempt.state.worker_states(state.phase, lambda _: ())
-        placed = tuple(
-            msgspec.structs.replace(now, node=old.node, gpus=old.gpus)
-            for now, old in zip(workers, state.workers, strict=False)
-        )
-        message = found[0].message if found else state.message
-        ranks = attempt.state.rank_states()
-        return msgspec.structs.replace(state, findings=found, message=message, workers=placed, ranks=ranks)
-
-    def _before_start(self, state: JobState) -> tuple[Finding, ...]:
-        """Return why a job failed that never ran: Slurm's own reason is all there is."""
-        from mpijob.backends.attempts.findings import explained
-        from mpijob.diagnosis.evidence import Evidence
-
-        spec = self.jobs.files(self.find(state.ref), logs=False).plan.job
-        seen = Evidence(spec=spec, reason=state.reason, message=state.message, phase=state.phase)
-        return explained(seen, _site(self._rules))
+        return _because(derive.with_ranks(state, files, attempt), found)
 
     # -- many jobs --------------------------------------------------------------------------------
     def page(self, scope: Scope) -> Page:
@@ -315,15 +286,11 @@ class JobReader:
             newest.setdefault((place.namespace, place.name, place.number if runs else 0), place)
         ours = dict(snapshot.rows.ours())
         numbers = {uid: number for number, uid in ours.items()}
-        found = [
-            Listed(
-                place.created_us,
-                place.ref,
-                numbers.get(place.uid, ""),
-                partial(self._brief, place, numbers.get(place.uid, ""), snapshot),
-            )
-            for place in newest.values()
-        ]
+        found = []
+        for place in newest.values():
+            number = numbers.get(place.uid, "")
+            state = partial(self._brief, place, number, snapshot)
+            found.append(Listed(place.created_us, place.ref, number, state))
         for number in snapshot.rows.keys() - ours.keys():
             row = snapshot.rows[number]
             state = partial(plain_jobs.state, row)
@@ -348,19 +315,15 @@ class Listed(NamedTuple):
     state: Callable[[], JobState]
 
 
-def _site(rules: str) -> tuple[Rule, ...]:
-    from mpijob.backends import site_rule_loader  # start-up is a feature
-
-    return site_rule_loader.known(rules)
+def _because(state: JobState, found: tuple[Finding, ...]) -> JobState:
+    """Return the state of a failed job with its causes, the first of which says what happened."""
+    message = found[0].message if found else state.message
+    return msgspec.structs.replace(state, findings=found, message=message)
 
 
 def _silent(error: MpiJobError) -> Finding:
-    return Finding(
-        "SLURM_UNREACHABLE",
-        f"{error.message}; what was seen last is shown",
-        error.hint,
-        severity=Severity.WARNING,
-    )
+    message = f"{error.message}; what was seen last is shown"
+    return Finding("SLURM_UNREACHABLE", message, error.hint, severity=Severity.WARNING)
 
 
 def _take_reports(files: JobFiles, attempt: Attempt, lost: re.Pattern[bytes]) -> Callable[[LogLine], bool]:

@@ -1,18 +1,27 @@
-"""What a job said: the log files of its ranks, live or stored; of a script, the file that Slurm writes."""
+"""What a job said: the log files of its ranks, live or stored; of a script, the files that Slurm writes."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from mpijob import codec
 from mpijob.backends.attempts import log_reader
-from mpijob.backends.slurm.jobs import script_output
-from mpijob.backends.slurm.jobs.job_files import JobFiles
-from mpijob.backends.slurm.jobs.job_reader import JobReader
-from mpijob.backends.slurm.jobs.script_output import Output
 from mpijob.errors import NotFound
-from mpijob.model import JobState, LogLine, LogQuery, Phase
+from mpijob.model import LogLine, LogQuery, Phase, Role
 from mpijob.observation.logs import pipeline
+
+if TYPE_CHECKING:
+    from mpijob.backends.slurm.client import SlurmClient
+    from mpijob.backends.slurm.jobs.job_files import JobFiles
+    from mpijob.backends.slurm.jobs.job_reader import JobReader
+    from mpijob.model import JobState
 
 Pause = Callable[[float], None]
 
@@ -42,19 +51,18 @@ def of_script(
     A line has the time when it was seen, or that of the file's last change.
     """
     wanted = pipeline.LogPipeline(query)
-    sources: dict[str, Output] = {}
+    sources: tuple[ScriptOutput, ...] = ()
     first = True
     state, ref = known, known.ref
     while True:
         number = files.number if files is not None else reader.plain(ref).number
-        for stream, path in script_output.paths(reader.client, number, files).items():
-            sources.setdefault(path, Output(Path(path), stream, state.attempt))
+        sources = sources or outputs(reader.client, number, files, state.attempt)
         if not sources and state.phase.final:
             raise NotFound(
                 f"where job '{ref.name}' writes its output is no longer known",
                 hint="Slurm knows that for some minutes after a job's end; look in the directory it was submitted from",
             )
-        lines = [line for source in sources.values() for line in source.read(last=state.phase.final)]
+        lines = [line for source in sources for line in source.read(last=state.phase.final)]
         if not query.follow:
             yield from pipeline.select(sorted(lines, key=lambda line: line.time), query)
             return
@@ -65,3 +73,45 @@ def of_script(
             return
         pause(0.2)
         state = reader.get(ref)
+
+
+def outputs(
+    client: SlurmClient, number: str, files: JobFiles | None, attempt: int
+) -> tuple[ScriptOutput, ...]:
+    """Return the output file of each stream of a script, kept at the submit or asked of Slurm; none was read yet."""
+    fields: dict[str, str] = {}
+    if files is not None:
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            fields = codec.decode((files.path / "output.json").read_bytes(), dict[str, str])
+    fields = fields or client.show_job(number)
+    out, err = fields.get("StdOut", ""), fields.get("StdErr", "")
+    paths = {"stdout": out, "stderr": "" if err == out else err}
+    return tuple(ScriptOutput(Path(path), stream, attempt) for stream, path in paths.items() if path)
+
+
+class ScriptOutput:
+    """A file that grows, and how far it was read; what is no plain file says nothing."""
+
+    def __init__(self, path: Path, stream: str, attempt: int) -> None:
+        self._path, self._stream, self._attempt = path, stream, attempt
+        self._offset, self._rest = 0, b""
+
+    def read(self, *, last: bool) -> Iterator[LogLine]:
+        """Yield the lines that are new; with `last`, also one that has no end yet."""
+        try:
+            with open(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                about = os.fstat(file.fileno())
+                if not stat.S_ISREG(about.st_mode):
+                    return
+                if about.st_size < self._offset:  # Slurm started the job again, and the file anew
+                    self._offset, self._rest = 0, b""
+                file.seek(self._offset)
+                data = self._rest + file.read()
+                self._offset = file.tell()
+        except FileNotFoundError:
+            return
+        *lines, self._rest = data.split(b"\n")
+        if last and self._rest:
+            lines, self._rest = [*lines, self._rest], b""
+        for text in lines:
+            yield LogLine(about.st_mtime_ns, text, Role.LAUNCHER, self._stream, attempt=self._attempt)

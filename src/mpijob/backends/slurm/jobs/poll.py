@@ -6,16 +6,18 @@ the last answer stands with the reason, and whoever has one already is not kept 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
-import os
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from mpijob import atomic_write
+import msgspec
+
+from mpijob import atomic_write, codec
 from mpijob.backends.slurm.client import SlurmClient
-from mpijob.errors import MpiJobError
+from mpijob.errors import BackendError, MpiJobError
 from mpijob.formats.slurm import queries
 from mpijob.formats.slurm.queries import Rows
 
@@ -34,6 +36,39 @@ class Snapshot(NamedTuple):
     def answered(self) -> bool:
         """Whether Slurm has said anything yet."""
         return self.time > 0
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The root of what processes of this user keep for each other in a file: what Slurm said at a time."""
+
+    time: float
+
+
+K = TypeVar("K", bound=Kept)
+
+
+def recall(file: Path, kind: type[K], seconds: float) -> K | None:
+    """Return what was kept at most so many seconds ago; None where nothing was, or it cannot be read."""
+    try:
+        known = codec.decode(file.read_bytes(), kind)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return known if -1 <= time.time() - known.time < seconds else None  # another machine's clock may be ahead
+
+
+def keep(file: Path, value: Kept) -> None:
+    """Keep what Slurm said; where nothing can be written, it is asked again."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        atomic_write.write(file, msgspec.json.encode(value))
+    except OSError:
+        return
+
+
+class Squeue(Kept, frozen=True):
+    """What squeue printed."""
+
+    text: str
 
 
 class Poll:
@@ -61,46 +96,30 @@ class Poll:
             return self._last
 
     def _ask(self, oldest: float) -> None:
-        error: MpiJobError | None = None
-        text, when = "", 0.0
+        found: Squeue | MpiJobError = BackendError("squeue was not asked")
         try:
-            text, when = self._answer(oldest)
-        except MpiJobError as caught:
-            error = caught
-        except OSError:  # no place for the file: ask without it
-            try:
-                text, when = self._client.run(queries.squeue()), time.time()
-            except MpiJobError as caught:
-                error = caught
+            found = self._answer(oldest)
+        except MpiJobError as error:
+            found = error
         finally:  # whoever waits for the answer does not wait for ever
             with self._guard:
-                if when:
-                    self._last = Snapshot(when, Rows(text))
+                if isinstance(found, Squeue):
+                    self._last = Snapshot(found.time, Rows(found.text))
                 else:
-                    self._last = self._last._replace(error=error)
+                    self._last = self._last._replace(error=found)
                 self._asking, self._tried = False, time.time()
                 self._guard.notify_all()
 
-    def _answer(self, oldest: float) -> tuple[str, float]:
+    def _answer(self, oldest: float) -> Squeue:
         """Return an answer that is fresh enough: another process's, else our own, which others will find."""
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if found := self._kept(oldest):
-            return found
-        with self._lock.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be asking: then its answer is there now
-            if found := self._kept(oldest):
-                return found
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):  # where there is no place for files, it is asked without them
+                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                fcntl.flock(held.enter_context(self._lock.open("w")), fcntl.LOCK_EX)
+            kept = recall(self._file, Squeue, time.time() - oldest)
+            if kept is not None:  # another process may have asked while we waited
+                return kept
             when = time.time()
-            text = self._client.run(queries.squeue())
-            atomic_write.write(self._file, text.encode())
-            os.utime(self._file, (when, when))
-            return text, when
-
-    def _kept(self, oldest: float) -> tuple[str, float] | None:
-        try:
-            when = self._file.stat().st_mtime
-            return (
-                (self._file.read_text(errors="replace"), when) if oldest <= when <= time.time() + 1 else None
-            )
-        except FileNotFoundError:
-            return None
+            found = Squeue(when, self._client.run(queries.squeue()))
+            keep(self._file, found)
+            return found

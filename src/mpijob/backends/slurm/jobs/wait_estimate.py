@@ -7,19 +7,20 @@ Other users' jobs are hidden at many sites, so only what they hold now counts. W
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from mpijob import atomic_write, codec
 from mpijob.backends.slurm.client import SlurmClient
+from mpijob.backends.slurm.jobs import poll
 from mpijob.backends.slurm.jobs.job_files import JobDirectories
-from mpijob.backends.slurm.jobs.poll import Poll
+from mpijob.backends.slurm.jobs.poll import Kept, Poll
 from mpijob.errors import MpiJobError
 from mpijob.formats.slurm import batch_script, queries
 from mpijob.formats.slurm.job_states import JobState as SlurmState
 from mpijob.formats.slurm.queries import Row, Rows
+from mpijob.model import Phase
 from mpijob.model.status.forecast import Forecast
 from mpijob.observation.state import queue_wait
 
@@ -29,14 +30,13 @@ _ENDED_JOBS = 50  # the newest of ours, whose durations are read
 _PLAYED_JOBS = 60  # of each partition's queue; behind them only the place is told
 _NO_TURN = ("Dependency", "BeginTime", "JobHeld", "JobHold", "launch failed")
 _OTHERS = "other jobs of the partition come first, which cannot be seen here"
-_FAR_BACK = f"more than {_PLAYED_JOBS} jobs before it"
 _BOUND = "Slurm expects it at the latest then, if every job uses its whole time limit"
 _LACKS = "Slurm waits for more than idle CPUs: memory, GPUs, or whole nodes"
 _NO_ROOM = "how many CPUs of the partition are free is not known"
 
 
-class NewJob(NamedTuple):
-    """A job that is not submitted yet: the CPUs that it asks for, its time limit, and what it runs."""
+class Asked(NamedTuple):
+    """What a job asks for: CPUs of a partition, and time; `command` says what it runs, for all runs of the same."""
 
     partition: str
     cpus: int
@@ -44,10 +44,9 @@ class NewJob(NamedTuple):
     command: str
 
 
-class Room(msgspec.Struct, frozen=True):
+class Room(Kept, frozen=True):
     """The idle CPUs of each partition at a time, and those that this user's jobs held then."""
 
-    time: float
     idle: dict[str, int]
     held: dict[str, int]
 
@@ -67,71 +66,49 @@ class WaitEstimates:
     def of(self, rows: Rows, numbers: Iterable[str], now: float) -> dict[str, Forecast]:
         """Return when these jobs start, by number; those that do not wait for their turn are left out."""
         wanted = {number for number in numbers if number in rows and waits_its_turn(rows[number])}
-        partitions = {rows[number].partition for number in wanted}
         found: dict[str, Forecast] = {}
-        for partition in sorted(partitions):
+        for partition in sorted({rows[number].partition for number in wanted}):
             waiting = queue(rows, partition)
-            for place, row in enumerate(waiting, 1):
+            for row, forecast in zip(waiting, self._played(rows, partition, waiting), strict=True):
                 if row.number in wanted:
-                    found[row.number] = Forecast(place, basis=_FAR_BACK)
-            if wanted.isdisjoint(row.number for row in waiting[:_PLAYED_JOBS]):
-                continue
-            forecasts = self._played(rows, partition, waiting[:_PLAYED_JOBS], None)
-            for row, forecast in zip(waiting, forecasts, strict=False):
-                if row.number in wanted:
-                    if row.reason == "Resources" and forecast.basis == queue_wait.FREE_NOW:
-                        forecast = Forecast(forecast.position, basis=_LACKS)
-                    late = row.started is not None and row.started > now
-                    found[row.number] = bounded(forecast, (row.started or now) - now) if late else forecast
+                    found[row.number] = _corrected(row, forecast, now)
         return found
 
-    def of_new(self, rows: Rows, job: NewJob) -> Forecast:
+    def of_new(self, rows: Rows, job: Asked) -> Forecast:
         """Return when a job would start that is submitted now, behind this user's others."""
-        waiting = queue(rows, job.partition)
-        if len(waiting) >= _PLAYED_JOBS:
-            return Forecast(len(waiting) + 1, basis=_FAR_BACK)
-        return self._played(rows, job.partition, waiting, job)[-1]
+        return self._played(rows, job.partition, queue(rows, job.partition), job)[-1]
 
-    def _played(self, rows: Rows, partition: str, waiting: list[Row], new: NewJob | None) -> list[Forecast]:
-        running = [row for row in rows.values() if row.partition == partition and holds(row)]
+    def _played(self, rows: Rows, partition: str, waiting: list[Row], *new: Asked) -> tuple[Forecast, ...]:
+        jobs = [*map(_asked, waiting), *new]
         ahead = bool(waiting) and waiting[0].reason == "Priority"
-        room = self._room()
-        if room is None or ahead:
+        room = None if ahead else self._room()
+        if room is None:
             basis = _OTHERS if ahead else _NO_ROOM
-            many = len(waiting) + (new is not None)
-            return [Forecast(place, basis=basis) for place in range(1, many + 1)]
-        known = self._runs()
-        jobs = [
-            queue_wait.Waiting(
-                needs={"cpu": float(row.cpus)},
-                durations=known(row),
-                deadline_seconds=row.limit_seconds,
-            )
-            for row in waiting
-        ]
-        if new is not None:
-            jobs.append(
-                queue_wait.Waiting(
-                    needs={"cpu": float(new.cpus)},
-                    durations=self._of_command(new.command),
-                    deadline_seconds=new.limit_seconds,
-                )
-            )
+            return tuple(Forecast(place, basis=basis) for place in range(1, len(jobs) + 1))
+        now, runs = time.time(), self._runs()
+        running = [row for row in rows.values() if row.partition == partition and holds(row)]
         played = queue_wait.Queue(
             free={"cpu": float(room.free(partition, sum(row.cpus for row in running)))},
             running=tuple(
                 queue_wait.Running(
-                    elapsed_seconds=max(0.0, time.time() - (row.started or time.time())),
+                    elapsed_seconds=max(0.0, now - (row.started or now)),
                     holds={"cpu": float(row.cpus)},
-                    durations=known(row),
+                    durations=runs.get(_asked(row).command, ()),
                     deadline_seconds=row.limit_seconds,
                 )
                 for row in running
             ),
-            waiting=tuple(jobs),
+            waiting=tuple(
+                queue_wait.Waiting(
+                    needs={"cpu": float(job.cpus)},
+                    durations=runs.get(job.command, ()),
+                    deadline_seconds=job.limit_seconds,
+                )
+                for job in jobs
+            ),
             strict=False,  # backfill lets a later job start that delays none before it
         )
-        return [*queue_wait.forecasts(played)]
+        return queue_wait.forecasts(played, _PLAYED_JOBS)
 
     # -- what is known ----------------------------------------------------------------------------
     def _room(self) -> Room | None:
@@ -139,12 +116,8 @@ class WaitEstimates:
 
         squeue is asked with sinfo: else a job that has started or ended between both would count twice, or not at all.
         """
-        try:
-            known = codec.decode(self._file.read_bytes(), Room)
-            if 0 <= time.time() - known.time < _KNOWN_SECONDS:
-                return known
-        except (OSError, msgspec.DecodeError):
-            pass
+        if (known := poll.recall(self._file, Room, _KNOWN_SECONDS)) is not None:
+            return known
         held: dict[str, int] = {}
         try:
             since = time.time() - _TOGETHER_SECONDS
@@ -158,26 +131,16 @@ class WaitEstimates:
             if holds(row):
                 held[row.partition] = held.get(row.partition, 0) + row.cpus
         room = Room(time.time(), idle, held)
-        try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            atomic_write.write(self._file, msgspec.json.encode(room))
-        except OSError:
-            return room
+        poll.keep(self._file, room)
         return room
 
-    def _runs(self) -> Callable[[Row], tuple[float, ...]]:
-        """Return what tells how long a row's command ran before."""
+    def _runs(self) -> dict[str, tuple[float, ...]]:
+        """Return how long each command ran before."""
         self._read_ended()
-
-        def known(row: Row) -> tuple[float, ...]:
-            comment = batch_script.read_comment(row.comment)
-            return self._of_command(comment.runs) if comment and comment.runs else ()
-
-        return known
-
-    def _of_command(self, command: str) -> tuple[float, ...]:
-        self._read_ended()
-        return tuple(one[1] for one in self._durations.values() if one is not None and one[0] == command)
+        found: dict[str, tuple[float, ...]] = {}
+        for command, seconds in filter(None, self._durations.values()):
+            found[command] = (*found.get(command, ()), seconds)
+        return found
 
     def _read_ended(self) -> None:
         for place in self._jobs.all(pull=False)[: 2 * _ENDED_JOBS]:
@@ -188,10 +151,22 @@ class WaitEstimates:
             if state is None:
                 continue
             seconds = state.duration_seconds(state.finished or 0.0)
-            known = seconds is not None and state.phase.value in ("Succeeded", "Failed")
+            known = seconds is not None and state.phase in (Phase.SUCCEEDED, Phase.FAILED)
             self._durations[place.uid] = (
                 (batch_script.command_key(files.plan.job), seconds) if known and seconds is not None else None
             )
+
+
+def _asked(row: Row) -> Asked:
+    comment = batch_script.read_comment(row.comment)
+    return Asked(row.partition, row.cpus, row.limit_seconds, comment.runs if comment else "")
+
+
+def _corrected(row: Row, found: Forecast, now: float) -> Forecast:
+    """Return a forecast with what Slurm itself says of the job: why it waits, and when it would start at the latest."""
+    if row.reason == "Resources" and found.basis == queue_wait.FREE_NOW:
+        found = Forecast(found.position, basis=_LACKS)
+    return bounded(found, row.started - now) if row.started is not None and row.started > now else found
 
 
 def waits_its_turn(row: Row) -> bool:

@@ -8,7 +8,7 @@ RULES = (
     Rule(
         id="API_FORBIDDEN",
         title="The account lacks a permission in the cluster",
-        why="The API server knows the account, but no role allows it this request in this namespace.",
+        why="The account is authenticated, but no RBAC role allows this request in this namespace.",
         signs=(
             Sign(
                 "is forbidden: User",
@@ -38,7 +38,7 @@ RULES = (
     ),
     Rule(
         id="API_UNAUTHORIZED",
-        title="The cluster does not accept the credentials",
+        title="The API server rejects the credentials",
         why="The token or certificate has expired, belongs to another cluster, or is missing.",
         signs=(
             Sign("must be logged in", r"(?P<detail>You must be logged in to the server[^\n]{0,80})"),
@@ -51,7 +51,7 @@ RULES = (
             ),
             Sign("token has expired", r"(?P<detail>(?:the )?token has expired[^\n]{0,60})"),
         ),
-        causes=("The cluster does not accept the credentials: {detail}.",),
+        causes=("The API server rejects the credentials: {detail}.",),
         remedies=(
             Remedy("log in again: oc login, or your cluster's own command; then kubectl auth whoami"),
             Remedy("check which cluster is configured: kubectl config current-context"),
@@ -131,7 +131,7 @@ RULES = (
     ),
     Rule(
         id="API_INVALID",
-        title="The cluster refuses an invalid object",
+        title="The API server rejects an invalid object",
         why="The API server validated the object: a field is wrong, missing or unknown, or the "
         "cluster does not have that kind of object.",
         signs=(
@@ -168,10 +168,10 @@ RULES = (
             Sign("maximum memory usage", r"(?P<detail>maximum memory usage per \w+ is [^\n]{1,120})"),
         ),
         causes=(
-            "The cluster refuses the object: {detail}.",
+            "The API server rejects the object: {detail}.",
             "{object} cannot be changed: {place}: field is immutable.",
         ),
-        example='The cluster refuses the object: no matches for kind "TrainJob" in version '
+        example='The API server rejects the object: no matches for kind "TrainJob" in version '
         '"trainer.kubeflow.org/v1alpha1".',
         remedies=(
             Remedy("correct the field that the message names; kubectl explain KIND.FIELD says what it takes"),

@@ -82,7 +82,7 @@ RULES = (
         ),
         causes=(
             "The module {module} does not exist on this system.",
-            "The module {blocked} exists, and cannot be loaded as requested: it needs another module first.",
+            "The module {blocked} exists, but another module must be loaded first.",
             "The shell of the job has no module command.",
         ),
         remedies=(

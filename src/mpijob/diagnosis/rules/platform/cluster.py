@@ -135,13 +135,13 @@ RULES = (
     ),
     Rule(
         id="QUEUE_INACTIVE",
-        title="The job's queue does not admit jobs now",
+        title="The job's queue is not admitting jobs",
         why="An administrator stopped the queue, or something that it needs (a resource flavor, an "
         "admission check) is missing.",
         trust=Trust.FACT,
         facts=("reason:QueueClosed",),
         signs=(Sign("Queue ", r"(?P<detail>(?:Local|Cluster)Queue \S+ is (?:inactive|stopped))"),),
-        causes=("{message}", "The job's queue does not admit jobs now: {detail}"),
+        causes=("{message}", "The job's queue is not admitting jobs: {detail}"),
         example="The queue main is inactive and does not admit jobs",
         remedies=(
             Remedy("ask the queue's administrator; the job starts automatically when the queue is active"),
@@ -151,7 +151,7 @@ RULES = (
     ),
     Rule(
         id="NOT_RESUMED",
-        title="The job is admitted, but its controller does not start it",
+        title="The job is admitted, but its controller has not started it",
         why="When a queue admits a job, or a user resumes it, the controller must start the suspended "
         "parts. Some versions of Kueue and Kubeflow Trainer are incompatible there; the MPI "
         "Operator 0.8.2 lacks a permission that it needs (update of jobs/status). The job stays "

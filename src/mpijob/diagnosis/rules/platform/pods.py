@@ -44,7 +44,7 @@ RULES = (
     ),
     Rule(
         id="NO_PROGRAM",
-        title="The launcher does not find the program to run",
+        title="The launcher cannot find the program to run",
         why="Before it starts anything, the launcher looks in the image for mpirun, for the job's "
         "command and for its input file. One of them does not exist.",
         trust=Trust.FACT,
@@ -181,7 +181,7 @@ RULES = (
         example="the launcher used more memory than its limit and was killed",
         remedies=(
             Remedy("give the launcher more memory", {"launcher": {"memory": "1Gi"}}),
-            Remedy("let the ranks print less"),
+            Remedy("reduce the output of the ranks"),
         ),
         confidence=1.0,
         field="launcher.memory",

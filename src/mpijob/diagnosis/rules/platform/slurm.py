@@ -236,22 +236,22 @@ RULES = (
         causes=("The job is back in the queue: {message}.",),
         example="The job is back in the queue: partition main: its time to begin has not come (BeginTime).",
         remedies=(
-            Remedy("nothing: it starts again by itself; let it read its last checkpoint then"),
-            Remedy("have it fail instead of starting again", {"requeue_on_lost_worker": False}),
+            Remedy("nothing to do: Slurm starts it again; have the program resume from its last checkpoint"),
+            Remedy("let the job fail instead of restarting", {"requeue_on_lost_worker": False}),
         ),
         confidence=1.0,
     ),
     Rule(
         id="SLURM_NEVER_STARTS",
-        title="The Slurm job never starts as it is",
+        title="The Slurm job can never start with these settings",
         why="Slurm accepts a job that asks for more than a limit allows, and lets it wait: for more time or nodes than "
         "its partition has, for an account or QOS that may not be used there, for a job that has failed. "
         "Waiting does not help.",
         trust=Trust.FACT,
         facts=("reason:NeverStarts",),
-        causes=("The job never starts as it is: {message}.",),
-        example="The job never starts as it is: partition short: it asks for more time than its partition allows "
-        "(PartitionTimeLimit).",
+        causes=("The job can never start with these settings: {message}.",),
+        example="The job can never start with these settings: partition short: it asks for more "
+        "time than its partition allows (PartitionTimeLimit).",
         remedies=(
             Remedy("see the limits: mpijob doctor --context slurm; scontrol show partition"),
             Remedy("cancel it, and submit it within the limits: mpijob clone JOB --replace --deadline …"),
@@ -269,7 +269,7 @@ RULES = (
         example="The job is held: partition main: it is held by its owner (JobHeldUser).",
         remedies=(
             Remedy("release it: mpijob resume JOB, or scontrol release NUMBER"),
-            Remedy("where an administrator holds it: ask why"),
+            Remedy("if an administrator holds it, ask them to release it"),
         ),
         confidence=1.0,
     ),
@@ -291,7 +291,7 @@ RULES = (
     ),
     Rule(
         id="SLURM_OUTCOME_UNKNOWN",
-        title="Nobody knows how the Slurm job ended",
+        title="Slurm has no record of how the job ended",
         why="Slurm forgets a job some minutes after its end (MinJobAge). The job's script was killed before it could "
         "write how it ended, and the accounting has no record of it, or there is none.",
         trust=Trust.FACT,

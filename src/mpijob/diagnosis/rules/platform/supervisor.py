@@ -106,13 +106,19 @@ RULES = (
             Sign(  # NumPy does not name the error
                 " requested and ", r"OSError: \d+ requested and \d+ written"
             ),
-            Sign("Disk quota exceeded", r"Disk quota exceeded(?:: '(?P<path>[^'\n]{1,200})')?"),
+            Sign("Disk quota exceeded", r"(?P<quota>Disk quota exceeded)(?:: '(?P<path>[^'\n]{1,200})')?"),
         ),
         causes=(
+            "{who} could not write {path}: the user's disk quota is used up ({quota}).",
+            "{who} could not write: the user's disk quota is used up ({quota}).",
             "{who} could not write {path}: the disk is full.",
             "{who} could not write: the disk is full.",
         ),
+        example="Rank 0 could not write '/scratch/run/ckpt.pt': the disk is full.",
         remedies=(
+            Remedy(
+                "free space in the quota, or ask for more: quota -s, lfs quota or mmlsquota shows it{quota:.0}"
+            ),
             Remedy("free disk space: mpijob delete JOB removes the logs of finished jobs"),
             Remedy("write checkpoints and data to a volume with more space"),
         ),

@@ -24,7 +24,7 @@ RULES = (
     ),
     Rule(
         id="WAITING_FOR_QUOTA",
-        title="The queue has no quota free for the job",
+        title="The queue has too little free quota for the job",
         why="Kueue admits a job when all requested resources are free in its queue. They are not, so "
         "the job waits.",
         trust=Trust.FACT,

@@ -19,6 +19,10 @@ _LINE = (
         "where gdb is installed: {gdb}"
     ),
 )
+_SAID_BY_SHELLS = (
+    *("Virtual timer expired", "Alarm clock", "Hangup", "Quit", "Bad system call"),
+    *("User defined signal [12]", "Trace/breakpoint trap"),
+)
 _ALONE = Remedy("run a single rank, to see whether it also crashes without MPI communication")
 
 RULES = (
@@ -179,14 +183,27 @@ RULES = (
                 "exits with return code",
                 r"exits with return code = -(?!(?:4|6|7|8|9|11|15)\b)(?P<number>\d+)",
             ),
+            Sign(
+                "CPU time limit exceeded",
+                r"^(?:\S+[ ])?\S+: line \d+: \d+ (?P<by_shell>(?P<cpu_time>CPU time) limit exceeded)\b",
+            ),
+            *(  # as a shell says it of a program that it started
+                Sign(words, rf"^(?:\S+[ ])?\S+: line \d+: \d+ (?P<by_shell>{words})\b")
+                for words in _SAID_BY_SHELLS
+            ),
         ),
         causes=(
+            "A signal ended a program that {whom} had started: {by_shell}.",
             "{signal_name} ended {whom}.",
             "Signal {number} ({words}) ended {whom}.",
             "Signal {number} ended {whom}.",
         ),
         example="SIGUSR1 ended rank 1 on worker 0.",
         remedies=(
+            Remedy(
+                "raise the limit on CPU time in the script, or remove it: ulimit -t unlimited{cpu_time:.0}"
+            ),
+            Remedy("see why the program that reads from the rank's pipe or socket ended before{pipe:.0}"),
             Remedy("read the rank's last lines: mpijob logs JOB --rank {rank} --tail 50"),
             Remedy("if another process or user sent the signal, run the job again: mpijob retry JOB"),
         ),

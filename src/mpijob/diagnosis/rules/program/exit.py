@@ -8,7 +8,8 @@ from mpijob.diagnosis.rules.program.start import SAID_BY_PYTHON, WITH_MPI4PY
 
 _NOT_LOST = (  # what follows from another rank's end, or is told by a rule of its own
     r"(?![^\n]{0,400}(?:Connection (?:closed|reset) by peer|ChildFailedError|SignalException|HorovodInternalError"
-    r"|collective operation timeout|CalledProcessError: Command [^\n]{0,200}(?:local_rank"
+    r"|collective operation timeout|CalledProcessError: Command [^\n]{0,2000}died with <Signals\.SIGKILL"
+    r"|CalledProcessError: Command [^\n]{0,200}(?:local_rank"
     r"|torch\.distributed|deepspeed)))"
     r"(?!KeyboardInterrupt\s[\s\S]{0,9000}?got signal: )"  # torchrun passes it on
 )
@@ -133,6 +134,7 @@ RULES = (
                 "nrecognized option",
                 r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>unrecognized option [^\n]{1,80})",
             ),
+            Sign("bad option:", r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>bad option: [^\n]{1,80})$"),
             Sign(
                 "invalid option --",
                 r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>invalid option -- [^\n]{1,80})",
@@ -177,10 +179,16 @@ RULES = (
                 r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>unexpected EOF[^\n]{0,120})",
             ),
             Sign("yntax error", r"(?P<script>[^\s:]+): (?P<line>\d+): (?P<error>Syntax error: [^\n]{1,120})"),
+            Sign(
+                "rgument list too long",
+                r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): "
+                r"(?P<error>[^\n]{1,120}: (?P<too_long>Argument list too long))",
+            ),
         ),
         causes=("Line {line} of {script} failed: {error}.",),
         example="Line 2 of rank.sh failed: DATA_DIR: unbound variable.",
         remedies=(
+            Remedy("pass fewer words: a pattern, a file that holds the list, or xargs{too_long:.0}"),
             Remedy("set the variable in the job: env.{variable}"),
             Remedy("correct the script; bash -n SCRIPT checks its syntax"),
         ),
@@ -202,7 +210,7 @@ RULES = (
         ),
         only_how=True,
         confidence=0.7,
-        yields_to=("*",),
+        yields_to=("*", "RANK_SIGNAL"),
     ),
     Rule(
         id="NO_FINALIZE",

@@ -63,7 +63,10 @@ UNCAUGHT_ERROR = Rule(
             r"Unhandled (?P<kind>[\w:-]+) in thread [^\n]*(?:\n[ ]{20,}[^\n]*)?\n"
             r"(?P<error>(?:[ ]{1,8}\S[^\n]{0,200}\n){1,6})",
         ),
-        Sign("panicked at", r"thread '[^'\n]{1,60}' panicked at (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),
+        Sign(
+            "panicked at",
+            r"thread '[^'\n]{1,60}'(?: \(\d+\))? panicked at (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)",
+        ),
     ),
     causes=(
         "{who} ended with an unhandled error: {error} (line {line} of {file})",

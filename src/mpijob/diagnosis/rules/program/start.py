@@ -20,6 +20,7 @@ SAID_BY_PYTHON = (
         "SHM_FULL",
         "TOO_MANY_FILES",
         "PROCESS_LIMIT",
+        "FILE_SYSTEM_ERROR",
     ),
 )
 
@@ -110,13 +111,23 @@ RULES = (
                 "undefined reference to",
                 r"(?P<file>[^\s:]+):[^\n]{0,200}undefined reference to [`'](?P<symbol>[^'\n]{1,120})'",
             ),
-            Sign("cannot find ", r"(?P<file>ld): (?P<said>cannot find (?P<symbol>-l\S+))"),
+            Sign("cannot find ", r"\bld: (?P<said>cannot find -l(?P<absent>[^\s:]+))"),
+            Sign(  # Go, below the name of the package
+                ".go:",
+                r"^(?:\S+[ ])?# [\w./-]+\n(?:\S+[ ])?(?P<file>[^\s:]+\.go):(?P<line>\d+):(?:\d+:)? "
+                r"(?P<said>[^\n]{1,300})$",
+            ),
         ),
         causes=(
             "Compiling {file} failed at line {line}: {said}",
             "The linker does not find {symbol}, which {file} needs.",
+            "The linker does not find the library {absent}.",
         ),
         remedies=(
+            Remedy(
+                "install the library {absent} or load its module, and give the compiler its directory: -L DIRECTORY"
+            ),
+            Remedy("link the library or object file that defines {symbol}"),
             Remedy("fix the line and run it again; the compiler's full output: mpijob logs JOB --tail 50"),
             Remedy("upload the missing file with the job: code.path, code.include"),
         ),
@@ -151,16 +162,22 @@ RULES = (
             Sign(
                 "execve()", r"execve\(\): (?P<program>[^:\n]{1,200}): (?:Permission denied|Exec format error)"
             ),
+            Sign("Text file busy", r"(?P<program>[^\s:]+): (?P<busy>Text file busy)"),
             Sign(  # a shell reads a program of another architecture as its own commands
                 "\x7fELF",
                 r"^(?:\S+[ ])?(?P<program>[^\s:]+): (?:line )?\d+: \x7fELF[^\n]*: (?:command )?not found",
             ),
         ),
         causes=(
+            "{program} cannot be started while it is open for writing ({busy}).",
             "{program} is not executable: no permission, or built for another CPU architecture.",
             "The program is not executable: no permission, or built for another CPU architecture.",
         ),
+        example="./solver is not executable: no permission, or built for another CPU architecture.",
         remedies=(
+            Remedy(
+                "build or copy it once, before the ranks start, or under another name in each rank{busy:.0}"
+            ),
             Remedy("make it executable: chmod +x {program}"),
             Remedy("run it through its interpreter: python {program}"),
             Remedy("use a program and an image that are built for this CPU architecture (uname -m)"),
@@ -202,7 +219,11 @@ RULES = (
         signs=(
             Sign(
                 "ModuleNotFoundError",
-                r"^(?:\S*[ ])?ModuleNotFoundError: (?P<detail>No module named '(?P<module>[\w.]+)')",
+                r"^(?:\S*[ ])?ModuleNotFoundError: (?P<detail>No module named '(?P<module>(?!encodings')[\w.]+)')",
+            ),
+            Sign(
+                "'encodings'",
+                r"^(?:\S*[ ])?ModuleNotFoundError: (?P<detail>No module named '(?P<home>encodings)')",
             ),
             Sign(
                 "Error while finding module",
@@ -223,10 +244,16 @@ RULES = (
             ),
         ),
         causes=(
+            "{who} could not start Python, which does not find its own library ('{home}'): PYTHONHOME is wrong, or "
+            "the installation is incomplete.",
             "{who} could not import '{module}': the module is not installed there.",
             "{who} could not import a module: {detail}",
         ),
+        example="Rank 0 could not import 'torch': the module is not installed there.",
         remedies=(
+            Remedy(
+                "unset PYTHONHOME and PYTHONPATH, or set them for the Python that runs the ranks{home:.0}"
+            ),
             Remedy(
                 "if {started} is your own, name the directory that holds it in code.path, as in path: "
                 ". ; a command that names no file uploads none"
@@ -267,17 +294,28 @@ RULES = (
             ),
             Sign("GLIBC", r"version .(?P<library>GLIBC(?:XX)?_[\d.]+). not found"),
             Sign(
+                "not found (required by",
+                r"(?P<library>[^\s:]+\.so[\d.]*): version .(?P<version>(?!GLIBC)[^\s'`]{1,80}). not found "
+                r"\(required by (?P<needed_by>[^)\n]{1,200})\)",
+            ),
+            Sign(
                 "ImportError", r"ImportError: (?P<library>[^\s:]+\.so[\d.]*): cannot open shared object file"
             ),
         ),
         causes=(
             "{library} needs the symbol {symbol}, which no loaded library has: one of them has "
             "another version than at build time.",
+            "{needed_by} needs version {version} of {library}, which does not have it.",
             "The library {library} exists but cannot be loaded: {damage}.",
             "The library {library} is missing on worker {worker}.",
             "The library {library} is missing where the ranks run.",
         ),
         remedies=(
+            Remedy(
+                "use the library that the program was built with: ldd {needed_by} shows which one is loaded; "
+                "set env.LD_LIBRARY_PATH"
+            ),
+            Remedy("replace the damaged file {library}: copy or install it again{damage:.0}"),
             Remedy("pass its directory to the ranks: env.LD_LIBRARY_PATH"),
             Remedy("install it, load its module, or use an image that has it"),
             Remedy("for a library of the GPU driver (libcuda.so): request a GPU for the worker"),

@@ -52,6 +52,11 @@ OWNER_GROUPS = (
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 TOPOLOGY_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+RACK_LABELS = (
+    "topology.kubernetes.io/rack",
+    "cloud.provider.com/topology-rack",
+)  # the other is that of Kueue's guide
 VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 HOME = "/mpijob/home"
@@ -137,7 +142,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     priority_classes: Mapping[str, str] = {}
     modules: Mapping[str, Mapping[str, str]] = {}
     workload_priority: str = ""
-    rack_key: str = "topology.kubernetes.io/rack"
+    rack_key: str = RACK_LABELS[0]
     topology_aware: bool = False
     nfs_driver: str = ""
     ipc_lock: bool = False

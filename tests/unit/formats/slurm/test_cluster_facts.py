@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.slurm_support import a_job
 
-from mpijob.backends.slurm import preflight
+from mpijob.formats.slurm import cluster_facts
 from mpijob.model.platform.slurm import SlurmFacts
 
 PARTITIONS = (
@@ -34,7 +34,7 @@ EVERYTHING = {
 
 
 def of(usual: str = "", said: dict[str, str] = EVERYTHING, **fields: Any) -> SlurmFacts:
-    return preflight.facts(a_job(**fields), said, usual)
+    return cluster_facts.read(a_job(**fields), said, usual)
 
 
 def owners(facts: SlurmFacts) -> list[str]:
