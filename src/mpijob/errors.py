@@ -114,7 +114,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MpiJobError(Exception):
-    """The root of everything that this package raises on purpose."""
+    """The base class of all errors of this package."""
 
     code: ClassVar[str] = "ERROR"
     kind: ClassVar[Kind] = Kind.INTERNAL
@@ -130,7 +130,7 @@ class MpiJobError(Exception):
 
 
 class InvalidJob(MpiJobError):
-    """The job contradicts itself; every contradiction found is in `findings`."""
+    """The job is not valid; `findings` contains all errors."""
 
     code = "INVALID_JOB"
     kind = Kind.INVALID
@@ -152,42 +152,42 @@ class InvalidImage(MpiJobError):
 
 
 class NotAllowed(MpiJobError):
-    """The user may not do this here."""
+    """The user lacks the permission."""
 
     code = "NOT_ALLOWED"
     kind = Kind.FORBIDDEN
 
 
 class UnsafePath(MpiJobError):
-    """A file or directory that would be believed or run belongs to another user, or others may change it."""
+    """A file or directory that mpijob trusts or runs belongs to another user, or others can change it."""
 
     code = "UNSAFE_PATH"
     kind = Kind.FORBIDDEN
 
 
 class QuotaExceeded(MpiJobError):
-    """The job asks for more than there is, or than the team may have."""
+    """The job requests more than the capacity or the quota."""
 
     code = "QUOTA_EXCEEDED"
     kind = Kind.NO_ROOM
 
 
 class Conflict(MpiJobError):
-    """What was asked clashes with what is there already."""
+    """The request conflicts with the current state."""
 
     code = "CONFLICT"
     kind = Kind.CONFLICT
 
 
 class NotFound(MpiJobError):
-    """There is nothing of that name."""
+    """The object does not exist."""
 
     code = "NOT_FOUND"
     kind = Kind.NOT_FOUND
 
 
 class BackendError(MpiJobError):
-    """The engine did not answer as agreed; `passing` when that may pass by itself: it was not reached, or is busy."""
+    """The engine returned an unexpected error; `passing` if it is temporary: not reachable, or busy."""
 
     code = "BACKEND_ERROR"
     kind = Kind.UNAVAILABLE
@@ -200,27 +200,27 @@ class BackendError(MpiJobError):
 
 
 class NotStored(BackendError):
-    """An object store did not confirm that it holds what was sent to it; nothing was removed here."""
+    """An object store did not confirm an upload; no local file was removed."""
 
     code = "NOT_STORED"
 
 
 class Unsupported(MpiJobError):
-    """This engine, or this machine, cannot do that."""
+    """This engine or this machine does not support the request."""
 
     code = "UNSUPPORTED"
     kind = Kind.UNSUPPORTED
 
 
 class WaitTimeout(MpiJobError):
-    """What was waited for did not happen in the time given."""
+    """The wait timed out."""
 
     code = "WAIT_TIMEOUT"
     kind = Kind.TIMEOUT
 
 
 class JobFailed(MpiJobError):
-    """The job ran and failed; `findings` say why, first cause first."""
+    """The job ran and failed; `findings` contain the causes, the first cause first."""
 
     code = "JOB_FAILED"
     kind = Kind.FAILED

@@ -41,7 +41,7 @@ def _script(job: MPIJob) -> Findings:
         hint = "give its path below the uploaded directory (code.path)"
         yield error("script", f"{shown(job.script)} is outside the uploaded directory", hint)
     if job.elastic is not None:
-        yield error("elastic", "a script has steps of a fixed size", "leave elastic out, or give a command")
+        yield error("elastic", "a script has steps of a fixed size", "remove elastic, or set a command")
 
 
 def _words(field: str, words: tuple[str, ...], first_may_be_empty: bool = False) -> Findings:
@@ -49,9 +49,11 @@ def _words(field: str, words: tuple[str, ...], first_may_be_empty: bool = False)
         yield error(f"{field}[0]", "the program has no name", "for example: [python, train.py]")
     for index, word in enumerate(words):
         if reason := unfit(word):
-            yield error(f"{field}[{index}]", f"the word {reason}", "remove it; no program can be given that")
+            yield error(
+                f"{field}[{index}]", f"the word {reason}", "remove it; it cannot be passed to a program"
+            )
         elif word == ":":
-            hint = "give it with something around it, or write a small script that holds the command"
+            hint = "combine it with other text, or put the command into a script"
             yield error(f"{field}[{index}]", "the argument ':' starts another program in mpirun", hint)
 
 
@@ -60,7 +62,7 @@ def programs(job: MPIJob, limits: Limits) -> Findings:
     for index, program in enumerate(job.programs):
         field = f"programs[{index}]"
         if program.ranks < 1:
-            yield error(f"{field}.ranks", f"{shown(program.ranks)} ranks are asked for; at least 1 is needed")
+            yield error(f"{field}.ranks", f"{shown(program.ranks)} ranks requested; at least 1 is required")
         if not program.command:
             yield error(
                 f"{field}.command", "the program has no command", "for example: command: [python, train.py]"
@@ -74,13 +76,13 @@ def programs(job: MPIJob, limits: Limits) -> Findings:
 def _nested(field: str, own: OwnLauncher | None) -> Findings:
     if own is not None:
         message = f"{shown(own.program)} would start a world inside a world"
-        yield error(f"{field}.command", message, "name the program itself; its ranks are in the ranks field")
+        yield error(f"{field}.command", message, "set only the program; set its ranks in the ranks field")
 
 
 def _sum_of_programs(job: MPIJob) -> Findings:
     if job.programs and job.ranks is not None and job.ranks != job.world:
         message = f"the programs have {shown(job.world)} ranks in all, but ranks is {shown(job.ranks)}"
-        yield error("ranks", message, f"leave ranks out, or use ranks: {shown(job.world)}", {"ranks": None})
+        yield error("ranks", message, f"remove ranks, or use ranks: {shown(job.world)}", {"ranks": None})
 
 
 def own_ranks(job: MPIJob, limits: Limits) -> Findings:
@@ -104,8 +106,8 @@ def _ranks_differ(job: MPIJob, own: OwnLauncher, ranks: int) -> Finding:
     world = f"{shown(job.workers)} workers × {shown(job.slots)} slots" if job.ranks is None else "ranks"
     message = f"{said}, but the job has {shown(job.world)} ({world})"
     patch = {"ranks": ranks} if 0 < ranks <= job.workers * job.slots else None
-    remedy = f"set ranks: {ranks}" if patch else f"change workers and slots so that they give {ranks}"
-    hint = f"leave {own.ranks_option} out, use {own.ranks_option} {shown(job.world)}, or {remedy}"
+    remedy = f"set ranks: {ranks}" if patch else f"change workers and slots to get {ranks} ranks"
+    hint = f"remove {own.ranks_option}, use {own.ranks_option} {shown(job.world)}, or {remedy}"
     return error("command", message, hint, patch)
 
 
@@ -113,11 +115,9 @@ def own_hosts(job: MPIJob, limits: Limits) -> Findings:
     """A command's own launcher leaves the list of workers to the job."""
     own = own_launcher(job.argv)
     if own is not None and own.own_hosts and not (job.elastic and own.hosts_option == DISCOVERY_OPTION):
-        message = (
-            f"{own.program} {own.hosts_option} brings its own list of hosts, but the job makes that list"
-        )
+        message = f"{own.program} {own.hosts_option} sets its own list of hosts, but mpijob creates that list"
         yield error(
-            "command", message, f"remove {own.hosts_option} and its value: the workers are found without it"
+            "command", message, f"remove {own.hosts_option} and its value: workers are found automatically"
         )
 
 

@@ -42,7 +42,7 @@ def _command(launch: CustomLaunch) -> Findings:
             yield error(f"launch.custom.command[{index}]", f"the word {reason}", "remove it")
         yield from _placeholders(f"launch.custom.command[{index}]", word, _COMMAND)
     if launch.command and not any("{hostfile}" in word for word in launch.command):
-        message = "the command does not say {hostfile}: the workers may not be found"
+        message = "the command does not contain {hostfile}: the workers may not be found"
         yield warning("launch.custom.command", message, _EXAMPLE)
 
 
@@ -59,9 +59,7 @@ def _placeholders(field: str, text: str, known: tuple[str, ...]) -> Findings:
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError:
-        yield error(
-            field, f"{shown(text)} has a brace without its partner", "write {{ and }} for braces that stay"
-        )
+        yield error(field, f"{shown(text)} has an unmatched brace", "write {{ and }} for literal braces")
         return
     for _, name, form, conversion in parts:
         if name is not None and (name not in known or form or conversion):
@@ -77,7 +75,7 @@ def _tag(tag: str) -> Findings:
     field = "launch.custom.tag"
     if len(tag) > _LONGEST_TAG:
         yield error(
-            field, f"{len(tag)} letters are too many for a pattern: at most {_LONGEST_TAG}", _TAG_HINT
+            field, f"the pattern has {len(tag)} characters; at most {_LONGEST_TAG} are allowed", _TAG_HINT
         )
         return
     try:
@@ -86,7 +84,7 @@ def _tag(tag: str) -> Findings:
         yield error(field, f"{shown(tag)} is not a regular expression: {reason}", _TAG_HINT)
         return
     if tag and "rank" not in pattern.groupindex:
-        yield error(field, f"{shown(tag)} has no group called rank", _TAG_HINT)
+        yield error(field, f"{shown(tag)} has no group named rank", _TAG_HINT)
 
 
 _TAG_HINT = r"for example: ^\[(?P<rank>[0-9]+)\] "

@@ -17,10 +17,12 @@ def elastic(job: MPIJob, limits: Limits) -> Findings:
         return
     yield from _bounds(job, job.elastic, limits)
     if job.programs:
-        message = "an elastic job starts its own ranks: it has one command, no programs"
-        yield error("programs", message, "name the one program that starts the ranks, such as horovodrun")
+        message = "an elastic job starts its own ranks: set one command instead of programs"
+        yield error("programs", message, "set the program that starts the ranks, such as horovodrun")
     if job.ranks is not None:
-        message = f"ranks is {shown(job.ranks)}, and the ranks of an elastic job come and go with its workers"
+        message = (
+            f"ranks is {shown(job.ranks)}, but the number of ranks of an elastic job changes with its workers"
+        )
         yield error("ranks", message, "leave ranks out", {"ranks": None})
     own = own_launcher(job.argv) if not job.programs else None
     if own is not None:
@@ -30,9 +32,9 @@ def elastic(job: MPIJob, limits: Limits) -> Findings:
 def _bounds(job: MPIJob, wanted: Elastic, limits: Limits) -> Findings:
     least, most = wanted.min_workers, wanted.max_workers
     if least < 1:
-        yield error("elastic.min_workers", f"{shown(least)} workers can do nothing; at least 1 is needed")
+        yield error("elastic.min_workers", f"{shown(least)} workers requested; at least 1 is required")
     if most > limits.max_workers:
-        message = f"up to {shown(most)} workers are asked for; {limits.max_workers} are allowed"
+        message = f"up to {shown(most)} workers requested; {limits.max_workers} are allowed"
         yield error("elastic.max_workers", message, f"use max_workers: {limits.max_workers}")
     if not least <= job.workers <= most:
         message = f"workers is {shown(job.workers)}, but elastic allows {shown(least)} to {shown(most)}"
@@ -46,6 +48,6 @@ def _launcher(own: OwnLauncher) -> Findings:
             hint = f"add {DISCOVERY_OPTION} with the value of {_DISCOVERY}: on a cluster /etc/mpi/discover_hosts.sh"
             yield warning("command", message, hint)
     else:
-        message = f"{own.program} starts a fixed number of ranks: workers that come later stay idle"
-        hint = f"use a launcher that asks {_DISCOVERY} again and again, such as horovodrun"
+        message = f"{own.program} starts a fixed number of ranks: workers that join later stay idle"
+        hint = f"use a launcher that calls {_DISCOVERY} repeatedly, such as horovodrun"
         yield warning("command", message, hint)

@@ -34,19 +34,17 @@ def _variables(field: str, env: Mapping[str, str]) -> Findings:
         if not _VARIABLE.fullmatch(key):
             yield _bad_name(field, key)
         elif reason := unfit(value):
-            yield error(at(field, key), f"the value {reason}", "remove it; no process can be given that")
+            yield error(at(field, key), f"the value {reason}", "remove it; it cannot be passed to a process")
         elif len(value.encode()) + len(key) >= _LONGEST_VALUE:
             size = len(value.encode())
-            message = f"the value has {size} bytes; less than {_LONGEST_VALUE} can be given to a process"
+            message = f"the value has {size} bytes; the limit is {_LONGEST_VALUE} bytes"
             yield error(at(field, key), message, "put it into code.files")
         else:
             yield from _reserved(at(field, key), key)
 
 
 def _bad_name(field: str, key: str) -> Finding:
-    message = (
-        f"{shown(key)} cannot be the name of a variable: letters, digits and '_', not beginning with a digit"
-    )
+    message = f"{shown(key)} cannot be the name of a variable: use letters, digits and '_', not starting with a digit"
     better = re.sub(r"[^A-Za-z0-9_]", "_", key[:60]).lstrip("0123456789")
     return error(field, message, f"use {better}" if better else "")
 
@@ -72,7 +70,9 @@ def secrets(job: MPIJob, limits: Limits) -> Findings:
         elif secret.env in seen or secret.env in job.env:
             other = "env" if secret.env in job.env else "secrets"
             yield error(
-                f"{field}.env", f"{secret.env} is set twice: it is in {other} as well", "keep one of the two"
+                f"{field}.env",
+                f"{secret.env} is set twice: it is in {other} as well",
+                "remove one of the two",
             )
         else:
             yield from _reserved(f"{field}.env", secret.env)

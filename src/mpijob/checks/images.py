@@ -86,7 +86,7 @@ def _mpi(image: Image) -> Iterator[Finding]:
     elif not image.mpis:
         yield Finding(
             code="IMAGE_NO_MPI",
-            message=f"{image.launcher} is there, but no MPI library (libmpi.so) was found",
+            message=f"{image.launcher} exists, but no MPI library (libmpi.so) was found",
             hint="install the MPI library that belongs to it; `mpirun -n 2 hostname` alone does not need one",
             field="image",
             severity=Severity.WARNING,
@@ -101,7 +101,7 @@ def _several(image: Image) -> Iterator[Finding]:
     own = NAMES[image.launcher_family] if image.launcher_family else "unknown"
     yield Finding(
         code="IMAGE_SEVERAL_MPI",
-        message=f"the image holds more than one MPI ({listed}); mpirun is that of {own}",
+        message=f"the image has more than one MPI ({listed}); mpirun is that of {own}",
         hint="remove the others, or make PATH and LD_LIBRARY_PATH use the same one",
         field="image",
         severity=Severity.WARNING,
@@ -123,8 +123,8 @@ def _shell(image: Image) -> Iterator[Finding]:
     if not image.shell:
         yield Finding(
             code="IMAGE_NO_SHELL",
-            message="the image has no /bin/sh: MPI starts its daemons, and we prepare the pods, with one",
-            hint="build it on an image with a shell, such as Debian or UBI; distroless images do not work",
+            message="the image has no /bin/sh: it is needed to start MPI's daemons and to prepare the pods",
+            hint="use a base image with a shell, such as Debian or UBI; distroless images do not work",
             field="image",
         )
 
@@ -159,8 +159,8 @@ def _mpi4py(image: Image) -> Iterator[Finding]:
     if sonames.isdisjoint(bound.needs):
         yield Finding(
             code="IMAGE_MPI4PY",
-            message=f"mpi4py in {bound.path} was built for {', '.join(bound.needs)}, and mpirun is that of {mpi} "
-            f"({mpi.soname}): every rank would believe that it is alone, or fail to start",
+            message=f"mpi4py in {bound.path} was built for {', '.join(bound.needs)}, but mpirun is that of {mpi} "
+            f"({mpi.soname}): every rank would run as a world of one, or fail to start",
             hint="build it for this MPI: MPICC=$(command -v mpicc) pip install --no-binary mpi4py mpi4py; "
             "or use a wheel that supports several MPI libraries (mpi4py 4.1 or newer)",
             field="image",
@@ -172,8 +172,8 @@ def _cuda(image: Image) -> Iterator[Finding]:
     if image.cuda and mpi is not None and mpi.cuda_aware is False:
         yield Finding(
             code="IMAGE_NOT_CUDA_AWARE",
-            message=f"the image has CUDA {image.cuda}, but its {mpi} was not built for it: MPI calls cannot be given "
-            "memory of a GPU",
+            message=f"the image has CUDA {image.cuda}, but its {mpi} was not built for it: MPI calls cannot use "
+            "GPU memory",
             hint="copy to the host before MPI calls, use NCCL, or build Open MPI with --with-cuda or UCX with CUDA",
             field="image",
             severity=Severity.WARNING,
@@ -188,7 +188,7 @@ def _unknown_user(image: Image) -> Iterator[Finding]:
     if lacks:
         yield Finding(
             code="IMAGE_FIXED_USER",
-            message=f"by itself the image does not suit a user ID that it does not know: {' and '.join(lacks)}",
+            message=f"the image does not support arbitrary user IDs: {' and '.join(lacks)}",
             hint="no action for jobs of mpijob, which provide both; for others: RUN chmod g=u /etc/passwd && "
             f"chgrp -R 0 {image.home} && chmod -R g=u {image.home}",
             field="image",
@@ -208,8 +208,8 @@ def _sshd_config(image: Image) -> Iterator[Finding]:
     if lacks:
         yield Finding(
             code="IMAGE_SSHD_CONFIG",
-            message=f"with the image's own configuration sshd does not serve an ordinary user: {', '.join(lacks)}",
-            hint="nothing for mpijob's own jobs, whose sshd has a configuration of its own on port 2222; for others "
+            message=f"the image's sshd configuration does not work for an unprivileged user: {', '.join(lacks)}",
+            hint="no action for jobs of mpijob, which configure sshd on port 2222; for others "
             "set Port 2222, PidFile none, UsePAM no, StrictModes no",
             field="image",
             severity=Severity.NOTICE,

@@ -51,7 +51,7 @@ def layout(job: MPIJob, limits: Limits) -> Findings:
     yield from _file("launch.rankfile", job.launch.rankfile)
     yield from _file("launch.stdin", job.launch.stdin)
     if job.launch.rankfile and job.mpi in _HYDRA:
-        message = f"a rankfile is an option of Open MPI and means nothing to {job.mpi}"
+        message = f"a rankfile is an option of Open MPI; {job.mpi} does not support it"
         yield error("launch.rankfile", message, "use map_by and bind_to, or mpi: openmpi")
     elif job.launch.rankfile and (job.launch.map_by or job.launch.bind_to):
         yield error("launch.rankfile", "the rankfile already maps each rank", "remove map_by and bind_to")
@@ -61,7 +61,7 @@ def _file(field: str, path: str) -> Findings:
     if reason := unfit_line(path):
         yield error(field, f"the path {reason}", "name one file")
     elif ".." in path.split("/"):
-        yield error(field, f"{shown(path)} leads out of the job's directory", "name a file in it")
+        yield error(field, f"{shown(path)} is outside the job's directory", "set a file in it")
 
 
 def _known(words: dict[str, tuple[str, ...]], family: Family) -> tuple[str, ...]:
@@ -94,18 +94,18 @@ def settings(job: MPIJob, limits: Limits) -> Findings:
     yield from _mixed(job)
 
 
-_BREAKS = "is decided by the plan: a custom value would break the start"
+_BREAKS = "is set by mpijob: a custom value would break the start"
 
 
 def _owner_of(family: Family, key: str) -> Findings:
     field = at("launch.settings", key)
     if family in _HYDRA and _MCA_NAME.fullmatch(key):
-        message = f"{key} is a parameter of Open MPI and means nothing to {family}"
+        message = f"{key} is a parameter of Open MPI; {family} does not support it"
         yield error(field, message, f"{_RIGHT_FORM[family]}; or use mpi: openmpi")
     for prefix, owners in _OWNERS:
         if key.startswith(prefix) and family not in (*owners, Family.AUTO, Family.CUSTOM):
             yield error(
-                field, f"{key} belongs to {owners[0]} and means nothing to {family}", f"use mpi: {owners[0]}"
+                field, f"{key} belongs to {owners[0]}; {family} does not support it", f"use mpi: {owners[0]}"
             )
 
 
@@ -113,7 +113,7 @@ def _mixed(job: MPIJob) -> Findings:
     owners = {owner for key in job.launch.settings if (owner := _one_owner(key))}
     if job.mpi is Family.AUTO and len(owners) > 1:
         message = f"the settings belong to different MPI families: {', '.join(sorted(owners))}"
-        yield error("launch.settings", message, "keep one family's settings, and name it in mpi")
+        yield error("launch.settings", message, "keep the settings of one family, and set it in mpi")
 
 
 def _one_owner(key: str) -> Family | None:
@@ -129,13 +129,13 @@ def flags(job: MPIJob, limits: Limits) -> Findings:
         if reason := unfit_line(word):
             yield error(f"launch.flags[{index}]", f"the flag {reason}", "write one word on one line")
     if words and not words[0].startswith("-"):
-        message = f"{shown(words[0])} would be taken for the program"
+        message = f"{shown(words[0])} would be read as the program"
         yield error("launch.flags[0]", message, "flags start with '-'; set the program in command")
     if ":" in words:
         yield error(
             "launch.flags",
             "':' starts a second program",
-            "use programs for several programs in one world",
+            "use the programs field for several programs",
         )
     for option, value in _options(words):
         yield from _breaking(option, value)
@@ -170,10 +170,10 @@ def _breaking(option: str, value: str) -> Findings:
 def _foreign(family: Family, option: str) -> Findings:
     name = option.lstrip("-")
     if family in _HYDRA and name in _OPENMPI_FLAGS:
-        message = f"{option} is an option of Open MPI and means nothing to {family}"
+        message = f"{option} is an option of Open MPI; {family} does not support it"
         yield error(
             "launch.flags", message, f"{_RIGHT_FORM[family]}, in launch.settings; or use mpi: openmpi"
         )
     elif family is Family.OPENMPI and name in _HYDRA_FLAGS:
-        message = f"{option} is an option of MPICH and Intel MPI and means nothing to {family}"
+        message = f"{option} is an option of MPICH and Intel MPI; {family} does not support it"
         yield error("launch.flags", message, "variables go into env; or use mpi: mpich")

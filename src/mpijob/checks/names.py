@@ -24,7 +24,7 @@ from mpijob.model import MPIJob
 from mpijob.model.spec import dependencies
 from mpijob.model.spec.enums import did_you_mean, shown
 
-_NAME_RULE = "use lowercase letters, digits and hyphens, beginning and ending with a letter or digit"
+_NAME_RULE = "use lowercase letters, digits and hyphens, and start and end with a letter or digit"
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LONGEST_TEXT = 16_384
 
@@ -41,9 +41,11 @@ def name(job: MPIJob, limits: Limits) -> Findings:
             "name", f"{shown(job.name)} cannot be a name: {_NAME_RULE}", f"use {better}", {"name": better}
         )
     elif len(longest) > LONGEST_LABEL:
-        reason = f"with {len(job.name)} letters it is too long: its worker would be called {longest[-24:]!r}"
-        message = f"{reason} with {len(longest)} letters in all, and {LONGEST_LABEL} are allowed"
-        yield error("name", message, f"use at most {room} letters, such as {better}", {"name": better})
+        reason = (
+            f"with {len(job.name)} characters it is too long: its worker would be named {longest[-24:]!r}"
+        )
+        message = f"{reason} with {len(longest)} characters, and {LONGEST_LABEL} are allowed"
+        yield error("name", message, f"use at most {room} characters, such as {better}", {"name": better})
 
 
 def _longest_derived(job: MPIJob, limits: Limits) -> str:
@@ -101,14 +103,14 @@ def after(job: MPIJob, limits: Limits) -> Findings:
         except ValueError:
             word = entry.partition(":")[0]
             message = f"{shown(word)} is not a valid condition: use any or failed"
-            yield error(f"after[{index}]", message, "a name alone waits for success, any:NAME for any end")
+            yield error(f"after[{index}]", message, "NAME waits for success, any:NAME for any end")
             continue
         if not dns_label(other):
             yield error(f"after[{index}]", f"{shown(other)} cannot be the name of a job: {_NAME_RULE}")
         elif other == job.name:
             yield error(f"after[{index}]", f"job '{other}' would wait for itself", "name another job")
     for name in [name for name, count in Counter(dependencies.names(job.after)).items() if count > 1]:
-        yield error("after", f"job '{name}' is waited for twice", "name each job once")
+        yield error("after", f"job '{name}' is listed twice", "name each job once")
 
 
 def labels(job: MPIJob, limits: Limits) -> Findings:
@@ -128,7 +130,7 @@ def _label(field: str, key: str, value: str) -> Findings:
         yield error(field, f"{shown(value)} cannot be the value of a label: {_LABEL_RULE}", _LABEL_REMEDY)
 
 
-_LABEL_RULE = "at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+_LABEL_RULE = "at most 63 letters, digits, '-', '_' and '.', starting and ending with a letter or digit"
 _LABEL_REMEDY = "put longer text into description"
 
 
@@ -138,9 +140,9 @@ def texts(job: MPIJob, limits: Limits) -> Findings:
         if reason := unfit_line(text):
             yield error(field, f"the text {reason}", "write it on one line, without control characters")
     if any(letter.isspace() for letter in job.image):
-        yield error("image", f"{shown(job.image)} holds a blank: an image is one word", "remove the blank")
+        yield error("image", f"{shown(job.image)} contains a space", "remove the space")
     if reason := unfit(job.description):
         yield error("description", f"the text {reason}", "remove it")
     if len(job.description) > _LONGEST_TEXT:
-        message = f"{len(job.description)} letters are too many: at most {_LONGEST_TEXT} are kept"
-        yield error("description", message, "keep long texts in a file beside the job")
+        message = f"{len(job.description)} characters; at most {_LONGEST_TEXT} are allowed"
+        yield error("description", message, "put long texts into a file")

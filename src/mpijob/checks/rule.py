@@ -74,7 +74,7 @@ def dns_name(text: str) -> bool:
 def unfit(text: str) -> str:
     """Return why a text cannot reach a process, or "" when it can."""
     if "\0" in text:
-        return "holds a NUL byte"
+        return "contains a NUL byte"
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -87,7 +87,7 @@ def unfit_line(text: str) -> str:
     if reason := unfit(text):
         return reason
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
-        return "holds a line break or another control character"
+        return "contains a line break or another control character"
     return ""
 
 

@@ -58,7 +58,9 @@ def presets(job: MPIJob, limits: Limits) -> Findings:
     networks = [name for name in dict.fromkeys(job.presets) if name in (*FABRICS, "tcp")]
     if len(networks) > 1:
         yield error(
-            "presets", f"{' and '.join(networks)} are two networks, a job has one", "name one of them"
+            "presets",
+            f"{' and '.join(networks)} are different networks; a job can have only one",
+            "set one of them",
         )
 
 
@@ -69,7 +71,7 @@ def network(job: MPIJob, limits: Limits) -> Findings:
             destination(word, job.namespace)
         except ValueError as reason:
             hint = "for example: internet:443, 10.1.0.0/16, minio.data.svc, namespace/data"
-            yield error(f"network.egress[{index}]", f"{shown(word)} names no place to reach: {reason}", hint)
+            yield error(f"network.egress[{index}]", f"{shown(word)} is not a destination: {reason}", hint)
     for index, word in enumerate(job.network.attachments):
         if not all(dns_name(part) for part in word.partition("@")[0].split("/", 1)):
             message = f"{shown(word)} cannot be the name of a network"
@@ -84,28 +86,26 @@ def priority(job: MPIJob, limits: Limits) -> Findings:
         if not _LOWEST_PRIORITY <= job.priority <= _HIGHEST_PRIORITY:
             yield _out_of_range("priority", job.priority, _LOWEST_PRIORITY, _HIGHEST_PRIORITY)
     elif not dns_name(job.priority):
-        message = (
-            f"{shown(job.priority)} is neither a number, nor a known word, nor the name of a priority class"
-        )
+        message = f"{shown(job.priority)} is not a number, a keyword or the name of a priority class"
         yield error("priority", message, f"for example: 10, or one of {', '.join(PRIORITIES)}")
     elif job.priority not in PRIORITIES and (meant := did_you_mean(job.priority, PRIORITIES)):
-        message = f"{shown(job.priority)} is taken for the name of a priority class"
+        message = f"{shown(job.priority)} is used as the name of a priority class"
         yield warning("priority", message, f"did you mean '{meant}'?", {"priority": meant})
 
 
 def retry(job: MPIJob, limits: Limits) -> Findings:
     """So many tries, with pauses that grow."""
     if not 0 <= job.retry.limit <= _MOST_RETRIES:
-        message = f"{shown(job.retry.limit)} retries are asked for; 0 to {_MOST_RETRIES} are allowed"
-        yield error("retry.limit", message, "0 means that a failed job is not tried again")
+        message = f"{shown(job.retry.limit)} retries requested; 0 to {_MOST_RETRIES} are allowed"
+        yield error("retry.limit", message, "with 0 a failed job is not retried")
     for index, cause in enumerate(job.retry.on):
         if cause not in RETRY_CAUSES and not _CODE.fullmatch(cause):
             meant = did_you_mean(cause, RETRY_CAUSES)
             guess = f"did you mean '{meant}'? " if meant else ""
             hint = f"{guess}allowed: {', '.join(RETRY_CAUSES)}, and codes such as NCCL_TIMEOUT"
-            yield error(f"retry.on[{index}]", f"{shown(cause)} is not a cause that a job can fail for", hint)
+            yield error(f"retry.on[{index}]", f"{shown(cause)} is not a cause of failures", hint)
     if job.retry.on and not job.retry.limit:
-        yield error("retry.on", "causes are named, and the job is never tried again", "set retry.limit")
+        yield error("retry.on", "retry.on is set, but the job is never retried", "set retry.limit")
     yield from _between("retry.backoff_seconds", job.retry.backoff_seconds, 0, _LONGEST_SECONDS)
     yield from _between("retry.max_backoff_seconds", job.retry.max_backoff_seconds, 0, _LONGEST_SECONDS)
     yield from _between("retry.factor", job.retry.factor, 1, 100)
@@ -117,9 +117,9 @@ def concurrency(job: MPIJob, limits: Limits) -> Findings:
         return
     if not 1 <= job.concurrency.limit <= _MOST_AT_ONCE:
         message = (
-            f"{shown(job.concurrency.limit)} jobs at once are asked for; 1 to {_MOST_AT_ONCE} are possible"
+            f"{shown(job.concurrency.limit)} concurrent jobs requested; 1 to {_MOST_AT_ONCE} are allowed"
         )
-        yield error("concurrency.limit", message, "leave concurrency out where the queue alone is to decide")
+        yield error("concurrency.limit", message, "remove concurrency if only the queue should decide")
     if job.concurrency.group and not _GROUP.fullmatch(job.concurrency.group):
         message = f"{shown(job.concurrency.group)} cannot be the name of a group"
         yield error("concurrency.group", message, "use at most 63 letters, digits, '-', '_' and '.'")
@@ -181,7 +181,9 @@ def signal(job: MPIJob, limits: Limits) -> Findings:
         meant = did_you_mean(name, SIGNALS)
         guess = f"did you mean '{meant}'? " if meant else ""
         hint = f"{guess}allowed: {', '.join(SIGNALS)}"
-        yield error("signal.name", f"{shown(job.signal.name)} is not a signal that a rank can be given", hint)
+        yield error(
+            "signal.name", f"{shown(job.signal.name)} is not a signal that can be sent to ranks", hint
+        )
     seconds, deadline = job.signal.seconds_before, job.deadline_seconds
     yield from _between("signal.seconds_before", seconds, 0, _LONGEST_SECONDS)
     if deadline is not None and seconds > 0 and deadline > 0 and seconds >= deadline:

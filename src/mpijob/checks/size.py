@@ -26,7 +26,7 @@ def workers(job: MPIJob, limits: Limits) -> Findings:
     """Between 1 and the administrator's bound; one alone is odd."""
     if not 1 <= job.workers <= limits.max_workers:
         nearest = min(max(job.workers, 1), limits.max_workers)
-        message = f"{shown(job.workers)} workers are asked for; 1 to {limits.max_workers} are allowed"
+        message = f"{shown(job.workers)} workers requested; 1 to {limits.max_workers} are allowed"
         yield error("workers", message, f"use workers: {nearest}", {"workers": nearest})
     elif job.workers == 1 and job.world == 1:
         message = "one worker with one rank: nothing is distributed"
@@ -36,7 +36,7 @@ def workers(job: MPIJob, limits: Limits) -> Findings:
 def slots(job: MPIJob, limits: Limits) -> Findings:
     """Between 1 and 512 ranks on one worker."""
     if not 1 <= job.slots <= MAX_SLOTS:
-        message = f"{shown(job.slots)} slots a worker are asked for; 1 to {MAX_SLOTS} are allowed"
+        message = f"{shown(job.slots)} slots per worker requested; 1 to {MAX_SLOTS} are allowed"
         yield error("slots", message, "slots is the number of ranks on each worker")
 
 
@@ -46,8 +46,8 @@ def ranks(job: MPIJob, limits: Limits) -> Findings:
     if job.ranks is not None and job.ranks < 1:
         yield error(
             "ranks",
-            f"{shown(job.ranks)} ranks are asked for; at least 1 is needed",
-            "leave ranks out to use every slot",
+            f"{shown(job.ranks)} ranks requested; at least 1 is required",
+            "remove ranks to use every slot",
         )
     elif room >= 1 and job.world > room and not oversubscribed(job):
         counted = f"{shown(job.workers)} workers × {shown(job.slots)} slots = {shown(room)}"
@@ -56,7 +56,7 @@ def ranks(job: MPIJob, limits: Limits) -> Findings:
 
 
 def _more_room(job: MPIJob) -> str:
-    return f"use slots: {_slots_needed(job)}, fewer ranks, or ask for it with launch.flags: [--oversubscribe]"
+    return f"use slots: {_slots_needed(job)}, fewer ranks, or set launch.flags: [--oversubscribe]"
 
 
 def _wider(job: MPIJob) -> dict[str, int]:
@@ -80,8 +80,8 @@ def oversubscribed(job: MPIJob) -> bool:
 def cores(job: MPIJob, limits: Limits) -> Findings:
     """Each rank has a core at least, and a worker as many as its ranks use."""
     if job.cores_per_rank < 1:
-        message = f"{shown(job.cores_per_rank)} cores a rank are asked for; at least 1 is needed"
-        yield error("cores_per_rank", message, "leave it out for one core a rank")
+        message = f"{shown(job.cores_per_rank)} cores per rank requested; at least 1 is required"
+        yield error("cores_per_rank", message, "remove it for one core per rank")
         return
     wanted, given = job.cores_per_rank * job.slots, _amount(job.resources.cpu)
     if given and job.cores_per_rank > 1 and wanted > given:
@@ -95,8 +95,8 @@ def gpus(job: MPIJob, limits: Limits) -> Findings:
     """GPUs in number and kind, for workers and launcher."""
     for field, part in (("resources", job.resources), ("launcher", job.launcher)):
         if not 0 <= part.gpu <= MAX_GPUS:
-            message = f"{shown(part.gpu)} GPUs are asked for; 0 to {MAX_GPUS} are allowed on one worker"
-            yield error(f"{field}.gpu", message, "spread the GPUs over more workers")
+            message = f"{shown(part.gpu)} GPUs requested; 0 to {MAX_GPUS} are allowed on one worker"
+            yield error(f"{field}.gpu", message, "distribute the GPUs over more workers")
         if not _gpu_kind(part.gpu_kind):
             known = (*GPU_KINDS, f"{MIG_PREFIX}1g.5gb")
             yield error(
@@ -119,10 +119,10 @@ def slots_against_gpus(job: MPIJob, limits: Limits) -> Findings:
         return
     if slot > gpu:
         message = f"{slot} slots share {gpu} GPUs on each worker: several ranks use one GPU"
-        yield warning("slots", message, f"use slots: {gpu} for one GPU a rank", {"slots": gpu})
+        yield warning("slots", message, f"use slots: {gpu} for one GPU per rank", {"slots": gpu})
     elif gpu % slot:
         message = f"{gpu} GPUs cannot be shared evenly by {slot} slots: {gpu % slot} stay idle on each worker"
-        yield warning("slots", message, f"use slots: {gpu} for one GPU a rank", {"slots": gpu})
+        yield warning("slots", message, f"use slots: {gpu} for one GPU per rank", {"slots": gpu})
 
 
 def amounts(job: MPIJob, limits: Limits) -> Findings:
@@ -141,7 +141,7 @@ def _positive(field: str, amount: Amount) -> Findings:
     if number is None:
         yield error(field, f"{shown(amount)} is not an amount", _meant(amount) or _AMOUNT_HINT)
     elif number <= 0:
-        yield error(field, f"{shown(amount)} is nothing: more than 0 is needed", _AMOUNT_HINT)
+        yield error(field, f"{shown(amount)} is not allowed: it must be more than 0", _AMOUNT_HINT)
 
 
 def _meant(amount: Amount) -> str:

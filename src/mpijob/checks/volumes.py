@@ -55,14 +55,14 @@ def _mount(field: str, mount: str, kind: VolumeKind) -> Findings:
     elif not mount.startswith("/"):
         yield error(field, f"{shown(mount)} is not an absolute directory", _MOUNT_HINT)
     elif ".." in mount.split("/") or ":" in mount:
-        yield error(field, f"{shown(mount)} holds '..' or ':'", "name the directory itself")
+        yield error(field, f"{shown(mount)} contains '..' or ':'", "use the path of the directory itself")
     elif not mount.strip("/"):
         yield error(field, "a volume cannot be mounted at /", _MOUNT_HINT)
     elif own := next((own for own in _OF_PODS if f"{_place(mount)}/".startswith(f"{own}/")), ""):
         message = f"{shown(mount)} cannot be a mount path: the pods of a job use {own}"
         yield error(field, message, _MOUNT_HINT)
     elif mount.strip("/").split("/")[0] in _SYSTEM and kind is not VolumeKind.SHM:
-        yield warning(field, f"{shown(mount)} hides what the system has there", _MOUNT_HINT)
+        yield warning(field, f"{shown(mount)} hides files of the system", _MOUNT_HINT)
 
 
 _MOUNT_HINT = "for example: /data"
@@ -119,12 +119,12 @@ def model(job: MPIJob, limits: Limits) -> Findings:
         yield error("model.name", "the model has no name", "for example: bert", {"model.name": job.name})
     path = wanted.path
     if ".." in path.split("/"):
-        yield error("model.path", f"{shown(path)} holds '..'", "name the directory itself")
+        yield error("model.path", f"{shown(path)} contains '..'", "use the path of the directory itself")
     elif path.startswith("/") and not any(
         (path + "/").startswith(one.mount.rstrip("/") + "/") for one in job.volumes
     ):
-        hint = "write the model to a volume (kind: s3 or claim) and name its path there"
-        yield error("model.path", f"{shown(path)} is on no volume of the job", hint)
+        hint = "write the model to a volume (kind: s3 or claim), and set its path"
+        yield error("model.path", f"{shown(path)} is not on a volume of the job", hint)
 
 
 def code(job: MPIJob, limits: Limits) -> Findings:
@@ -155,22 +155,24 @@ def _git(git: GitSource, path: str) -> Findings:
     scheme, has_scheme, _ = git.url.partition("://")
     odd = unfit_line(git.url) or not git.url.strip() or git.url.startswith("-") or "::" in git.url
     if odd or (has_scheme and scheme not in _TRANSPORTS):
-        hint = "write it as git clone takes it: https://git.example.org/train.git, git@host:train.git or a directory"
-        yield error("code.git.url", f"{shown(git.url)} is no address of a repository", hint)
+        hint = "use an address for git clone: https://git.example.org/train.git, git@host:train.git or a directory"
+        yield error("code.git.url", f"{shown(git.url)} is not an address of a repository", hint)
     elif _PASSWORD.match(git.url):
-        hint = "take it out: git finds it with a credential helper, or use ssh; change the one that was written here"
+        hint = "remove it and change it: use a git credential helper or SSH"
         yield error(
-            "code.git.url", "the address has a password or a token, which the job's record would keep", hint
+            "code.git.url",
+            "the address has a password or a token, which would be stored in the record of the job",
+            hint,
         )
     if git.ref and not _REF.fullmatch(git.ref):
-        yield error("code.git.ref", f"{shown(git.ref)} is no branch or tag", "for example main, or v1.2")
+        yield error("code.git.ref", f"{shown(git.ref)} is not a branch or tag", "for example main, or v1.2")
     if git.commit and not _COMMIT.fullmatch(git.commit):
-        hint = "write all 40 digits, as git rev-parse shows them; code.git.ref names a branch or tag"
-        yield error("code.git.commit", f"{shown(git.commit)} is no commit in full", hint)
+        hint = "use all 40 digits, as git rev-parse prints them; for a branch or tag use code.git.ref"
+        yield error("code.git.commit", f"{shown(git.commit)} is not a full commit", hint)
     pinned = bool(git.commit) and f"-{git.commit}" in path
     if ".." in path.split("/") or (not pinned and path.startswith(("/", "~"))):
-        hint = "with code.git it is a directory of the repository: write it relative, without '..'"
-        yield error("code.path", f"{shown(path)} does not stay inside the repository", hint)
+        hint = "with code.git it is a directory of the repository: use a relative path without '..'"
+        yield error("code.path", f"{shown(path)} is outside the repository", hint)
 
 
 def _inside(field: str, path: str) -> Findings:
@@ -179,14 +181,14 @@ def _inside(field: str, path: str) -> Findings:
     elif not path.strip() or path.startswith(("/", "~")) or ".." in path.split("/") or path in (".", "./"):
         if field.startswith("code.include") and path in (".", "./"):
             return
-        yield error(field, f"{shown(path)} does not stay inside the job's directory", _INSIDE_HINT)
+        yield error(field, f"{shown(path)} is outside the job's directory", _INSIDE_HINT)
 
 
-_INSIDE_HINT = "write it relative to code.path, without '..': src/train.py"
+_INSIDE_HINT = "use a path relative to code.path, without '..': src/train.py"
 
 
 def _small_enough(job: MPIJob) -> Findings:
     size = sum(len(text) for text in job.code.files.values())
     if size > _LARGEST_FILES:
-        message = f"the inline files have {size} letters; a spec holds at most {_LARGEST_FILES}"
-        yield error("code.files", message, "put them into a directory and name it in code.path")
+        message = f"the inline files have {size} characters; a spec can have at most {_LARGEST_FILES}"
+        yield error("code.files", message, "put them into a directory, and set it in code.path")

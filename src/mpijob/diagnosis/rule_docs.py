@@ -36,8 +36,8 @@ def index(codes: Mapping[str, str]) -> str:
     """Return the index of all pages: the rules' and those of the error codes given with their titles."""
     rules = {rule.id: rule.title for rule in (*RULES, UNKNOWN)}
     return (
-        "# Troubleshooting\n\n`mpijob why JOB` names the cause of a failure, a wait or a silence with one of these "
-        "codes, and `mpijob why --log FILE` that of a log ([how](../why.md)).\n\n"
+        "# Troubleshooting\n\n`mpijob why JOB` shows why a job failed, waits or hangs, with one of these codes; "
+        "`mpijob why --log FILE` does so for a log ([guide](../why.md)).\n\n"
         f"## A job failed\n{_rows(rules)}\n\n## A command was refused\n{_rows(codes)}\n"
     )
 

@@ -28,7 +28,7 @@ def test_a_file_is_read_without_the_end_of_its_line(tmp_path: Path, held: bytes)
 
 
 @pytest.mark.parametrize(
-    ("held", "reason"), [(b"ab\xffcdefgh", "is not valid Unicode"), (b"ab\0cdefgh", "holds a NUL byte")]
+    ("held", "reason"), [(b"ab\xffcdefgh", "is not valid Unicode"), (b"ab\0cdefgh", "contains a NUL byte")]
 )
 def test_a_file_that_holds_no_text_is_refused(tmp_path: Path, held: bytes, reason: str) -> None:
     (tmp_path / "t").write_bytes(held)

@@ -82,8 +82,8 @@ def test_the_longest_name_made_from_a_name_must_fit() -> None:
     longest = 63 - len("-a99-worker-99")
     assert found(a_job(name="a" * longest, workers=100), "BAD_NAME") == []
     finding = the_one(a_job(name="a" * (longest + 1), workers=100), "BAD_NAME")
-    assert f"at most {longest} letters" in finding.hint
-    assert "64 letters" in finding.message
+    assert f"at most {longest} characters" in finding.hint
+    assert "64 characters" in finding.message
 
 
 @pytest.mark.security
@@ -95,7 +95,7 @@ def test_a_namespace_is_a_dns_label(namespace: str) -> None:
 @pytest.mark.parametrize("workers", [0, -1, 101])
 def test_workers_out_of_range_are_refused_with_the_range(workers: int) -> None:
     finding = the_one(a_job(workers=workers), "BAD_WORKERS")
-    assert f"{workers} workers are asked for; 1 to 100 are allowed" in finding.message
+    assert f"{workers} workers requested; 1 to 100 are allowed" in finding.message
 
 
 def test_the_upper_bound_of_workers_is_the_administrators() -> None:
@@ -156,7 +156,7 @@ def test_known_gpu_kinds_are_taken(kind: str) -> None:
 
 def test_gpus_out_of_range_or_of_unknown_kind_are_refused() -> None:
     nine = the_one(a_job(resources=Resources(gpu=9)), "BAD_GPUS")
-    assert "9 GPUs are asked for; 0 to 8" in nine.message
+    assert "9 GPUs requested; 0 to 8" in nine.message
     odd = the_one(a_job(resources=Resources(gpu=1, gpu_kind="nvidia.com/gpus")), "BAD_GPUS")
     assert "did you mean 'nvidia.com/gpu'?" in odd.hint
     assert the_one(a_job(launcher=Resources(gpu=-1)), "BAD_GPUS").field == "launcher.gpu"
@@ -373,7 +373,7 @@ def test_code_stays_inside_its_directory(path: str) -> None:
 
 def test_the_whole_directory_may_go_along_and_large_inline_files_may_not() -> None:
     assert found(a_job(code=Code(path=".", include=("src", "."), exclude=("data/*",))), "BAD_CODE") == []
-    assert "letters" in the_one(a_job(code=Code(files={"a": "x" * (1 << 21)})), "BAD_CODE").message
+    assert "characters" in the_one(a_job(code=Code(files={"a": "x" * (1 << 21)})), "BAD_CODE").message
 
 
 @pytest.mark.req("FR-SDK-002")

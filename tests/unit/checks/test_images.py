@@ -127,7 +127,7 @@ def test_an_mpi4py_for_another_mpi_is_found(needs: str, fits: bool, tmp_path: Pa
     assert found.ok is fits
     if not fits:
         assert (
-            "libmpi.so.40, and mpirun is that of MPICH 4.2.1 (libmpi.so.12)"
+            "libmpi.so.40, but mpirun is that of MPICH 4.2.1 (libmpi.so.12)"
             in told(found, "IMAGE_MPI4PY").message
         )
 

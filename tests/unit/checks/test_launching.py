@@ -89,7 +89,7 @@ def test_options_of_the_family_are_taken(family: Family, launch: Launch) -> None
     ],
 )
 def test_flags_that_would_break_the_plan_are_refused(flags: tuple[str, ...]) -> None:
-    assert "decided by the plan" in the_one(a_job(launch=Launch(flags=flags)), "BAD_FLAGS").message
+    assert "set by mpijob" in the_one(a_job(launch=Launch(flags=flags)), "BAD_FLAGS").message
 
 
 def custom(**fields: Any) -> MPIJob:

@@ -65,9 +65,9 @@ def test_workers_lie_between_the_bounds() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"elastic": Elastic(min_workers=0, max_workers=4)}, "0 workers can do nothing"),
-        ({"ranks": 2}, "come and go with its workers"),
-        ({"command": (), "programs": [{"ranks": 1, "command": ["x"]}]}, "one command, no programs"),
+        ({"elastic": Elastic(min_workers=0, max_workers=4)}, "0 workers requested; at least 1"),
+        ({"ranks": 2}, "changes with its workers"),
+        ({"command": (), "programs": [{"ranks": 1, "command": ["x"]}]}, "one command instead of programs"),
     ],
 )
 def test_what_contradicts_workers_that_come_and_go_is_refused(fields: dict[str, Any], words: str) -> None:
@@ -78,13 +78,13 @@ def test_what_contradicts_workers_that_come_and_go_is_refused(fields: dict[str, 
 
 def test_the_administrators_bound_holds_for_the_greatest_number() -> None:
     (one,) = said(wanted(), max_workers=3)
-    assert one.message == "up to 4 workers are asked for; 3 are allowed"
+    assert one.message == "up to 4 workers requested; 3 are allowed"
 
 
 def test_horovod_may_look_for_its_workers_itself_only_in_an_elastic_job() -> None:
     assert said(wanted(slots=2, command=HOROVOD)) == []
     fixed = said(wanted(slots=2, workers=2, elastic=None, command=HOROVOD))
-    assert "brings its own list of hosts" in fixed[0].message
+    assert "sets its own list of hosts" in fixed[0].message
     outside = said(wanted(slots=2, command=("horovodrun", "-np", "9", *HOROVOD[3:])))
     assert "asks for 9 ranks" in outside[0].message
 
