@@ -21,6 +21,7 @@ FIELDS: Mapping[str, str] = {
     "Retention.finished_jobs_seconds": "When the objects of a finished job are deleted; never if unset.",
     "Idle.gpu_percent": "A GPU with a lower utilization counts as idle.",
     "Idle.after_seconds": "How long GPUs are idle before it is reported.",
+    "Idle.action": "Warn reports it; Suspend, Requeue and Cancel also free the GPUs, after SIGTERM and the grace time.",
     "Retirement.stage": "Announce reports it in `mpijob convert --cluster`, Warn warns at creation, Refuse rejects.",
     "Retirement.until": "The last day on which such jobs are accepted, as shown to users.",
     "NamespaceLimits.max_workers": "Maximum number of workers of one job.",

@@ -134,6 +134,8 @@ def _limit_pairs(found: Governed) -> Iterator[tuple[str, str]]:
             f"{rates.gpu_hour:g} per GPU-hour, {rates.cpu_hour:g} per core-hour, "
             f"{rates.memory_gib_hour:g} per GiB-hour, {rates.currency}",
         )
+    if held.idle is not None:
+        yield "Idle GPUs", f"{held.idle.action.value} after {text.duration(held.idle.after_seconds)}"
     if held.old_jobs is not None:
         yield "Old MPIJobs", f"{held.old_jobs.stage.value} {held.old_jobs.until}".strip()
     yield "Enforcement", held.enforcement.value
@@ -156,6 +158,8 @@ _LIMITS = {
     "cpu_hour": "rates.cpu_hour",
     "memory_gib_hour": "rates.memory_gib_hour",
     "currency": "rates.currency",
+    "idle_action": "idle.action",
+    "idle_after": "idle.after_seconds",
     "enforcement": "enforcement",
     "quota_request_url": "quota_request_url",
 }
@@ -194,6 +198,12 @@ _LIMITS = {
 @click.option("--cpu-hour", type=float, metavar="PRICE", help="Price of one core hour.")
 @click.option("--memory-gib-hour", type=float, metavar="PRICE", help="Price of one GiB hour of memory.")
 @click.option("--currency", metavar="CODE", help="Currency of prices.")
+@click.option(
+    "--idle-action",
+    type=click.Choice(["Warn", "Suspend", "Requeue", "Cancel"]),
+    help="What happens to a job whose GPUs are idle.",
+)
+@click.option("--idle-after", type=Duration(), metavar="TIME", help="How long GPUs may be idle, such as 30m.")
 @click.option(
     "--enforcement",
     type=click.Choice(["Enforce", "Warn"]),

@@ -58,6 +58,15 @@ class RetirementStage(StrEnum):
     REFUSE = "Refuse"
 
 
+class IdleAction(StrEnum):
+    """What happens to a job whose GPUs are idle: it keeps them, gives them back, or gives them back and waits again."""
+
+    WARN = "Warn"
+    SUSPEND = "Suspend"
+    REQUEUE = "Requeue"
+    CANCEL = "Cancel"
+
+
 class GangKind(StrEnum):
     """Who starts all workers of a job together."""
 
@@ -94,10 +103,11 @@ class Retention(Part, frozen=True, kw_only=True):
 
 
 class Idle(Part, frozen=True, kw_only=True):
-    """When a job's GPUs count as idle; the alarm is told on the job, and nothing is ended."""
+    """When a job's GPUs count as idle, and what the controller does then besides its warning."""
 
     gpu_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 5.0
     after_seconds: Seconds = 1800.0
+    action: IdleAction = IdleAction.WARN
 
 
 class Retirement(Part, frozen=True, kw_only=True):

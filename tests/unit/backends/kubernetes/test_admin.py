@@ -67,6 +67,8 @@ def test_limits_are_set_one_by_one_and_taken_away(admin: Administration, api: St
     assert admin.set("team-cv", LimitChanges(limits={"concurrent_jobs": 2})) == ""
     held = admin.limits("team-cv").effective
     assert (held.concurrent_jobs, held.max_workers) == (2, None)
+    admin.set("team-cv", LimitChanges(limits={"idle.action": "Suspend", "idle.after_seconds": 600.0}))
+    assert spec(api)["idle"] == {"action": "Suspend", "afterSeconds": 600.0}
 
 
 def test_what_was_set_is_in_the_audit(admin: Administration) -> None:

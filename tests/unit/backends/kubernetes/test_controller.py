@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.cluster_objects import BEGIN, Cluster, at_work, ended, stamp
+from tests.unit.cluster_objects import BEGIN, Cluster, at_work, condition, ended, stamp
 from tests.unit.kube_node import TEAM, Node, lay_out
 from tests.unit.kube_store import Store
 
+from mpijob.backends.kubernetes.actions import patches
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Document
 from mpijob.backends.kubernetes.client.api_errors import ApiError
@@ -22,10 +23,12 @@ from mpijob.backends.kubernetes.controller import controller, garbage_collector,
 from mpijob.backends.kubernetes.controller.controller import Controller
 from mpijob.backends.kubernetes.controller.leader_election import LEASE, Election
 from mpijob.backends.kubernetes.controller.node_heartbeat import SOURCE, NodeHeartbeats
+from mpijob.backends.kubernetes.metrics import pod_usage
 from mpijob.errors import Finding
-from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata import user_actions, well_known
 from mpijob.formats.kubernetes.metadata.controller_notes import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
-from mpijob.model import JobRef
+from mpijob.model import JobRef, Resources
+from mpijob.model.platform.governance import Idle, IdleAction, NamespaceLimits
 
 
 class Killed(BaseException):
@@ -67,7 +70,7 @@ class Versioned(Node):
         return self.objects[address]
 
     def patch(self, path: str, body: Any, **more: Any) -> Document:
-        wanted = body["metadata"].get("resourceVersion")
+        wanted = body.get("metadata", {}).get("resourceVersion")
         if wanted is not None and self.objects[path]["metadata"].get("resourceVersion") != wanted:
             raise ApiError("the object has been modified", status=409, reason="Conflict")
         changed = super().patch(path, body, **more)
@@ -270,6 +273,109 @@ def eventually(look: Callable[[], Any], seconds: float = 20.0) -> None:
     while not look():
         assert time.monotonic() < deadline, "it never became so"
         time.sleep(0.01)
+
+
+# -- idle GPUs ---------------------------------------------------------------------------------------
+class Measured(Versioned):
+    """A cluster with a metrics API, in which the workers of a job with GPUs use no CPU; tests set its clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = BEGIN + 100.0
+        groups = (resources.TRAINER_API, pod_usage.METRICS_API)
+        self.objects["/apis"] = {
+            "metadata": {},
+            "groups": [{"versions": [{"groupVersion": one} for one in groups]}],
+        }
+
+    def now(self) -> float:
+        return self.clock
+
+    def find(self, path: str, **query: str) -> Document | None:
+        if path.startswith(f"/apis/{pod_usage.METRICS_API}"):
+            return {
+                "timestamp": stamp(self.clock - BEGIN),
+                "containers": [{"usage": {"cpu": "1m", "memory": "1Mi"}}],
+            }
+        return super().find(path, **query)
+
+
+def idle_job(monkeypatch: pytest.MonkeyPatch, action: IdleAction) -> tuple[Measured, str, Controller, JobRef]:
+    """Return a job whose two GPUs have been idle for longer than its namespace allows, looked at ever since."""
+    limits = NamespaceLimits(idle=Idle(after_seconds=100, action=action))
+    monkeypatch.setattr(Controller, "_limits", lambda *_: limits)
+    node, cluster = Measured(), at_work(resources=Resources(cpu="1", gpu=1))
+    path, ref = laid_out(node, cluster), ref_of(cluster)
+    one = a_controller(node)
+    for seconds in (100, 150, 199):
+        node.clock = BEGIN + float(seconds)
+        one._attend(ref)
+    assert "suspend" not in node.objects[path]["spec"]  # not measured for long enough
+    node.clock = BEGIN + 201.0
+    one._attend(ref)
+    assert any(reason == "GPUS_IDLE" for reason, _ in node.told())
+    return node, path, one, ref
+
+
+def test_idle_gpus_are_only_warned_of_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, path, *_ = idle_job(monkeypatch, Idle().action)
+    assert "suspend" not in node.objects[path]["spec"]
+    assert user_actions.read(node.objects[path]) == ()
+
+
+def test_a_job_with_idle_gpus_is_suspended_where_its_namespace_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, path, one, ref = idle_job(monkeypatch, IdleAction.SUSPEND)
+    assert node.objects[path]["spec"]["suspend"] is True
+    rest(node, path)
+    one._attend(ref)
+    assert node.objects[path]["spec"]["suspend"] is True  # until its owner resumes it
+    messages = [act.message for act in user_actions.read(node.objects[path])]
+    assert messages == ["suspended by the idle GPU rule of this namespace"]
+
+
+def test_a_job_with_idle_gpus_is_queued_again_by_a_controller_that_takes_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, path, _, ref = idle_job(monkeypatch, IdleAction.REQUEUE)
+    assert node.objects[path]["spec"]["suspend"] is True
+    a_controller(node)._attend(ref)
+    assert node.objects[path]["spec"]["suspend"] is True  # its pods are still there
+    rest(node, path)
+    a_controller(node)._attend(ref)
+    assert node.objects[path]["spec"]["suspend"] is False
+    reasons = [act.reason for act in user_actions.read(node.objects[path])]
+    assert reasons == [user_actions.SUSPENDED, user_actions.RESUMED]
+
+
+def test_a_job_that_its_owner_suspended_is_not_queued_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = NamespaceLimits(idle=Idle(action=IdleAction.REQUEUE))
+    monkeypatch.setattr(Controller, "_limits", lambda *_: limits)
+    node, cluster = Measured(), at_work()
+    path, ref = laid_out(node, cluster), ref_of(cluster)
+    look = a_controller(node)._reader.look(ref)
+    patches.suspend(node, look.found, look.seen, "maria")
+    rest(node, path)
+    a_controller(node)._attend(ref)
+    assert node.objects[path]["spec"]["suspend"] is True
+
+
+def test_a_job_with_idle_gpus_is_cancelled_where_its_namespace_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(patches, "cancel", lambda *args: asked.append(args[-1]))
+    idle_job(monkeypatch, IdleAction.CANCEL)
+    assert asked == ["the idle GPU rule of this namespace"]
+
+
+def rest(node: Node, path: str) -> None:
+    """Let the engine take the pods of a suspended job away."""
+    for key in [key for key in node.objects if "/pods/" in key]:
+        node.objects.pop(key)
+    job = node.objects[path]
+    job["status"] = {"conditions": [condition("Suspended", at=210)]}
 
 
 # -- leading -----------------------------------------------------------------------------------------

@@ -27,11 +27,11 @@ from mpijob.backends.kubernetes.client.informer import ListWatch
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.controller import garbage_collector, node_heartbeat, status_publisher, trim
 from mpijob.backends.kubernetes.controller.early_warnings import EarlyWarnings
+from mpijob.backends.kubernetes.controller.idle_gpus import IdleGpus
 from mpijob.backends.kubernetes.controller.leader_election import Election
 from mpijob.backends.kubernetes.controller.model_registration import ModelRegistration
 from mpijob.backends.kubernetes.controller.reconcile import Reconciler
 from mpijob.backends.kubernetes.controller.work_queue import PODS, WorkQueue
-from mpijob.backends.kubernetes.metrics import pod_usage
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_reader import JobReader, JobSnapshot
 from mpijob.backends.kubernetes.submit import owner_references
@@ -42,11 +42,12 @@ from mpijob.formats.kubernetes.metadata.controller_notes import PROGRESS_ANNOTAT
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status import job_conditions
 from mpijob.formats.status.nested_fields import time_of
-from mpijob.model import JobRef, JobState, Phase, Sample
+from mpijob.model import JobRef, JobState, Phase
 from mpijob.model.platform.governance import API as GOVERNANCE
 from mpijob.model.platform.governance import (
     SINGLETON,
     Idle,
+    IdleAction,
     NamespaceLimits,
     effective,
     limits_of,
@@ -61,6 +62,7 @@ from mpijob.settings import Settings
 LIMITS = Kind(GOVERNANCE, "MPIJobLimits", "mpijoblimits", namespaced=False)
 PLATFORM = Kind(GOVERNANCE, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
 _EVENTS = "events"
+_IDLE = "GPUS_IDLE"
 # What every pod of every job says when all is well is not kept, but that it started: what it waited for is over then.
 _DULL = ("Scheduled", "Pulled", "Created")
 _TICK_SECONDS = 0.1
@@ -69,7 +71,6 @@ _SWEEP_SECONDS = 60.0
 _STARTING_SECONDS = 2.0  # what only the launcher's log tells: that its world is proved
 _WAITING_SECONDS = 15.0
 _RUNNING_SECONDS = 120.0  # nothing is due before, and whatever moves is told by a watch
-_MOST_SAMPLES = 2000
 _ENDING = (Reason.DEADLINE_EXCEEDED.value, Reason.CANCELLING.value)
 _ENDING_SECONDS = 40.0  # after that whoever noted the end of a job was killed before bringing it about
 _log = logging.getLogger(__name__)
@@ -94,9 +95,9 @@ class Controller:
         self._warnings = EarlyWarnings(
             api, self._reader, namespace, (settings or Settings()).warn_after_seconds
         )
+        self._idle_gpus = IdleGpus(api, self._reader)
         self._silence = node_heartbeat.NodeHeartbeats()
         self._told_silent: dict[JobRef, frozenset[str]] = {}
-        self._samples: dict[JobRef, list[Sample]] = {}
         self._isolated: set[tuple[JobRef, str]] = set()  # with the name of the attempt's object
         self._led = False
         self._swept = 0.0
@@ -114,7 +115,7 @@ class Controller:
         )
 
     def _forget(self, ref: JobRef) -> None:
-        self._samples.pop(ref, None)
+        self._idle_gpus.forget(ref)
         self._warnings.forget(ref)
         self._isolated -= {one for one in self._isolated if one[0] == ref}
         self._told_silent.pop(ref, None)
@@ -193,7 +194,9 @@ class Controller:
         if self._ended_by_limit(look, limits):
             return
         if look.state.phase is not Phase.DELETING:
-            _publish(self._api, look, [*self._alarms(look, limits)])
+            alarms = [*self._alarms(look, limits)]
+            _publish(self._api, look, alarms)
+            self._enforce_idle(look, alarms, (limits.idle or Idle()).action)
         self._rounds.wish(ref, self._next_look(look.state, limits, self._ttl_seconds(look)))
 
     def _reconcile(self, look: JobSnapshot) -> None:
@@ -277,20 +280,21 @@ class Controller:
     def _alarms(self, look: JobSnapshot, limits: NamespaceLimits) -> Iterator[Finding]:
         yield from self._warnings.of(look)
         if look.state.phase is not Phase.RUNNING:
-            self._samples.pop(look.state.ref, None)
+            self._idle_gpus.forget(look.state.ref)
             return
         now, job = self._api.now(), self._reader.spec(look.found, look.seen.runtime)
         if (near := limits_policy.deadline_alarm(look.state, job.deadline_seconds, limits, now)) is not None:
             yield near
-        gpus = job.workers * job.resources.gpu
-        if gpus and (idle := self._idle(look, gpus, limits.idle or Idle(), now)) is not None:
+        if (idle := self._idle_gpus.of(look, job, limits.idle or Idle())) is not None:
             yield idle
 
-    def _idle(self, look: JobSnapshot, gpus: int, idle: Idle, now: float) -> Finding | None:
-        past = self._samples.setdefault(look.state.ref, [])
-        past += pod_usage.samples(self._api, look.found, self._reader.served)
-        del past[:-_MOST_SAMPLES]
-        return limits_policy.idle_alarm(look.state, gpus, past, idle, now)
+    def _enforce_idle(self, look: JobSnapshot, alarms: list[Finding], action: IdleAction) -> None:
+        """Do what the rule of the namespace says about GPUs that are idle."""
+        if any(one.code == _IDLE for one in alarms):
+            job = self._reader.spec(look.found, look.seen.runtime)
+            self._idle_gpus.free(look, job, action)
+        elif action is IdleAction.REQUEUE:
+            self._idle_gpus.queue_again(look)
 
     def _next_look(self, state: JobState, limits: NamespaceLimits, ttl_seconds: float | None) -> float:
         now = self._api.now()
