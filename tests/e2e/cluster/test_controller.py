@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -16,17 +17,20 @@ import pytest
 from testbed import places, processes
 from tests.e2e.cluster.faults import left_of
 from tests.e2e.cluster.governed import controller, install_resources, limits, noted_phase, told, transitions
-from tests.e2e.cluster.support import PATIENCE, Place, a_job, eventually, own_place
+from tests.e2e.cluster.support import PATIENCE, TINY, Place, a_job, eventually, own_place
+from tests.e2e.cluster.tollgate import opened
 
 from mpijob import Phase
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import ApiError, Document
 from mpijob.backends.kubernetes.client.watch import watch
 from mpijob.backends.kubernetes.controller import garbage_collector
+from mpijob.backends.kubernetes.metrics import pod_usage
 from mpijob.errors import NotFound
+from mpijob.formats.kubernetes.metadata import user_actions
 from mpijob.formats.kubernetes.metadata.controller_notes import FINDINGS_ANNOTATION, is_own
 from mpijob.model import Retry
-from mpijob.model.platform.governance import Retention
+from mpijob.model.platform.governance import Idle, IdleAction, Retention
 
 
 @pytest.fixture(scope="module")
@@ -167,3 +171,39 @@ def test_a_dead_worker_is_told_when_the_kubelet_has_told_it(place: Place) -> Non
     sys.stderr.write(f"\n  told {late:.2f} s after the kubelet's status")
     assert late <= 4.0  # the machine may be busy
     place.client.delete("bereft", grace_period=0)
+
+
+@pytest.mark.req("PMV-013")
+def test_idle_gpus_are_given_back_and_the_job_is_queued_again_where_its_namespace_says_so(
+    place: Place,
+) -> None:
+    rule = Idle(after_seconds=6, action=IdleAction.REQUEUE)
+    with limits(place, idle=rule), opened() as (gate, kubeconfig):
+        gate.answers = partial(_measured, place)
+        with controller(place, KUBECONFIG=kubeconfig, MPIJOB_WARN_AFTER_SECONDS="2"):
+            place.client.submit(a_job("lazy", "sleep 600", resources=TINY.replace(gpu=1)))
+            eventually(lambda: len(_acts(place)) >= 2, "it is suspended and resumed", PATIENCE)
+            eventually(lambda: "Suspended" in transitions(place, "lazy"), "it is told", PATIENCE)
+    rule_of = "by the idle GPU rule of this namespace"
+    assert _acts(place)[:2] == [f"suspended {rule_of}", f"queued again {rule_of}"]
+    assert place.client.state("lazy").attempt >= 2
+    assert "GPUS_IDLE" in [one["reason"] for one in told(place, "lazy")]
+    place.client.delete("lazy", 0)
+
+
+def _acts(place: Place) -> list[str]:
+    job = place.find(resources.TRAINJOB, "lazy")
+    return [] if job is None else [act.message for act in user_actions.read(job)]
+
+
+def _measured(place: Place, path: str) -> Document | None:
+    """Answer as the metrics API that the test bed has not, for pods that do nothing."""
+    if path == "/apis":
+        known = place.api.get(path)
+        return known | {"groups": [*known["groups"], {"versions": [{"groupVersion": pod_usage.METRICS_API}]}]}
+    if not path.startswith(f"/apis/{pod_usage.METRICS_API}/"):
+        return None
+    if path.endswith("/pods"):
+        return {"metadata": {"resourceVersion": "1"}, "items": []}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"timestamp": now, "containers": [{"usage": {"cpu": "1m", "memory": "1Mi"}}]}

@@ -1,5 +1,7 @@
 """A gate between one service and the API server, which kills the service at a step that a test chooses.
 
+A test may also answer questions itself, for APIs that the bed has not.
+
 A step is a request that changes something. The service is killed either before its request is handed on, or after
 it was done and before the answer comes back: the two moments at which a crash leaves something behind.
 Leases are no steps (they are renewed all the time), nor are questions for rights.
@@ -16,12 +18,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from testbed import places
+
+from mpijob.formats.kubernetes.metadata.well_known import Document
 
 _NO_STEPS = (
     "leases",
@@ -42,6 +46,7 @@ class Gate:
         self.victim: subprocess.Popen[str] | None = None
         self.hit = ""  # the step at which the service was killed
         self.steps: list[str] = []
+        self.answers: Callable[[str], Document | None] = lambda path: None  # to questions, by their path
         self._lock = threading.Lock()
 
     def passes(self, method: str, path: str) -> bool:
@@ -122,6 +127,9 @@ def _handler(gate: Gate, context: ssl.SSLContext) -> type[BaseHTTPRequestHandler
 
         def _pass(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.command == "GET" and (known := gate.answers(self.path.partition("?")[0])) is not None:
+                _answer(self, json.dumps(known).encode())
+                return
             dies = gate.passes(self.command, self.path)
             if dies and not gate.after:
                 gate.kill(self.command, self.path)
@@ -146,6 +154,14 @@ def _handler(gate: Gate, context: ssl.SSLContext) -> type[BaseHTTPRequestHandler
             pass
 
     return Handler
+
+
+def _answer(request: BaseHTTPRequestHandler, body: bytes) -> None:
+    request.send_response_only(200)
+    request.send_header("Content-Type", "application/json")
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    request.wfile.write(body)
 
 
 def _asked(
