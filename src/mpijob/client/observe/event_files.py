@@ -40,6 +40,7 @@ def read(backend: Backend, ref: JobRef, *, points: int, attempt: int | None = No
     """
     works = backend.capability(SupportsWorkingDirectory)
     if works is None:
+        backend.get(ref)  # of a job that nobody here may see, nothing is said
         raise Unsupported(
             f"the event files of {ref.name} are not on this machine",
             hint=f"fetch them: mpijob artifacts fetch {ref.name} --to runs; then: tensorboard --logdir runs",
