@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What ran, used and cost. */
+        /** List accounting records: jobs with usage and cost. */
         get: operations["accounts"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage by user, month … */
+        /** Sum usage and cost by user, namespace, month or label. */
         get: operations["report"];
         put?: never;
         post?: never;
@@ -45,7 +45,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who did what: all of it for administrators, else one's own acts. */
+        /** List audit entries: all for administrators, your own otherwise. */
         get: operations["entries"];
         put?: never;
         post?: never;
@@ -62,7 +62,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What may still be spent. */
+        /** Get the budgets of namespaces. */
         get: operations["budgets"];
         put?: never;
         post?: never;
@@ -81,7 +81,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** One action on several jobs. */
+        /** Run one action on several jobs. */
         post: operations["bulk"];
         delete?: never;
         options?: never;
@@ -96,7 +96,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Features of this server. */
+        /** Get the features of this server. */
         get: operations["capabilities"];
         put?: never;
         post?: never;
@@ -113,7 +113,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a form can offer. */
+        /** List the choices of a namespace: queues, claims, secrets, images. */
         get: operations["choices"];
         put?: never;
         post?: never;
@@ -130,7 +130,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How jobs differ. */
+        /** Compare jobs. */
         get: operations["compare"];
         put?: never;
         post?: never;
@@ -149,7 +149,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Validate a draft: the job, or all errors. */
+        /** Validate a draft; return the job, or all errors. */
         post: operations["read_draft"];
         delete?: never;
         options?: never;
@@ -166,7 +166,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Estimates from earlier runs. */
+        /** Estimate duration, cost and resources from earlier runs. */
         post: operations["advice"];
         delete?: never;
         options?: never;
@@ -183,7 +183,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A text of another kind, as a job. */
+        /** Convert a manifest or batch script to jobs. */
         post: operations["convert"];
         delete?: never;
         options?: never;
@@ -200,7 +200,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A job file after a form's change, notes and unknown fields kept. */
+        /** Edit a job file; keep comments and unknown fields. */
         post: operations["edit"];
         delete?: never;
         options?: never;
@@ -215,7 +215,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What there is, what is free, the quota. */
+        /** Get capacity, free resources and quota. */
         get: operations["facts"];
         put?: never;
         post?: never;
@@ -232,7 +232,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What every field of a job is for. */
+        /** Describe every field of a job. */
         get: operations["fields"];
         put?: never;
         post?: never;
@@ -251,7 +251,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Would it start now, wait, or never? */
+        /** Check whether a job would start now, wait, or never start. */
         post: operations["fit"];
         delete?: never;
         options?: never;
@@ -266,7 +266,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Which kind of job to use, and the glossary. */
+        /** Get the job type guide and the glossary. */
         get: operations["guide"];
         put?: never;
         post?: never;
@@ -283,7 +283,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Say that the server answers. */
+        /** Health check. */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -300,7 +300,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How far the jobs of old are. */
+        /** Get the migration status of existing MPIJobs. */
         get: operations["migrating"];
         put?: never;
         post?: never;
@@ -317,7 +317,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** This document. */
+        /** Get this OpenAPI document. */
         get: operations["document"];
         put?: never;
         post?: never;
@@ -334,10 +334,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How helpful the help is. */
+        /** Get the feedback on help texts. */
         get: operations["opinions"];
         put?: never;
-        /** Say whether help was helpful. */
+        /** Rate a help text. */
         post: operations["opinion"];
         delete?: never;
         options?: never;
@@ -352,7 +352,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Overview of the engine. */
+        /** Get an overview: capacity, queue, usage and failures. */
         get: operations["overview"];
         put?: never;
         post?: never;
@@ -369,7 +369,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All namespaces, for administrators. */
+        /** Get an overview of all namespaces (administrators). */
         get: operations["whole_cluster"];
         put?: never;
         post?: never;
@@ -386,7 +386,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What failed jobs share. */
+        /** Find common causes of failed jobs. */
         get: operations["patterns"];
         put?: never;
         post?: never;
@@ -405,7 +405,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Exactly what would run. */
+        /** Plan a job: return exactly what would run. */
         post: operations["plan"];
         delete?: never;
         options?: never;
@@ -420,7 +420,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How far jobs are. */
+        /** Get the training progress of jobs. */
         get: operations["progress"];
         put?: never;
         post?: never;
@@ -437,7 +437,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who waits where. */
+        /** List queues with their running and waiting jobs. */
         get: operations["queues"];
         put?: never;
         post?: never;
@@ -454,7 +454,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How good estimates of waiting were. */
+        /** Get the accuracy of queue time estimates. */
         get: operations["wait_accuracy"];
         put?: never;
         post?: never;
@@ -471,7 +471,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What you may do here. */
+        /** Get your permissions in a namespace. */
         get: operations["rights"];
         put?: never;
         post?: never;
@@ -488,10 +488,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who is signed in. */
+        /** Get the signed-in user. */
         get: operations["who"];
         put?: never;
-        /** Sign in with the one-time token. */
+        /** Sign in with a one-time token. */
         post: operations["sign_in"];
         /** Sign out. */
         delete: operations["sign_out"];
@@ -509,7 +509,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A sign-in for another browser. */
+        /** Create a sign-in link for another browser. */
         post: operations["link"];
         delete?: never;
         options?: never;
@@ -524,7 +524,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Changes of jobs, as server-sent events. */
+        /** Stream job changes as server-sent events. */
         get: operations["changes"];
         put?: never;
         post?: never;
@@ -541,10 +541,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Jobs to start from. */
+        /** List job templates. */
         get: operations["templates"];
         put?: never;
-        /** Keep a job to start from, alone or for a namespace. */
+        /** Save a job as a template, for you or for a namespace. */
         post: operations["save_template"];
         delete?: never;
         options?: never;
@@ -562,7 +562,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Remove an own template, or a namespace's. */
+        /** Delete one of your templates, or a shared one. */
         delete: operations["delete_template"];
         options?: never;
         head?: never;
@@ -594,11 +594,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Everything known of a job. */
+        /** Get the details of a job. */
         get: operations["get_job"];
         put?: never;
         post?: never;
-        /** Remove a job; its record stays for a while. */
+        /** Delete a job; its record stays for a while. */
         delete: operations["delete"];
         options?: never;
         head?: never;
@@ -612,7 +612,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What it used, cost, and is expected to take. */
+        /** Get usage, cost and expected duration of a job. */
         get: operations["account"];
         put?: never;
         post?: never;
@@ -629,7 +629,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One of the files it left. */
+        /** Download an output file of a job. */
         get: operations["fetch"];
         put?: never;
         post?: never;
@@ -646,7 +646,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The files it left. */
+        /** List the output files of a job. */
         get: operations["artifacts"];
         put?: never;
         post?: never;
@@ -663,7 +663,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All of its name. */
+        /** List all jobs of a name. */
         get: operations["attempts"];
         put?: never;
         post?: never;
@@ -680,7 +680,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Everything known of it, without secrets. */
+        /** Download a support bundle, with secrets masked. */
         get: operations["bundle"];
         put?: never;
         post?: never;
@@ -716,7 +716,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Create a changed copy. */
+        /** Clone a job with changes. */
         post: operations["clone"];
         delete?: never;
         options?: never;
@@ -731,7 +731,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Its training metrics. */
+        /** Get the training metrics of a job. */
         get: operations["curves"];
         put?: never;
         post?: never;
@@ -748,7 +748,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What happened. */
+        /** List the events of a job. */
         get: operations["events"];
         put?: never;
         post?: never;
@@ -765,7 +765,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Its configuration as a file. */
+        /** Export a job as a file. */
         get: operations["export"];
         put?: never;
         post?: never;
@@ -782,7 +782,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where else its training is seen. */
+        /** Get links to MLflow, W&B and TensorBoard. */
         get: operations["links"];
         put?: never;
         post?: never;
@@ -799,7 +799,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The merged lines, in batches. */
+        /** Get the merged log in batches. */
         get: operations["logs"];
         put?: never;
         post?: never;
@@ -816,7 +816,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What was used. */
+        /** Get the resource usage of a job. */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -833,7 +833,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Zone and rack of its nodes. */
+        /** Get zone and rack of the job's nodes. */
         get: operations["nodes"];
         put?: never;
         post?: never;
@@ -850,7 +850,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What its ranks do with MPI. */
+        /** Get the MPI profile of a job. */
         get: operations["profile"];
         put?: never;
         post?: never;
@@ -886,7 +886,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Run it again, as it was or with a fix. */
+        /** Run a job again, unchanged or with a fix. */
         post: operations["retry"];
         delete?: never;
         options?: never;
@@ -901,7 +901,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All jobs of its name, with their attempts. */
+        /** List all runs of a job name with their attempts. */
         get: operations["runs"];
         put?: never;
         post?: never;
@@ -918,7 +918,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The scalars of its TensorBoard event files. */
+        /** Get the scalars of the job's TensorBoard event files. */
         get: operations["scalars"];
         put?: never;
         post?: never;
@@ -937,7 +937,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Give an elastic job another number of workers. */
+        /** Scale an elastic job. */
         post: operations["scale"];
         delete?: never;
         options?: never;
@@ -954,7 +954,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Call stacks of its ranks. */
+        /** Capture the call stacks of all ranks. */
         post: operations["stacks"];
         delete?: never;
         options?: never;
@@ -986,7 +986,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Why it is in its phase: causes, timeline, fixes. */
+        /** Diagnose a job: causes, timeline, fixes. */
         get: operations["why"];
         put?: never;
         post?: never;
@@ -1003,11 +1003,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Everything known of a job. */
+        /** Get the details of a job. */
         get: operations["get_job_by_name"];
         put?: never;
         post?: never;
-        /** Remove a job; its record stays for a while. */
+        /** Delete a job; its record stays for a while. */
         delete: operations["delete_by_name"];
         options?: never;
         head?: never;
@@ -1021,7 +1021,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What it used, cost, and is expected to take. */
+        /** Get usage, cost and expected duration of a job. */
         get: operations["account_by_name"];
         put?: never;
         post?: never;
@@ -1038,7 +1038,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One of the files it left. */
+        /** Download an output file of a job. */
         get: operations["fetch_by_name"];
         put?: never;
         post?: never;
@@ -1055,7 +1055,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The files it left. */
+        /** List the output files of a job. */
         get: operations["artifacts_by_name"];
         put?: never;
         post?: never;
@@ -1072,7 +1072,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All of its name. */
+        /** List all jobs of a name. */
         get: operations["attempts_by_name"];
         put?: never;
         post?: never;
@@ -1089,7 +1089,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Everything known of it, without secrets. */
+        /** Download a support bundle, with secrets masked. */
         get: operations["bundle_by_name"];
         put?: never;
         post?: never;
@@ -1125,7 +1125,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Create a changed copy. */
+        /** Clone a job with changes. */
         post: operations["clone_by_name"];
         delete?: never;
         options?: never;
@@ -1140,7 +1140,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Its training metrics. */
+        /** Get the training metrics of a job. */
         get: operations["curves_by_name"];
         put?: never;
         post?: never;
@@ -1157,7 +1157,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What happened. */
+        /** List the events of a job. */
         get: operations["events_by_name"];
         put?: never;
         post?: never;
@@ -1174,7 +1174,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Its configuration as a file. */
+        /** Export a job as a file. */
         get: operations["export_by_name"];
         put?: never;
         post?: never;
@@ -1191,7 +1191,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where else its training is seen. */
+        /** Get links to MLflow, W&B and TensorBoard. */
         get: operations["links_by_name"];
         put?: never;
         post?: never;
@@ -1208,7 +1208,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The merged lines, in batches. */
+        /** Get the merged log in batches. */
         get: operations["logs_by_name"];
         put?: never;
         post?: never;
@@ -1225,7 +1225,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What was used. */
+        /** Get the resource usage of a job. */
         get: operations["metrics_by_name"];
         put?: never;
         post?: never;
@@ -1242,7 +1242,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Zone and rack of its nodes. */
+        /** Get zone and rack of the job's nodes. */
         get: operations["nodes_by_name"];
         put?: never;
         post?: never;
@@ -1259,7 +1259,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What its ranks do with MPI. */
+        /** Get the MPI profile of a job. */
         get: operations["profile_by_name"];
         put?: never;
         post?: never;
@@ -1295,7 +1295,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Run it again, as it was or with a fix. */
+        /** Run a job again, unchanged or with a fix. */
         post: operations["retry_by_name"];
         delete?: never;
         options?: never;
@@ -1310,7 +1310,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All jobs of its name, with their attempts. */
+        /** List all runs of a job name with their attempts. */
         get: operations["runs_by_name"];
         put?: never;
         post?: never;
@@ -1327,7 +1327,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The scalars of its TensorBoard event files. */
+        /** Get the scalars of the job's TensorBoard event files. */
         get: operations["scalars_by_name"];
         put?: never;
         post?: never;
@@ -1346,7 +1346,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Give an elastic job another number of workers. */
+        /** Scale an elastic job. */
         post: operations["scale_by_name"];
         delete?: never;
         options?: never;
@@ -1363,7 +1363,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Call stacks of its ranks. */
+        /** Capture the call stacks of all ranks. */
         post: operations["stacks_by_name"];
         delete?: never;
         options?: never;
@@ -1395,7 +1395,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Why it is in its phase: causes, timeline, fixes. */
+        /** Diagnose a job: causes, timeline, fixes. */
         get: operations["why_by_name"];
         put?: never;
         post?: never;
@@ -1566,7 +1566,7 @@ export interface components {
         };
         /**
          * Advised
-         * @description What earlier runs of the program say: what to ask for, and what it will take; null without earlier runs.
+         * @description Recommended resources and expected duration from earlier runs of the program; null without earlier runs.
          */
         Advised: {
             counsel: components["schemas"]["SizingReport"];
@@ -1606,7 +1606,7 @@ export interface components {
         };
         /**
          * Artifacts
-         * @description The files that a job left.
+         * @description Output files of a job.
          */
         Artifacts: {
             items: components["schemas"]["Artifact"][];
@@ -1634,7 +1634,7 @@ export interface components {
         Asked: "missing" | "there" | "unknown";
         /**
          * AttemptRow
-         * @description One attempt of a job, as it ended or stands; `exit_code` is the first failed rank's, else the launcher's.
+         * @description One attempt of a job; `exit_code` is that of the first failed rank, otherwise of the launcher.
          */
         AttemptRow: {
             attempt: number;
@@ -1653,7 +1653,7 @@ export interface components {
         };
         /**
          * AttemptsAnswer
-         * @description The jobs that had this name, newest first: retries are new jobs of the same name.
+         * @description All jobs of this name, newest first; retries are new jobs of the same name.
          */
         AttemptsAnswer: {
             items: components["schemas"]["JobRow"][];
@@ -1757,7 +1757,7 @@ export interface components {
         };
         /**
          * Budgets
-         * @description How namespaces stand against their budgets.
+         * @description Spending of namespaces against their budgets.
          */
         Budgets: {
             items: components["schemas"]["Budget"][];
@@ -1773,7 +1773,7 @@ export interface components {
         };
         /**
          * BulkAnswer
-         * @description What became of each.
+         * @description Results of the action for all jobs.
          */
         BulkAnswer: {
             items: components["schemas"]["Done"][];
@@ -1826,9 +1826,9 @@ export interface components {
         };
         /**
          * Changes
-         * @description What a copy has otherwise than the job: parts by path (`env.LR`), and a numbered fix of its diagnosis.
+         * @description Changes of a copy: fields by path (`env.LR`), and a numbered fix of the diagnosis.
          *
-         *         "" as name takes the next free one; `replace` puts the copy in the place of the job itself.
+         *         An empty name selects the next free one; `replace` replaces the original job.
          */
         Changes: {
             /** @default {} */
@@ -2053,7 +2053,7 @@ export interface components {
         };
         /**
          * Conversions
-         * @description What the text held, converted, with a report on every field.
+         * @description The converted jobs, with a report on every field.
          */
         Conversions: {
             items: components["schemas"]["Conversion"][];
@@ -2103,10 +2103,9 @@ export interface components {
         };
         /**
          * Delta
-         * @description What a page lays over what it has; `trouble` says why nothing new may come.
+         * @description Changes since the last revision; `trouble` is the reason if updates are interrupted.
          *
-         *         `delete` names rows that are gone as `NAMESPACE/UID`.
-         *         `seen` is when the place itself was last heard: what the page shows is as old as that.
+         *         `delete` has removed rows as `NAMESPACE/UID`. `seen` is the time of the last contact with the engine.
          */
         Delta: {
             /** @default [] */
@@ -2165,7 +2164,7 @@ export interface components {
         };
         /**
          * Done
-         * @description What became of one job of several; `problem` is null when it worked.
+         * @description Result of the action for one job; `problem` is null if it succeeded.
          */
         Done: {
             job: string;
@@ -2173,7 +2172,7 @@ export interface components {
         };
         /**
          * Draft
-         * @description A job to be: a job file as text, or its fields as an object; `command_line` is split as a shell splits it.
+         * @description A job draft: a job file as text, or its fields as an object; `command_line` is split like in a shell.
          */
         Draft: {
             /** @default  */
@@ -2185,9 +2184,9 @@ export interface components {
         };
         /**
          * Edit
-         * @description A job file, and what a form changes in it: all its fields (`job`), or some by path; null takes one out.
+         * @description A job file and the changes to apply: all fields (`job`), or fields by path (`changes`; null removes one).
          *
-         *         With neither the text is only read.
+         *         Without either, the text is only parsed.
          */
         Edit: {
             /** @default {} */
@@ -2199,10 +2198,10 @@ export interface components {
         };
         /**
          * Edited
-         * @description The text after the change, with its notes and unknown fields kept, and the job in it.
+         * @description The job file after the change, with comments and unknown fields kept, and the parsed job.
          *
-         *         What is wrong never stops the answer: it stands in `findings`, with field, line and column. `job` is null where
-         *         the text is no job at all; fields that cannot be read have their default in it.
+         *         Errors are returned in `findings`, with field, line and column, and never fail the request. `job` is null if the
+         *         text is not a job; fields that cannot be parsed have their defaults.
          */
         Edited: {
             command_line: string;
@@ -2280,7 +2279,7 @@ export interface components {
         };
         /**
          * Events
-         * @description What happened, in order.
+         * @description Events, oldest first.
          */
         Events: {
             items: components["schemas"]["Event"][];
@@ -2359,7 +2358,7 @@ export interface components {
         };
         /**
          * FactsAnswer
-         * @description What the place has, what is free, what the namespace may use; amounts also in words.
+         * @description Capacity, free resources and quota; `summary` is the same as text.
          */
         FactsAnswer: {
             facts: components["schemas"]["Facts"];
@@ -2576,7 +2575,7 @@ export interface components {
         };
         /**
          * Health
-         * @description That the server answers.
+         * @description Health of the server.
          */
         Health: {
             /** @default true */
@@ -2601,7 +2600,7 @@ export interface components {
         };
         /**
          * JobAccount
-         * @description What a job used, and what it cost so far where rates are set; `estimate` is from earlier runs of its program.
+         * @description Usage of a job, and its cost if rates are set; `estimate` is from earlier runs of its program.
          */
         JobAccount: {
             account: components["schemas"]["Account"] | null;
@@ -2611,7 +2610,7 @@ export interface components {
         };
         /**
          * JobDetail
-         * @description Everything known of one job; `yaml` is its job file, `commands` do the same on the command line.
+         * @description Details of one job; `yaml` is its job file, `commands` are equivalent commands of the CLI.
          */
         JobDetail: {
             commands: {
@@ -2624,10 +2623,10 @@ export interface components {
         };
         /**
          * JobList
-         * @description One page of jobs. `counts` has the phases under the same filters, the filter by phase left out.
+         * @description One page of jobs. `counts` has the number of jobs by phase under the same filters, except the phase filter.
          *
-         *         `namespaces`, `owners` and `types` are all there are, whatever the filters. `seen` is when the place itself was
-         *         last heard.
+         *         `namespaces`, `owners` and `types` list all values, independent of filters. `seen` is the time of the last contact
+         *         with the engine.
          */
         JobList: {
             after: string;
@@ -2645,7 +2644,7 @@ export interface components {
         };
         /**
          * JobProgress
-         * @description How far a job is, by the last lines of rank 0: `progress` from 0 to 1, `eta` in seconds.
+         * @description Training progress from the log of rank 0: `progress` from 0 to 1, `eta` in seconds.
          */
         JobProgress: {
             epoch: number | null;
@@ -2668,11 +2667,11 @@ export interface components {
         };
         /**
          * JobRow
-         * @description One job as the list shows it; `why` says what failed or what it waits for.
+         * @description One job of the list; `why` explains why it failed or what it waits for.
          *
-         *         `cause` is the code of the failure, of a running job that of its first warning. `run` counts the jobs of one name
-         *         from 1, 0 where nobody counted. Of one that waits, `position` is its place, `starts_about` when it will probably
-         *         start, and `wait_basis` what that rests on, or why it is not known.
+         *         `cause` is the code of the failure, or of the first warning of a running job. `run` numbers the jobs of one name
+         *         from 1; 0 if unknown. For a waiting job, `position` is its position in the queue, `starts_about` the estimated
+         *         start time, and `wait_basis` the basis of the estimate, or the reason why there is none.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
@@ -2931,7 +2930,7 @@ export interface components {
         };
         /**
          * Links
-         * @description Where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`, by their addresses.
+         * @description Links to a job's training metrics: URLs of `mlflow`, `wandb` and `tensorboard`.
          */
         Links: {
             items: {
@@ -2940,7 +2939,7 @@ export interface components {
         };
         /**
          * LogBatch
-         * @description Some lines of a log, as they came; `problem` ends a stream that failed.
+         * @description A batch of log lines; `problem` ends a stream that failed.
          */
         LogBatch: {
             /** @default [] */
@@ -2950,7 +2949,7 @@ export interface components {
         };
         /**
          * LogRow
-         * @description One line. `time` is in milliseconds; `at` is the exact nanosecond as text, for links to a line.
+         * @description One log line. `time` is in milliseconds; `at` is in nanoseconds as text, for links to a line.
          */
         LogRow: {
             at: string;
@@ -3088,7 +3087,7 @@ export interface components {
         Means: "gdb" | "none" | "proc" | "py-spy";
         /**
          * Mend
-         * @description How a job is run again: as it was, or with one of the numbered fixes of its diagnosis.
+         * @description How to run a job again: unchanged, or with a numbered fix of its diagnosis.
          */
         Mend: {
             /** @default null */
@@ -3214,7 +3213,7 @@ export interface components {
         };
         /**
          * NewTemplate
-         * @description A job to start from later: kept for the user alone, or with `share` for a namespace ("" is the user's own).
+         * @description A template to save: private, or with `share` shared with a namespace ("" is the user's own).
          */
         NewTemplate: {
             name: string;
@@ -3259,7 +3258,7 @@ export interface components {
         };
         /**
          * NodePlaces
-         * @description The nodes of a job of which zone or rack are known.
+         * @description Nodes of a job with a known zone or rack.
          */
         NodePlaces: {
             items: components["schemas"]["NodePlace"][];
@@ -3335,7 +3334,7 @@ export interface components {
         };
         /**
          * Opinion
-         * @description Whether a piece of help was helpful; `topic` is a field, a code or a screen.
+         * @description Rating of a help text; `topic` is a field, a code or a screen.
          */
         Opinion: {
             helpful: boolean;
@@ -3343,7 +3342,7 @@ export interface components {
         };
         /**
          * Opinions
-         * @description All of them.
+         * @description Ratings of all help texts.
          */
         Opinions: {
             items: components["schemas"]["Votes"][];
@@ -3360,7 +3359,7 @@ export interface components {
         };
         /**
          * Overview
-         * @description The place at a glance: what is free, who waits, who uses it, what fails.
+         * @description Overview of an engine: free capacity, waiting jobs, usage and failures.
          */
         Overview: {
             counts: {
@@ -3520,7 +3519,7 @@ export interface components {
         };
         /**
          * PlanAnswer
-         * @description Exactly what would run, and the sentence that says it in short.
+         * @description The plan, and a one-line summary.
          */
         PlanAnswer: {
             plan: components["schemas"]["Plan"];
@@ -3550,7 +3549,7 @@ export interface components {
         };
         /**
          * Problem
-         * @description What went wrong, why, and how to fix it; `docs` is the page of the code.
+         * @description An error: what happened, why, and how to fix it; `docs` is the troubleshooting page of the code.
          */
         Problem: {
             code: string;
@@ -3590,7 +3589,7 @@ export interface components {
         };
         /**
          * ProgressList
-         * @description How far jobs are; jobs without progress are left out.
+         * @description Progress of jobs; jobs without progress are omitted.
          */
         ProgressList: {
             items: components["schemas"]["JobProgress"][];
@@ -3630,7 +3629,7 @@ export interface components {
         };
         /**
          * QueueRow
-         * @description One queue: how many jobs run and wait, recent median wait, and waiting jobs in order.
+         * @description One queue: running and waiting jobs, recent median wait, and waiting jobs in order.
          */
         QueueRow: {
             /** @default [] */
@@ -3663,7 +3662,7 @@ export interface components {
         };
         /**
          * Queues
-         * @description The queues that the user sees, and the limits of the namespace that they are in.
+         * @description Queues that the user may see, and the limits of their namespace.
          */
         Queues: {
             items: components["schemas"]["QueueRow"][];
@@ -3820,7 +3819,7 @@ export interface components {
         };
         /**
          * Reading
-         * @description A draft as it was understood: the job, the same as a job file, and its command as one line.
+         * @description The parsed draft: the job, its job file, and its command as one line.
          */
         Reading: {
             command_line: string;
@@ -3903,7 +3902,7 @@ export interface components {
         };
         /**
          * Rights
-         * @description What the user may do in a namespace; `why` has, for each verb that is missing, the sentence that says so.
+         * @description Permissions of the user in a namespace; `why` explains each missing verb.
          */
         Rights: {
             may: string[];
@@ -3920,9 +3919,9 @@ export interface components {
         Role: "launcher" | "rank" | "worker";
         /**
          * RunRow
-         * @description One of the jobs that had a name, with its attempts, the first first; `deleted` is set where its record is left.
+         * @description One run of a job name, with its attempts, oldest first; `deleted` is set if only its record is left.
          *
-         *         `address` names it in every verb: `NAME@RUN`.
+         *         `address` is its name in every request: `NAME@RUN`.
          */
         RunRow: {
             address: string;
@@ -3933,7 +3932,7 @@ export interface components {
         };
         /**
          * Runs
-         * @description Every job that has or had a name, newest first: each submission and each retry is one.
+         * @description All runs of a job name, newest first; each submission and each retry is a run.
          */
         Runs: {
             items: components["schemas"]["RunRow"][];
@@ -3957,7 +3956,7 @@ export interface components {
         };
         /**
          * Scale
-         * @description How many workers an elastic job is to have.
+         * @description New number of workers of an elastic job.
          */
         Scale: {
             workers: number;
@@ -4003,7 +4002,7 @@ export interface components {
         };
         /**
          * Session
-         * @description Who is signed in; `csrf` goes into the header X-MPIJob-CSRF of everything that changes something.
+         * @description The signed-in user; send `csrf` as the header X-MPIJob-CSRF with every request that changes something.
          */
         Session: {
             csrf: string;
@@ -4017,14 +4016,14 @@ export interface components {
         Severity: "error" | "notice" | "warning";
         /**
          * SignIn
-         * @description The one-time token of the address that `mpijob ui` printed.
+         * @description The one-time token from the URL that `mpijob ui` printed.
          */
         SignIn: {
             token: string;
         };
         /**
          * SignInLink
-         * @description A new one-time token, for another browser of the same person.
+         * @description A new one-time token, to sign in another browser of the same user.
          */
         SignInLink: {
             token: string;
@@ -4175,9 +4174,9 @@ export interface components {
         };
         /**
          * TemplateList
-         * @description All templates that the user sees in a namespace.
+         * @description Templates that the user may see in a namespace.
          *
-         *         `may_share` says whether they may save some for it, `notice` why some that it shares may be missing.
+         *         `may_share` is true if the user may share templates there; `notice` explains missing shared templates.
          */
         TemplateList: {
             items: components["schemas"]["TemplateRow"][];
@@ -4188,10 +4187,10 @@ export interface components {
         };
         /**
          * TemplateRow
-         * @description One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
+         * @description One job template; `origin` is `own`, `shared` (by `namespace`) or `library`.
          *
-         *         Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted;
-         *         `blocker` why its job could not run here, "" where it could.
+         *         For a shared template, `owner` is the user who saved it last and `changed` the time. `writable` is true if the
+         *         user may change and delete it; `blocker` is the reason why its job cannot run here, or empty.
          */
         TemplateRow: {
             /** @default  */
@@ -4217,7 +4216,7 @@ export interface components {
         };
         /**
          * ToConvert
-         * @description A text of another kind (MPIJob, TrainJob, Slurm or PBS script …), and what it is to become.
+         * @description A manifest or script (MPIJob, TrainJob, Slurm, PBS …) and the target format.
          */
         ToConvert: {
             /** @default  */
@@ -4306,7 +4305,7 @@ export interface components {
         VolumeKind: "claim" | "config" | "nfs" | "path" | "s3" | "scratch" | "secret" | "shm";
         /**
          * Votes
-         * @description How often a piece of help was said to be helpful, and how often not.
+         * @description Number of helpful and unhelpful ratings of one help text.
          */
         Votes: {
             no: number;
@@ -4315,7 +4314,7 @@ export interface components {
         };
         /**
          * Waiting
-         * @description One job that waits: its place, what for, how long about and between what, and what that rests on.
+         * @description One waiting job: position, reason, estimated wait with its range, and the basis of the estimate.
          */
         Waiting: {
             /** @default  */
@@ -4416,7 +4415,7 @@ export interface components {
         };
         /**
          * Pattern
-         * @description A cause that several jobs failed of, with the newest of them.
+         * @description A cause of several failed jobs, with the newest of them.
          */
         "mpijob.api.schemas.overview_schemas.Pattern": {
             cause: string;
@@ -4542,7 +4541,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What ran, used and cost. */
+            /** @description List accounting records: jobs with usage and cost. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4551,7 +4550,7 @@ export interface operations {
                     "application/json": components["schemas"]["AccountPage"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4579,7 +4578,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Usage by user, month … */
+            /** @description Sum usage and cost by user, namespace, month or label. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4588,7 +4587,7 @@ export interface operations {
                     "application/json": components["schemas"]["Report"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4617,7 +4616,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who did what: all of it for administrators, else one's own acts. */
+            /** @description List audit entries: all for administrators, your own otherwise. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4626,7 +4625,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuditList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4646,7 +4645,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What may still be spent. */
+            /** @description Get the budgets of namespaces. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4655,7 +4654,7 @@ export interface operations {
                     "application/json": components["schemas"]["Budgets"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4679,7 +4678,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description One action on several jobs. */
+            /** @description Run one action on several jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4688,7 +4687,7 @@ export interface operations {
                     "application/json": components["schemas"]["BulkAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4708,7 +4707,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Features of this server. */
+            /** @description Get the features of this server. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4717,7 +4716,7 @@ export interface operations {
                     "application/json": components["schemas"]["Capabilities"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4739,7 +4738,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What a form can offer. */
+            /** @description List the choices of a namespace: queues, claims, secrets, images. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4748,7 +4747,7 @@ export interface operations {
                     "application/json": components["schemas"]["Choices"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4771,7 +4770,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How jobs differ. */
+            /** @description Compare jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4780,7 +4779,7 @@ export interface operations {
                     "application/json": components["schemas"]["Comparison"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4804,7 +4803,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Validate a draft: the job, or all errors. */
+            /** @description Validate a draft; return the job, or all errors. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4813,7 +4812,7 @@ export interface operations {
                     "application/json": components["schemas"]["Reading"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4837,7 +4836,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Estimates from earlier runs. */
+            /** @description Estimate duration, cost and resources from earlier runs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4846,7 +4845,7 @@ export interface operations {
                     "application/json": components["schemas"]["Advised"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4870,7 +4869,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A text of another kind, as a job. */
+            /** @description Convert a manifest or batch script to jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4879,7 +4878,7 @@ export interface operations {
                     "application/json": components["schemas"]["Conversions"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4903,7 +4902,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A job file after a form's change, notes and unknown fields kept. */
+            /** @description Edit a job file; keep comments and unknown fields. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4912,7 +4911,7 @@ export interface operations {
                     "application/json": components["schemas"]["Edited"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4932,7 +4931,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What there is, what is free, the quota. */
+            /** @description Get capacity, free resources and quota. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4941,7 +4940,7 @@ export interface operations {
                     "application/json": components["schemas"]["FactsAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4961,7 +4960,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What every field of a job is for. */
+            /** @description Describe every field of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4970,7 +4969,7 @@ export interface operations {
                     "application/json": components["schemas"]["Fields"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4994,7 +4993,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Would it start now, wait, or never? */
+            /** @description Check whether a job would start now, wait, or never start. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5003,7 +5002,7 @@ export interface operations {
                     "application/json": components["schemas"]["Fit"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5023,7 +5022,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Which kind of job to use, and the glossary. */
+            /** @description Get the job type guide and the glossary. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5032,7 +5031,7 @@ export interface operations {
                     "application/json": components["schemas"]["Guide"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5052,7 +5051,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Say that the server answers. */
+            /** @description Health check. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5061,7 +5060,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5081,7 +5080,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How far the jobs of old are. */
+            /** @description Get the migration status of existing MPIJobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5090,7 +5089,7 @@ export interface operations {
                     "application/json": components["schemas"]["Progress"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5110,7 +5109,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description This document. */
+            /** @description Get this OpenAPI document. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5119,7 +5118,7 @@ export interface operations {
                     "application/json": Record<string, never>;
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5139,7 +5138,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How helpful the help is. */
+            /** @description Get the feedback on help texts. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5148,7 +5147,7 @@ export interface operations {
                     "application/json": components["schemas"]["Opinions"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5172,14 +5171,14 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Say whether help was helpful. */
+            /** @description Rate a help text. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5199,7 +5198,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Overview of the engine. */
+            /** @description Get an overview: capacity, queue, usage and failures. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5208,7 +5207,7 @@ export interface operations {
                     "application/json": components["schemas"]["Overview"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5228,7 +5227,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All namespaces, for administrators. */
+            /** @description Get an overview of all namespaces (administrators). */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5237,7 +5236,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClusterView"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5260,7 +5259,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What failed jobs share. */
+            /** @description Find common causes of failed jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5269,7 +5268,7 @@ export interface operations {
                     "application/json": components["schemas"]["Fleet"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5293,7 +5292,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Exactly what would run. */
+            /** @description Plan a job: return exactly what would run. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5302,7 +5301,7 @@ export interface operations {
                     "application/json": components["schemas"]["PlanAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5324,7 +5323,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How far jobs are. */
+            /** @description Get the training progress of jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5333,7 +5332,7 @@ export interface operations {
                     "application/json": components["schemas"]["ProgressList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5355,7 +5354,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who waits where. */
+            /** @description List queues with their running and waiting jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5364,7 +5363,7 @@ export interface operations {
                     "application/json": components["schemas"]["Queues"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5387,7 +5386,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How good estimates of waiting were. */
+            /** @description Get the accuracy of queue time estimates. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5396,7 +5395,7 @@ export interface operations {
                     "application/json": components["schemas"]["AccuracyReport"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5418,7 +5417,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What you may do here. */
+            /** @description Get your permissions in a namespace. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5427,7 +5426,7 @@ export interface operations {
                     "application/json": components["schemas"]["Rights"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5447,7 +5446,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who is signed in. */
+            /** @description Get the signed-in user. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5456,7 +5455,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5480,7 +5479,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Sign in with the one-time token. */
+            /** @description Sign in with a one-time token. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5489,7 +5488,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5516,7 +5515,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5536,7 +5535,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A sign-in for another browser. */
+            /** @description Create a sign-in link for another browser. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5545,7 +5544,7 @@ export interface operations {
                     "application/json": components["schemas"]["SignInLink"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5567,7 +5566,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Changes of jobs, as server-sent events. */
+            /** @description Stream job changes as server-sent events. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5576,7 +5575,7 @@ export interface operations {
                     "text/event-stream": components["schemas"]["Delta"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5598,7 +5597,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Jobs to start from. */
+            /** @description List job templates. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5607,7 +5606,7 @@ export interface operations {
                     "application/json": components["schemas"]["TemplateList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5631,7 +5630,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Keep a job to start from, alone or for a namespace. */
+            /** @description Save a job as a template, for you or for a namespace. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -5640,7 +5639,7 @@ export interface operations {
                     "application/json": components["schemas"]["TemplateRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5665,14 +5664,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove an own template, or a namespace's. */
+            /** @description Delete one of your templates, or a shared one. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5713,7 +5712,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5746,7 +5745,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5774,7 +5773,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Everything known of a job. */
+            /** @description Get the details of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5783,7 +5782,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobDetail"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5810,14 +5809,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove a job; its record stays for a while. */
+            /** @description Delete a job; its record stays for a while. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5844,7 +5843,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What it used, cost, and is expected to take. */
+            /** @description Get usage, cost and expected duration of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5853,7 +5852,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobAccount"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5882,14 +5881,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description One of the files it left. */
+            /** @description Download an output file of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5917,7 +5916,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The files it left. */
+            /** @description List the output files of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5926,7 +5925,7 @@ export interface operations {
                     "application/json": components["schemas"]["Artifacts"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5953,7 +5952,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of its name. */
+            /** @description List all jobs of a name. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5962,7 +5961,7 @@ export interface operations {
                     "application/json": components["schemas"]["AttemptsAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5989,14 +5988,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Everything known of it, without secrets. */
+            /** @description Download a support bundle, with secrets masked. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6032,7 +6031,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6063,7 +6062,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Create a changed copy. */
+            /** @description Clone a job with changes. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -6072,7 +6071,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6102,7 +6101,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its training metrics. */
+            /** @description Get the training metrics of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6111,7 +6110,7 @@ export interface operations {
                     "application/json": components["schemas"]["Curves"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6139,7 +6138,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What happened. */
+            /** @description List the events of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6148,7 +6147,7 @@ export interface operations {
                     "application/json": components["schemas"]["Events"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6178,14 +6177,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its configuration as a file. */
+            /** @description Export a job as a file. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6212,7 +6211,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where else its training is seen. */
+            /** @description Get links to MLflow, W&B and TensorBoard. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6221,7 +6220,7 @@ export interface operations {
                     "application/json": components["schemas"]["Links"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6267,7 +6266,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The merged lines, in batches. */
+            /** @description Get the merged log in batches. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6276,7 +6275,7 @@ export interface operations {
                     "application/x-ndjson": components["schemas"]["LogBatch"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6306,7 +6305,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was used. */
+            /** @description Get the resource usage of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6315,7 +6314,7 @@ export interface operations {
                     "application/json": components["schemas"]["Usage"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6342,7 +6341,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Zone and rack of its nodes. */
+            /** @description Get zone and rack of the job's nodes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6351,7 +6350,7 @@ export interface operations {
                     "application/json": components["schemas"]["NodePlaces"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6380,7 +6379,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What its ranks do with MPI. */
+            /** @description Get the MPI profile of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6389,7 +6388,7 @@ export interface operations {
                     "application/json": components["schemas"]["MpiProfile"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6425,7 +6424,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6456,7 +6455,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Run it again, as it was or with a fix. */
+            /** @description Run a job again, unchanged or with a fix. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6465,7 +6464,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6492,7 +6491,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All jobs of its name, with their attempts. */
+            /** @description List all runs of a job name with their attempts. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6501,7 +6500,7 @@ export interface operations {
                     "application/json": components["schemas"]["Runs"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6530,7 +6529,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The scalars of its TensorBoard event files. */
+            /** @description Get the scalars of the job's TensorBoard event files. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6539,7 +6538,7 @@ export interface operations {
                     "application/json": components["schemas"]["EventScalars"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6570,7 +6569,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Give an elastic job another number of workers. */
+            /** @description Scale an elastic job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6579,7 +6578,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6606,7 +6605,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Call stacks of its ranks. */
+            /** @description Capture the call stacks of all ranks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6615,7 +6614,7 @@ export interface operations {
                     "application/json": components["schemas"]["StackReport"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6651,7 +6650,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6679,7 +6678,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why it is in its phase: causes, timeline, fixes. */
+            /** @description Diagnose a job: causes, timeline, fixes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6688,7 +6687,7 @@ export interface operations {
                     "application/json": components["schemas"]["Diagnosis"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6715,7 +6714,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Everything known of a job. */
+            /** @description Get the details of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6724,7 +6723,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobDetail"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6750,14 +6749,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove a job; its record stays for a while. */
+            /** @description Delete a job; its record stays for a while. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6783,7 +6782,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What it used, cost, and is expected to take. */
+            /** @description Get usage, cost and expected duration of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6792,7 +6791,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobAccount"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6820,14 +6819,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description One of the files it left. */
+            /** @description Download an output file of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6854,7 +6853,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The files it left. */
+            /** @description List the output files of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6863,7 +6862,7 @@ export interface operations {
                     "application/json": components["schemas"]["Artifacts"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6889,7 +6888,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of its name. */
+            /** @description List all jobs of a name. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6898,7 +6897,7 @@ export interface operations {
                     "application/json": components["schemas"]["AttemptsAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6924,14 +6923,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Everything known of it, without secrets. */
+            /** @description Download a support bundle, with secrets masked. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6966,7 +6965,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6996,7 +6995,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Create a changed copy. */
+            /** @description Clone a job with changes. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -7005,7 +7004,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7034,7 +7033,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its training metrics. */
+            /** @description Get the training metrics of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7043,7 +7042,7 @@ export interface operations {
                     "application/json": components["schemas"]["Curves"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7070,7 +7069,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What happened. */
+            /** @description List the events of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7079,7 +7078,7 @@ export interface operations {
                     "application/json": components["schemas"]["Events"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7108,14 +7107,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its configuration as a file. */
+            /** @description Export a job as a file. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7141,7 +7140,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where else its training is seen. */
+            /** @description Get links to MLflow, W&B and TensorBoard. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7150,7 +7149,7 @@ export interface operations {
                     "application/json": components["schemas"]["Links"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7195,7 +7194,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The merged lines, in batches. */
+            /** @description Get the merged log in batches. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7204,7 +7203,7 @@ export interface operations {
                     "application/x-ndjson": components["schemas"]["LogBatch"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7233,7 +7232,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was used. */
+            /** @description Get the resource usage of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7242,7 +7241,7 @@ export interface operations {
                     "application/json": components["schemas"]["Usage"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7268,7 +7267,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Zone and rack of its nodes. */
+            /** @description Get zone and rack of the job's nodes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7277,7 +7276,7 @@ export interface operations {
                     "application/json": components["schemas"]["NodePlaces"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7305,7 +7304,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What its ranks do with MPI. */
+            /** @description Get the MPI profile of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7314,7 +7313,7 @@ export interface operations {
                     "application/json": components["schemas"]["MpiProfile"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7349,7 +7348,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7379,7 +7378,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Run it again, as it was or with a fix. */
+            /** @description Run a job again, unchanged or with a fix. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7388,7 +7387,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7414,7 +7413,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All jobs of its name, with their attempts. */
+            /** @description List all runs of a job name with their attempts. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7423,7 +7422,7 @@ export interface operations {
                     "application/json": components["schemas"]["Runs"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7451,7 +7450,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The scalars of its TensorBoard event files. */
+            /** @description Get the scalars of the job's TensorBoard event files. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7460,7 +7459,7 @@ export interface operations {
                     "application/json": components["schemas"]["EventScalars"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7490,7 +7489,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Give an elastic job another number of workers. */
+            /** @description Scale an elastic job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7499,7 +7498,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7525,7 +7524,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Call stacks of its ranks. */
+            /** @description Capture the call stacks of all ranks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7534,7 +7533,7 @@ export interface operations {
                     "application/json": components["schemas"]["StackReport"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7569,7 +7568,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7596,7 +7595,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why it is in its phase: causes, timeline, fixes. */
+            /** @description Diagnose a job: causes, timeline, fixes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7605,7 +7604,7 @@ export interface operations {
                     "application/json": components["schemas"]["Diagnosis"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;

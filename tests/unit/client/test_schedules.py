@@ -170,7 +170,7 @@ def test_what_a_user_does_while_the_clock_writes_is_not_undone(
 @pytest.mark.parametrize(
     ("overlap", "phases", "said"),
     [
-        (Overlap.FORBID, ["Running"], "was left out: job 'nightly-"),
+        (Overlap.FORBID, ["Running"], "was skipped: job 'nightly-"),
         (Overlap.ALLOW, ["Running", "Running"], "was started"),
         (Overlap.REPLACE, ["Running", "Cancelled"], "was started in place of 'nightly-"),
     ],

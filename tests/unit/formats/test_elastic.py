@@ -207,7 +207,7 @@ def test_the_story_tells_of_what_it_began_with() -> None:
     cluster = scaled(at_work(), 4)
     told = {one.reason: one.message for one in timeline.events(cluster.seen(), look(cluster), NOW)}
     assert told["Submitted"].startswith("3 workers, 3 ranks")
-    assert told["WorldProved"] == "3 ranks are where the plan has them"
+    assert told["WorldProved"] == "3 ranks are placed as planned"
 
 
 # -- scaling --------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_unknown_presets_and_two_networks_are_refused() -> None:
     with Client(MemoryBackend()) as client, pytest.raises(InvalidJob) as caught:
         client.plan(MPIJob(name="fast", command=("true",), presets=("efa", "tcp", "infinband")))
     said = {finding.field: str(finding) for finding in caught.value.findings}
-    assert "efa and tcp are two networks" in said["presets"]
+    assert "efa and tcp are different networks" in said["presets"]
     assert "'infinband' is not a preset" in said["presets[2]"]
 
 

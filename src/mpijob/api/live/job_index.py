@@ -279,7 +279,7 @@ class JobIndex:
             except MpiJobError as error:  # the page says it, with its age; the next look may succeed
                 self.trouble = error
             except Exception:
-                _log.exception("the board stumbled")
+                _log.exception("updating the job index failed, retrying")
             await asyncio.sleep(_AGAIN_SECONDS)
 
     def _heard(self) -> None:

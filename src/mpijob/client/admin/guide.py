@@ -119,11 +119,11 @@ GLOSSARY = {
     "hostfile": "The list of workers with their slots that mpirun reads to place the ranks.",
     "gang": "All workers of a job, started together or not at all: a job never runs with some of its workers.",
     "claim": "A PersistentVolumeClaim: storage of a project that workers mount as a volume.",
-    "attempt": "One try of a job. A job that is retried has several; their logs and results are kept.",
+    "attempt": "One execution of a job. A job that is retried has several; their logs and results are kept.",
     "queue": "Where jobs wait, in order, until their resources or quota are free.",
-    "quota": "The most that a project may use at once.",
+    "quota": "The limit of what a project may use at once.",
     "project": "A namespace: jobs, quota and permissions that belong together.",
-    "plan": "Exactly what would run, computed before anything starts.",
+    "plan": "All decisions about a job, shown before anything starts.",
 }
 
 GUIDE = Guide("what", _QUESTIONS, _KINDS, GLOSSARY)

@@ -100,7 +100,7 @@ def _ended_otherwise(state: JobState, wanted: Collection[Phase]) -> JobState:
 def _too_late(state: JobState, seconds: float, *, silent: bool = False) -> WaitTimeout:
     if silent:
         return WaitTimeout(
-            f"{state.ref} was {state.phase.value} when its engine answered last; that was not within {seconds:g} s",
+            f"{state.ref} was last seen {state.phase.value}; its engine did not respond within {seconds:g} s",
             hint=f"the job keeps running; when the engine is reachable again: mpijob describe {state.ref.name}",
         )
     reason = f" ({state.waiting_for or state.message})" if state.waiting_for or state.message else ""

@@ -119,7 +119,8 @@ def _refuse_outside(function: Callable[..., Any], definition: ast.FunctionDef) -
     name = definition.name
     if definition.decorator_list:
         raise InvalidJob(
-            f"{name} has decorators, which are not uploaded", hint="decorate inside, or not at all"
+            f"{name} has decorators, which are not uploaded",
+            hint="remove the decorators, or apply them inside the function",
         )
     outside = {*_globals(function.__code__), *_default_names(definition)} - {name, *dir(builtins), "__name__"}
     if outside:

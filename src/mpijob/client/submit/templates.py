@@ -213,10 +213,12 @@ class Templates:
 
     def _save_shared(self, name: str, job: MPIJob, text: str, namespace: str, overwrite: bool) -> Template:
         if self._team is None:
-            raise Unsupported("this engine keeps no templates for a team")
+            raise Unsupported("this engine does not support shared templates")
         _refuse_secrets(name, job)
         if len(text.encode()) > LARGEST:
-            raise InvalidJob(f"template '{name}' is {len(text.encode())} bytes, and {LARGEST} are shared")
+            raise InvalidJob(
+                f"template '{name}' is {len(text.encode())} bytes; shared templates can have {LARGEST}"
+            )
         made = TeamTemplate(namespace, name, text, self._user() if self._user else "", time.time())
         self._team.save_team_template(made, overwrite=overwrite)
         return Template(
@@ -274,7 +276,7 @@ def _described(text: bytes | None) -> str:
 
 
 def _refused(what: str, error: OSError) -> NotAllowed:
-    return NotAllowed(f"{what}: {error.strerror}", hint=f"look at {error.filename}" if error.filename else "")
+    return NotAllowed(f"{what}: {error.strerror}", hint=f"check {error.filename}" if error.filename else "")
 
 
 def beside(job: MPIJob, file: str) -> MPIJob:
