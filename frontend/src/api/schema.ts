@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List accounting records: jobs with usage and cost. */
+        /** List accounting records. */
         get: operations["accounts"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Sum usage and cost by user, namespace, month or label. */
+        /** Get a usage and cost report. */
         get: operations["report"];
         put?: never;
         post?: never;
@@ -251,7 +251,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Check whether a job would start now, wait, or never start. */
+        /** Check whether a job would start now. */
         post: operations["fit"];
         delete?: never;
         options?: never;
@@ -352,7 +352,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get an overview: capacity, queue, usage and failures. */
+        /** Get an overview of the engine. */
         get: operations["overview"];
         put?: never;
         post?: never;
@@ -369,7 +369,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get an overview of all namespaces (administrators). */
+        /** Get an overview of all namespaces. */
         get: operations["whole_cluster"];
         put?: never;
         post?: never;
@@ -405,7 +405,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Plan a job: return exactly what would run. */
+        /** Plan a job. */
         post: operations["plan"];
         delete?: never;
         options?: never;
@@ -612,7 +612,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get usage, cost and expected duration of a job. */
+        /** Get usage and cost of a job. */
         get: operations["account"];
         put?: never;
         post?: never;
@@ -646,7 +646,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the output files of a job. */
+        /** List output files. */
         get: operations["artifacts"];
         put?: never;
         post?: never;
@@ -663,7 +663,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List all jobs of a name. */
+        /** List jobs of this name. */
         get: operations["attempts"];
         put?: never;
         post?: never;
@@ -731,7 +731,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the training metrics of a job. */
+        /** Get training metrics. */
         get: operations["curves"];
         put?: never;
         post?: never;
@@ -782,7 +782,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get links to MLflow, W&B and TensorBoard. */
+        /** Get links to tracking servers. */
         get: operations["links"];
         put?: never;
         post?: never;
@@ -816,7 +816,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the resource usage of a job. */
+        /** Get resource usage. */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -833,7 +833,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get zone and rack of the job's nodes. */
+        /** Get zone and rack of nodes. */
         get: operations["nodes"];
         put?: never;
         post?: never;
@@ -850,7 +850,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the MPI profile of a job. */
+        /** Get the MPI profile. */
         get: operations["profile"];
         put?: never;
         post?: never;
@@ -901,7 +901,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List all runs of a job name with their attempts. */
+        /** List all runs with their attempts. */
         get: operations["runs"];
         put?: never;
         post?: never;
@@ -918,7 +918,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the scalars of the job's TensorBoard event files. */
+        /** Get TensorBoard scalars of a job. */
         get: operations["scalars"];
         put?: never;
         post?: never;
@@ -954,7 +954,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Capture the call stacks of all ranks. */
+        /** Capture the call stacks. */
         post: operations["stacks"];
         delete?: never;
         options?: never;
@@ -986,7 +986,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Diagnose a job: causes, timeline, fixes. */
+        /** Diagnose a job. */
         get: operations["why"];
         put?: never;
         post?: never;
@@ -1021,7 +1021,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get usage, cost and expected duration of a job. */
+        /** Get usage and cost of a job. */
         get: operations["account_by_name"];
         put?: never;
         post?: never;
@@ -1055,7 +1055,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the output files of a job. */
+        /** List output files. */
         get: operations["artifacts_by_name"];
         put?: never;
         post?: never;
@@ -1072,7 +1072,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List all jobs of a name. */
+        /** List jobs of this name. */
         get: operations["attempts_by_name"];
         put?: never;
         post?: never;
@@ -1140,7 +1140,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the training metrics of a job. */
+        /** Get training metrics. */
         get: operations["curves_by_name"];
         put?: never;
         post?: never;
@@ -1191,7 +1191,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get links to MLflow, W&B and TensorBoard. */
+        /** Get links to tracking servers. */
         get: operations["links_by_name"];
         put?: never;
         post?: never;
@@ -1225,7 +1225,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the resource usage of a job. */
+        /** Get resource usage. */
         get: operations["metrics_by_name"];
         put?: never;
         post?: never;
@@ -1242,7 +1242,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get zone and rack of the job's nodes. */
+        /** Get zone and rack of nodes. */
         get: operations["nodes_by_name"];
         put?: never;
         post?: never;
@@ -1259,7 +1259,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the MPI profile of a job. */
+        /** Get the MPI profile. */
         get: operations["profile_by_name"];
         put?: never;
         post?: never;
@@ -1310,7 +1310,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List all runs of a job name with their attempts. */
+        /** List all runs with their attempts. */
         get: operations["runs_by_name"];
         put?: never;
         post?: never;
@@ -1327,7 +1327,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the scalars of the job's TensorBoard event files. */
+        /** Get TensorBoard scalars of a job. */
         get: operations["scalars_by_name"];
         put?: never;
         post?: never;
@@ -1363,7 +1363,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Capture the call stacks of all ranks. */
+        /** Capture the call stacks. */
         post: operations["stacks_by_name"];
         delete?: never;
         options?: never;
@@ -1395,7 +1395,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Diagnose a job: causes, timeline, fixes. */
+        /** Diagnose a job. */
         get: operations["why_by_name"];
         put?: never;
         post?: never;
@@ -1411,11 +1411,11 @@ export interface components {
     schemas: {
         /**
          * Account
-         * @description One job's account: who ran what, when, how it ended, what was held for it and what it used.
+         * @description Accounting record of one job: owner, times, result, and resources allocated and used.
          *
-         *         Times are seconds since the epoch. `queued_seconds` is how long it waited, `held_seconds` how long it held
-         *         its cores, memory and GPUs, over all attempts. What was used is known where `measured` is true. `program`
-         *         is the same for jobs that run the same command, whatever the numbers in it.
+         *         Times are seconds since the epoch. `queued_seconds` is the time in the queue, `held_seconds` the time with
+         *         allocated resources, over all attempts. Usage is known if `measured` is true. `program` is equal for jobs that run
+         *         the same command, except for numbers in it.
          */
         Account: {
             /** @default 1 */
@@ -1503,7 +1503,7 @@ export interface components {
         };
         /**
          * AccountPage
-         * @description One page of accounts, newest first; `after` asks for the next one, "" at the end.
+         * @description One page of accounting records, newest first; `after` is the cursor of the next page, empty at the end.
          */
         AccountPage: {
             /** @default  */
@@ -1512,10 +1512,10 @@ export interface components {
         };
         /**
          * Accuracy
-         * @description How good estimates were, over `jobs` of which `estimated` had one.
+         * @description Accuracy of estimates, over `jobs`, of which `estimated` had an estimate.
          *
-         *         Errors are absolute, in seconds; `median_percent` is the error's share of the wait. `late` counts those that waited
-         *         longer than the upper end of their range, `ranged` those that had a range.
+         *         Errors are absolute, in seconds; `median_percent` is the error relative to the wait. `late` counts jobs that
+         *         waited longer than the upper end of their range, `ranged` jobs that had a range.
          */
         Accuracy: {
             /** @default null */
@@ -1574,7 +1574,7 @@ export interface components {
         };
         /**
          * Alert
-         * @description A limit that is nearly, or wholly, consumed.
+         * @description A limit that is nearly or completely used.
          */
         Alert: {
             message: string;
@@ -1583,7 +1583,7 @@ export interface components {
         };
         /**
          * Amounts
-         * @description Cores, memory and GPUs together, as numbers.
+         * @description Cores, memory and GPUs, as numbers.
          */
         Amounts: {
             /** @default 0 */
@@ -1595,7 +1595,7 @@ export interface components {
         };
         /**
          * Artifact
-         * @description A file that a job left, by its path in the working directory; attempt 0 when it is of all attempts.
+         * @description An output file, by its path in the working directory; attempt 0 if it belongs to all attempts.
          */
         Artifact: {
             /** @default 0 */
@@ -1613,7 +1613,7 @@ export interface components {
         };
         /**
          * Ask
-         * @description What one launcher or one worker asks for, by resource name.
+         * @description Requests of a launcher or a worker, by resource name.
          */
         Ask: {
             /** @default {} */
@@ -1660,9 +1660,9 @@ export interface components {
         };
         /**
          * AuditEvent
-         * @description One line of the audit.
+         * @description One entry of the audit log.
          *
-         *         `stage` is RequestReceived before an act, ResponseComplete after it, ResponseStarted for a look into logs.
+         *         `stage` is RequestReceived before an action, ResponseComplete after it, and ResponseStarted when logs are read.
          */
         AuditEvent: {
             /** @default {} */
@@ -1695,7 +1695,7 @@ export interface components {
         };
         /**
          * AuditList
-         * @description The last entries, oldest first; `own` when only the asker's own acts were looked for.
+         * @description Audit entries, oldest first; `own` is true if only the user's own actions are included.
          */
         AuditList: {
             items: components["schemas"]["AuditEvent"][];
@@ -1704,7 +1704,8 @@ export interface components {
         };
         /**
          * Band
-         * @description One quantity over time: least, middle and most of all workers at each point; `worst` is the worker with most.
+         * @description ne metric over time: minimum, median and maximum of all workers at each point; `worst` is the worker with the
+         *     maximum.
          */
         Band: {
             high: number[];
@@ -1714,7 +1715,7 @@ export interface components {
         };
         /**
          * Blocked
-         * @description A way that the namespace's network policies leave closed, and the policies that close it.
+         * @description A connection that network policies of the namespace block, and these policies.
          */
         Blocked: {
             /** @default  */
@@ -1724,7 +1725,7 @@ export interface components {
         };
         /**
          * Bound
-         * @description What a namespace allows one container, or one pod, of one resource.
+         * @description Limit of one resource for a container or pod in the namespace (LimitRange).
          */
         Bound: {
             /** @default null */
@@ -1741,7 +1742,7 @@ export interface components {
         };
         /**
          * Budget
-         * @description The state of a namespace's monthly budget: spent so far, and the forecast for the month.
+         * @description Monthly budget of a namespace: spent so far, and the forecast for the month.
          */
         Budget: {
             /** @default  */
@@ -1813,7 +1814,7 @@ export interface components {
         };
         /**
          * Ceiling
-         * @description One line of a namespace's hard limits, and what this job would add to it.
+         * @description One hard limit of the namespace (ResourceQuota), and what the job would add to it.
          */
         Ceiling: {
             hard: number;
@@ -1842,7 +1843,7 @@ export interface components {
         };
         /**
          * Check
-         * @description One question with its answer, and what it rests on.
+         * @description One check with its result and its evidence.
          */
         Check: {
             /** @default  */
@@ -1852,10 +1853,10 @@ export interface components {
         };
         /**
          * Choices
-         * @description What one namespace offers to one user; `unread` names what could not be looked at.
+         * @description Choices of one namespace for one user; `unread` lists what could not be read.
          *
-         *         `images` are recently used images, newest first. `claims` are volume claims, `connections` secrets
-         *         that an ODH project keeps as data connections, `priorities` names of priority classes.
+         *         `images` are recently used images, newest first. `claims` are volume claims, `connections` secrets that an ODH
+         *         project keeps as data connections, `priorities` names of priority classes.
          */
         Choices: {
             /** @default [] */
@@ -1876,7 +1877,7 @@ export interface components {
         };
         /**
          * Claim
-         * @description A volume claim that the job names; `modes` is empty when it is not there.
+         * @description A volume claim of the job; `modes` is empty if it does not exist.
          */
         Claim: {
             /** @default true */
@@ -1887,11 +1888,11 @@ export interface components {
         };
         /**
          * ClusterFacts
-         * @description Everything that was read for one job.
+         * @description Everything read from the cluster for one job.
          *
-         *         `lacks` names rights as `create trainjobs.trainer.kubeflow.org`; `engines_lack` says for each engine
-         *         that is there which rights are missing to use it. `pod_security` is the level that the namespace
-         *         enforces, "" for none. `priority_classes` is None where they could not be read.
+         *         `lacks` lists missing permissions, such as `create trainjobs.trainer.kubeflow.org`; `engines_lack` lists the
+         *         missing permissions of each installed engine. `pod_security` is the level that the namespace enforces, or empty.
+         *         `priority_classes` is None if they could not be read.
          */
         ClusterFacts: {
             /** @default [] */
@@ -1932,7 +1933,7 @@ export interface components {
         };
         /**
          * ClusterView
-         * @description The whole cluster; `gpus` are those of its machines that could be given away. `unread` is what nobody knows.
+         * @description The whole cluster; `gpus` is the number of allocatable GPUs. `unread` lists what could not be read.
          */
         ClusterView: {
             /** @default [] */
@@ -1952,9 +1953,9 @@ export interface components {
         };
         /**
          * Code
-         * @description The files that are uploaded with the job: a directory (or some paths in it) and inline files.
+         * @description Files to upload with the job: a directory (or some paths in it) and inline files.
          *
-         *         With `git` it is the repository, or the directory of it that `path` names.
+         *         With `git`, the files of the repository, or of its directory `path`.
          */
         Code: {
             /** @default [] */
@@ -1972,7 +1973,7 @@ export interface components {
         };
         /**
          * Column
-         * @description One of the jobs compared, or one of its attempts, and how it went; `cause` is the code of a failure's cause.
+         * @description One of the compared jobs or attempts, with its result; `cause` is the code of the cause of failure.
          */
         Column: {
             /** @default null */
@@ -1998,7 +1999,7 @@ export interface components {
         };
         /**
          * Comparison
-         * @description The jobs side by side.
+         * @description The compared jobs, side by side.
          */
         Comparison: {
             differences: components["schemas"]["Difference"][];
@@ -2006,9 +2007,9 @@ export interface components {
         };
         /**
          * Concurrency
-         * @description How many jobs of a group may run at once: the others wait for their turn.
+         * @description Maximum number of running jobs of a group; the others wait.
          *
-         *         The jobs of one namespace that name the group belong to it; without a name, those of one array.
+         *         The group has all jobs of the namespace with this group name; without a name, the jobs of one array.
          */
         Concurrency: {
             /** @default  */
@@ -2060,9 +2061,9 @@ export interface components {
         };
         /**
          * Curves
-         * @description Every metric of a job, and how far it is: `progress` from 0 to 1, `eta` seconds until its end, where known.
+         * @description All metrics of a job and its progress: `progress` from 0 to 1, `eta` in seconds until its end, if known.
          *
-         *         A value that is no number (a loss of NaN) is None.
+         *         A value that is not a number (a loss of NaN) is None.
          */
         Curves: {
             /** @default null */
@@ -2086,11 +2087,11 @@ export interface components {
         };
         /**
          * CustomLaunch
-         * @description How an MPI library that we do not know is started.
+         * @description How to start an MPI library without built-in support.
          *
-         *         `command` may hold `{hostfile}`, `{ranks}` and `{agent}`; `host_line` writes one worker into the
-         *         hostfile from `{worker}` and `{slots}`; `tag` is a regular expression with a group `rank` that
-         *         finds the rank in a line of merged output.
+         *         `command` can contain `{hostfile}`, `{ranks}` and `{agent}`; `host_line` formats one worker of the hostfile from
+         *         `{worker}` and `{slots}`; `tag` is a regular expression with a group `rank` that finds the rank in a line of
+         *         merged output.
          */
         CustomLaunch: {
             command: string[];
@@ -2120,7 +2121,7 @@ export interface components {
         };
         /**
          * Dependency
-         * @description One job that another waits for: its phase (None if it does not exist), and how it must end.
+         * @description A job that another job depends on: its phase (None if it does not exist), and the required end.
          */
         Dependency: {
             /** @default succeeded */
@@ -2156,7 +2157,7 @@ export interface components {
         };
         /**
          * Difference
-         * @description One part of the spec with its value in each job, in the order of the jobs.
+         * @description One field of the spec with its value in each compared job.
          */
         Difference: {
             field: string;
@@ -2248,7 +2249,7 @@ export interface components {
         };
         /**
          * Event
-         * @description One thing that happened to a job, in order of `sequence`.
+         * @description One event of a job, ordered by `sequence`.
          */
         Event: {
             /** @default 1 */
@@ -2267,7 +2268,7 @@ export interface components {
         };
         /**
          * EventScalars
-         * @description The scalars in the event files of a job, how many files there are, and what could not be read.
+         * @description Scalars in the event files of a job, the number of files, and what could not be read.
          */
         EventScalars: {
             /** @default 0 */
@@ -2372,7 +2373,7 @@ export interface components {
         Family: "auto" | "custom" | "intel" | "mpich" | "openmpi";
         /**
          * FieldEntry
-         * @description One field of the source: as it stands there, what became of it, where it went, and what to do.
+         * @description One field of the source: its value, the outcome, the target field, and what to do.
          */
         FieldEntry: {
             /** @default false */
@@ -2418,9 +2419,8 @@ export interface components {
          * Finding
          * @description One message about a job, from a check, a plan or a diagnosis.
          *
-         *         `field` is the path in the spec (`resources.memory`); `line` and `column` are set when the job
-         *         came from a file. `evidence` quotes what was seen and `place` says where; `fixes` are ranked, the
-         *         best first.
+         *         `field` is the path in the spec (`resources.memory`); `line` and `column` are set if the job is from a file.
+         *         `evidence` quotes log lines or events and `place` is their position; `fixes` are ranked, best first.
          */
         Finding: {
             code: string;
@@ -2452,7 +2452,7 @@ export interface components {
         };
         /**
          * Fit
-         * @description The answer, with its numbers; `starts_now` is the largest number of such workers that would start now.
+         * @description Whether a job fits now, with numbers; `starts_now` is the maximum number of workers that would start now.
          */
         Fit: {
             /** @default {} */
@@ -2491,7 +2491,7 @@ export interface components {
         };
         /**
          * Fleet
-         * @description How the jobs of a time ended, and what those that failed have in common; `single` failed alone.
+         * @description esults of the jobs of a period, and what failed jobs have in common; `single` counts failures with a unique cause.
          */
         Fleet: {
             ended: number;
@@ -2506,16 +2506,17 @@ export interface components {
         };
         /**
          * Flow
-         * @description What a job's pods must be able to reach.
+         * @description A connection that the job's pods need.
          * @enum {unknown}
          */
         Flow: "data" | "dns" | "ssh";
         /**
          * Forecast
-         * @description A job's place among those that wait, from 1, and when it will start, in seconds from now.
+         * @description Position of a waiting job, from 1, and its estimated start, in seconds from now.
          *
-         *         `seconds` is None where only a bound is known (`span` then begins with 0), and `span` is None where nothing is;
-         *         `basis` says what the estimate rests on, or what it lacks. `time` is when it was made, 0 for now.
+         *         `seconds` is None if only an upper bound is known (`span` then begins with 0), and `span` is None without any
+         *         estimate; `basis` is the basis of the estimate, or the reason why there is none. `time` is when it was made, 0 for
+         *         now.
          */
         Forecast: {
             /** @default  */
@@ -2531,7 +2532,7 @@ export interface components {
         };
         /**
          * Frame
-         * @description One call: its function, the file (or library) it is in, the line where that is known.
+         * @description One stack frame: function, file (or library), and line if known.
          */
         Frame: {
             /** @default  */
@@ -2546,8 +2547,8 @@ export interface components {
          * GitSource
          * @description A repository at one commit.
          *
-         *         Without a `commit`, that of a branch or tag (`ref`) or of the default branch is found when the job is planned, and
-         *         written into the spec: the job says which files ran.
+         *         Without `commit`, planning the job resolves the branch or tag (`ref`), or the default branch, and writes the
+         *         commit into the spec.
          */
         GitSource: {
             /** @default  */
@@ -2559,7 +2560,7 @@ export interface components {
         };
         /**
          * Guide
-         * @description The tree: questions and kinds by key, where it begins, and the glossary.
+         * @description Decision tree: questions and job types by key, the first question, and the glossary.
          */
         Guide: {
             begin: string;
@@ -2583,10 +2584,10 @@ export interface components {
         };
         /**
          * ImageAnswer
-         * @description The answer of a registry to whether it has an image.
+         * @description Whether a registry has an image.
          *
-         *         `why` is the registry's name, or why there is no answer. `held` is True when a machine of the cluster has the
-         *         image already, `refuse` when the user wants a job whose image is missing to be refused.
+         *         `why` is the registry's name, or the reason why it is unknown. `held` is true if a node already has the image,
+         *         `refuse` if the user wants jobs with missing images to be refused.
          */
         ImageAnswer: {
             asked: components["schemas"]["Asked"];
@@ -2657,7 +2658,7 @@ export interface components {
         };
         /**
          * JobRef
-         * @description The address of one job. Without a uid it means the newest job of that name.
+         * @description Identifies one job. Without a uid, the newest job of that name.
          */
         JobRef: {
             name: string;
@@ -2794,7 +2795,7 @@ export interface components {
         };
         /**
          * Kind
-         * @description Where the questions end: a type of job, what it is for, and how one begins; `template` is one to start from.
+         * @description A leaf of the tree: a job type, its purpose, and how to start one; `template` is a matching job template.
          */
         Kind: {
             /** @default false */
@@ -2814,7 +2815,7 @@ export interface components {
         Lack: "denied" | "gone" | "no-gdb" | "no-py-spy" | "too-slow" | "unreached" | "unreadable";
         /**
          * Launch
-         * @description How ranks are laid out and started; each option is translated for the family in use.
+         * @description How to map, bind and start ranks; each option is translated for the MPI library in use.
          */
         Launch: {
             /** @default  */
@@ -2842,10 +2843,10 @@ export interface components {
         LauncherPhase: "Cancelled" | "Failed" | "Pending" | "Ready" | "Running" | "Scheduled" | "Starting" | "Succeeded";
         /**
          * LauncherState
-         * @description The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
+         * @description The launcher: phase, node, resources and exit status.
          *
-         *         `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says
-         *         where its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+         *         Times are seconds since the epoch. `cores` is its CPU request, `memory_bytes` its peak memory. `log_source` is the
+         *         source of its output: a container as `pod/NAME/CONTAINER`, or a local file as `file:PATH`.
          */
         LauncherState: {
             /** @default null */
@@ -2889,7 +2890,7 @@ export interface components {
         Level: "debug" | "error" | "fatal" | "info" | "trace" | "warning";
         /**
          * Limit
-         * @description The limits of a QOS, or of an account: for one job, and for all that run at once (`group_`).
+         * @description Limits of a QOS or an account: for one job, and for all running jobs together (`group_`).
          */
         Limit: {
             /** @default null */
@@ -2920,7 +2921,7 @@ export interface components {
         };
         /**
          * Line
-         * @description One limit of one resource: who set it, how much there is and how much of it is in use.
+         * @description One limit of one resource: its source, its total, and how much is used.
          */
         Line: {
             most: number;
@@ -2973,7 +2974,7 @@ export interface components {
          * MPIJob
          * @description One MPI job: a launcher and `workers` workers with `slots` ranks each.
          *
-         *         Name, workers and command are enough; everything else has a default that suits a first run.
+         *         Name, workers and command are enough; all other fields have defaults.
          */
         MPIJob: {
             /** @default [] */
@@ -3095,7 +3096,7 @@ export interface components {
         };
         /**
          * Model
-         * @description The model that a job makes: how it is called in the model registry, and where the job writes it.
+         * @description The model that a job trains: its name in the model registry, and the path of its files.
          *
          *         `path` is a path on one of the job's volumes, or in its working directory on one machine.
          */
@@ -3110,7 +3111,7 @@ export interface components {
         };
         /**
          * MpiCall
-         * @description All calls of one function by one rank; `size` are the bytes that they handed over to be sent or written.
+         * @description All calls of one function by one rank; `size` is the number of bytes passed to be sent or written.
          */
         MpiCall: {
             calls: number;
@@ -3122,10 +3123,10 @@ export interface components {
         };
         /**
          * MpiPeer
-         * @description What a rank exchanged with one other; `got` was fetched from it, all else was sent to it.
+         * @description Traffic of a rank with one other rank; `got` was fetched from it, all else was sent to it.
          *
-         *         `waited_seconds` were spent in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
-         *         calls, `best_bandwidth` the fastest of them in bytes a second.
+         *         `waited_seconds` is the time in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
+         *         calls, `best_bandwidth` is the fastest of them in bytes per second.
          */
         MpiPeer: {
             /** @default 0 */
@@ -3156,9 +3157,9 @@ export interface components {
         };
         /**
          * MpiProfile
-         * @description What a world did with MPI. `calls` are those of all ranks, the longest first; `pairs` the largest first.
+         * @description MPI profile of all ranks.
          *
-         *         `remarks` say what stands out, `lacks` what could not be seen.
+         *         `calls` are sorted by time, `pairs` by size. `remarks` list findings, `lacks` what could not be measured.
          */
         MpiProfile: {
             /** @default [] */
@@ -3180,7 +3181,7 @@ export interface components {
         };
         /**
          * NamespaceView
-         * @description One namespace: how many jobs stand where, what their GPUs are, and its limits.
+         * @description One namespace: number of jobs by phase, its GPUs, and its limits.
          */
         NamespaceView: {
             /** @default 0 */
@@ -3197,11 +3198,11 @@ export interface components {
         };
         /**
          * Network
-         * @description Whom the job's pods may talk to on a cluster, beside each other and the name servers.
+         * @description Allowed connections of the job's pods on a cluster, besides each other and DNS.
          *
-         *         Each word of `egress` is `internet`, a block (`10.1.0.0/16`), an address, a service
-         *         (`minio.data.svc`) or `namespace/data`, with a port behind it where one is meant (`internet:443`).
-         *         `attachments` are further networks that the pods get (Multus), as a fast fabric needs.
+         *         Each entry of `egress` is `internet`, a network (`10.1.0.0/16`), an address, a service (`minio.data.svc`) or
+         *         `namespace/data`, optionally with a port (`internet:443`). `attachments` are additional networks of the pods
+         *         (Multus), for example for a fast fabric.
          */
         Network: {
             /** @default [] */
@@ -3227,7 +3228,7 @@ export interface components {
         };
         /**
          * NodeCapacity
-         * @description How many workers of this job the machines could hold: now, and if nothing else ran.
+         * @description Number of workers of this job that the nodes can run: now, and if nothing else ran.
          */
         NodeCapacity: {
             ever: number;
@@ -3247,7 +3248,7 @@ export interface components {
         };
         /**
          * NodePlace
-         * @description The zone and rack of a node by its labels; "" where it has no such label.
+         * @description Zone and rack of a node from its labels; empty without such a label.
          */
         NodePlace: {
             name: string;
@@ -3265,7 +3266,7 @@ export interface components {
         };
         /**
          * NodeRoom
-         * @description One node: what it has, what of it is free now, and whether it takes jobs.
+         * @description One node: its capacity, what is free, and whether it accepts pods.
          */
         NodeRoom: {
             cpus: number;
@@ -3288,7 +3289,7 @@ export interface components {
          * Notify
          * @description A receiver of notifications: a mail address, or the name of a callback of the settings.
          *
-         *         `on` are the moments: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (however).
+         *         `on` lists events: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (with any result).
          */
         Notify: {
             /**
@@ -3349,7 +3350,7 @@ export interface components {
         };
         /**
          * Outcome
-         * @description What was estimated for one job and what came: it waited `waited_seconds`; `queue` is where.
+         * @description An estimate compared with reality: the job waited `waited_seconds` in `queue`.
          */
         Outcome: {
             forecast: components["schemas"]["Forecast"];
@@ -3375,7 +3376,7 @@ export interface components {
         };
         /**
          * Partition
-         * @description A partition with its limits; None is no limit, an empty list of names allows everybody.
+         * @description A partition with its limits; None is no limit, an empty list of names allows all.
          */
         Partition: {
             /** @default [] */
@@ -3416,7 +3417,7 @@ export interface components {
         Phase: "Cancelled" | "Deleting" | "Failed" | "Initializing" | "Pending" | "Queued" | "Running" | "Succeeded" | "Suspended";
         /**
          * Place
-         * @description Where in the logs something was said: by whom, in which line of a file, or at which time.
+         * @description Position in the logs: stream, line of a file, or time.
          */
         Place: {
             /** @default  */
@@ -3537,7 +3538,7 @@ export interface components {
         };
         /**
          * Preemption
-         * @description A job that had to make way: when, for whom, why, and when it runs again.
+         * @description A preempted job: when, by whom, why, and when it resumes.
          */
         Preemption: {
             job: string;
@@ -3561,7 +3562,7 @@ export interface components {
         };
         /**
          * Program
-         * @description One of several programs in the same world (MPMD): so many ranks of this command.
+         * @description One of several programs in the same MPI world (MPMD), with its number of ranks.
          */
         Program: {
             /** @default [] */
@@ -3575,7 +3576,7 @@ export interface components {
         };
         /**
          * Progress
-         * @description How far a migration is. `moved` counts jobs that run by mpijob already.
+         * @description Status of a migration. `moved` counts jobs that already run with mpijob.
          */
         Progress: {
             /** @default 1 */
@@ -3604,7 +3605,7 @@ export interface components {
         };
         /**
          * QueueFacts
-         * @description A queue for jobs: `shares` is None where its quota cannot be read.
+         * @description A job queue: `shares` is None if its quota cannot be read.
          */
         QueueFacts: {
             /** @default true */
@@ -3643,7 +3644,7 @@ export interface components {
         };
         /**
          * QueueView
-         * @description One ClusterQueue: what it may give, what is taken, and how many jobs wait in it and run from it.
+         * @description One ClusterQueue: quota, usage, and number of waiting and running jobs.
          */
         QueueView: {
             /** @default true */
@@ -3692,9 +3693,9 @@ export interface components {
         };
         /**
          * RankPair
-         * @description What one rank sent to another, in any way; `bandwidth` is that of its large messages, waiting included.
+         * @description Data that one rank sent to another; `bandwidth` is that of large messages, including waits.
          *
-         *         `waited_seconds` is how long the sender was in calls that wait for the receiver.
+         *         `waited_seconds` is the time of the sender in calls that wait for the receiver.
          */
         RankPair: {
             /** @default null */
@@ -3712,13 +3713,13 @@ export interface components {
         };
         /**
          * RankProfile
-         * @description What one rank did with MPI since `started`.
+         * @description MPI profile of one rank since `started`.
          *
-         *         `seconds` is the time that was looked at (without MPI_Init, MPI_Finalize and where MPI_Pcontrol paused the profile),
-         *         `mpi_seconds` that part of it which was spent in MPI, by all threads together. `step` is that of a script, `world`
-         *         the number of ranks; `spawned` ranks are of a world that the job's own ranks started. `calling` is the function that
-         *         the rank is in, for `calling_seconds`, with `calling_peer` where that one is known. `latency_seconds` is the mean
-         *         time of a blocking message of at most 1 KiB, the waiting for the other side included.
+         *         `seconds` is the measured time (without MPI_Init, MPI_Finalize and time paused with MPI_Pcontrol), `mpi_seconds`
+         *         the time in MPI, of all threads together. `step` is the step of a script, `world` the number of ranks; `spawned`
+         *         ranks belong to a world that the job's ranks started. `calling` is the current MPI function, for
+         *         `calling_seconds`, with `calling_peer` if known. `latency_seconds` is the mean time of blocking messages of at
+         *         most 1 KiB, including waits.
          */
         RankProfile: {
             /** @default false */
@@ -3764,11 +3765,10 @@ export interface components {
         };
         /**
          * RankStack
-         * @description One rank: its main thread's calls, the innermost first, and what the kernel says it does.
+         * @description One rank: call stack of its main thread, innermost first, and its state in the kernel.
          *
-         *         `state` is the letter of /proc (R runs, S sleeps, D waits for a device, T is stopped, Z has ended).
-         *         `wchan` is where it waits in the kernel, `syscall` the system call it is in. `said` quotes the tool that
-         *         could not do more.
+         *         `state` is the letter of /proc (R running, S sleeping, D waiting for a device, T stopped, Z zombie). `wchan` is
+         *         where it waits in the kernel, `syscall` its current system call. `said` quotes the error of a tool that failed.
          */
         RankStack: {
             /** @default [] */
@@ -3797,9 +3797,9 @@ export interface components {
         };
         /**
          * RankState
-         * @description One rank as the census found it and as it ended.
+         * @description One rank with its result.
          *
-         *         `followed` marks an end that only followed from another's: MPI or the engine ended this rank too.
+         *         `followed` marks an exit that is only a consequence: MPI or the engine ended this rank too.
          */
         RankState: {
             /** @default null */
@@ -3839,9 +3839,10 @@ export interface components {
         };
         /**
          * Resources
-         * @description What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`.
+         * @description Resources of one launcher or one worker.
          *
-         *         `none` as CPU or memory requests nothing and limits nothing: on a cluster the namespace's own default holds.
+         *         Amounts have the form `500m`, `2`, `4Gi`. `none` as CPU or memory sets no request and no limit: on a cluster, the
+         *         defaults of the namespace apply.
          */
         Resources: {
             /** @default 1 */
@@ -3873,7 +3874,7 @@ export interface components {
         };
         /**
          * Retention
-         * @description How long what is known of a finished job is kept.
+         * @description How long data of a finished job is kept.
          */
         Retention: {
             /** @default 7 */
@@ -3883,10 +3884,10 @@ export interface components {
         };
         /**
          * Retry
-         * @description How often a failed job is tried again, with exponential backoff between the attempts.
+         * @description Retries of a failed job, with exponential backoff.
          *
-         *         `on` names the causes for which it is, in words (`worker_lost`, `preempted`, `nccl` …) or codes as `mpijob why`
-         *         shows them; without any it is tried again whatever made it fail.
+         *         `on` lists the causes to retry after, as keywords (`worker_lost`, `preempted`, `nccl` …) or codes of `mpijob why`;
+         *         if empty, the job is retried after any cause.
          */
         Retry: {
             /** @default 10 */
@@ -3976,10 +3977,10 @@ export interface components {
         };
         /**
          * Secret
-         * @description A secret that reaches the ranks as an environment variable; its value is never in the spec.
+         * @description A secret that ranks get as an environment variable; its value is never in the spec.
          *
-         *         Locally the value is read from the variable or file named by `source` (`env:TOKEN`,
-         *         `file:/run/token`); on a cluster from the Secret object `source` (`name/key`).
+         *         Locally the value is read from the variable or file in `source` (`env:TOKEN`, `file:/run/token`); on a cluster
+         *         from the Secret `source` (`name/key`).
          */
         Secret: {
             env: string;
@@ -4030,7 +4031,7 @@ export interface components {
         };
         /**
          * Signal
-         * @description A signal that every rank gets before the end (deadline, cancel, preemption), as Slurm's USR1@120.
+         * @description A signal to every rank before the end (deadline, cancel, preemption), like Slurm's USR1@120.
          */
         Signal: {
             /** @default TERM */
@@ -4065,10 +4066,10 @@ export interface components {
         };
         /**
          * SlurmFacts
-         * @description What a cluster says for one job: its partition, the limits that hold, the nodes that it could have.
+         * @description Facts of a Slurm cluster for one job: its partition, its limits, and suitable nodes.
          *
-         *         `mpi` are the launch plugins of srun. `accounts` and `qos` are those of the user; both are empty where the cluster
-         *         keeps no accounts.
+         *         `mpi` are the launch plugins of srun. `accounts` and `qos` are those of the user; both are empty without
+         *         accounting.
          */
         SlurmFacts: {
             /** @default  */
@@ -4102,9 +4103,9 @@ export interface components {
         };
         /**
          * StackGroup
-         * @description Ranks that stand at the same place; `frames` are those of the first of them.
+         * @description Ranks with the same call stack; `frames` are those of the first rank.
          *
-         *         `waits` says that the place is one where MPI waits for other ranks.
+         *         `waits` is true if MPI waits there for other ranks.
          */
         StackGroup: {
             /** @default [] */
@@ -4137,7 +4138,7 @@ export interface components {
         Stage: "blocked" | "check" | "ready";
         /**
          * Step
-         * @description One moment of a job's life; `place` opens the log there.
+         * @description One moment of a job's life; `place` is its position in the log.
          */
         Step: {
             /** @default null */
@@ -4149,10 +4150,10 @@ export interface components {
         };
         /**
          * StepState
-         * @description One step of a script: what a launcher in it started. Times are seconds since the epoch.
+         * @description One step of a script: a launch in the launcher.
          *
-         *         `ranks` is 0 where the step does not say how many; `workers` are those that its ranks were seen on. `peak_bytes`
-         *         is the most memory that one of them used meanwhile, 0 where it was not measured.
+         *         Times are seconds since the epoch. `ranks` is 0 if unknown; `workers` are those with ranks of the step.
+         *         `peak_bytes` is the highest memory of one worker meanwhile, 0 if not measured.
          */
         StepState: {
             command: string;
@@ -4236,7 +4237,7 @@ export interface components {
         Topology: "any" | "packed-node" | "packed-rack" | "packed-zone" | "spread";
         /**
          * Unread
-         * @description Something that could not be read, why, and what therefore nobody knows.
+         * @description Something that could not be read, why, and what is unknown as a result.
          */
         Unread: {
             unknown: string;
@@ -4245,10 +4246,10 @@ export interface components {
         };
         /**
          * Usage
-         * @description What the workers used; `times` are the points' seconds since the epoch.
+         * @description Usage of the workers; `times` are seconds since the epoch.
          *
-         *         `gpus` counts busy GPUs: two of four at half load are 1.0. `limit` is what one worker was given. `workers` is empty
-         *         unless each worker was asked for.
+         *         `gpus` counts busy GPUs: two of four at half load are 1.0. `limit` is the limit of one worker. `workers` is empty
+         *         unless requested.
          */
         Usage: {
             cpu_cores: components["schemas"]["Band"];
@@ -4266,7 +4267,7 @@ export interface components {
         };
         /**
          * User
-         * @description Who: as the engine knows them, for a cluster by its own review of their credentials.
+         * @description A user as the engine knows them; on a cluster, from a review of their credentials.
          */
         User: {
             /** @default [] */
@@ -4281,10 +4282,10 @@ export interface components {
         Verdict: "can never fit" | "fits now" | "not known" | "waits";
         /**
          * Volume
-         * @description A directory that every worker (and the launcher) sees at `mount`.
+         * @description A directory that every worker and the launcher see at `mount`.
          *
-         *         One of kind `s3` has the files of a folder in a bucket (`source` is CONNECTION/FOLDER): they are fetched before
-         *         the job starts, and what changed is stored back, unless the volume is read only.
+         *         A volume of kind `s3` has the files of a bucket folder (`source` is CONNECTION/FOLDER): they are downloaded before
+         *         the job starts, and changes are uploaded, unless it is read-only.
          */
         Volume: {
             /** @default path */
@@ -4327,7 +4328,7 @@ export interface components {
         };
         /**
          * WorkerState
-         * @description One worker: its own phase, what it holds and how it ended.
+         * @description One worker: phase, resources and exit status.
          */
         WorkerState: {
             /** @default null */
@@ -4354,7 +4355,7 @@ export interface components {
         };
         /**
          * WorkerUsage
-         * @description What one worker used at each of the points; null where it was not measured then.
+         * @description Usage of one worker at each point; null if not measured.
          */
         WorkerUsage: {
             cpu_cores: (number | null)[];
@@ -4443,7 +4444,7 @@ export interface components {
         };
         /**
          * Row
-         * @description One line of the summary: a source, how far it is, its fields by fate, and what blocks it.
+         * @description One row of the summary: a source, its status, its fields by outcome, and what blocks it.
          */
         "mpijob.client.convert.cluster_migration.Row": {
             /** @default 0 */
@@ -4468,7 +4469,7 @@ export interface components {
         "mpijob.diagnosis.checklist.Mark": "no" | "unknown" | "yes";
         /**
          * Pattern
-         * @description Several jobs that failed alike: by the same cause in one namespace, or on the same machine.
+         * @description Several jobs that failed for the same cause in one namespace, or on the same machine.
          */
         "mpijob.diagnosis.patterns.Pattern": {
             /** @default  */
@@ -4491,7 +4492,7 @@ export interface components {
         };
         /**
          * Share
-         * @description What a queue may give of one resource in one flavour: `most` when all others are idle, `free` now.
+         * @description Quota of one resource in one flavor of a queue: `most` if nothing else runs, `free` now.
          */
         "mpijob.model.platform.cluster.Share": {
             flavor: string;
@@ -4501,7 +4502,7 @@ export interface components {
         };
         /**
          * Option
-         * @description One thing to choose: its name, and what people call it or know of it.
+         * @description One choice: its name, and a description.
          */
         "mpijob.model.platform.form_options.Option": {
             name: string;
@@ -4541,7 +4542,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List accounting records: jobs with usage and cost. */
+            /** @description List accounting records. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4578,7 +4579,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Sum usage and cost by user, namespace, month or label. */
+            /** @description Get a usage and cost report. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4993,7 +4994,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Check whether a job would start now, wait, or never start. */
+            /** @description Check whether a job would start now. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5198,7 +5199,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get an overview: capacity, queue, usage and failures. */
+            /** @description Get an overview of the engine. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5227,7 +5228,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get an overview of all namespaces (administrators). */
+            /** @description Get an overview of all namespaces. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5292,7 +5293,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Plan a job: return exactly what would run. */
+            /** @description Plan a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5843,7 +5844,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get usage, cost and expected duration of a job. */
+            /** @description Get usage and cost of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5916,7 +5917,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List the output files of a job. */
+            /** @description List output files. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5952,7 +5953,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List all jobs of a name. */
+            /** @description List jobs of this name. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6101,7 +6102,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get the training metrics of a job. */
+            /** @description Get training metrics. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6211,7 +6212,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get links to MLflow, W&B and TensorBoard. */
+            /** @description Get links to tracking servers. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6305,7 +6306,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get the resource usage of a job. */
+            /** @description Get resource usage. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6341,7 +6342,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get zone and rack of the job's nodes. */
+            /** @description Get zone and rack of nodes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6379,7 +6380,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get the MPI profile of a job. */
+            /** @description Get the MPI profile. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6491,7 +6492,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List all runs of a job name with their attempts. */
+            /** @description List all runs with their attempts. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6529,7 +6530,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get the scalars of the job's TensorBoard event files. */
+            /** @description Get TensorBoard scalars of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6605,7 +6606,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Capture the call stacks of all ranks. */
+            /** @description Capture the call stacks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6678,7 +6679,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Diagnose a job: causes, timeline, fixes. */
+            /** @description Diagnose a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6782,7 +6783,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get usage, cost and expected duration of a job. */
+            /** @description Get usage and cost of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6853,7 +6854,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List the output files of a job. */
+            /** @description List output files. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6888,7 +6889,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List all jobs of a name. */
+            /** @description List jobs of this name. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7033,7 +7034,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get the training metrics of a job. */
+            /** @description Get training metrics. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7140,7 +7141,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get links to MLflow, W&B and TensorBoard. */
+            /** @description Get links to tracking servers. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7232,7 +7233,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get the resource usage of a job. */
+            /** @description Get resource usage. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7267,7 +7268,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get zone and rack of the job's nodes. */
+            /** @description Get zone and rack of nodes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7304,7 +7305,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get the MPI profile of a job. */
+            /** @description Get the MPI profile. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7413,7 +7414,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List all runs of a job name with their attempts. */
+            /** @description List all runs with their attempts. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7450,7 +7451,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Get the scalars of the job's TensorBoard event files. */
+            /** @description Get TensorBoard scalars of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7524,7 +7525,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Capture the call stacks of all ranks. */
+            /** @description Capture the call stacks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7595,7 +7596,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Diagnose a job: causes, timeline, fixes. */
+            /** @description Diagnose a job. */
             200: {
                 headers: {
                     [name: string]: unknown;

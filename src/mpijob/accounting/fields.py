@@ -101,9 +101,9 @@ FIELDS: dict[str, Field] = {
     "reason": Field("the engine's reason for its final phase", _attribute("reason")),
     "cause": Field("the message code of the cause of its failure", _attribute("cause")),
     "message": Field("how it ended, as a sentence", _attribute("message")),
-    "cores": Field("cores held", _attribute("cores"), _format_number),
+    "cores": Field("allocated cores", _attribute("cores"), _format_number),
     "memory": Field("allocated memory in bytes", _attribute("memory_bytes"), _format_bytes),
-    "gpus": Field("GPUs held", _attribute("gpus")),
+    "gpus": Field("allocated GPUs", _attribute("gpus")),
     "core_hours": Field("allocated core-hours", _attribute("core_hours"), _format_number),
     "core_hours_used": Field("core-hours used", _measured_attribute("core_hours_used"), _format_number),
     "cpu_efficiency": Field(
@@ -113,7 +113,7 @@ FIELDS: dict[str, Field] = {
     "gib_hours": Field("allocated GiB-hours of memory", _attribute("gib_hours"), _format_number),
     "gib_hours_used": Field("GiB-hours of memory used", _measured_attribute("gib_hours_used"), _format_number),
     "peak_memory": Field("peak memory of one worker in bytes", _measured_attribute("peak_bytes"), _format_bytes),
-    "gpu_hours": Field("GPU-hours held", _attribute("gpu_hours"), _format_number),
+    "gpu_hours": Field("allocated GPU-hours", _attribute("gpu_hours"), _format_number),
     "gpu_hours_used": Field("GPU-hours used", _measured_attribute("gpu_hours_used"), _format_number),
     "gpu_efficiency": Field(
         "fraction of the allocated GPUs that was used",

@@ -74,25 +74,12 @@ def _of_place() -> Iterator[Route]:
     yield _get("/openapi.json", document, "Get this OpenAPI document.", dict[str, Any])
     yield _get("/facts", jobs.facts, "Get capacity, free resources and quota.", job_schemas.FactsAnswer)
     yield _get(
-        "/accounts",
-        jobs.accounts,
-        "List accounting records: jobs with usage and cost.",
-        AccountPage,
-        query_schemas.AccountsQuery,
+        "/accounts", jobs.accounts, "List accounting records.", AccountPage, query_schemas.AccountsQuery
     )
     yield _get(
-        "/accounts/report",
-        jobs.report,
-        "Sum usage and cost by user, namespace, month or label.",
-        Report,
-        query_schemas.ReportQuery,
+        "/accounts/report", jobs.report, "Get a usage and cost report.", Report, query_schemas.ReportQuery
     )
-    yield _get(
-        "/overview",
-        jobs.overview,
-        "Get an overview: capacity, queue, usage and failures.",
-        overview_schemas.Overview,
-    )
+    yield _get("/overview", jobs.overview, "Get an overview of the engine.", overview_schemas.Overview)
     yield _get("/fields", jobs.fields, "Describe every field of a job.", job_schemas.Fields)
     yield _get("/guide", jobs.guide, "Get the job type guide and the glossary.", Guide)
     yield _get(
@@ -114,26 +101,9 @@ def _of_place() -> Iterator[Route]:
         "/drafts", actions.read_draft, "Validate a draft; return the job, or all errors.", job_schemas.Reading,
         body=job_schemas.Draft,
     )  # fmt: skip
-    yield _document(
-        "/fit",
-        actions.fit,
-        "Check whether a job would start now, wait, or never start.",
-        Fit,
-        body=job_schemas.Draft,
-    )
-    yield _get(
-        "/overview/cluster",
-        admin.whole_cluster,
-        "Get an overview of all namespaces (administrators).",
-        ClusterView,
-    )
-    yield _document(
-        "/plan",
-        actions.plan,
-        "Plan a job: return exactly what would run.",
-        job_schemas.PlanAnswer,
-        body=job_schemas.Draft,
-    )
+    yield _document("/fit", actions.fit, "Check whether a job would start now.", Fit, body=job_schemas.Draft)
+    yield _get("/overview/cluster", admin.whole_cluster, "Get an overview of all namespaces.", ClusterView)
+    yield _document("/plan", actions.plan, "Plan a job.", job_schemas.PlanAnswer, body=job_schemas.Draft)
 
 
 def _of_drafts() -> Iterator[Route]:
@@ -238,50 +208,30 @@ def _of_one(base: str) -> Iterator[Route]:
         media="application/x-ndjson", flow=websockets.logs,
     )  # fmt: skip
     yield _get(f"{base}/events", jobs.events, "List the events of a job.", job_schemas.Events, which)
+    yield _get(f"{base}/metrics", usage.metrics, "Get resource usage.", Usage, job_schemas.MetricsQuery)
     yield _get(
-        f"{base}/metrics", usage.metrics, "Get the resource usage of a job.", Usage, job_schemas.MetricsQuery
+        f"{base}/profile", jobs.profile, "Get the MPI profile.", MpiProfile, query_schemas.ProfileQuery
     )
+    yield _get(f"{base}/curves", usage.curves, "Get training metrics.", Curves, query_schemas.CurvesQuery)
     yield _get(
-        f"{base}/profile",
-        jobs.profile,
-        "Get the MPI profile of a job.",
-        MpiProfile,
-        query_schemas.ProfileQuery,
-    )
-    yield _get(
-        f"{base}/curves",
-        usage.curves,
-        "Get the training metrics of a job.",
-        Curves,
-        query_schemas.CurvesQuery,
-    )
-    yield _get(
-        f"{base}/scalars", usage.scalars, "Get the scalars of the job's TensorBoard event files.", EventScalars,
+        f"{base}/scalars", usage.scalars, "Get TensorBoard scalars of a job.", EventScalars,
         query_schemas.ScalarsQuery,
     )  # fmt: skip
     yield _get(
-        f"{base}/account", usage.account, "Get usage, cost and expected duration of a job.",
+        f"{base}/account", usage.account, "Get usage and cost of a job.",
         job_schemas.JobAccount, where,
     )  # fmt: skip
-    yield _get(
-        f"{base}/links", jobs.links, "Get links to MLflow, W&B and TensorBoard.", query_schemas.Links, where
-    )
-    yield _get(f"{base}/why", jobs.why, "Diagnose a job: causes, timeline, fixes.", Diagnosis, which)
-    yield _get(
-        f"{base}/artifacts", jobs.artifacts, "List the output files of a job.", job_schemas.Artifacts, which
-    )
+    yield _get(f"{base}/links", jobs.links, "Get links to tracking servers.", query_schemas.Links, where)
+    yield _get(f"{base}/why", jobs.why, "Diagnose a job.", Diagnosis, which)
+    yield _get(f"{base}/artifacts", jobs.artifacts, "List output files.", job_schemas.Artifacts, which)
     yield _get(
         f"{base}/artifact", jobs.fetch, "Download an output file of a job.", None, job_schemas.ArtifactQuery,
         media="application/octet-stream",
     )  # fmt: skip
+    yield _get(f"{base}/nodes", jobs.nodes, "Get zone and rack of nodes.", job_schemas.NodePlaces, where)
+    yield _get(f"{base}/runs", jobs.runs, "List all runs with their attempts.", job_schemas.Runs, where)
     yield _get(
-        f"{base}/nodes", jobs.nodes, "Get zone and rack of the job's nodes.", job_schemas.NodePlaces, where
-    )
-    yield _get(
-        f"{base}/runs", jobs.runs, "List all runs of a job name with their attempts.", job_schemas.Runs, where
-    )
-    yield _get(
-        f"{base}/attempts", cluster.attempts, "List all jobs of a name.", draft_schemas.AttemptsAnswer, where
+        f"{base}/attempts", cluster.attempts, "List jobs of this name.", draft_schemas.AttemptsAnswer, where
     )
     yield _get(
         f"{base}/export", jobs.export, "Export a job as a file.", None, draft_schemas.ExportQuery,
@@ -291,9 +241,7 @@ def _of_one(base: str) -> Iterator[Route]:
         f"{base}/bundle", jobs.bundle, "Download a support bundle, with secrets masked.", None, where,
         media="application/gzip",
     )  # fmt: skip
-    yield _post(
-        f"{base}/stacks", actions.stacks, "Capture the call stacks of all ranks.", StackReport, query=where
-    )
+    yield _post(f"{base}/stacks", actions.stacks, "Capture the call stacks.", StackReport, query=where)
     yield _post(
         f"{base}/retry", actions.retry, "Run a job again, unchanged or with a fix.", job_schemas.JobRow,
         query=where, body=draft_schemas.Mend, bodiless=True,

@@ -94,7 +94,7 @@ def test_what_trainer_refuses_ships_as_an_mpijob(name: str, library: str) -> Non
 
 
 def test_a_runtime_that_does_not_ship_is_named_with_those_that_do() -> None:
-    with pytest.raises(NotFound, match="no runtime 'opnmpi' ships") as caught:
+    with pytest.raises(NotFound, match="there is no built-in runtime 'opnmpi'") as caught:
         builtin.shipped("opnmpi")
     assert "mpijob-openmpi" in caught.value.hint
 

@@ -36,7 +36,7 @@ def _administration(app: App) -> Administration:
 @pass_app
 def overview(app: App) -> None:
     """Show all namespaces, GPUs, queues, preemptions and nearly exhausted quotas."""
-    with app.out.progress("looking at the cluster …"):
+    with app.out.progress("reading the cluster …"):
         found = _administration(app).overview()
     if app.out.structured:
         app.out.value(found)
@@ -49,7 +49,7 @@ def overview(app: App) -> None:
 
 
 def _overview_lines(found: ClusterView) -> Iterator[str]:
-    yield f"GPUs: {found.gpus_held:g} of {found.gpus:g} held"
+    yield f"GPUs: {found.gpus_held:g} of {found.gpus:g} allocated"
     header = ("NAMESPACE", "RUNNING", "WAITING", "GPUS", "QUEUES", "LIMITS")
     yield from text.table(header, [_namespace_row(one) for one in found.namespaces])
     if found.queues:

@@ -103,7 +103,10 @@ def _rows(found: Image) -> Iterator[tuple[str, str]]:
     yield "mpi4py", _mpi4py(found)
     yield "CUDA", _cuda(found)
     yield "fabrics", ", ".join(found.fabrics)
-    yield "any user", "yes" if found.passwd_open and found.home_open else "with what mpijob's jobs bring"
+    yield (
+        "any user",
+        "yes" if found.passwd_open and found.home_open else "in jobs of mpijob, which add what is missing",
+    )
 
 
 def _launcher(found: Image) -> str:

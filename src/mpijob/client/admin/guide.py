@@ -10,7 +10,7 @@ import msgspec
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Where the questions end: a type of job, what it is for, and how one begins; `template` is one to start from."""
+    """A leaf of the tree: a job type, its purpose, and how to start one; `template` is a matching job template."""
 
     name: str
     why: str
@@ -35,7 +35,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Guide(msgspec.Struct, frozen=True):
-    """The tree: questions and kinds by key, where it begins, and the glossary."""
+    """Decision tree: questions and job types by key, the first question, and the glossary."""
 
     begin: str
     questions: dict[str, Question]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One of the jobs compared, or one of its attempts, and how it went; `cause` is the code of a failure's cause."""
+    """One of the compared jobs or attempts, with its result; `cause` is the code of the cause of failure."""
 
     ref: JobRef
     phase: Phase
@@ -37,14 +37,14 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One part of the spec with its value in each job, in the order of the jobs."""
+    """One field of the spec with its value in each compared job."""
 
     field: str
     values: tuple[Any, ...]
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The jobs side by side."""
+    """The compared jobs, side by side."""
 
     jobs: tuple[Column, ...]
     differences: tuple[Difference, ...]

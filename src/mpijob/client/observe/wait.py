@@ -26,7 +26,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.02, 0.5, 1.3
 def wait(
     ref: JobRef, backend: Backend, *, seconds: float | None = None, phases: Collection[Phase] | None = None
 ) -> JobState:
-    """Return the state once the job is in one of the phases; without any, once it has ended.
+    """Wait until the job is in one of the phases (default: until it ends), and return its state.
 
     Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted. Waiting changes nothing.
     """

@@ -48,7 +48,7 @@ def control(
     where = lease_namespace or namespace or access.namespace or "default"
     election = Election(Api(access, timeout=4.0), where, LEASE, who)
 
-    with telling("tend jobs"):
+    with telling("watch jobs"):
         controller = Controller(api, election, namespace, settings)
         with _watched(controller, health_port):
             controller.run(stop, ready)

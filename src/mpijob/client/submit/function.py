@@ -74,7 +74,7 @@ def job(
 
 
 def result(name: str, lines: Iterable[LogLine]) -> Any:
-    """Return what the function returned on rank 0, from what rank 0 said."""
+    """Return the result of the function on rank 0, from the log of rank 0."""
     mark = RESULT_MARK.encode()
     said = [line.text for line in lines if line.rank == 0 and line.text.startswith(mark)]
     if not said:

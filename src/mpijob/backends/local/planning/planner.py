@@ -133,7 +133,7 @@ def _as_nodes(job: MPIJob, settings: Settings, own: bool) -> str:
         "its ranks are mapped by the MPI library": bool(job.launch.rankfile)
         or job.launch.map_by not in ("", "slot", "node"),
         "a rank counts its GPUs from its worker's first": job.resources.gpu > 0 and job.workers > 1,
-        "a fault of its daemon is asked for": bool(_DAEMON_FAULTS & job.labels.keys()),
+        "a fault of its daemon is requested": bool(_DAEMON_FAULTS & job.labels.keys()),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -238,7 +238,7 @@ def _path(found: Installation, place: Path, environ: Mapping[str, str], *, nodes
 
 
 def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool) -> Iterator[str]:
-    yield "engine local: no cluster was asked for"
+    yield "engine local: no cluster was requested"
     yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {reason}"
     if not as_nodes:
         yield "one daemon of the MPI library starts all ranks: they share memory as with plain mpirun"
