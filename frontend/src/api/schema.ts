@@ -1704,8 +1704,7 @@ export interface components {
         };
         /**
          * Band
-         * @description ne metric over time: minimum, median and maximum of all workers at each point; `worst` is the worker with the
-         *     maximum.
+         * @description One metric over time: minimum, median and maximum of all workers; `worst` is the worker with the maximum.
          */
         Band: {
             high: number[];
@@ -2491,7 +2490,7 @@ export interface components {
         };
         /**
          * Fleet
-         * @description esults of the jobs of a period, and what failed jobs have in common; `single` counts failures with a unique cause.
+         * @description Results of the jobs of a period, and what failed jobs have in common; `single` failed for a unique cause.
          */
         Fleet: {
             ended: number;

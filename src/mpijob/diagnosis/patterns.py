@@ -35,10 +35,7 @@ class Pattern(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """
-
-    esults of the jobs of a period, and what failed jobs have in common; `single` counts failures with a unique cause.
-    """
+    """Results of the jobs of a period, and what failed jobs have in common; `single` failed for a unique cause."""
 
     since: float
     until: float

@@ -59,7 +59,7 @@ def test_what_does_not_pass_by_itself_is_told_at_once() -> None:
 
 def test_time_that_is_up_while_nobody_answers_is_told_as_that() -> None:
     client = a_client(Silent(10_000))
-    with pytest.raises(WaitTimeout, match="when its engine answered last"):
+    with pytest.raises(WaitTimeout, match="its engine did not respond within"):
         client.submit(a_job()).wait(1)
 
 

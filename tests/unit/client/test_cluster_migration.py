@@ -167,7 +167,7 @@ def test_the_command_ends_with_the_verdict() -> None:
     cli = Cli(MemoryBackend(script=script))
     for name in ("old", "same", "new"):
         cli.finished(name, "true")
-    assert "all ended alike" in cli("compare", "old", "same", "--time-limit", "10").stderr
+    assert "all have the same result" in cli("compare", "old", "same", "--time-limit", "10").stderr
     assert cli.json("compare", "old", "same", "--time-limit", "10")["verdict"]["same"]
     differs = cli("compare", "old", "new", "--time-limit", "10")
     assert differs.exit_code == 1

@@ -149,7 +149,7 @@ def _refuse_unsupported(job: MPIJob) -> None:
             )
     if job.retry.on:
         raise Unsupported(
-            "retry.on names causes, and on Slurm the allocation retries a failed attempt without knowing its cause",
+            "retry.on is not supported on Slurm, where an attempt is retried without knowing its cause",
             hint="leave retry.on out to retry after every failure, or use requeue_on_lost_worker for lost nodes",
         )
     if job.concurrency is not None:

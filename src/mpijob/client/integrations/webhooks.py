@@ -111,9 +111,7 @@ class Outbox:
         for to in notices.untaken((one for _, one in self._settings), state.ref.namespace, wishes):
             if (state.ref.uid, to) not in self._refused:
                 self._refused.add((state.ref.uid, to))
-                _log.warning(
-                    "%s wants %s to be told, and no callback of the settings may do that", state.ref, to
-                )
+                _log.warning("job %s: no callback in the settings may notify %s", state.ref, to)
 
     def work(self) -> int:
         """Send what is due; return how many were taken."""

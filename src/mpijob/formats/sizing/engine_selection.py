@@ -57,7 +57,7 @@ def _family(job: MPIJob) -> tuple[Family, str]:
             hint="use openmpi, mpich or intel on a cluster",
         )
     if job.mpi is not Family.AUTO:
-        return job.mpi, f"mpi {job.mpi.value}: the job asks for it"
+        return job.mpi, f"mpi {job.mpi.value}: set in the job"
     own = launcher_of(job)
     if own is not None and own.families and Family.OPENMPI.value not in own.families:
         return Family.MPICH, f"mpi mpich: the command is started by {own.program}"

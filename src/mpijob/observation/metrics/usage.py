@@ -16,11 +16,7 @@ POINTS = 720
 
 
 class Band(msgspec.Struct, frozen=True):
-    """
-
-    ne metric over time: minimum, median and maximum of all workers at each point; `worst` is the worker with the
-    maximum.
-    """
+    """One metric over time: minimum, median and maximum of all workers; `worst` is the worker with the maximum."""
 
     low: tuple[float, ...]
     middle: tuple[float, ...]

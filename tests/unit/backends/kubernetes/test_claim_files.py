@@ -205,7 +205,7 @@ def test_many_files_are_fetched_by_several_commands_in_one_pod(
 
 @pytest.mark.parametrize("path", ["out/nothing", "other/x", "out", "out/../../etc/passwd"])
 def test_a_path_that_the_job_did_not_leave_is_told(client: Client, tmp_path: Path, path: str) -> None:
-    with pytest.raises(NotFound, match="the job left no file"):
+    with pytest.raises(NotFound, match="the job has no output file"):
         client.fetch(REF, tmp_path / "there", [path])
     assert list((tmp_path / "there").rglob("*")) == []
 
@@ -485,9 +485,15 @@ def test_a_server_lists_no_more_than_its_administrator_allows(
             1,
             "tar: ./out/x: No such file or directory\ntar: error exit delayed from previous errors",
             NotFound,
-            "left no file 'out/x'",
+            "has no output file 'out/x'",
         ),
-        (b"", 2, "tar: ./out/x: Cannot stat: No such file or directory", NotFound, "left no file 'out/x'"),
+        (
+            b"",
+            2,
+            "tar: ./out/x: Cannot stat: No such file or directory",
+            NotFound,
+            "has no output file 'out/x'",
+        ),
         (
             archive(("out/x", FILE, b"1")),
             1,

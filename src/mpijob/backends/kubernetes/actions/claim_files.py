@@ -47,7 +47,7 @@ def left(reader: Reader, files: JobFiles, policy: Policy) -> Iterator[Artifact]:
         count += 1
         if 0 < policy.listed_objects < count:
             raise TooLarge(
-                f"the job left more than {policy.listed_objects} files, the limit of this server",
+                f"the job has more than {policy.listed_objects} files, the limit of this server",
                 hint="list them with: mpijob artifacts list",
             )
         yield artifact
@@ -131,7 +131,7 @@ def fetch_below(reader: Reader, paths: Sequence[str], directory: Path, policy: P
 
 def missing(path: str) -> NotFound:
     """Return the error for a file that is not there."""
-    return NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+    return NotFound(f"the job has no output file {path!r}", hint="mpijob artifacts list shows what there is")
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:

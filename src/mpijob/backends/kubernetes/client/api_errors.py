@@ -131,7 +131,7 @@ def refusal(access: Access, method: str, path: str, answer: ErrorStatus, *, sure
     status = _status(answer.body)
     failed_in_doing = answer.status >= 500 and "failed calling webhook" not in status.message
     return ApiError(
-        status.message or f"the answer was status {answer.status}",
+        status.message or f"HTTP status {answer.status}",
         status=answer.status,
         reason=status.reason,
         details=status.details,
