@@ -59,7 +59,7 @@ ADMIN: list[Panel] = [
       ('histogram_quantile(0.95, sum by (le) (rate(mpijob_stage_seconds_bucket{stage="queue"}[1h])))', "95 %")]),
     ("Core-hours held and used", "short", "timeseries",
      [('sum by (kind) (increase(mpijob_hours_total{resource="core",namespace=~"$namespace"}[1h]))', "{{kind}}")]),
-    ("GPU-hours held and used", "short", "timeseries",
+    ("GPU-hours allocated and used", "short", "timeseries",
      [('sum by (kind) (increase(mpijob_hours_total{resource="gpu",namespace=~"$namespace"}[1h]))', "{{kind}}")]),
     ("Cost, last day", "short", "timeseries",
      [(f"sum by (namespace, currency) (increase(mpijob_cost_total{_NS}[1d]))", "{{namespace}}")]),

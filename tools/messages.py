@@ -13,6 +13,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE, PAGE = ROOT / "src" / "mpijob", ROOT / "frontend" / "src"
 
 _WORD = re.compile(r"[A-Za-z][a-z']+")
-_LETTERS = re.compile(r"^[^\W\d_]|^[`'\"{(<-]")
+_LETTERS = re.compile(r"^[^\W\d_]|^[`'\"{(<-]|^%s")
 # What looks like a sentence and is none: SQL, shell, patterns, templates of files.
 _CODE = re.compile(
     r"^(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA|WITH|BEGIN|WHERE|AND|ORDER|FROM|#!|set -|#SBATCH)\b"
@@ -109,7 +110,11 @@ class _Finder(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         if _is_struct(node):
             for statement in node.body:
-                if isinstance(statement, ast.Expr) and (text := _text(statement.value)):
+                if (
+                    isinstance(statement, ast.Expr)
+                    and (text := _text(statement.value))
+                    and _is_published(text)
+                ):
                     self._add(statement.value, text, "field")
         self._body(node)
 
@@ -166,6 +171,17 @@ class _Finder(ast.NodeVisitor):
     def _add(self, node: ast.AST, text: str, kind: str) -> None:
         line = getattr(node, "lineno", 0)
         self.found.append(Message(self.file, line, kind, " ".join(text.split())))
+
+
+def _is_published(text: str) -> bool:
+    """Whether a docstring is on a reference page; that of an internal value is for developers."""
+    return " ".join(text.split("\n\n")[0].split()) in _reference()
+
+
+@cache
+def _reference() -> str:
+    pages = sorted((ROOT / "docs" / "reference").glob("*.md"))
+    return " ".join(" ".join(page.read_text(encoding="utf-8").split()) for page in pages)
 
 
 def _is_struct(node: ast.ClassDef) -> bool:

@@ -77,19 +77,19 @@ def body() -> str:
         _fields(where, list(some)) for where, some in groupby(form.entries(), lambda one: one.where)
     )
     return (
-        f"## Screens\n\n| screen | address | what it is for |\n| --- | --- | --- |\n{rows}\n"
-        f"The tabs of one job, each with an address of its own: {', '.join(f'`{one}`' for one in tabs())}.\n\n"
+        f"## Screens\n\n| screen | path | content |\n| --- | --- | --- |\n{rows}\n"
+        f"The tabs of one job, each with its own URL: {', '.join(f'`{one}`' for one in tabs())}.\n\n"
         f"## Keyboard shortcuts\n\nIn the list of jobs; *Keyboard shortcuts* in the help menu turns them off.\n\n"
-        f"| key | what it does |\n| --- | --- |\n{in_list}\nIn a log:\n\n"
-        f"| key | what it does |\n| --- | --- |\n{in_log}\n"
-        "## Fields of the form\n\nBy step and group. On one machine, what only a cluster uses stands under "
+        f"| key | action |\n| --- | --- |\n{in_list}\nIn a log:\n\n"
+        f"| key | action |\n| --- | --- |\n{in_log}\n"
+        "## Fields of the form\n\nBy step and group. On one machine, fields that apply only to a cluster are under "
         f"*Cluster-only settings*.\n\n{parts}"
     )
 
 
 def _fields(where: str, some: list[form.Entry]) -> str:
     rows = "".join(_row(one) for one in some)
-    return f"### {where}\n\n| field | in a job file | what it is for |\n| --- | --- | --- |\n{rows}\n"
+    return f"### {where}\n\n| field | in a job file | description |\n| --- | --- | --- |\n{rows}\n"
 
 
 def _row(entry: form.Entry) -> str:

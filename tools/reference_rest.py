@@ -9,11 +9,11 @@ from typing import Any
 from tools import openapi
 
 _INTRO = (
-    "What `mpijob ui` answers under `/api/v1`, for the [page](../page.md) and for your own programs. The whole "
-    "document, with every schema, is `/api/v1/openapi.json` and `frontend/openapi.json` in a checkout. A request "
-    "needs the session's cookie, and one that changes something its CSRF word too "
-    "([an example](../page.md#the-rest-api)); errors are problem documents with the sentences and codes "
-    "of the command line. `{namespace}` may be left out of a path."
+    "The REST API of `mpijob ui`, under `/api/v1`, for the [web UI](../page.md) and your own programs. The OpenAPI "
+    "document is served at `/api/v1/openapi.json`; in a checkout it is `frontend/openapi.json`. Requests need the "
+    "session cookie; requests that change something also need the CSRF token "
+    "([example](../page.md#the-rest-api)). Errors are problem documents with the messages and codes of the "
+    "command line. `{namespace}` can be omitted from a path."
 )
 _NOTE = "<!-- written by `python -m tools.reference`; change the code, not this page -->\n"
 
@@ -24,7 +24,7 @@ def page() -> str:
     paths = "".join(_path(path, verbs) for path, verbs in sorted(document["paths"].items()) if _own(path))
     schemas = document["components"]["schemas"]
     values = "".join(_schema(name, schemas[name]) for name in sorted(_used(document["paths"], schemas)))
-    return f"{_NOTE}# REST\n\n{_INTRO}\n\n## Paths\n\n{paths}## Values\n\n{values.rstrip()}\n"
+    return f"{_NOTE}# REST\n\n{_INTRO}\n\n## Paths\n\n{paths}## Schemas\n\n{values.rstrip()}\n"
 
 
 def _own(path: str) -> bool:
@@ -41,12 +41,12 @@ def _operation(verb: str, path: str, told: dict[str, Any]) -> str:
     asks = "".join(
         f"| `{name}` | {_cell(_kind(one.get('schema', {})))} |\n" for name, one in questions.items()
     )
-    table = f"| question | takes |\n| --- | --- |\n{asks}\n" if asks else ""
+    table = f"| query parameter | type |\n| --- | --- |\n{asks}\n" if asks else ""
     status, answer = next((item for item in told["responses"].items() if item[0] != "default"), ("", {}))
     body = _content(told.get("requestBody", {}))
     given = f"Body: {body}. " if body else ""
     back = _content(answer)
-    gives = f"Answer {status}{f': {back}' if back else ''}."
+    gives = f"Response {status}{f': {back}' if back else ''}."
     return f"### {verb.upper()} `{path}`\n\n{told.get('summary', '')}\n\n{table}{given}{gives}\n\n"
 
 
@@ -62,7 +62,7 @@ def _schema(name: str, schema: dict[str, Any]) -> str:
         f"| `{field}` | {_cell(_kind(one))} | {'yes' if field in needed else ''} |\n"
         for field, one in schema.get("properties", {}).items()
     )
-    table = f"| field | is | always there |\n| --- | --- | --- |\n{rows}" if rows else f"{_kind(schema)}\n"
+    table = f"| field | type | required |\n| --- | --- | --- |\n{rows}" if rows else f"{_kind(schema)}\n"
     return f"### `{name}`\n\n{lead}\n\n{table}\n"
 
 

@@ -73,7 +73,7 @@ class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where in the logs something was said: by whom, in which line of a file, or at which time."""
+    """Position in the logs: stream, line of a file, or time."""
 
     role: str = ""
     worker: int | None = None
@@ -87,9 +87,8 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message about a job, from a check, a plan or a diagnosis.
 
-    `field` is the path in the spec (`resources.memory`); `line` and `column` are set when the job
-    came from a file. `evidence` quotes what was seen and `place` says where; `fixes` are ranked, the
-    best first.
+    `field` is the path in the spec (`resources.memory`); `line` and `column` are set if the job is from a file.
+    `evidence` quotes log lines or events and `place` is their position; `fixes` are ranked, best first.
     """
 
     code: str

@@ -35,7 +35,7 @@ def of_shared(about: os.stat_result) -> str:
         return ""
     if not about.st_mode & stat.S_ISVTX:
         return "other users can replace its files (no sticky bit)"
-    return "" if trusted(about.st_uid) else f"{name(about.st_uid)} owns it and may exchange what is in it"
+    return "" if trusted(about.st_uid) else f"{name(about.st_uid)} owns it and can replace its contents"
 
 
 def above(path: str) -> str:
@@ -53,7 +53,7 @@ def above(path: str) -> str:
         if stat.S_ISLNK(about.st_mode):
             links += 1
             if not trusted(about.st_uid):
-                return f"{here} is a link of {name(about.st_uid)}"
+                return f"{here} is a symbolic link owned by {name(about.st_uid)}"
             if links > _MOST_LINKS:
                 return f"{here}: too many links"
             target = os.readlink(here)

@@ -265,7 +265,7 @@ def _refusal(error: msgspec.ValidationError, path: str, environ: Mapping[str, st
         return InvalidJob(f"settings in {path} or MPIJOB_* variables: {error}")
     needed = _needed(variable.removeprefix("MPIJOB_").lower(), str(error))
     return InvalidJob(
-        f"{variable} is {environ[variable]!r}, and {needed} is needed", hint="correct it, or unset it"
+        f"{variable} is {environ[variable]!r}; expected {needed}", hint="correct it, or unset it"
     )
 
 
@@ -292,7 +292,7 @@ def _from_file(path: str) -> dict[str, Any]:
         with open(path, encoding="utf-8") as file:
             if problem := ownership.of_file(os.fstat(file.fileno())):
                 raise UnsafePath(
-                    f"settings file {path} is not believed: {problem}",
+                    f"settings file {path} is not trusted: {problem}",
                     hint=f"settings name programs that are run: chown it to you, and chmod go-w {path}",
                 )
             text = file.read()

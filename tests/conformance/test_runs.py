@@ -96,7 +96,7 @@ def test_what_there_is_not_is_refused_with_what_there_is(client: Client) -> None
     for unknown in ("nobody@1", "0123456789abcdef", "0123456789abcdef0123456789abcdef"):
         with pytest.raises(NotFound):
             client.state(unknown)
-    with pytest.raises(InvalidJob, match="1 attempts of 1 jobs"):
+    with pytest.raises(InvalidJob, match="1 attempt numbers and 1 jobs"):
         client.compare("one", attempts=(1, 1))
 
 

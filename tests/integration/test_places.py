@@ -204,7 +204,7 @@ def test_a_folder_that_a_job_left_is_fetched_whole(client: Client, tmp_path: Pat
         "outer/c",
     ]
     assert (tmp_path / "here/out/deep/b").read_text() == "b\n"
-    with pytest.raises(NotFound, match="the job left no file 'ou'"):
+    with pytest.raises(NotFound, match="the job has no output file 'ou'"):
         client.fetch("leaves", tmp_path / "there", ("ou",))
 
 

@@ -80,7 +80,7 @@ def test_one_process_keeps_the_time_and_a_second_says_so(
 ) -> None:
     client.schedules.create(a_schedule())
     clock_of(settings.home)
-    assert serve(settings) == "another process keeps the time of these schedules"
+    assert serve(settings) == "another process already runs the scheduler of these schedules"
 
 
 def test_a_schedule_takes_the_directory_along_in_which_it_was_made(

@@ -192,8 +192,8 @@ CUT = "exec env -i HOME=$HOME OPAL_PREFIX=${{MPI4PY_LIBMPI%/lib/*}} MPI4PY_LIBMP
         ("openmpi", "openmpi", CUT, "without the variables of its launcher (PMIX_NAMESPACE"),
         ("mpich", "openmpi", CUT, "world of one; set mpi: openmpi"),
         ("openmpi", "mpich", CUT, "world of one; set mpi: mpich"),
-        ("mpich", "mpich", "mpiexec -n 2 sleep 60", "starts an mpirun of its own"),
-        ("openmpi", "openmpi", "mpirun --oversubscribe -n 2 sleep 60", "starts an mpirun of its own"),
+        ("mpich", "mpich", "mpiexec -n 2 sleep 60", "starts mpirun itself"),
+        ("openmpi", "openmpi", "mpirun --oversubscribe -n 2 sleep 60", "starts mpirun itself"),
     ],
 )
 def test_the_wrapper_of_pods_ends_what_would_be_a_world_of_its_own(

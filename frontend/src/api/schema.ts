@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What ran, used and cost. */
+        /** List accounting records. */
         get: operations["accounts"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Usage by user, month … */
+        /** Get a usage and cost report. */
         get: operations["report"];
         put?: never;
         post?: never;
@@ -45,7 +45,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who did what: all of it for administrators, else one's own acts. */
+        /** List audit entries: all for administrators, your own otherwise. */
         get: operations["entries"];
         put?: never;
         post?: never;
@@ -62,7 +62,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What may still be spent. */
+        /** Get the budgets of namespaces. */
         get: operations["budgets"];
         put?: never;
         post?: never;
@@ -81,7 +81,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** One action on several jobs. */
+        /** Run one action on several jobs. */
         post: operations["bulk"];
         delete?: never;
         options?: never;
@@ -96,7 +96,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Features of this server. */
+        /** Get the features of this server. */
         get: operations["capabilities"];
         put?: never;
         post?: never;
@@ -113,7 +113,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What a form can offer. */
+        /** List the choices of a namespace: queues, claims, secrets, images. */
         get: operations["choices"];
         put?: never;
         post?: never;
@@ -130,7 +130,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How jobs differ. */
+        /** Compare jobs. */
         get: operations["compare"];
         put?: never;
         post?: never;
@@ -149,7 +149,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Validate a draft: the job, or all errors. */
+        /** Validate a draft; return the job, or all errors. */
         post: operations["read_draft"];
         delete?: never;
         options?: never;
@@ -166,7 +166,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Estimates from earlier runs. */
+        /** Estimate duration, cost and resources from earlier runs. */
         post: operations["advice"];
         delete?: never;
         options?: never;
@@ -183,7 +183,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A text of another kind, as a job. */
+        /** Convert a manifest or batch script to jobs. */
         post: operations["convert"];
         delete?: never;
         options?: never;
@@ -200,7 +200,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A job file after a form's change, notes and unknown fields kept. */
+        /** Edit a job file; keep comments and unknown fields. */
         post: operations["edit"];
         delete?: never;
         options?: never;
@@ -215,7 +215,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What there is, what is free, the quota. */
+        /** Get capacity, free resources and quota. */
         get: operations["facts"];
         put?: never;
         post?: never;
@@ -232,7 +232,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What every field of a job is for. */
+        /** Describe every field of a job. */
         get: operations["fields"];
         put?: never;
         post?: never;
@@ -251,7 +251,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Would it start now, wait, or never? */
+        /** Check whether a job would start now. */
         post: operations["fit"];
         delete?: never;
         options?: never;
@@ -266,7 +266,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Which kind of job to use, and the glossary. */
+        /** Get the job type guide and the glossary. */
         get: operations["guide"];
         put?: never;
         post?: never;
@@ -283,7 +283,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Say that the server answers. */
+        /** Health check. */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -300,7 +300,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How far the jobs of old are. */
+        /** Get the migration status of existing MPIJobs. */
         get: operations["migrating"];
         put?: never;
         post?: never;
@@ -317,7 +317,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** This document. */
+        /** Get this OpenAPI document. */
         get: operations["document"];
         put?: never;
         post?: never;
@@ -334,10 +334,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How helpful the help is. */
+        /** Get the feedback on help texts. */
         get: operations["opinions"];
         put?: never;
-        /** Say whether help was helpful. */
+        /** Rate a help text. */
         post: operations["opinion"];
         delete?: never;
         options?: never;
@@ -352,7 +352,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Overview of the engine. */
+        /** Get an overview of the engine. */
         get: operations["overview"];
         put?: never;
         post?: never;
@@ -369,7 +369,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All namespaces, for administrators. */
+        /** Get an overview of all namespaces. */
         get: operations["whole_cluster"];
         put?: never;
         post?: never;
@@ -386,7 +386,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What failed jobs share. */
+        /** Find common causes of failed jobs. */
         get: operations["patterns"];
         put?: never;
         post?: never;
@@ -405,7 +405,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Exactly what would run. */
+        /** Plan a job. */
         post: operations["plan"];
         delete?: never;
         options?: never;
@@ -420,7 +420,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How far jobs are. */
+        /** Get the training progress of jobs. */
         get: operations["progress"];
         put?: never;
         post?: never;
@@ -437,7 +437,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who waits where. */
+        /** List queues with their running and waiting jobs. */
         get: operations["queues"];
         put?: never;
         post?: never;
@@ -454,7 +454,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How good estimates of waiting were. */
+        /** Get the accuracy of queue time estimates. */
         get: operations["wait_accuracy"];
         put?: never;
         post?: never;
@@ -471,7 +471,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What you may do here. */
+        /** Get your permissions in a namespace. */
         get: operations["rights"];
         put?: never;
         post?: never;
@@ -488,10 +488,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who is signed in. */
+        /** Get the signed-in user. */
         get: operations["who"];
         put?: never;
-        /** Sign in with the one-time token. */
+        /** Sign in with a one-time token. */
         post: operations["sign_in"];
         /** Sign out. */
         delete: operations["sign_out"];
@@ -509,7 +509,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A sign-in for another browser. */
+        /** Create a sign-in link for another browser. */
         post: operations["link"];
         delete?: never;
         options?: never;
@@ -524,7 +524,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Changes of jobs, as server-sent events. */
+        /** Stream job changes as server-sent events. */
         get: operations["changes"];
         put?: never;
         post?: never;
@@ -541,10 +541,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Jobs to start from. */
+        /** List job templates. */
         get: operations["templates"];
         put?: never;
-        /** Keep a job to start from, alone or for a namespace. */
+        /** Save a job as a template, for you or for a namespace. */
         post: operations["save_template"];
         delete?: never;
         options?: never;
@@ -562,7 +562,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Remove an own template, or a namespace's. */
+        /** Delete one of your templates, or a shared one. */
         delete: operations["delete_template"];
         options?: never;
         head?: never;
@@ -594,11 +594,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Everything known of a job. */
+        /** Get the details of a job. */
         get: operations["get_job"];
         put?: never;
         post?: never;
-        /** Remove a job; its record stays for a while. */
+        /** Delete a job; its record stays for a while. */
         delete: operations["delete"];
         options?: never;
         head?: never;
@@ -612,7 +612,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What it used, cost, and is expected to take. */
+        /** Get usage and cost of a job. */
         get: operations["account"];
         put?: never;
         post?: never;
@@ -629,7 +629,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One of the files it left. */
+        /** Download an output file of a job. */
         get: operations["fetch"];
         put?: never;
         post?: never;
@@ -646,7 +646,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The files it left. */
+        /** List output files. */
         get: operations["artifacts"];
         put?: never;
         post?: never;
@@ -663,7 +663,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All of its name. */
+        /** List jobs of this name. */
         get: operations["attempts"];
         put?: never;
         post?: never;
@@ -680,7 +680,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Everything known of it, without secrets. */
+        /** Download a support bundle, with secrets masked. */
         get: operations["bundle"];
         put?: never;
         post?: never;
@@ -716,7 +716,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Create a changed copy. */
+        /** Clone a job with changes. */
         post: operations["clone"];
         delete?: never;
         options?: never;
@@ -731,7 +731,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Its training metrics. */
+        /** Get training metrics. */
         get: operations["curves"];
         put?: never;
         post?: never;
@@ -748,7 +748,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What happened. */
+        /** List the events of a job. */
         get: operations["events"];
         put?: never;
         post?: never;
@@ -765,7 +765,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Its configuration as a file. */
+        /** Export a job as a file. */
         get: operations["export"];
         put?: never;
         post?: never;
@@ -782,7 +782,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where else its training is seen. */
+        /** Get links to tracking servers. */
         get: operations["links"];
         put?: never;
         post?: never;
@@ -799,7 +799,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The merged lines, in batches. */
+        /** Get the merged log in batches. */
         get: operations["logs"];
         put?: never;
         post?: never;
@@ -816,7 +816,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What was used. */
+        /** Get resource usage. */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -833,7 +833,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Zone and rack of its nodes. */
+        /** Get zone and rack of nodes. */
         get: operations["nodes"];
         put?: never;
         post?: never;
@@ -850,7 +850,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What its ranks do with MPI. */
+        /** Get the MPI profile. */
         get: operations["profile"];
         put?: never;
         post?: never;
@@ -886,7 +886,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Run it again, as it was or with a fix. */
+        /** Run a job again, unchanged or with a fix. */
         post: operations["retry"];
         delete?: never;
         options?: never;
@@ -901,7 +901,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All jobs of its name, with their attempts. */
+        /** List all runs with their attempts. */
         get: operations["runs"];
         put?: never;
         post?: never;
@@ -918,7 +918,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The scalars of its TensorBoard event files. */
+        /** Get TensorBoard scalars of a job. */
         get: operations["scalars"];
         put?: never;
         post?: never;
@@ -937,7 +937,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Give an elastic job another number of workers. */
+        /** Scale an elastic job. */
         post: operations["scale"];
         delete?: never;
         options?: never;
@@ -954,7 +954,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Call stacks of its ranks. */
+        /** Capture the call stacks. */
         post: operations["stacks"];
         delete?: never;
         options?: never;
@@ -986,7 +986,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Why it is in its phase: causes, timeline, fixes. */
+        /** Diagnose a job. */
         get: operations["why"];
         put?: never;
         post?: never;
@@ -1003,11 +1003,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Everything known of a job. */
+        /** Get the details of a job. */
         get: operations["get_job_by_name"];
         put?: never;
         post?: never;
-        /** Remove a job; its record stays for a while. */
+        /** Delete a job; its record stays for a while. */
         delete: operations["delete_by_name"];
         options?: never;
         head?: never;
@@ -1021,7 +1021,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What it used, cost, and is expected to take. */
+        /** Get usage and cost of a job. */
         get: operations["account_by_name"];
         put?: never;
         post?: never;
@@ -1038,7 +1038,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One of the files it left. */
+        /** Download an output file of a job. */
         get: operations["fetch_by_name"];
         put?: never;
         post?: never;
@@ -1055,7 +1055,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The files it left. */
+        /** List output files. */
         get: operations["artifacts_by_name"];
         put?: never;
         post?: never;
@@ -1072,7 +1072,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All of its name. */
+        /** List jobs of this name. */
         get: operations["attempts_by_name"];
         put?: never;
         post?: never;
@@ -1089,7 +1089,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Everything known of it, without secrets. */
+        /** Download a support bundle, with secrets masked. */
         get: operations["bundle_by_name"];
         put?: never;
         post?: never;
@@ -1125,7 +1125,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Create a changed copy. */
+        /** Clone a job with changes. */
         post: operations["clone_by_name"];
         delete?: never;
         options?: never;
@@ -1140,7 +1140,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Its training metrics. */
+        /** Get training metrics. */
         get: operations["curves_by_name"];
         put?: never;
         post?: never;
@@ -1157,7 +1157,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What happened. */
+        /** List the events of a job. */
         get: operations["events_by_name"];
         put?: never;
         post?: never;
@@ -1174,7 +1174,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Its configuration as a file. */
+        /** Export a job as a file. */
         get: operations["export_by_name"];
         put?: never;
         post?: never;
@@ -1191,7 +1191,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where else its training is seen. */
+        /** Get links to tracking servers. */
         get: operations["links_by_name"];
         put?: never;
         post?: never;
@@ -1208,7 +1208,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The merged lines, in batches. */
+        /** Get the merged log in batches. */
         get: operations["logs_by_name"];
         put?: never;
         post?: never;
@@ -1225,7 +1225,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What was used. */
+        /** Get resource usage. */
         get: operations["metrics_by_name"];
         put?: never;
         post?: never;
@@ -1242,7 +1242,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Zone and rack of its nodes. */
+        /** Get zone and rack of nodes. */
         get: operations["nodes_by_name"];
         put?: never;
         post?: never;
@@ -1259,7 +1259,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What its ranks do with MPI. */
+        /** Get the MPI profile. */
         get: operations["profile_by_name"];
         put?: never;
         post?: never;
@@ -1295,7 +1295,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Run it again, as it was or with a fix. */
+        /** Run a job again, unchanged or with a fix. */
         post: operations["retry_by_name"];
         delete?: never;
         options?: never;
@@ -1310,7 +1310,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All jobs of its name, with their attempts. */
+        /** List all runs with their attempts. */
         get: operations["runs_by_name"];
         put?: never;
         post?: never;
@@ -1327,7 +1327,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The scalars of its TensorBoard event files. */
+        /** Get TensorBoard scalars of a job. */
         get: operations["scalars_by_name"];
         put?: never;
         post?: never;
@@ -1346,7 +1346,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Give an elastic job another number of workers. */
+        /** Scale an elastic job. */
         post: operations["scale_by_name"];
         delete?: never;
         options?: never;
@@ -1363,7 +1363,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Call stacks of its ranks. */
+        /** Capture the call stacks. */
         post: operations["stacks_by_name"];
         delete?: never;
         options?: never;
@@ -1395,7 +1395,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Why it is in its phase: causes, timeline, fixes. */
+        /** Diagnose a job. */
         get: operations["why_by_name"];
         put?: never;
         post?: never;
@@ -1411,11 +1411,11 @@ export interface components {
     schemas: {
         /**
          * Account
-         * @description One job's account: who ran what, when, how it ended, what was held for it and what it used.
+         * @description Accounting record of one job: owner, times, result, and resources allocated and used.
          *
-         *         Times are seconds since the epoch. `queued_seconds` is how long it waited, `held_seconds` how long it held
-         *         its cores, memory and GPUs, over all attempts. What was used is known where `measured` is true. `program`
-         *         is the same for jobs that run the same command, whatever the numbers in it.
+         *         Times are seconds since the epoch. `queued_seconds` is the time in the queue, `held_seconds` the time with
+         *         allocated resources, over all attempts. Usage is known if `measured` is true. `program` is equal for jobs that run
+         *         the same command, except for numbers in it.
          */
         Account: {
             /** @default 1 */
@@ -1503,7 +1503,7 @@ export interface components {
         };
         /**
          * AccountPage
-         * @description One page of accounts, newest first; `after` asks for the next one, "" at the end.
+         * @description One page of accounting records, newest first; `after` is the cursor of the next page, empty at the end.
          */
         AccountPage: {
             /** @default  */
@@ -1512,10 +1512,10 @@ export interface components {
         };
         /**
          * Accuracy
-         * @description How good estimates were, over `jobs` of which `estimated` had one.
+         * @description Accuracy of estimates, over `jobs`, of which `estimated` had an estimate.
          *
-         *         Errors are absolute, in seconds; `median_percent` is the error's share of the wait. `late` counts those that waited
-         *         longer than the upper end of their range, `ranged` those that had a range.
+         *         Errors are absolute, in seconds; `median_percent` is the error relative to the wait. `late` counts jobs that
+         *         waited longer than the upper end of their range, `ranged` jobs that had a range.
          */
         Accuracy: {
             /** @default null */
@@ -1566,7 +1566,7 @@ export interface components {
         };
         /**
          * Advised
-         * @description What earlier runs of the program say: what to ask for, and what it will take; null without earlier runs.
+         * @description Recommended resources and expected duration from earlier runs of the program; null without earlier runs.
          */
         Advised: {
             counsel: components["schemas"]["SizingReport"];
@@ -1574,7 +1574,7 @@ export interface components {
         };
         /**
          * Alert
-         * @description A limit that is nearly, or wholly, consumed.
+         * @description A limit that is nearly or completely used.
          */
         Alert: {
             message: string;
@@ -1583,7 +1583,7 @@ export interface components {
         };
         /**
          * Amounts
-         * @description Cores, memory and GPUs together, as numbers.
+         * @description Cores, memory and GPUs, as numbers.
          */
         Amounts: {
             /** @default 0 */
@@ -1595,7 +1595,7 @@ export interface components {
         };
         /**
          * Artifact
-         * @description A file that a job left, by its path in the working directory; attempt 0 when it is of all attempts.
+         * @description An output file, by its path in the working directory; attempt 0 if it belongs to all attempts.
          */
         Artifact: {
             /** @default 0 */
@@ -1606,14 +1606,14 @@ export interface components {
         };
         /**
          * Artifacts
-         * @description The files that a job left.
+         * @description Output files of a job.
          */
         Artifacts: {
             items: components["schemas"]["Artifact"][];
         };
         /**
          * Ask
-         * @description What one launcher or one worker asks for, by resource name.
+         * @description Requests of a launcher or a worker, by resource name.
          */
         Ask: {
             /** @default {} */
@@ -1634,7 +1634,7 @@ export interface components {
         Asked: "missing" | "there" | "unknown";
         /**
          * AttemptRow
-         * @description One attempt of a job, as it ended or stands; `exit_code` is the first failed rank's, else the launcher's.
+         * @description One attempt of a job; `exit_code` is that of the first failed rank, otherwise of the launcher.
          */
         AttemptRow: {
             attempt: number;
@@ -1653,16 +1653,16 @@ export interface components {
         };
         /**
          * AttemptsAnswer
-         * @description The jobs that had this name, newest first: retries are new jobs of the same name.
+         * @description All jobs of this name, newest first; retries are new jobs of the same name.
          */
         AttemptsAnswer: {
             items: components["schemas"]["JobRow"][];
         };
         /**
          * AuditEvent
-         * @description One line of the audit.
+         * @description One entry of the audit log.
          *
-         *         `stage` is RequestReceived before an act, ResponseComplete after it, ResponseStarted for a look into logs.
+         *         `stage` is RequestReceived before an action, ResponseComplete after it, and ResponseStarted when logs are read.
          */
         AuditEvent: {
             /** @default {} */
@@ -1695,7 +1695,7 @@ export interface components {
         };
         /**
          * AuditList
-         * @description The last entries, oldest first; `own` when only the asker's own acts were looked for.
+         * @description Audit entries, oldest first; `own` is true if only the user's own actions are included.
          */
         AuditList: {
             items: components["schemas"]["AuditEvent"][];
@@ -1704,7 +1704,7 @@ export interface components {
         };
         /**
          * Band
-         * @description One quantity over time: least, middle and most of all workers at each point; `worst` is the worker with most.
+         * @description One metric over time: minimum, median and maximum of all workers; `worst` is the worker with the maximum.
          */
         Band: {
             high: number[];
@@ -1714,7 +1714,7 @@ export interface components {
         };
         /**
          * Blocked
-         * @description A way that the namespace's network policies leave closed, and the policies that close it.
+         * @description A connection that network policies of the namespace block, and these policies.
          */
         Blocked: {
             /** @default  */
@@ -1724,7 +1724,7 @@ export interface components {
         };
         /**
          * Bound
-         * @description What a namespace allows one container, or one pod, of one resource.
+         * @description Limit of one resource for a container or pod in the namespace (LimitRange).
          */
         Bound: {
             /** @default null */
@@ -1741,7 +1741,7 @@ export interface components {
         };
         /**
          * Budget
-         * @description The state of a namespace's monthly budget: spent so far, and the forecast for the month.
+         * @description Monthly budget of a namespace: spent so far, and the forecast for the month.
          */
         Budget: {
             /** @default  */
@@ -1757,7 +1757,7 @@ export interface components {
         };
         /**
          * Budgets
-         * @description How namespaces stand against their budgets.
+         * @description Spending of namespaces against their budgets.
          */
         Budgets: {
             items: components["schemas"]["Budget"][];
@@ -1773,7 +1773,7 @@ export interface components {
         };
         /**
          * BulkAnswer
-         * @description What became of each.
+         * @description Results of the action for all jobs.
          */
         BulkAnswer: {
             items: components["schemas"]["Done"][];
@@ -1813,7 +1813,7 @@ export interface components {
         };
         /**
          * Ceiling
-         * @description One line of a namespace's hard limits, and what this job would add to it.
+         * @description One hard limit of the namespace (ResourceQuota), and what the job would add to it.
          */
         Ceiling: {
             hard: number;
@@ -1826,9 +1826,9 @@ export interface components {
         };
         /**
          * Changes
-         * @description What a copy has otherwise than the job: parts by path (`env.LR`), and a numbered fix of its diagnosis.
+         * @description Changes of a copy: fields by path (`env.LR`), and a numbered fix of the diagnosis.
          *
-         *         "" as name takes the next free one; `replace` puts the copy in the place of the job itself.
+         *         An empty name selects the next free one; `replace` replaces the original job.
          */
         Changes: {
             /** @default {} */
@@ -1842,7 +1842,7 @@ export interface components {
         };
         /**
          * Check
-         * @description One question with its answer, and what it rests on.
+         * @description One check with its result and its evidence.
          */
         Check: {
             /** @default  */
@@ -1852,10 +1852,10 @@ export interface components {
         };
         /**
          * Choices
-         * @description What one namespace offers to one user; `unread` names what could not be looked at.
+         * @description Choices of one namespace for one user; `unread` lists what could not be read.
          *
-         *         `images` are recently used images, newest first. `claims` are volume claims, `connections` secrets
-         *         that an ODH project keeps as data connections, `priorities` names of priority classes.
+         *         `images` are recently used images, newest first. `claims` are volume claims, `connections` secrets that an ODH
+         *         project keeps as data connections, `priorities` names of priority classes.
          */
         Choices: {
             /** @default [] */
@@ -1876,7 +1876,7 @@ export interface components {
         };
         /**
          * Claim
-         * @description A volume claim that the job names; `modes` is empty when it is not there.
+         * @description A volume claim of the job; `modes` is empty if it does not exist.
          */
         Claim: {
             /** @default true */
@@ -1887,11 +1887,11 @@ export interface components {
         };
         /**
          * ClusterFacts
-         * @description Everything that was read for one job.
+         * @description Everything read from the cluster for one job.
          *
-         *         `lacks` names rights as `create trainjobs.trainer.kubeflow.org`; `engines_lack` says for each engine
-         *         that is there which rights are missing to use it. `pod_security` is the level that the namespace
-         *         enforces, "" for none. `priority_classes` is None where they could not be read.
+         *         `lacks` lists missing permissions, such as `create trainjobs.trainer.kubeflow.org`; `engines_lack` lists the
+         *         missing permissions of each installed engine. `pod_security` is the level that the namespace enforces, or empty.
+         *         `priority_classes` is None if they could not be read.
          */
         ClusterFacts: {
             /** @default [] */
@@ -1932,7 +1932,7 @@ export interface components {
         };
         /**
          * ClusterView
-         * @description The whole cluster; `gpus` are those of its machines that could be given away. `unread` is what nobody knows.
+         * @description The whole cluster; `gpus` is the number of allocatable GPUs. `unread` lists what could not be read.
          */
         ClusterView: {
             /** @default [] */
@@ -1952,9 +1952,9 @@ export interface components {
         };
         /**
          * Code
-         * @description The files that are uploaded with the job: a directory (or some paths in it) and inline files.
+         * @description Files to upload with the job: a directory (or some paths in it) and inline files.
          *
-         *         With `git` it is the repository, or the directory of it that `path` names.
+         *         With `git`, the files of the repository, or of its directory `path`.
          */
         Code: {
             /** @default [] */
@@ -1972,7 +1972,7 @@ export interface components {
         };
         /**
          * Column
-         * @description One of the jobs compared, or one of its attempts, and how it went; `cause` is the code of a failure's cause.
+         * @description One of the compared jobs or attempts, with its result; `cause` is the code of the cause of failure.
          */
         Column: {
             /** @default null */
@@ -1998,7 +1998,7 @@ export interface components {
         };
         /**
          * Comparison
-         * @description The jobs side by side.
+         * @description The compared jobs, side by side.
          */
         Comparison: {
             differences: components["schemas"]["Difference"][];
@@ -2006,9 +2006,9 @@ export interface components {
         };
         /**
          * Concurrency
-         * @description How many jobs of a group may run at once: the others wait for their turn.
+         * @description Maximum number of running jobs of a group; the others wait.
          *
-         *         The jobs of one namespace that name the group belong to it; without a name, those of one array.
+         *         The group has all jobs of the namespace with this group name; without a name, the jobs of one array.
          */
         Concurrency: {
             /** @default  */
@@ -2053,16 +2053,16 @@ export interface components {
         };
         /**
          * Conversions
-         * @description What the text held, converted, with a report on every field.
+         * @description The converted jobs, with a report on every field.
          */
         Conversions: {
             items: components["schemas"]["Conversion"][];
         };
         /**
          * Curves
-         * @description Every metric of a job, and how far it is: `progress` from 0 to 1, `eta` seconds until its end, where known.
+         * @description All metrics of a job and its progress: `progress` from 0 to 1, `eta` in seconds until its end, if known.
          *
-         *         A value that is no number (a loss of NaN) is None.
+         *         A value that is not a number (a loss of NaN) is None.
          */
         Curves: {
             /** @default null */
@@ -2086,11 +2086,11 @@ export interface components {
         };
         /**
          * CustomLaunch
-         * @description How an MPI library that we do not know is started.
+         * @description How to start an MPI library without built-in support.
          *
-         *         `command` may hold `{hostfile}`, `{ranks}` and `{agent}`; `host_line` writes one worker into the
-         *         hostfile from `{worker}` and `{slots}`; `tag` is a regular expression with a group `rank` that
-         *         finds the rank in a line of merged output.
+         *         `command` can contain `{hostfile}`, `{ranks}` and `{agent}`; `host_line` formats one worker of the hostfile from
+         *         `{worker}` and `{slots}`; `tag` is a regular expression with a group `rank` that finds the rank in a line of
+         *         merged output.
          */
         CustomLaunch: {
             command: string[];
@@ -2103,10 +2103,9 @@ export interface components {
         };
         /**
          * Delta
-         * @description What a page lays over what it has; `trouble` says why nothing new may come.
+         * @description Changes since the last revision; `trouble` is the reason if updates are interrupted.
          *
-         *         `delete` names rows that are gone as `NAMESPACE/UID`.
-         *         `seen` is when the place itself was last heard: what the page shows is as old as that.
+         *         `delete` has removed rows as `NAMESPACE/UID`. `seen` is the time of the last contact with the engine.
          */
         Delta: {
             /** @default [] */
@@ -2121,7 +2120,7 @@ export interface components {
         };
         /**
          * Dependency
-         * @description One job that another waits for: its phase (None if it does not exist), and how it must end.
+         * @description A job that another job depends on: its phase (None if it does not exist), and the required end.
          */
         Dependency: {
             /** @default succeeded */
@@ -2157,7 +2156,7 @@ export interface components {
         };
         /**
          * Difference
-         * @description One part of the spec with its value in each job, in the order of the jobs.
+         * @description One field of the spec with its value in each compared job.
          */
         Difference: {
             field: string;
@@ -2165,7 +2164,7 @@ export interface components {
         };
         /**
          * Done
-         * @description What became of one job of several; `problem` is null when it worked.
+         * @description Result of the action for one job; `problem` is null if it succeeded.
          */
         Done: {
             job: string;
@@ -2173,7 +2172,7 @@ export interface components {
         };
         /**
          * Draft
-         * @description A job to be: a job file as text, or its fields as an object; `command_line` is split as a shell splits it.
+         * @description A job draft: a job file as text, or its fields as an object; `command_line` is split like in a shell.
          */
         Draft: {
             /** @default  */
@@ -2185,9 +2184,9 @@ export interface components {
         };
         /**
          * Edit
-         * @description A job file, and what a form changes in it: all its fields (`job`), or some by path; null takes one out.
+         * @description A job file and the changes to apply: all fields (`job`), or fields by path (`changes`; null removes one).
          *
-         *         With neither the text is only read.
+         *         Without either, the text is only parsed.
          */
         Edit: {
             /** @default {} */
@@ -2199,10 +2198,10 @@ export interface components {
         };
         /**
          * Edited
-         * @description The text after the change, with its notes and unknown fields kept, and the job in it.
+         * @description The job file after the change, with comments and unknown fields kept, and the parsed job.
          *
-         *         What is wrong never stops the answer: it stands in `findings`, with field, line and column. `job` is null where
-         *         the text is no job at all; fields that cannot be read have their default in it.
+         *         Errors are returned in `findings`, with field, line and column, and never fail the request. `job` is null if the
+         *         text is not a job; fields that cannot be parsed have their defaults.
          */
         Edited: {
             command_line: string;
@@ -2249,7 +2248,7 @@ export interface components {
         };
         /**
          * Event
-         * @description One thing that happened to a job, in order of `sequence`.
+         * @description One event of a job, ordered by `sequence`.
          */
         Event: {
             /** @default 1 */
@@ -2268,7 +2267,7 @@ export interface components {
         };
         /**
          * EventScalars
-         * @description The scalars in the event files of a job, how many files there are, and what could not be read.
+         * @description Scalars in the event files of a job, the number of files, and what could not be read.
          */
         EventScalars: {
             /** @default 0 */
@@ -2280,7 +2279,7 @@ export interface components {
         };
         /**
          * Events
-         * @description What happened, in order.
+         * @description Events, oldest first.
          */
         Events: {
             items: components["schemas"]["Event"][];
@@ -2359,7 +2358,7 @@ export interface components {
         };
         /**
          * FactsAnswer
-         * @description What the place has, what is free, what the namespace may use; amounts also in words.
+         * @description Capacity, free resources and quota; `summary` is the same as text.
          */
         FactsAnswer: {
             facts: components["schemas"]["Facts"];
@@ -2373,7 +2372,7 @@ export interface components {
         Family: "auto" | "custom" | "intel" | "mpich" | "openmpi";
         /**
          * FieldEntry
-         * @description One field of the source: as it stands there, what became of it, where it went, and what to do.
+         * @description One field of the source: its value, the outcome, the target field, and what to do.
          */
         FieldEntry: {
             /** @default false */
@@ -2419,9 +2418,8 @@ export interface components {
          * Finding
          * @description One message about a job, from a check, a plan or a diagnosis.
          *
-         *         `field` is the path in the spec (`resources.memory`); `line` and `column` are set when the job
-         *         came from a file. `evidence` quotes what was seen and `place` says where; `fixes` are ranked, the
-         *         best first.
+         *         `field` is the path in the spec (`resources.memory`); `line` and `column` are set if the job is from a file.
+         *         `evidence` quotes log lines or events and `place` is their position; `fixes` are ranked, best first.
          */
         Finding: {
             code: string;
@@ -2453,7 +2451,7 @@ export interface components {
         };
         /**
          * Fit
-         * @description The answer, with its numbers; `starts_now` is the largest number of such workers that would start now.
+         * @description Whether a job fits now, with numbers; `starts_now` is the maximum number of workers that would start now.
          */
         Fit: {
             /** @default {} */
@@ -2492,7 +2490,7 @@ export interface components {
         };
         /**
          * Fleet
-         * @description How the jobs of a time ended, and what those that failed have in common; `single` failed alone.
+         * @description Results of the jobs of a period, and what failed jobs have in common; `single` failed for a unique cause.
          */
         Fleet: {
             ended: number;
@@ -2507,16 +2505,17 @@ export interface components {
         };
         /**
          * Flow
-         * @description What a job's pods must be able to reach.
+         * @description A connection that the job's pods need.
          * @enum {unknown}
          */
         Flow: "data" | "dns" | "ssh";
         /**
          * Forecast
-         * @description A job's place among those that wait, from 1, and when it will start, in seconds from now.
+         * @description Position of a waiting job, from 1, and its estimated start, in seconds from now.
          *
-         *         `seconds` is None where only a bound is known (`span` then begins with 0), and `span` is None where nothing is;
-         *         `basis` says what the estimate rests on, or what it lacks. `time` is when it was made, 0 for now.
+         *         `seconds` is None if only an upper bound is known (`span` then begins with 0), and `span` is None without any
+         *         estimate; `basis` is the basis of the estimate, or the reason why there is none. `time` is when it was made, 0 for
+         *         now.
          */
         Forecast: {
             /** @default  */
@@ -2532,7 +2531,7 @@ export interface components {
         };
         /**
          * Frame
-         * @description One call: its function, the file (or library) it is in, the line where that is known.
+         * @description One stack frame: function, file (or library), and line if known.
          */
         Frame: {
             /** @default  */
@@ -2547,8 +2546,8 @@ export interface components {
          * GitSource
          * @description A repository at one commit.
          *
-         *         Without a `commit`, that of a branch or tag (`ref`) or of the default branch is found when the job is planned, and
-         *         written into the spec: the job says which files ran.
+         *         Without `commit`, planning the job resolves the branch or tag (`ref`), or the default branch, and writes the
+         *         commit into the spec.
          */
         GitSource: {
             /** @default  */
@@ -2560,7 +2559,7 @@ export interface components {
         };
         /**
          * Guide
-         * @description The tree: questions and kinds by key, where it begins, and the glossary.
+         * @description Decision tree: questions and job types by key, the first question, and the glossary.
          */
         Guide: {
             begin: string;
@@ -2576,7 +2575,7 @@ export interface components {
         };
         /**
          * Health
-         * @description That the server answers.
+         * @description Health of the server.
          */
         Health: {
             /** @default true */
@@ -2584,10 +2583,10 @@ export interface components {
         };
         /**
          * ImageAnswer
-         * @description The answer of a registry to whether it has an image.
+         * @description Whether a registry has an image.
          *
-         *         `why` is the registry's name, or why there is no answer. `held` is True when a machine of the cluster has the
-         *         image already, `refuse` when the user wants a job whose image is missing to be refused.
+         *         `why` is the registry's name, or the reason why it is unknown. `held` is true if a node already has the image,
+         *         `refuse` if the user wants jobs with missing images to be refused.
          */
         ImageAnswer: {
             asked: components["schemas"]["Asked"];
@@ -2601,7 +2600,7 @@ export interface components {
         };
         /**
          * JobAccount
-         * @description What a job used, and what it cost so far where rates are set; `estimate` is from earlier runs of its program.
+         * @description Usage of a job, and its cost if rates are set; `estimate` is from earlier runs of its program.
          */
         JobAccount: {
             account: components["schemas"]["Account"] | null;
@@ -2611,7 +2610,7 @@ export interface components {
         };
         /**
          * JobDetail
-         * @description Everything known of one job; `yaml` is its job file, `commands` do the same on the command line.
+         * @description Details of one job; `yaml` is its job file, `commands` are equivalent commands of the CLI.
          */
         JobDetail: {
             commands: {
@@ -2624,10 +2623,10 @@ export interface components {
         };
         /**
          * JobList
-         * @description One page of jobs. `counts` has the phases under the same filters, the filter by phase left out.
+         * @description One page of jobs. `counts` has the number of jobs by phase under the same filters, except the phase filter.
          *
-         *         `namespaces`, `owners` and `types` are all there are, whatever the filters. `seen` is when the place itself was
-         *         last heard.
+         *         `namespaces`, `owners` and `types` list all values, independent of filters. `seen` is the time of the last contact
+         *         with the engine.
          */
         JobList: {
             after: string;
@@ -2645,7 +2644,7 @@ export interface components {
         };
         /**
          * JobProgress
-         * @description How far a job is, by the last lines of rank 0: `progress` from 0 to 1, `eta` in seconds.
+         * @description Training progress from the log of rank 0: `progress` from 0 to 1, `eta` in seconds.
          */
         JobProgress: {
             epoch: number | null;
@@ -2658,7 +2657,7 @@ export interface components {
         };
         /**
          * JobRef
-         * @description The address of one job. Without a uid it means the newest job of that name.
+         * @description Identifies one job. Without a uid, the newest job of that name.
          */
         JobRef: {
             name: string;
@@ -2668,11 +2667,11 @@ export interface components {
         };
         /**
          * JobRow
-         * @description One job as the list shows it; `why` says what failed or what it waits for.
+         * @description One job of the list; `why` explains why it failed or what it waits for.
          *
-         *         `cause` is the code of the failure, of a running job that of its first warning. `run` counts the jobs of one name
-         *         from 1, 0 where nobody counted. Of one that waits, `position` is its place, `starts_about` when it will probably
-         *         start, and `wait_basis` what that rests on, or why it is not known.
+         *         `cause` is the code of the failure, or of the first warning of a running job. `run` numbers the jobs of one name
+         *         from 1; 0 if unknown. For a waiting job, `position` is its position in the queue, `starts_about` the estimated
+         *         start time, and `wait_basis` the basis of the estimate, or the reason why there is none.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
@@ -2795,7 +2794,7 @@ export interface components {
         };
         /**
          * Kind
-         * @description Where the questions end: a type of job, what it is for, and how one begins; `template` is one to start from.
+         * @description A leaf of the tree: a job type, its purpose, and how to start one; `template` is a matching job template.
          */
         Kind: {
             /** @default false */
@@ -2815,7 +2814,7 @@ export interface components {
         Lack: "denied" | "gone" | "no-gdb" | "no-py-spy" | "too-slow" | "unreached" | "unreadable";
         /**
          * Launch
-         * @description How ranks are laid out and started; each option is translated for the family in use.
+         * @description How to map, bind and start ranks; each option is translated for the MPI library in use.
          */
         Launch: {
             /** @default  */
@@ -2843,10 +2842,10 @@ export interface components {
         LauncherPhase: "Cancelled" | "Failed" | "Pending" | "Ready" | "Running" | "Scheduled" | "Starting" | "Succeeded";
         /**
          * LauncherState
-         * @description The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
+         * @description The launcher: phase, node, resources and exit status.
          *
-         *         `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says
-         *         where its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+         *         Times are seconds since the epoch. `cores` is its CPU request, `memory_bytes` its peak memory. `log_source` is the
+         *         source of its output: a container as `pod/NAME/CONTAINER`, or a local file as `file:PATH`.
          */
         LauncherState: {
             /** @default null */
@@ -2890,7 +2889,7 @@ export interface components {
         Level: "debug" | "error" | "fatal" | "info" | "trace" | "warning";
         /**
          * Limit
-         * @description The limits of a QOS, or of an account: for one job, and for all that run at once (`group_`).
+         * @description Limits of a QOS or an account: for one job, and for all running jobs together (`group_`).
          */
         Limit: {
             /** @default null */
@@ -2921,7 +2920,7 @@ export interface components {
         };
         /**
          * Line
-         * @description One limit of one resource: who set it, how much there is and how much of it is in use.
+         * @description One limit of one resource: its source, its total, and how much is used.
          */
         Line: {
             most: number;
@@ -2931,7 +2930,7 @@ export interface components {
         };
         /**
          * Links
-         * @description Where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`, by their addresses.
+         * @description Links to a job's training metrics: URLs of `mlflow`, `wandb` and `tensorboard`.
          */
         Links: {
             items: {
@@ -2940,7 +2939,7 @@ export interface components {
         };
         /**
          * LogBatch
-         * @description Some lines of a log, as they came; `problem` ends a stream that failed.
+         * @description A batch of log lines; `problem` ends a stream that failed.
          */
         LogBatch: {
             /** @default [] */
@@ -2950,7 +2949,7 @@ export interface components {
         };
         /**
          * LogRow
-         * @description One line. `time` is in milliseconds; `at` is the exact nanosecond as text, for links to a line.
+         * @description One log line. `time` is in milliseconds; `at` is in nanoseconds as text, for links to a line.
          */
         LogRow: {
             at: string;
@@ -2974,7 +2973,7 @@ export interface components {
          * MPIJob
          * @description One MPI job: a launcher and `workers` workers with `slots` ranks each.
          *
-         *         Name, workers and command are enough; everything else has a default that suits a first run.
+         *         Name, workers and command are enough; all other fields have defaults.
          */
         MPIJob: {
             /** @default [] */
@@ -3088,7 +3087,7 @@ export interface components {
         Means: "gdb" | "none" | "proc" | "py-spy";
         /**
          * Mend
-         * @description How a job is run again: as it was, or with one of the numbered fixes of its diagnosis.
+         * @description How to run a job again: unchanged, or with a numbered fix of its diagnosis.
          */
         Mend: {
             /** @default null */
@@ -3096,7 +3095,7 @@ export interface components {
         };
         /**
          * Model
-         * @description The model that a job makes: how it is called in the model registry, and where the job writes it.
+         * @description The model that a job trains: its name in the model registry, and the path of its files.
          *
          *         `path` is a path on one of the job's volumes, or in its working directory on one machine.
          */
@@ -3111,7 +3110,7 @@ export interface components {
         };
         /**
          * MpiCall
-         * @description All calls of one function by one rank; `size` are the bytes that they handed over to be sent or written.
+         * @description All calls of one function by one rank; `size` is the number of bytes passed to be sent or written.
          */
         MpiCall: {
             calls: number;
@@ -3123,10 +3122,10 @@ export interface components {
         };
         /**
          * MpiPeer
-         * @description What a rank exchanged with one other; `got` was fetched from it, all else was sent to it.
+         * @description Traffic of a rank with one other rank; `got` was fetched from it, all else was sent to it.
          *
-         *         `waited_seconds` were spent in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
-         *         calls, `best_bandwidth` the fastest of them in bytes a second.
+         *         `waited_seconds` is the time in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
+         *         calls, `best_bandwidth` is the fastest of them in bytes per second.
          */
         MpiPeer: {
             /** @default 0 */
@@ -3157,9 +3156,9 @@ export interface components {
         };
         /**
          * MpiProfile
-         * @description What a world did with MPI. `calls` are those of all ranks, the longest first; `pairs` the largest first.
+         * @description MPI profile of all ranks.
          *
-         *         `remarks` say what stands out, `lacks` what could not be seen.
+         *         `calls` are sorted by time, `pairs` by size. `remarks` list findings, `lacks` what could not be measured.
          */
         MpiProfile: {
             /** @default [] */
@@ -3181,7 +3180,7 @@ export interface components {
         };
         /**
          * NamespaceView
-         * @description One namespace: how many jobs stand where, what their GPUs are, and its limits.
+         * @description One namespace: number of jobs by phase, its GPUs, and its limits.
          */
         NamespaceView: {
             /** @default 0 */
@@ -3198,11 +3197,11 @@ export interface components {
         };
         /**
          * Network
-         * @description Whom the job's pods may talk to on a cluster, beside each other and the name servers.
+         * @description Allowed connections of the job's pods on a cluster, besides each other and DNS.
          *
-         *         Each word of `egress` is `internet`, a block (`10.1.0.0/16`), an address, a service
-         *         (`minio.data.svc`) or `namespace/data`, with a port behind it where one is meant (`internet:443`).
-         *         `attachments` are further networks that the pods get (Multus), as a fast fabric needs.
+         *         Each entry of `egress` is `internet`, a network (`10.1.0.0/16`), an address, a service (`minio.data.svc`) or
+         *         `namespace/data`, optionally with a port (`internet:443`). `attachments` are additional networks of the pods
+         *         (Multus), for example for a fast fabric.
          */
         Network: {
             /** @default [] */
@@ -3214,7 +3213,7 @@ export interface components {
         };
         /**
          * NewTemplate
-         * @description A job to start from later: kept for the user alone, or with `share` for a namespace ("" is the user's own).
+         * @description A template to save: private, or with `share` shared with a namespace ("" is the user's own).
          */
         NewTemplate: {
             name: string;
@@ -3228,7 +3227,7 @@ export interface components {
         };
         /**
          * NodeCapacity
-         * @description How many workers of this job the machines could hold: now, and if nothing else ran.
+         * @description Number of workers of this job that the nodes can run: now, and if nothing else ran.
          */
         NodeCapacity: {
             ever: number;
@@ -3248,7 +3247,7 @@ export interface components {
         };
         /**
          * NodePlace
-         * @description The zone and rack of a node by its labels; "" where it has no such label.
+         * @description Zone and rack of a node from its labels; empty without such a label.
          */
         NodePlace: {
             name: string;
@@ -3259,14 +3258,14 @@ export interface components {
         };
         /**
          * NodePlaces
-         * @description The nodes of a job of which zone or rack are known.
+         * @description Nodes of a job with a known zone or rack.
          */
         NodePlaces: {
             items: components["schemas"]["NodePlace"][];
         };
         /**
          * NodeRoom
-         * @description One node: what it has, what of it is free now, and whether it takes jobs.
+         * @description One node: its capacity, what is free, and whether it accepts pods.
          */
         NodeRoom: {
             cpus: number;
@@ -3289,7 +3288,7 @@ export interface components {
          * Notify
          * @description A receiver of notifications: a mail address, or the name of a callback of the settings.
          *
-         *         `on` are the moments: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (however).
+         *         `on` lists events: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (with any result).
          */
         Notify: {
             /**
@@ -3335,7 +3334,7 @@ export interface components {
         };
         /**
          * Opinion
-         * @description Whether a piece of help was helpful; `topic` is a field, a code or a screen.
+         * @description Rating of a help text; `topic` is a field, a code or a screen.
          */
         Opinion: {
             helpful: boolean;
@@ -3343,14 +3342,14 @@ export interface components {
         };
         /**
          * Opinions
-         * @description All of them.
+         * @description Ratings of all help texts.
          */
         Opinions: {
             items: components["schemas"]["Votes"][];
         };
         /**
          * Outcome
-         * @description What was estimated for one job and what came: it waited `waited_seconds`; `queue` is where.
+         * @description An estimate compared with reality: the job waited `waited_seconds` in `queue`.
          */
         Outcome: {
             forecast: components["schemas"]["Forecast"];
@@ -3360,7 +3359,7 @@ export interface components {
         };
         /**
          * Overview
-         * @description The place at a glance: what is free, who waits, who uses it, what fails.
+         * @description Overview of an engine: free capacity, waiting jobs, usage and failures.
          */
         Overview: {
             counts: {
@@ -3376,7 +3375,7 @@ export interface components {
         };
         /**
          * Partition
-         * @description A partition with its limits; None is no limit, an empty list of names allows everybody.
+         * @description A partition with its limits; None is no limit, an empty list of names allows all.
          */
         Partition: {
             /** @default [] */
@@ -3417,7 +3416,7 @@ export interface components {
         Phase: "Cancelled" | "Deleting" | "Failed" | "Initializing" | "Pending" | "Queued" | "Running" | "Succeeded" | "Suspended";
         /**
          * Place
-         * @description Where in the logs something was said: by whom, in which line of a file, or at which time.
+         * @description Position in the logs: stream, line of a file, or time.
          */
         Place: {
             /** @default  */
@@ -3520,7 +3519,7 @@ export interface components {
         };
         /**
          * PlanAnswer
-         * @description Exactly what would run, and the sentence that says it in short.
+         * @description The plan, and a one-line summary.
          */
         PlanAnswer: {
             plan: components["schemas"]["Plan"];
@@ -3538,7 +3537,7 @@ export interface components {
         };
         /**
          * Preemption
-         * @description A job that had to make way: when, for whom, why, and when it runs again.
+         * @description A preempted job: when, by whom, why, and when it resumes.
          */
         Preemption: {
             job: string;
@@ -3550,7 +3549,7 @@ export interface components {
         };
         /**
          * Problem
-         * @description What went wrong, why, and how to fix it; `docs` is the page of the code.
+         * @description An error: what happened, why, and how to fix it; `docs` is the troubleshooting page of the code.
          */
         Problem: {
             code: string;
@@ -3562,7 +3561,7 @@ export interface components {
         };
         /**
          * Program
-         * @description One of several programs in the same world (MPMD): so many ranks of this command.
+         * @description One of several programs in the same MPI world (MPMD), with its number of ranks.
          */
         Program: {
             /** @default [] */
@@ -3576,7 +3575,7 @@ export interface components {
         };
         /**
          * Progress
-         * @description How far a migration is. `moved` counts jobs that run by mpijob already.
+         * @description Status of a migration. `moved` counts jobs that already run with mpijob.
          */
         Progress: {
             /** @default 1 */
@@ -3590,7 +3589,7 @@ export interface components {
         };
         /**
          * ProgressList
-         * @description How far jobs are; jobs without progress are left out.
+         * @description Progress of jobs; jobs without progress are omitted.
          */
         ProgressList: {
             items: components["schemas"]["JobProgress"][];
@@ -3605,7 +3604,7 @@ export interface components {
         };
         /**
          * QueueFacts
-         * @description A queue for jobs: `shares` is None where its quota cannot be read.
+         * @description A job queue: `shares` is None if its quota cannot be read.
          */
         QueueFacts: {
             /** @default true */
@@ -3630,7 +3629,7 @@ export interface components {
         };
         /**
          * QueueRow
-         * @description One queue: how many jobs run and wait, recent median wait, and waiting jobs in order.
+         * @description One queue: running and waiting jobs, recent median wait, and waiting jobs in order.
          */
         QueueRow: {
             /** @default [] */
@@ -3644,7 +3643,7 @@ export interface components {
         };
         /**
          * QueueView
-         * @description One ClusterQueue: what it may give, what is taken, and how many jobs wait in it and run from it.
+         * @description One ClusterQueue: quota, usage, and number of waiting and running jobs.
          */
         QueueView: {
             /** @default true */
@@ -3663,7 +3662,7 @@ export interface components {
         };
         /**
          * Queues
-         * @description The queues that the user sees, and the limits of the namespace that they are in.
+         * @description Queues that the user may see, and the limits of their namespace.
          */
         Queues: {
             items: components["schemas"]["QueueRow"][];
@@ -3693,9 +3692,9 @@ export interface components {
         };
         /**
          * RankPair
-         * @description What one rank sent to another, in any way; `bandwidth` is that of its large messages, waiting included.
+         * @description Data that one rank sent to another; `bandwidth` is that of large messages, including waits.
          *
-         *         `waited_seconds` is how long the sender was in calls that wait for the receiver.
+         *         `waited_seconds` is the time of the sender in calls that wait for the receiver.
          */
         RankPair: {
             /** @default null */
@@ -3713,13 +3712,13 @@ export interface components {
         };
         /**
          * RankProfile
-         * @description What one rank did with MPI since `started`.
+         * @description MPI profile of one rank since `started`.
          *
-         *         `seconds` is the time that was looked at (without MPI_Init, MPI_Finalize and where MPI_Pcontrol paused the profile),
-         *         `mpi_seconds` that part of it which was spent in MPI, by all threads together. `step` is that of a script, `world`
-         *         the number of ranks; `spawned` ranks are of a world that the job's own ranks started. `calling` is the function that
-         *         the rank is in, for `calling_seconds`, with `calling_peer` where that one is known. `latency_seconds` is the mean
-         *         time of a blocking message of at most 1 KiB, the waiting for the other side included.
+         *         `seconds` is the measured time (without MPI_Init, MPI_Finalize and time paused with MPI_Pcontrol), `mpi_seconds`
+         *         the time in MPI, of all threads together. `step` is the step of a script, `world` the number of ranks; `spawned`
+         *         ranks belong to a world that the job's ranks started. `calling` is the current MPI function, for
+         *         `calling_seconds`, with `calling_peer` if known. `latency_seconds` is the mean time of blocking messages of at
+         *         most 1 KiB, including waits.
          */
         RankProfile: {
             /** @default false */
@@ -3765,11 +3764,10 @@ export interface components {
         };
         /**
          * RankStack
-         * @description One rank: its main thread's calls, the innermost first, and what the kernel says it does.
+         * @description One rank: call stack of its main thread, innermost first, and its state in the kernel.
          *
-         *         `state` is the letter of /proc (R runs, S sleeps, D waits for a device, T is stopped, Z has ended).
-         *         `wchan` is where it waits in the kernel, `syscall` the system call it is in. `said` quotes the tool that
-         *         could not do more.
+         *         `state` is the letter of /proc (R running, S sleeping, D waiting for a device, T stopped, Z zombie). `wchan` is
+         *         where it waits in the kernel, `syscall` its current system call. `said` quotes the error of a tool that failed.
          */
         RankStack: {
             /** @default [] */
@@ -3798,9 +3796,9 @@ export interface components {
         };
         /**
          * RankState
-         * @description One rank as the census found it and as it ended.
+         * @description One rank with its result.
          *
-         *         `followed` marks an end that only followed from another's: MPI or the engine ended this rank too.
+         *         `followed` marks an exit that is only a consequence: MPI or the engine ended this rank too.
          */
         RankState: {
             /** @default null */
@@ -3820,7 +3818,7 @@ export interface components {
         };
         /**
          * Reading
-         * @description A draft as it was understood: the job, the same as a job file, and its command as one line.
+         * @description The parsed draft: the job, its job file, and its command as one line.
          */
         Reading: {
             command_line: string;
@@ -3840,9 +3838,10 @@ export interface components {
         };
         /**
          * Resources
-         * @description What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`.
+         * @description Resources of one launcher or one worker.
          *
-         *         `none` as CPU or memory requests nothing and limits nothing: on a cluster the namespace's own default holds.
+         *         Amounts have the form `500m`, `2`, `4Gi`. `none` as CPU or memory sets no request and no limit: on a cluster, the
+         *         defaults of the namespace apply.
          */
         Resources: {
             /** @default 1 */
@@ -3874,7 +3873,7 @@ export interface components {
         };
         /**
          * Retention
-         * @description How long what is known of a finished job is kept.
+         * @description How long data of a finished job is kept.
          */
         Retention: {
             /** @default 7 */
@@ -3884,10 +3883,10 @@ export interface components {
         };
         /**
          * Retry
-         * @description How often a failed job is tried again, with exponential backoff between the attempts.
+         * @description Retries of a failed job, with exponential backoff.
          *
-         *         `on` names the causes for which it is, in words (`worker_lost`, `preempted`, `nccl` …) or codes as `mpijob why`
-         *         shows them; without any it is tried again whatever made it fail.
+         *         `on` lists the causes to retry after, as keywords (`worker_lost`, `preempted`, `nccl` …) or codes of `mpijob why`;
+         *         if empty, the job is retried after any cause.
          */
         Retry: {
             /** @default 10 */
@@ -3903,7 +3902,7 @@ export interface components {
         };
         /**
          * Rights
-         * @description What the user may do in a namespace; `why` has, for each verb that is missing, the sentence that says so.
+         * @description Permissions of the user in a namespace; `why` explains each missing verb.
          */
         Rights: {
             may: string[];
@@ -3920,9 +3919,9 @@ export interface components {
         Role: "launcher" | "rank" | "worker";
         /**
          * RunRow
-         * @description One of the jobs that had a name, with its attempts, the first first; `deleted` is set where its record is left.
+         * @description One run of a job name, with its attempts, oldest first; `deleted` is set if only its record is left.
          *
-         *         `address` names it in every verb: `NAME@RUN`.
+         *         `address` is its name in every request: `NAME@RUN`.
          */
         RunRow: {
             address: string;
@@ -3933,7 +3932,7 @@ export interface components {
         };
         /**
          * Runs
-         * @description Every job that has or had a name, newest first: each submission and each retry is one.
+         * @description All runs of a job name, newest first; each submission and each retry is a run.
          */
         Runs: {
             items: components["schemas"]["RunRow"][];
@@ -3957,7 +3956,7 @@ export interface components {
         };
         /**
          * Scale
-         * @description How many workers an elastic job is to have.
+         * @description New number of workers of an elastic job.
          */
         Scale: {
             workers: number;
@@ -3977,10 +3976,10 @@ export interface components {
         };
         /**
          * Secret
-         * @description A secret that reaches the ranks as an environment variable; its value is never in the spec.
+         * @description A secret that ranks get as an environment variable; its value is never in the spec.
          *
-         *         Locally the value is read from the variable or file named by `source` (`env:TOKEN`,
-         *         `file:/run/token`); on a cluster from the Secret object `source` (`name/key`).
+         *         Locally the value is read from the variable or file in `source` (`env:TOKEN`, `file:/run/token`); on a cluster
+         *         from the Secret `source` (`name/key`).
          */
         Secret: {
             env: string;
@@ -4003,7 +4002,7 @@ export interface components {
         };
         /**
          * Session
-         * @description Who is signed in; `csrf` goes into the header X-MPIJob-CSRF of everything that changes something.
+         * @description The signed-in user; send `csrf` as the header X-MPIJob-CSRF with every request that changes something.
          */
         Session: {
             csrf: string;
@@ -4017,21 +4016,21 @@ export interface components {
         Severity: "error" | "notice" | "warning";
         /**
          * SignIn
-         * @description The one-time token of the address that `mpijob ui` printed.
+         * @description The one-time token from the URL that `mpijob ui` printed.
          */
         SignIn: {
             token: string;
         };
         /**
          * SignInLink
-         * @description A new one-time token, for another browser of the same person.
+         * @description A new one-time token, to sign in another browser of the same user.
          */
         SignInLink: {
             token: string;
         };
         /**
          * Signal
-         * @description A signal that every rank gets before the end (deadline, cancel, preemption), as Slurm's USR1@120.
+         * @description A signal to every rank before the end (deadline, cancel, preemption), like Slurm's USR1@120.
          */
         Signal: {
             /** @default TERM */
@@ -4066,10 +4065,10 @@ export interface components {
         };
         /**
          * SlurmFacts
-         * @description What a cluster says for one job: its partition, the limits that hold, the nodes that it could have.
+         * @description Facts of a Slurm cluster for one job: its partition, its limits, and suitable nodes.
          *
-         *         `mpi` are the launch plugins of srun. `accounts` and `qos` are those of the user; both are empty where the cluster
-         *         keeps no accounts.
+         *         `mpi` are the launch plugins of srun. `accounts` and `qos` are those of the user; both are empty without
+         *         accounting.
          */
         SlurmFacts: {
             /** @default  */
@@ -4103,9 +4102,9 @@ export interface components {
         };
         /**
          * StackGroup
-         * @description Ranks that stand at the same place; `frames` are those of the first of them.
+         * @description Ranks with the same call stack; `frames` are those of the first rank.
          *
-         *         `waits` says that the place is one where MPI waits for other ranks.
+         *         `waits` is true if MPI waits there for other ranks.
          */
         StackGroup: {
             /** @default [] */
@@ -4138,7 +4137,7 @@ export interface components {
         Stage: "blocked" | "check" | "ready";
         /**
          * Step
-         * @description One moment of a job's life; `place` opens the log there.
+         * @description One moment of a job's life; `place` is its position in the log.
          */
         Step: {
             /** @default null */
@@ -4150,10 +4149,10 @@ export interface components {
         };
         /**
          * StepState
-         * @description One step of a script: what a launcher in it started. Times are seconds since the epoch.
+         * @description One step of a script: a launch in the launcher.
          *
-         *         `ranks` is 0 where the step does not say how many; `workers` are those that its ranks were seen on. `peak_bytes`
-         *         is the most memory that one of them used meanwhile, 0 where it was not measured.
+         *         Times are seconds since the epoch. `ranks` is 0 if unknown; `workers` are those with ranks of the step.
+         *         `peak_bytes` is the highest memory of one worker meanwhile, 0 if not measured.
          */
         StepState: {
             command: string;
@@ -4175,9 +4174,9 @@ export interface components {
         };
         /**
          * TemplateList
-         * @description All templates that the user sees in a namespace.
+         * @description Templates that the user may see in a namespace.
          *
-         *         `may_share` says whether they may save some for it, `notice` why some that it shares may be missing.
+         *         `may_share` is true if the user may share templates there; `notice` explains missing shared templates.
          */
         TemplateList: {
             items: components["schemas"]["TemplateRow"][];
@@ -4188,10 +4187,10 @@ export interface components {
         };
         /**
          * TemplateRow
-         * @description One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
+         * @description One job template; `origin` is `own`, `shared` (by `namespace`) or `library`.
          *
-         *         Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted;
-         *         `blocker` why its job could not run here, "" where it could.
+         *         For a shared template, `owner` is the user who saved it last and `changed` the time. `writable` is true if the
+         *         user may change and delete it; `blocker` is the reason why its job cannot run here, or empty.
          */
         TemplateRow: {
             /** @default  */
@@ -4217,7 +4216,7 @@ export interface components {
         };
         /**
          * ToConvert
-         * @description A text of another kind (MPIJob, TrainJob, Slurm or PBS script …), and what it is to become.
+         * @description A manifest or script (MPIJob, TrainJob, Slurm, PBS …) and the target format.
          */
         ToConvert: {
             /** @default  */
@@ -4237,7 +4236,7 @@ export interface components {
         Topology: "any" | "packed-node" | "packed-rack" | "packed-zone" | "spread";
         /**
          * Unread
-         * @description Something that could not be read, why, and what therefore nobody knows.
+         * @description Something that could not be read, why, and what is unknown as a result.
          */
         Unread: {
             unknown: string;
@@ -4246,10 +4245,10 @@ export interface components {
         };
         /**
          * Usage
-         * @description What the workers used; `times` are the points' seconds since the epoch.
+         * @description Usage of the workers; `times` are seconds since the epoch.
          *
-         *         `gpus` counts busy GPUs: two of four at half load are 1.0. `limit` is what one worker was given. `workers` is empty
-         *         unless each worker was asked for.
+         *         `gpus` counts busy GPUs: two of four at half load are 1.0. `limit` is the limit of one worker. `workers` is empty
+         *         unless requested.
          */
         Usage: {
             cpu_cores: components["schemas"]["Band"];
@@ -4267,7 +4266,7 @@ export interface components {
         };
         /**
          * User
-         * @description Who: as the engine knows them, for a cluster by its own review of their credentials.
+         * @description A user as the engine knows them; on a cluster, from a review of their credentials.
          */
         User: {
             /** @default [] */
@@ -4282,10 +4281,10 @@ export interface components {
         Verdict: "can never fit" | "fits now" | "not known" | "waits";
         /**
          * Volume
-         * @description A directory that every worker (and the launcher) sees at `mount`.
+         * @description A directory that every worker and the launcher see at `mount`.
          *
-         *         One of kind `s3` has the files of a folder in a bucket (`source` is CONNECTION/FOLDER): they are fetched before
-         *         the job starts, and what changed is stored back, unless the volume is read only.
+         *         A volume of kind `s3` has the files of a bucket folder (`source` is CONNECTION/FOLDER): they are downloaded before
+         *         the job starts, and changes are uploaded, unless it is read-only.
          */
         Volume: {
             /** @default path */
@@ -4306,7 +4305,7 @@ export interface components {
         VolumeKind: "claim" | "config" | "nfs" | "path" | "s3" | "scratch" | "secret" | "shm";
         /**
          * Votes
-         * @description How often a piece of help was said to be helpful, and how often not.
+         * @description Number of helpful and unhelpful ratings of one help text.
          */
         Votes: {
             no: number;
@@ -4315,7 +4314,7 @@ export interface components {
         };
         /**
          * Waiting
-         * @description One job that waits: its place, what for, how long about and between what, and what that rests on.
+         * @description One waiting job: position, reason, estimated wait with its range, and the basis of the estimate.
          */
         Waiting: {
             /** @default  */
@@ -4328,7 +4327,7 @@ export interface components {
         };
         /**
          * WorkerState
-         * @description One worker: its own phase, what it holds and how it ended.
+         * @description One worker: phase, resources and exit status.
          */
         WorkerState: {
             /** @default null */
@@ -4355,7 +4354,7 @@ export interface components {
         };
         /**
          * WorkerUsage
-         * @description What one worker used at each of the points; null where it was not measured then.
+         * @description Usage of one worker at each point; null if not measured.
          */
         WorkerUsage: {
             cpu_cores: (number | null)[];
@@ -4416,7 +4415,7 @@ export interface components {
         };
         /**
          * Pattern
-         * @description A cause that several jobs failed of, with the newest of them.
+         * @description A cause of several failed jobs, with the newest of them.
          */
         "mpijob.api.schemas.overview_schemas.Pattern": {
             cause: string;
@@ -4444,7 +4443,7 @@ export interface components {
         };
         /**
          * Row
-         * @description One line of the summary: a source, how far it is, its fields by fate, and what blocks it.
+         * @description One row of the summary: a source, its status, its fields by outcome, and what blocks it.
          */
         "mpijob.client.convert.cluster_migration.Row": {
             /** @default 0 */
@@ -4469,7 +4468,7 @@ export interface components {
         "mpijob.diagnosis.checklist.Mark": "no" | "unknown" | "yes";
         /**
          * Pattern
-         * @description Several jobs that failed alike: by the same cause in one namespace, or on the same machine.
+         * @description Several jobs that failed for the same cause in one namespace, or on the same machine.
          */
         "mpijob.diagnosis.patterns.Pattern": {
             /** @default  */
@@ -4492,7 +4491,7 @@ export interface components {
         };
         /**
          * Share
-         * @description What a queue may give of one resource in one flavour: `most` when all others are idle, `free` now.
+         * @description Quota of one resource in one flavor of a queue: `most` if nothing else runs, `free` now.
          */
         "mpijob.model.platform.cluster.Share": {
             flavor: string;
@@ -4502,7 +4501,7 @@ export interface components {
         };
         /**
          * Option
-         * @description One thing to choose: its name, and what people call it or know of it.
+         * @description One choice: its name, and a description.
          */
         "mpijob.model.platform.form_options.Option": {
             name: string;
@@ -4542,7 +4541,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What ran, used and cost. */
+            /** @description List accounting records. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4551,7 +4550,7 @@ export interface operations {
                     "application/json": components["schemas"]["AccountPage"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4579,7 +4578,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Usage by user, month … */
+            /** @description Get a usage and cost report. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4588,7 +4587,7 @@ export interface operations {
                     "application/json": components["schemas"]["Report"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4617,7 +4616,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who did what: all of it for administrators, else one's own acts. */
+            /** @description List audit entries: all for administrators, your own otherwise. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4626,7 +4625,7 @@ export interface operations {
                     "application/json": components["schemas"]["AuditList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4646,7 +4645,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What may still be spent. */
+            /** @description Get the budgets of namespaces. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4655,7 +4654,7 @@ export interface operations {
                     "application/json": components["schemas"]["Budgets"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4679,7 +4678,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description One action on several jobs. */
+            /** @description Run one action on several jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4688,7 +4687,7 @@ export interface operations {
                     "application/json": components["schemas"]["BulkAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4708,7 +4707,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Features of this server. */
+            /** @description Get the features of this server. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4717,7 +4716,7 @@ export interface operations {
                     "application/json": components["schemas"]["Capabilities"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4739,7 +4738,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What a form can offer. */
+            /** @description List the choices of a namespace: queues, claims, secrets, images. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4748,7 +4747,7 @@ export interface operations {
                     "application/json": components["schemas"]["Choices"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4771,7 +4770,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How jobs differ. */
+            /** @description Compare jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4780,7 +4779,7 @@ export interface operations {
                     "application/json": components["schemas"]["Comparison"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4804,7 +4803,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Validate a draft: the job, or all errors. */
+            /** @description Validate a draft; return the job, or all errors. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4813,7 +4812,7 @@ export interface operations {
                     "application/json": components["schemas"]["Reading"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4837,7 +4836,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Estimates from earlier runs. */
+            /** @description Estimate duration, cost and resources from earlier runs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4846,7 +4845,7 @@ export interface operations {
                     "application/json": components["schemas"]["Advised"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4870,7 +4869,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A text of another kind, as a job. */
+            /** @description Convert a manifest or batch script to jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4879,7 +4878,7 @@ export interface operations {
                     "application/json": components["schemas"]["Conversions"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4903,7 +4902,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A job file after a form's change, notes and unknown fields kept. */
+            /** @description Edit a job file; keep comments and unknown fields. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4912,7 +4911,7 @@ export interface operations {
                     "application/json": components["schemas"]["Edited"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4932,7 +4931,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What there is, what is free, the quota. */
+            /** @description Get capacity, free resources and quota. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4941,7 +4940,7 @@ export interface operations {
                     "application/json": components["schemas"]["FactsAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4961,7 +4960,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What every field of a job is for. */
+            /** @description Describe every field of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4970,7 +4969,7 @@ export interface operations {
                     "application/json": components["schemas"]["Fields"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4994,7 +4993,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Would it start now, wait, or never? */
+            /** @description Check whether a job would start now. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5003,7 +5002,7 @@ export interface operations {
                     "application/json": components["schemas"]["Fit"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5023,7 +5022,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Which kind of job to use, and the glossary. */
+            /** @description Get the job type guide and the glossary. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5032,7 +5031,7 @@ export interface operations {
                     "application/json": components["schemas"]["Guide"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5052,7 +5051,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Say that the server answers. */
+            /** @description Health check. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5061,7 +5060,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5081,7 +5080,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How far the jobs of old are. */
+            /** @description Get the migration status of existing MPIJobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5090,7 +5089,7 @@ export interface operations {
                     "application/json": components["schemas"]["Progress"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5110,7 +5109,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description This document. */
+            /** @description Get this OpenAPI document. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5119,7 +5118,7 @@ export interface operations {
                     "application/json": Record<string, never>;
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5139,7 +5138,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How helpful the help is. */
+            /** @description Get the feedback on help texts. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5148,7 +5147,7 @@ export interface operations {
                     "application/json": components["schemas"]["Opinions"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5172,14 +5171,14 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Say whether help was helpful. */
+            /** @description Rate a help text. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5199,7 +5198,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Overview of the engine. */
+            /** @description Get an overview of the engine. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5208,7 +5207,7 @@ export interface operations {
                     "application/json": components["schemas"]["Overview"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5228,7 +5227,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All namespaces, for administrators. */
+            /** @description Get an overview of all namespaces. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5237,7 +5236,7 @@ export interface operations {
                     "application/json": components["schemas"]["ClusterView"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5260,7 +5259,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What failed jobs share. */
+            /** @description Find common causes of failed jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5269,7 +5268,7 @@ export interface operations {
                     "application/json": components["schemas"]["Fleet"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5293,7 +5292,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Exactly what would run. */
+            /** @description Plan a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5302,7 +5301,7 @@ export interface operations {
                     "application/json": components["schemas"]["PlanAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5324,7 +5323,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How far jobs are. */
+            /** @description Get the training progress of jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5333,7 +5332,7 @@ export interface operations {
                     "application/json": components["schemas"]["ProgressList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5355,7 +5354,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who waits where. */
+            /** @description List queues with their running and waiting jobs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5364,7 +5363,7 @@ export interface operations {
                     "application/json": components["schemas"]["Queues"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5387,7 +5386,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How good estimates of waiting were. */
+            /** @description Get the accuracy of queue time estimates. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5396,7 +5395,7 @@ export interface operations {
                     "application/json": components["schemas"]["AccuracyReport"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5418,7 +5417,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What you may do here. */
+            /** @description Get your permissions in a namespace. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5427,7 +5426,7 @@ export interface operations {
                     "application/json": components["schemas"]["Rights"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5447,7 +5446,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who is signed in. */
+            /** @description Get the signed-in user. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5456,7 +5455,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5480,7 +5479,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Sign in with the one-time token. */
+            /** @description Sign in with a one-time token. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5489,7 +5488,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5516,7 +5515,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5536,7 +5535,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A sign-in for another browser. */
+            /** @description Create a sign-in link for another browser. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5545,7 +5544,7 @@ export interface operations {
                     "application/json": components["schemas"]["SignInLink"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5567,7 +5566,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Changes of jobs, as server-sent events. */
+            /** @description Stream job changes as server-sent events. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5576,7 +5575,7 @@ export interface operations {
                     "text/event-stream": components["schemas"]["Delta"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5598,7 +5597,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Jobs to start from. */
+            /** @description List job templates. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5607,7 +5606,7 @@ export interface operations {
                     "application/json": components["schemas"]["TemplateList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5631,7 +5630,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Keep a job to start from, alone or for a namespace. */
+            /** @description Save a job as a template, for you or for a namespace. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -5640,7 +5639,7 @@ export interface operations {
                     "application/json": components["schemas"]["TemplateRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5665,14 +5664,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove an own template, or a namespace's. */
+            /** @description Delete one of your templates, or a shared one. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5713,7 +5712,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5746,7 +5745,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5774,7 +5773,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Everything known of a job. */
+            /** @description Get the details of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5783,7 +5782,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobDetail"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5810,14 +5809,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove a job; its record stays for a while. */
+            /** @description Delete a job; its record stays for a while. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5844,7 +5843,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What it used, cost, and is expected to take. */
+            /** @description Get usage and cost of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5853,7 +5852,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobAccount"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5882,14 +5881,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description One of the files it left. */
+            /** @description Download an output file of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5917,7 +5916,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The files it left. */
+            /** @description List output files. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5926,7 +5925,7 @@ export interface operations {
                     "application/json": components["schemas"]["Artifacts"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5953,7 +5952,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of its name. */
+            /** @description List jobs of this name. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5962,7 +5961,7 @@ export interface operations {
                     "application/json": components["schemas"]["AttemptsAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5989,14 +5988,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Everything known of it, without secrets. */
+            /** @description Download a support bundle, with secrets masked. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6032,7 +6031,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6063,7 +6062,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Create a changed copy. */
+            /** @description Clone a job with changes. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -6072,7 +6071,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6102,7 +6101,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its training metrics. */
+            /** @description Get training metrics. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6111,7 +6110,7 @@ export interface operations {
                     "application/json": components["schemas"]["Curves"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6139,7 +6138,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What happened. */
+            /** @description List the events of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6148,7 +6147,7 @@ export interface operations {
                     "application/json": components["schemas"]["Events"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6178,14 +6177,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its configuration as a file. */
+            /** @description Export a job as a file. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6212,7 +6211,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where else its training is seen. */
+            /** @description Get links to tracking servers. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6221,7 +6220,7 @@ export interface operations {
                     "application/json": components["schemas"]["Links"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6267,7 +6266,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The merged lines, in batches. */
+            /** @description Get the merged log in batches. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6276,7 +6275,7 @@ export interface operations {
                     "application/x-ndjson": components["schemas"]["LogBatch"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6306,7 +6305,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was used. */
+            /** @description Get resource usage. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6315,7 +6314,7 @@ export interface operations {
                     "application/json": components["schemas"]["Usage"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6342,7 +6341,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Zone and rack of its nodes. */
+            /** @description Get zone and rack of nodes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6351,7 +6350,7 @@ export interface operations {
                     "application/json": components["schemas"]["NodePlaces"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6380,7 +6379,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What its ranks do with MPI. */
+            /** @description Get the MPI profile. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6389,7 +6388,7 @@ export interface operations {
                     "application/json": components["schemas"]["MpiProfile"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6425,7 +6424,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6456,7 +6455,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Run it again, as it was or with a fix. */
+            /** @description Run a job again, unchanged or with a fix. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6465,7 +6464,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6492,7 +6491,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All jobs of its name, with their attempts. */
+            /** @description List all runs with their attempts. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6501,7 +6500,7 @@ export interface operations {
                     "application/json": components["schemas"]["Runs"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6530,7 +6529,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The scalars of its TensorBoard event files. */
+            /** @description Get TensorBoard scalars of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6539,7 +6538,7 @@ export interface operations {
                     "application/json": components["schemas"]["EventScalars"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6570,7 +6569,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Give an elastic job another number of workers. */
+            /** @description Scale an elastic job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6579,7 +6578,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6606,7 +6605,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Call stacks of its ranks. */
+            /** @description Capture the call stacks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6615,7 +6614,7 @@ export interface operations {
                     "application/json": components["schemas"]["StackReport"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6651,7 +6650,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6679,7 +6678,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why it is in its phase: causes, timeline, fixes. */
+            /** @description Diagnose a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6688,7 +6687,7 @@ export interface operations {
                     "application/json": components["schemas"]["Diagnosis"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6715,7 +6714,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Everything known of a job. */
+            /** @description Get the details of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6724,7 +6723,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobDetail"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6750,14 +6749,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove a job; its record stays for a while. */
+            /** @description Delete a job; its record stays for a while. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6783,7 +6782,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What it used, cost, and is expected to take. */
+            /** @description Get usage and cost of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6792,7 +6791,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobAccount"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6820,14 +6819,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description One of the files it left. */
+            /** @description Download an output file of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6854,7 +6853,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The files it left. */
+            /** @description List output files. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6863,7 +6862,7 @@ export interface operations {
                     "application/json": components["schemas"]["Artifacts"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6889,7 +6888,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All of its name. */
+            /** @description List jobs of this name. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6898,7 +6897,7 @@ export interface operations {
                     "application/json": components["schemas"]["AttemptsAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6924,14 +6923,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Everything known of it, without secrets. */
+            /** @description Download a support bundle, with secrets masked. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6966,7 +6965,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6996,7 +6995,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Create a changed copy. */
+            /** @description Clone a job with changes. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -7005,7 +7004,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7034,7 +7033,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its training metrics. */
+            /** @description Get training metrics. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7043,7 +7042,7 @@ export interface operations {
                     "application/json": components["schemas"]["Curves"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7070,7 +7069,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What happened. */
+            /** @description List the events of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7079,7 +7078,7 @@ export interface operations {
                     "application/json": components["schemas"]["Events"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7108,14 +7107,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Its configuration as a file. */
+            /** @description Export a job as a file. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7141,7 +7140,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where else its training is seen. */
+            /** @description Get links to tracking servers. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7150,7 +7149,7 @@ export interface operations {
                     "application/json": components["schemas"]["Links"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7195,7 +7194,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The merged lines, in batches. */
+            /** @description Get the merged log in batches. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7204,7 +7203,7 @@ export interface operations {
                     "application/x-ndjson": components["schemas"]["LogBatch"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7233,7 +7232,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was used. */
+            /** @description Get resource usage. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7242,7 +7241,7 @@ export interface operations {
                     "application/json": components["schemas"]["Usage"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7268,7 +7267,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Zone and rack of its nodes. */
+            /** @description Get zone and rack of nodes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7277,7 +7276,7 @@ export interface operations {
                     "application/json": components["schemas"]["NodePlaces"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7305,7 +7304,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What its ranks do with MPI. */
+            /** @description Get the MPI profile. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7314,7 +7313,7 @@ export interface operations {
                     "application/json": components["schemas"]["MpiProfile"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7349,7 +7348,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7379,7 +7378,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Run it again, as it was or with a fix. */
+            /** @description Run a job again, unchanged or with a fix. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7388,7 +7387,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7414,7 +7413,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All jobs of its name, with their attempts. */
+            /** @description List all runs with their attempts. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7423,7 +7422,7 @@ export interface operations {
                     "application/json": components["schemas"]["Runs"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7451,7 +7450,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The scalars of its TensorBoard event files. */
+            /** @description Get TensorBoard scalars of a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7460,7 +7459,7 @@ export interface operations {
                     "application/json": components["schemas"]["EventScalars"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7490,7 +7489,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Give an elastic job another number of workers. */
+            /** @description Scale an elastic job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7499,7 +7498,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7525,7 +7524,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Call stacks of its ranks. */
+            /** @description Capture the call stacks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7534,7 +7533,7 @@ export interface operations {
                     "application/json": components["schemas"]["StackReport"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7569,7 +7568,7 @@ export interface operations {
                     "application/json": components["schemas"]["JobRow"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7596,7 +7595,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Why it is in its phase: causes, timeline, fixes. */
+            /** @description Diagnose a job. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7605,7 +7604,7 @@ export interface operations {
                     "application/json": components["schemas"]["Diagnosis"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description Error. */
             default: {
                 headers: {
                     [name: string]: unknown;

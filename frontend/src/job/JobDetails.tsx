@@ -34,7 +34,7 @@ const CONTENTS = { overview: Overview, configuration: Configuration, workers: Wo
 /** Tabs as links of earlier versions call them. */
 const RENAMED_TABS: Record<string, JobTab> = { artifacts: "files", yaml: "configuration" };
 
-/** One job: its result and the reason for it first, then everything else; every tab has its own address. */
+/** Details of one job, with its result and the reason first; every tab has its own URL. */
 export function JobDetails() {
   const { namespace = "", name = "", tab = "overview" } = useParams();
   const [params] = useSearchParams();

@@ -46,7 +46,7 @@ import { useProgress } from "./useProgress";
 
 const POLL_MS = 5000; // where the stream of changes is held back by a proxy
 
-/** All training jobs, each with its status, the reason for it and its progress; filters are part of the address. */
+/** All training jobs with status, reason and progress; filters are in the URL. */
 export function JobList() {
   usePageTitle("Jobs");
   const navigate = useNavigate();

@@ -42,7 +42,7 @@ const QUESTIONS: Partial<Record<BulkAction, Question>> = {
     decline: "Keep running",
   },
   delete: {
-    text: "The job will be stopped if it runs, and its files deleted. You can't undo this. Its record and logs are kept for the time that the job asks for: 30 and 7 days unless it was set otherwise.",
+    text: "The job will be stopped if it runs, and its files deleted. You can't undo this. Its record and logs are kept for the retention time of the job (default: 30 and 7 days).",
     confirm: "Delete",
     decline: "Cancel",
   },

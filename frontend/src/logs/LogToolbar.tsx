@@ -248,7 +248,7 @@ function ViewMenu({ view, isFolded, download, name, onChange, onView }: ViewMenu
           <DropdownItem isSelected={view.wrap} onClick={() => onChange({ wrap: view.wrap ? "" : "true" })}>
             Wrap lines
           </DropdownItem>
-          <DropdownItem isSelected={isFolded} onClick={() => onChange({ fold: isFolded ? "" : "true" })} description="Lines that several ranks wrote alike">
+          <DropdownItem isSelected={isFolded} onClick={() => onChange({ fold: isFolded ? "" : "true" })} description="Identical lines of several ranks">
             Collapse duplicate lines
           </DropdownItem>
           <DropdownItem isSelected={view.times} onClick={() => onView({ times: !view.times })}>

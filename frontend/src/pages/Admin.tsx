@@ -8,7 +8,7 @@ import { FailurePatterns } from "./FailurePatterns";
 import { HelpFeedback } from "./HelpFeedback";
 import { Migration } from "./Migration";
 
-/** For administrators: projects and capacity, what fails alike, who did what, and how far the migration is. */
+/** For administrators: projects, capacity, common failures, audit log and migration status. */
 export function Admin() {
   usePageTitle("Administration");
   const cluster = useCapabilities().data?.cluster ?? false;

@@ -18,7 +18,7 @@ const Chart = lazy(() => import("../metrics/Chart").then((module) => ({ default:
 const RECENT = 50;
 const MOST = 10;
 
-/** Several jobs side by side: results, curves over one another, what each cost, and how they were configured. */
+/** Compare jobs: results, metrics, cost and configuration. */
 export function Compare() {
   usePageTitle("Compare jobs");
   const [params, edit] = useQueryParams();

@@ -18,7 +18,7 @@ const TABS = [
   { key: "fields", label: "Job field reference" },
 ] as const;
 
-/** First steps that tick themselves off, which type of job suits, the glossary, and what every field is for. */
+/** First steps, choice of job type, glossary, and descriptions of all fields. */
 export function Learn() {
   usePageTitle("Learn");
   const { tab = "start" } = useParams();

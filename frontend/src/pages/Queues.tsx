@@ -10,7 +10,7 @@ const TABS = [
   { key: "usage", label: "Usage and cost" },
 ] as const;
 
-/** What is in use, who waits in which order and when they may start; and what was used and cost. */
+/** Capacity, waiting jobs in order with estimated starts, usage and cost. */
 export function Queues() {
   usePageTitle("Queues and usage");
   const [params, edit] = useQueryParams();

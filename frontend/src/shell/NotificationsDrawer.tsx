@@ -90,7 +90,7 @@ function BrowserNotifications() {
         {permission === "denied"
           ? "Your browser blocks notifications of this site. Allow them in its settings."
           : permission === "unsupported"
-            ? "Your browser has no notifications here."
+            ? "Your browser does not support notifications here."
             : "Shown while another tab or window is in front."}{" "}
         For a chat, a mailbox or a webhook, set <code>[[callbacks]]</code> in the settings file and run <code>mpijob notifier</code>.
       </Content>

@@ -45,7 +45,7 @@ const YamlEditor = lazy(() => import("./YamlEditor"));
 type View = "form" | "split" | "yaml";
 const VIEWS: Record<View, string> = { form: "Form", split: "Split", yaml: "YAML" };
 
-/** Step by step, with a summary of what will run always beside it; the same text as form, as YAML, or both. */
+/** Create a job step by step, as a form, as YAML, or both; a summary shows what will run. */
 export function CreateJob() {
   usePageTitle("Create job");
   const navigate = useNavigate();

@@ -38,7 +38,7 @@ export default function Communication() {
           </p>
         )}
         {remarks.length ? (
-          <List aria-label="What stands out">
+          <List aria-label="Findings">
             {remarks.map((remark) => (
               <ListItem key={remark}>{capitalized(remark)}</ListItem>
             ))}

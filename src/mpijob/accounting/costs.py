@@ -43,7 +43,7 @@ def money(amount: float, currency: str) -> str:
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a namespace's monthly budget: spent so far, and the forecast for the month."""
+    """Monthly budget of a namespace: spent so far, and the forecast for the month."""
 
     namespace: str
     month: str

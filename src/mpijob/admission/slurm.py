@@ -46,7 +46,7 @@ def _names(job: MPIJob, slurm: SlurmFacts, partition: Partition) -> None:
     if account and slurm.accounts and account not in slurm.accounts:
         _not_allowed(f"you have no account '{account}'", choice_hint(account, slurm.accounts), "cost.account")
     if slurm.qos and slurm.all_qos and slurm.qos not in slurm.all_qos:
-        message = f"account '{slurm.account}' may not use QOS '{slurm.qos}', which priority stands for"
+        message = f"account '{slurm.account}' may not use QOS '{slurm.qos}', which `priority` selects"
         _not_allowed(message, choice_hint(slurm.qos, slurm.all_qos), "priority")
     for what, name, allowed, denied, field in (
         ("account", slurm.account, partition.accounts, partition.denied_accounts, "cost.account"),
@@ -55,7 +55,7 @@ def _names(job: MPIJob, slurm: SlurmFacts, partition: Partition) -> None:
         if name and ((allowed and name not in allowed) or name in denied):
             only = f"; it takes {', '.join(allowed)}" if allowed else ""
             others = [one for one in slurm.partitions if one != partition.name]
-            message = f"partition '{partition.name}' does not take jobs of {what} '{name}'{only}"
+            message = f"partition '{partition.name}' does not accept jobs of {what} '{name}'{only}"
             _not_allowed(
                 message,
                 f"use another partition: {', '.join(others)}" if others else "ask an administrator",
@@ -72,9 +72,7 @@ def _of_partition(job: MPIJob, partition: Partition, shape: Layout) -> Iterator[
     yield from _over(job, f"{name} allows one job", nodes=(shape.nodes, partition.max_nodes))
     yield from _too_long(job, f"{name} allows", partition.max_seconds)
     if shape.nodes < partition.min_nodes:
-        message = (
-            f"the job asks for {shape.nodes} nodes, and {name} takes jobs of {partition.min_nodes} or more"
-        )
+        message = f"the job requests {shape.nodes} nodes, but {name} requires {partition.min_nodes} or more"
         yield _finding("QUOTA_EXCEEDED", message, f"use at least {partition.min_nodes} workers", "workers")
 
 
@@ -86,7 +84,7 @@ def _of_limit(job: MPIJob, limit: Limit, shape: Layout) -> Iterator[Finding]:
     for words, most in (
         (f"{limit.owner} allows one job", (limit.nodes, limit.cpus, limit.gpus, limit.memory_mib)),
         (
-            f"{limit.owner} allows all its jobs",
+            f"{limit.owner} allows all its jobs together",
             (limit.group_nodes, limit.group_cpus, limit.group_gpus, limit.group_memory_mib),
         ),
     ):
@@ -100,13 +98,9 @@ def _over(job: MPIJob, words: str, **pairs: tuple[int, int | None]) -> Iterator[
     for what, (asked, most) in pairs.items():
         if most is not None and asked > most:
             fits = int(job.workers * most / asked)
-            hint = (
-                f"use at most {fits} workers"
-                if fits
-                else "ask for less of it, or use another partition or QOS"
-            )
+            hint = f"use at most {fits} workers" if fits else "request less, or use another partition or QOS"
             fixes = (Fix(hint, {"workers": fits}),) if fits else ()
-            message = f"the job asks for {_amount(what, asked)}, and {words} {_amount(what, most)}"
+            message = f"the job requests {_amount(what, asked)}; {words} {_amount(what, most)}"
             yield Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
 
 
@@ -124,7 +118,7 @@ def _amount(what: str, number: int) -> str:
 
 def _too_long(job: MPIJob, words: str, most: float | None) -> Iterator[Finding]:
     if job.deadline_seconds is not None and most is not None and job.deadline_seconds > most:
-        message = f"the job asks for {_clock(job.deadline_seconds)}, and {words} {_clock(most)}"
+        message = f"the job requests {_clock(job.deadline_seconds)}; {words} {_clock(most)}"
         hint = f"use --deadline {most:g}s, or a partition or QOS that allows more"
         fix = Fix(hint, {"deadline_seconds": most})
         yield Finding(
@@ -147,7 +141,7 @@ def _nodes(job: MPIJob, slurm: SlurmFacts, partition: Partition, shape: Layout) 
     asked = f"{shape.nodes} node{'s' * (shape.nodes != 1)} with {each}"
     asked += f" and the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else ""
     has = f"its largest has {_room(largest.cpus, largest.memory_mib, largest.gpus)}"
-    message = f"the job asks for {asked}; partition '{partition.name}' has {fits} such, {has}"
+    message = f"the job requests {asked}; partition '{partition.name}' has {fits} such, {has}"
     hint = (
         f"use at most {fits * shape.workers_per_node} workers of this size"
         if fits
@@ -194,7 +188,9 @@ def _remarks(job: MPIJob, slurm: SlurmFacts, partition: Partition) -> Iterator[F
         )
         yield _finding("SLURM_DEFAULT_TIME", message, hint, "deadline_seconds", Severity.WARNING)
     if shape.workers_per_node > 1:
-        message = f"{job.workers} workers share {shape.nodes} nodes, {shape.workers_per_node} each: there are no more"
+        message = (
+            f"{job.workers} workers share {shape.nodes} nodes, {shape.workers_per_node} each: no more nodes"
+        )
         yield _finding("SLURM_NOTICE", message, "nothing, or use fewer workers with more slots", "workers")
     if slurm.nodes and (now := holding(slurm.nodes, shape, now=True)) < shape.nodes:
         most = now * shape.workers_per_node
@@ -202,11 +198,13 @@ def _remarks(job: MPIJob, slurm: SlurmFacts, partition: Partition) -> Iterator[F
         down = sum(not node.usable for node in slurm.nodes)
         gone = f"; {down} of {len(slurm.nodes)} nodes are down or drained (sinfo -R says why)" if down else ""
         message = f"{now} of {shape.nodes} nodes that the job needs are free now{gone}"
-        yield _finding("WILL_WAIT", message, f"the job waits in the queue and starts by itself; {room}", "")
-    if slurm.unread:
-        message = f"not checked, because Slurm did not say: {', '.join(slurm.unread)}"
         yield _finding(
-            "NOT_READ", message, "nothing: the job is submitted all the same, and Slurm decides", ""
+            "WILL_WAIT", message, f"the job waits in the queue and starts automatically; {room}", ""
+        )
+    if slurm.unread:
+        message = f"not checked, because Slurm did not report it: {', '.join(slurm.unread)}"
+        yield _finding(
+            "NOT_READ", message, "no action needed: the job is submitted anyway, and Slurm decides", ""
         )
 
 

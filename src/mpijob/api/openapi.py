@@ -48,7 +48,7 @@ def _operation(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
         "parameters": [*_path_words(route), *_query_words(route)],
         "responses": {
             str(route.status): good,
-            "default": {"description": "What went wrong.", "content": {JSON: {"schema": named[Problem]}}},
+            "default": {"description": "Error.", "content": {JSON: {"schema": named[Problem]}}},
         },
     }
     if route.body is not None:

@@ -98,7 +98,7 @@ def refuse_scaling(state: JobState, job: MPIJob, workers: int) -> None:
         raise Unsupported(
             f"{state.ref} is not elastic: its number of ranks is fixed, and more workers would be idle",
             hint=f"create a job of another size: mpijob clone {name} --workers {workers}; or an elastic one, with "
-            "--max-workers and a launcher that looks for workers itself (mpijob explain elastic)",
+            "--max-workers and a launcher that discovers workers (mpijob explain elastic)",
         )
     least, most = job.elastic.min_workers, job.elastic.max_workers
     if not least <= workers <= most:

@@ -133,7 +133,7 @@ class Registry:
 
 def told(made: Registered) -> str:
     """Return what is said of a model that was written down."""
-    return f"model '{made.model}' has version '{made.version}' now, at {made.uri}"
+    return f"registered version '{made.version}' of model '{made.model}': {made.uri}"
 
 
 def not_registered(error: MpiJobError) -> Finding:

@@ -40,7 +40,7 @@ class Patience:
     def answered(self) -> None:
         """Note that there was an answer."""
         if self._since is not None:
-            _log(f"there are answers again, after {time.monotonic() - self._since:.0f} s")
+            _log(f"the connection is back after {time.monotonic() - self._since:.0f} s")
         self._since = None
 
 

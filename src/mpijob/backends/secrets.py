@@ -20,7 +20,7 @@ def value(secret: Secret) -> str:
         raise _unfit(secret, "is not valid Unicode") from error
     except (OSError, KeyError) as error:
         raise InvalidJob(
-            f"secret '{secret.env}': its source {secret.source} is not there",
+            f"secret '{secret.env}': source {secret.source} does not exist",
             hint=f"set the variable, or write source: env:{secret.env} or file:/path",
         ) from error
     _check(secret, found)

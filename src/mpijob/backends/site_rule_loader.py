@@ -47,7 +47,7 @@ def check(path: str, *, tried: bool = True) -> tuple[tuple[SiteRule, ...], tuple
     wrong = [read.at(*fault) for fault in site_rules.faults(read.rules, tried=tried)]
     for at, rule in enumerate(read.rules):
         if slow := _slow(rule.pattern):
-            wrong.append(read.at(("rules", at, "pattern"), slow, "write it more simply"))
+            wrong.append(read.at(("rules", at, "pattern"), slow, "simplify it"))
     return read.rules, tuple(wrong)
 
 

@@ -75,7 +75,7 @@ def programs(job: MPIJob, limits: Limits) -> Findings:
 
 def _nested(field: str, own: OwnLauncher | None) -> Findings:
     if own is not None:
-        message = f"{shown(own.program)} would start a world inside a world"
+        message = f"{shown(own.program)} would nest a second MPI launch inside the first"
         yield error(f"{field}.command", message, "set only the program; set its ranks in the ranks field")
 
 

@@ -51,7 +51,9 @@ def _host_line(line: str) -> Findings:
     if reason := unfit_line(line):
         yield error(field, f"the line {reason}", "write one line")
     elif "{worker}" not in line:
-        yield error(field, f"{shown(line)} does not say {{worker}}", "for example: {worker} slots={slots}")
+        yield error(
+            field, f"{shown(line)} does not contain {{worker}}", "for example: {worker} slots={slots}"
+        )
     yield from _placeholders(field, line, _HOST_LINE)
 
 

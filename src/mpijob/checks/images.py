@@ -133,8 +133,8 @@ def _trapped(image: Image) -> Iterator[Finding]:
     for path, capabilities in image.trapped.items():
         yield Finding(
             code="IMAGE_SETCAP",
-            message=f"{path} demands {', '.join(capabilities)}: in a pod that drops all capabilities, as the "
-            "restricted level and OpenShift want it, the kernel refuses to start it (Operation not permitted)",
+            message=f"{path} has the file capabilities {', '.join(capabilities)}: in a pod that drops all "
+            "capabilities (restricted level, OpenShift), the kernel refuses to start it (Operation not permitted)",
             hint=f"remove the capability in the image: RUN setcap -r {path}",
             field="image",
             evidence=(f"security.capability of {path}",),

@@ -73,7 +73,7 @@ def _known(words: dict[str, tuple[str, ...]], family: Family) -> tuple[str, ...]
 def _layout_word(field: str, text: str, known: tuple[str, ...]) -> Findings:
     word = re.split("[:=]", text, maxsplit=1)[0].lower()
     if text and (not _LAYOUT.fullmatch(text) or (word and word not in known)):
-        yield error(field, f"{shown(text)} is not known here", choice_hint(word, known))
+        yield error(field, f"{shown(text)} is not a valid value", choice_hint(word, known))
 
 
 def settings(job: MPIJob, limits: Limits) -> Findings:

@@ -42,9 +42,9 @@ def name(job: MPIJob, limits: Limits) -> Findings:
         )
     elif len(longest) > LONGEST_LABEL:
         reason = (
-            f"with {len(job.name)} characters it is too long: its worker would be named {longest[-24:]!r}"
+            f"a name of {len(job.name)} characters is too long: a worker would be named {longest[-24:]!r}"
         )
-        message = f"{reason} with {len(longest)} characters, and {LONGEST_LABEL} are allowed"
+        message = f"{reason} with {len(longest)} characters; at most {LONGEST_LABEL} are allowed"
         yield error("name", message, f"use at most {room} characters, such as {better}", {"name": better})
 
 

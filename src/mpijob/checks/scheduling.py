@@ -47,7 +47,7 @@ def placement(job: MPIJob, limits: Limits) -> Findings:
         effect = toleration.get("effect")
         if effect is not None and effect not in _EFFECTS:
             field = f"placement.tolerations[{index}].effect"
-            yield error(field, f"{shown(effect)} is not known here", f"allowed: {', '.join(_EFFECTS)}")
+            yield error(field, f"{shown(effect)} is not a valid value", f"allowed: {', '.join(_EFFECTS)}")
 
 
 def presets(job: MPIJob, limits: Limits) -> Findings:

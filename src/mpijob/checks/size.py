@@ -101,7 +101,7 @@ def gpus(job: MPIJob, limits: Limits) -> Findings:
             known = (*GPU_KINDS, f"{MIG_PREFIX}1g.5gb")
             yield error(
                 f"{field}.gpu_kind",
-                f"{shown(part.gpu_kind)} is not known here",
+                f"{shown(part.gpu_kind)} is not a valid value",
                 choice_hint(part.gpu_kind, known),
             )
 

@@ -40,7 +40,7 @@ MEANINGS: dict[int, str] = {
     6: "the engine cannot be reached, or cannot do this",
     7: "timed out",
     INTERNAL: "internal error; the message names the file with the traceback",
-    INTERRUPTED: "interrupted, or a question answered with no",
+    INTERRUPTED: "interrupted, or the confirmation was declined",
 }
 
 # what batch systems call it: what we do, with an example
@@ -110,7 +110,7 @@ def _usage_hint(error: click.ClickException, program: str) -> str:
     import click
 
     context = error.ctx if isinstance(error, click.UsageError) else None
-    return f"{context.command_path if context else program} --help shows what is possible"
+    return f"{context.command_path if context else program} --help lists commands and options"
 
 
 def _bug(out: Output, error: Exception) -> int:

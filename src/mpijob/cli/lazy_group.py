@@ -129,7 +129,7 @@ def _add_examples(command: click.Command, examples: tuple[str, ...], aliases: li
         return
     command.epilog = _epilog(examples)
     if aliases:
-        command.epilog += f"\n\nAlso called: {', '.join(aliases)}"
+        command.epilog += f"\n\nAliases: {', '.join(aliases)}"
     for name, part in command.commands.items() if isinstance(command, click.Group) else ():
         part.epilog = _epilog([one for one in examples if f"{one} ".startswith(f"{words} {name} ")])
 

@@ -65,7 +65,7 @@ class Accounting(BaseClient):
     def attempt_accounts(
         self, name: Target, attempts: Iterable[int] = (), *, namespace: str | None = None
     ) -> tuple[Account, ...]:
-        """Return an account for each attempt of a job, or for those named, the first first."""
+        """Return the accounting record of each attempt of the job, or of those given, oldest first."""
         from mpijob.client.history import accounts
 
         return accounts.of_attempts(self.ref(name, namespace), self._records, tuple(attempts))
@@ -81,7 +81,7 @@ class Accounting(BaseClient):
         until: float | None = None,
         **chosen: Any,
     ) -> Report:
-        """Return what jobs that ended in a time used and cost, by user, namespace, month, label:KEY …"""
+        """Return usage and cost of jobs that ended in a period, by user, namespace, month, label:KEY …"""
         from mpijob.client.history import accounts
 
         where = "" if all_namespaces else namespace or self.namespace
@@ -91,7 +91,7 @@ class Accounting(BaseClient):
     def wait_accuracy(
         self, since: float = 30 * 86400.0, *, namespace: str | None = None, all_namespaces: bool = False
     ) -> AccuracyReport:
-        """Return how good estimates of waiting were in the last `since` seconds.
+        """Return the accuracy of queue time estimates in the last `since` seconds.
 
         As they were told when jobs were submitted, and as today's way would have told them then.
         """
@@ -103,43 +103,43 @@ class Accounting(BaseClient):
         return wait_accuracy.report(self.backend, self.settings, where, time.time() - since)
 
     def rates(self) -> Mapping[str, RateSetting]:
-        """Return what hours cost by namespace, "*" for all others: the cluster's own rates, else the settings'."""
+        """Return the cost rates by namespace, "*" for all others: those of the cluster, or of the settings."""
         from mpijob.client.history import accounts
 
         return accounts.rates(self.backend, self.settings)
 
     def budgets(self) -> tuple[Budget, ...]:
-        """Return how the namespaces that have a budget stand this month, with the forecast for its end."""
+        """Return the budgets of namespaces: spending this month, and the forecast for its end."""
         from mpijob.client.history import accounts
 
         return accounts.budgets(self.backend, self.settings)
 
     def estimate(self, job: MPIJob) -> Estimate | None:
-        """Return what a job will take and cost, from earlier runs of its program; None where there were none."""
+        """Estimate duration and cost of a job from earlier runs of its program; None without earlier runs."""
         from mpijob.client.history import accounts
 
         return accounts.estimate(self.backend, self.settings, self._sound(job))
 
     def advise(self, job: MPIJob) -> SizingReport:
-        """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
+        """Recommend resources from earlier runs of the job's program, and return how it scales."""
         from mpijob.client.history import accounts
 
         return accounts.advise(self.backend, self._sound(job))
 
     def backup_record(self, file: str | Path) -> int:
-        """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""
+        """Back up the job history to one file, also while it is in use; return the number of jobs."""
         from mpijob.client.history import maintenance
 
         return maintenance.backup(self._audited, self.settings, str(file))
 
     def restore_record(self, file: str | Path) -> int:
-        """Put a backup back where no record is; return how many jobs are remembered again."""
+        """Restore a backup into an empty history; return the number of jobs."""
         from mpijob.client.history import maintenance
 
         return maintenance.restore(self._audited, self.settings, str(file))
 
     def erase_user(self, user: str) -> tuple[JobRef, ...]:
-        """Erase what is remembered of a user's deleted jobs; the audit log records it. Return which."""
+        """Erase the records of a user's deleted jobs, and return them; the audit log notes it."""
         from mpijob.client.audit import recorder
         from mpijob.client.history import maintenance
         from mpijob.model.status.audit import Verb

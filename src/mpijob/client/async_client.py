@@ -91,7 +91,7 @@ class AsyncJob(_Wrapper[Job]):
 
     @property
     def last(self) -> JobState:
-        """The state that was read last."""
+        """The last state that was read."""
         return self.blocking.last
 
     @property
@@ -110,7 +110,7 @@ class AsyncJob(_Wrapper[Job]):
         return self.ref.namespace
 
     async def spec(self) -> MPIJob:
-        """Return what was asked for."""
+        """Return the spec of the job."""
         return await run_in_thread(lambda: self.blocking.spec)
 
     state = _call(Job.state)
@@ -176,7 +176,7 @@ class AsyncClient(_Wrapper[Client]):
 
     @property
     def namespace(self) -> str:
-        """The namespace of jobs that name none."""
+        """Default namespace."""
         return self.blocking.namespace
 
     @namespace.setter
@@ -185,7 +185,7 @@ class AsyncClient(_Wrapper[Client]):
 
     @property
     def templates(self) -> Templates:
-        """The job templates; blocking calls, which ask a cluster for those that a namespace shares."""
+        """The job templates, with blocking calls."""
         return self.blocking.templates
 
     @overload
@@ -195,12 +195,12 @@ class AsyncClient(_Wrapper[Client]):
     @overload
     async def submit(self, job: MPIJob, *, dry_run: bool) -> AsyncJob | Plan: ...
     async def submit(self, job: MPIJob, *, dry_run: bool = False) -> AsyncJob | Plan:
-        """Start the job, or queue it, and return its handle; a dry run returns the plan instead."""
+        """Create the job and return its handle; a dry run returns the plan instead."""
         done = await run_in_thread(lambda: self.blocking.submit(job, dry_run=dry_run))
         return AsyncJob(done) if isinstance(done, Job) else done
 
     async def run(self, job: MPIJob, timeout: float | None = None) -> AsyncJob:  # noqa: ASYNC109 the blocking name
-        """Submit the job and wait until it has succeeded; raise JobFailed when it did not."""
+        """Submit the job and wait until it succeeds; raise JobFailed if it fails."""
         handle = await self.submit(job)
         with self.reconciling(handle.ref):
             await handle.wait_for_completion(timeout)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Client(Reading, Writing, Inspecting, Accounting, Documented):
-    """Jobs on one engine, by blocking calls.
+    """Client for the jobs of one engine, with blocking calls.
 
     >>> from mpijob import Client, MPIJob
     >>> from mpijob.backends.memory import MemoryBackend
@@ -34,20 +34,20 @@ class Client(Reading, Writing, Inspecting, Accounting, Documented):
 
     @property
     def templates(self) -> Templates:
-        """The job templates: the user's own, those that a namespace shares, and the library's."""
+        """Job templates: the user's own, shared ones, and built-in ones."""
         from mpijob.client.submit.templates import Templates
 
         return Templates.of(self._audited, self.namespace)
 
     @property
     def schedules(self) -> Schedules:
-        """The recurring jobs of this place."""
+        """Schedules (recurring jobs) of this engine."""
         from mpijob.client.services.schedules import Schedules
 
         return Schedules(self)
 
     def twin(self) -> Client:
-        """Return a client for another thread; one that was given its engine shares it."""
+        """Return a client for another thread; a backend that was passed in is shared."""
         backend = None if self.owns_backend else self.backend
         return Client(backend, namespace=self.namespace, settings=self.settings)
 

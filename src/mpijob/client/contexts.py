@@ -41,7 +41,7 @@ class Everywhere(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """A job planned for another context: every difference, and the plan; or why the place refuses it."""
+    """A job planned for another context: every difference, and the plan, or the reason of its refusal."""
 
     job: MPIJob
     source: str

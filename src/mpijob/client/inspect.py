@@ -35,7 +35,7 @@ class Inspecting(BaseClient):
         bring: bool = False,
         namespace: str | None = None,
     ) -> StackReport:
-        """Return where the ranks of a running job stand, grouped: all of them, or those named.
+        """Return the call stacks of ranks of a running job, grouped; of all ranks, or of those given.
 
         `bring` carries this machine's py-spy into pods that have none.
         """
@@ -44,7 +44,7 @@ class Inspecting(BaseClient):
         return logs.stacks(self.ref(name, namespace), self._audited, ranks, bring)
 
     def profile(self, name: Target, *, step: int | None = None, namespace: str | None = None) -> MpiProfile:
-        """Return what a job's ranks did with MPI: shares of time, who sent how much to whom, who waits for whom.
+        """Return the MPI profile of the job: time in MPI, traffic between ranks, and waits.
 
         Only of a job with `profile_mpi`; of a script's the last step, or that of the number given.
         """
@@ -53,7 +53,7 @@ class Inspecting(BaseClient):
         return mpi_profile.read(self._records, self.ref(name, namespace), step)
 
     def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
-        """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""
+        """Return the early warnings of a running job: memory, silent or idle ranks, restarts, a full disk."""
         return self.backend.warnings(self.ref(name, namespace))
 
     def patterns(
@@ -65,7 +65,7 @@ class Inspecting(BaseClient):
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> Fleet:
-        """Return which causes made jobs fail in the last `since` seconds, those of at least so many jobs."""
+        """Return the causes of failed jobs in the last `since` seconds, with at least `least` jobs each."""
         from mpijob.client.observe import diagnose
 
         scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, phases=diagnose.ENDED)
@@ -73,13 +73,13 @@ class Inspecting(BaseClient):
         return diagnose.look(scope, self.backend, since=until - since, until=until, least=least)
 
     def audit(self, query: AuditQuery | None = None) -> tuple[AuditEvent, ...]:
-        """Return who did what to which job, the oldest first; see `AuditQuery` for what can be asked."""
+        """Return audit log entries, oldest first; see `AuditQuery` for the filters."""
         from mpijob.client.audit import read_log
 
         return read_log.entries(self.backend, self.settings, query)
 
     def verify_audit(self, anchor: str = "") -> ChainResult:
-        """Return whether the audit is as it was written; `anchor` is a `number:hash` that was kept elsewhere."""
+        """Verify the hash chain of the audit log; `anchor` is a `number:hash` that was stored elsewhere."""
         from mpijob.client.audit import read_log
 
         return read_log.verify(self.backend, self.settings, anchor)
@@ -149,13 +149,13 @@ class Inspecting(BaseClient):
         return event_files.read(self._records, self.ref(name, namespace), points=points, attempt=attempt)
 
     def nodes(self, name: Target, *, namespace: str | None = None) -> tuple[NodePlace, ...]:
-        """Return the zone and rack of each node of a job, as far as node labels say it."""
+        """Return the zone and rack of each node of the job, from node labels."""
         from mpijob.client.observe import node_places
 
         return node_places.read(self._records, self.ref(name, namespace))
 
     def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:
-        """Return where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`."""
+        """Return links to the training metrics of the job: `mlflow`, `wandb`, `tensorboard`."""
         from mpijob.client.integrations import tracking, wandb
 
         reads = self._records
@@ -172,7 +172,7 @@ class Inspecting(BaseClient):
         most_bytes: int = 32 << 20,
         namespace: str | None = None,
     ) -> Bundle:
-        """Write everything known of a job into one archive, without secrets; return where and what is in it."""
+        """Create a support bundle of the job, with secrets masked; return its path and contents."""
         from pathlib import Path  # a list needs none: start-up is a feature
 
         from mpijob.client.observe import bundle

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """One job, with blocking verbs.
+    """Handle of one job, with blocking calls.
 
     >>> from mpijob import Client, JobFailed, MPIJob
     >>> from mpijob.backends.memory import MemoryBackend
@@ -47,7 +47,7 @@ class Job:
 
     @property
     def ref(self) -> JobRef:
-        """The job's address."""
+        """Namespace, name and UID of the job."""
         return self.last.ref
 
     @property
@@ -67,11 +67,11 @@ class Job:
 
     @property
     def spec(self) -> MPIJob:
-        """What was asked for."""
+        """Spec of the job."""
         return self.client.spec(self.ref)
 
     def state(self) -> JobState:
-        """Return what is seen of the job now."""
+        """Return the current state of the job."""
         self.last = self.client.state(self.ref)
         return self.last
 
@@ -84,12 +84,12 @@ class Job:
         return self.client.runs(self.name, namespace=self.namespace)
 
     def wait(self, timeout: float | None = None, for_phases: Collection[Phase] | None = None) -> JobState:
-        """Return the state once the job is in one of the phases; without any, once it has ended."""
+        """Wait until the job is in one of the phases (default: until it ends), and return its state."""
         self.last = self.client.wait(self.ref, timeout, for_phases)
         return self.last
 
     def wait_for_completion(self, timeout: float | None = None) -> JobState:
-        """Return the state once the job has succeeded; raise JobFailed with the findings, or WaitTimeout."""
+        """Wait until the job succeeds, and return its state; raise JobFailed with the findings, or WaitTimeout."""
         self.last = self.client.wait_for_completion(self.ref, timeout)
         return self.last
 
@@ -109,7 +109,7 @@ class Job:
         return self.client.download_logs(self.ref, target, merged=merged, compress=compress, **wanted)
 
     def events(self, follow: bool = False) -> Iterator[Event]:
-        """Yield what happened, in order."""
+        """Yield the events, oldest first."""
         return self.client.events(self.ref, follow)
 
     def metrics(self) -> tuple[Sample, ...]:
@@ -125,19 +125,19 @@ class Job:
         return self.client.diagnose(self.ref)
 
     def bundle(self, file: str | Path | None = None, *, stacks: bool = False) -> Bundle:
-        """Write everything known of the job into one archive, without secrets."""
+        """Create a support bundle of the job, with secrets masked."""
         return self.client.bundle(self.ref, file, stacks=stacks)
 
     def warnings(self) -> tuple[Finding, ...]:
-        """Return what is worrying about the job while it runs."""
+        """Return the early warnings of the running job."""
         return self.client.warnings(self.ref)
 
     def stacks(self, ranks: Iterable[int] = (), *, bring: bool = False) -> StackReport:
-        """Return the call stacks of ranks, grouped: of all, or of those named."""
+        """Return the call stacks of ranks, grouped; of all ranks, or of those given."""
         return self.client.stacks(self.ref, ranks, bring=bring)
 
     def profile(self, *, step: int | None = None) -> MpiProfile:
-        """Return what the job's ranks did with MPI (`profile_mpi`)."""
+        """Return the MPI profile of the job (`profile_mpi`)."""
         return self.client.profile(self.ref, step=step)
 
     def result(self) -> Any:
@@ -147,12 +147,12 @@ class Job:
         return function.result(self.name, self.logs(ranks=(0,)))
 
     def cancel(self, grace_period: float | None = None) -> JobState:
-        """Ask the job to end."""
+        """Cancel the job."""
         self.last = self.client.cancel(self.ref, grace_period)
         return self.last
 
     def suspend(self) -> JobState:
-        """End the processes, keep the job to be resumed."""
+        """Suspend the job; it can be resumed."""
         self.last = self.client.suspend(self.ref)
         return self.last
 
@@ -162,16 +162,16 @@ class Job:
         return self.last
 
     def scale(self, workers: int) -> JobState:
-        """Give the job, which must be elastic, another number of workers."""
+        """Change the number of workers of the job, which must be elastic."""
         self.last = self.client.scale(self.ref, workers)
         return self.last
 
     def delete(self, grace_period: float | None = None, *, forget: bool = False) -> None:
-        """Remove the job; its record stays for a while, unless it is to be forgotten too."""
+        """Delete the job; its record stays for its retention time, unless `forget` is set."""
         self.client.delete(self.ref, grace_period, forget=forget)
 
     def retry(self, *, with_fix: int | None = None) -> Job:
-        """Submit the same configuration again, with a fix of `diagnose` if one is named, and return the new job."""
+        """Submit the same configuration again, optionally with a fix of `diagnose`, and return the new job."""
         return self.client.retry(self.ref, with_fix=with_fix)
 
     def clone(
@@ -183,11 +183,11 @@ class Job:
         with_fix: int | None = None,
         **fields: Any,
     ) -> Job:
-        """Submit a changed copy and return the new job."""
+        """Submit a copy with changes and return the new job."""
         return self.client.clone(self.ref, new_name, replace=replace, with_fix=with_fix, **fields)
 
     def then(self, job: MPIJob, on: Literal["succeeded", "any", "failed"] = "succeeded") -> Job:
-        """Submit a job that starts when this one has succeeded, ended at all or failed, and return its handle."""
+        """Submit a job that starts when this one has succeeded, ended or failed, and return its handle."""
         from mpijob.model.spec.dependencies import After, End
 
         entry = str(After(self.name, End(on)))
@@ -203,7 +203,7 @@ class Job:
         return self.client.execute(self.ref, argv, worker, rank)
 
     def widget(self) -> Any:
-        """Return a live view for a notebook, or plain text where ipywidgets is not installed."""
+        """Return a live view for a notebook, or plain text without ipywidgets."""
         from mpijob.client.observe import notebook
 
         return notebook.widget(self)

@@ -69,7 +69,7 @@ class Reading(BaseClient):
         return runs.of_name(self.ref(name, namespace), self._records)
 
     def spec(self, name: Target, namespace: str | None = None) -> MPIJob:
-        """Return what was asked for."""
+        """Return the spec of the job."""
         return self._records.spec(self.ref(name, namespace))
 
     def whoami(self) -> Identity:
@@ -77,7 +77,7 @@ class Reading(BaseClient):
         return self.backend.whoami()
 
     def facts(self, job: MPIJob | None = None) -> Facts:
-        """Return what the place has, what is free and what the namespace may use."""
+        """Return capacity, free resources and quota of the namespace."""
         who = self.backend.whoami()
         from mpijob.model import MPIJob  # a list needs none: start-up is a feature
 
@@ -92,7 +92,7 @@ class Reading(BaseClient):
         attempt: int | None = None,
         at_hand: bool = False,
     ) -> tuple[Artifact, ...]:
-        """Return the files that the job left, in one attempt or in all of them.
+        """Return the output files of the job, of one attempt or of all.
 
         On a cluster files of volume claims are listed by a short-lived pod; `at_hand` leaves them out.
         """
@@ -116,7 +116,7 @@ class Reading(BaseClient):
         namespace: str | None = None,
         attempt: int | None = None,
     ) -> tuple[Path, ...]:
-        """Copy files that the job left into a directory, all of them by default; return where they are now.
+        """Download output files of the job into a directory, all by default; return their paths.
 
         Raise Conflict, and write nothing, where the directory has other files of these names, unless told to overwrite.
         """
@@ -127,11 +127,11 @@ class Reading(BaseClient):
         return artifacts.fetch(reads, ref, directory, tuple(paths), overwrite=overwrite)
 
     def fetch_file(self, name: Target, path: str, target: Path) -> None:
-        """Copy one file that the job left to a path, which may be a pipe."""
+        """Download one output file of the job to a path, which may be a pipe."""
         self._audited.fetch(self.ref(name), path, target)
 
     def list(self, **chosen: Unpack[ListOptions]) -> Page:
-        """Return one page of jobs, newest first; `page.after` asks for the next one.
+        """Return one page of jobs, newest first; `page.after` is the cursor of the next page.
 
         The options choose among jobs: `namespace`, `all_namespaces`, `selector`, `phases`, `owner`, `queue`, `text`,
         `kinds`, `since` and `until` (submitted between them, in seconds since the epoch); `runs` adds the earlier jobs
@@ -140,13 +140,13 @@ class Reading(BaseClient):
         return self.backend.list(self.scope(**chosen))
 
     def jobs(self, **chosen: Unpack[Choice]) -> Iterator[JobState]:
-        """Yield the jobs of all pages, newest first, chosen as in `list`."""
+        """Yield the jobs of all pages, newest first, with the filters of `list`."""
         from mpijob.client import paging
 
         return paging.pages(self.scope(**chosen), self.backend)
 
     def watch(self, *, names: Iterable[str] = (), **chosen: Unpack[Choice]) -> Iterator[JobState]:
-        """Yield every job's state once, then each change, until the caller stops; chosen as in `list`."""
+        """Yield every job's state once, then each change, until the caller stops; with the filters of `list`."""
         return self.backend.watch(self.scope(names=names, **chosen))
 
     def wait(
@@ -157,7 +157,7 @@ class Reading(BaseClient):
         *,
         namespace: str | None = None,
     ) -> JobState:
-        """Return the state once the job is in one of the phases; without any, once it has ended.
+        """Wait until the job is in one of the phases (default: until it ends), and return its state.
 
         Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted.
         """
@@ -168,7 +168,7 @@ class Reading(BaseClient):
     def wait_for_completion(
         self, name: Target, timeout: float | None = None, *, namespace: str | None = None
     ) -> JobState:
-        """Return the state once the job has succeeded; raise JobFailed with the findings, or WaitTimeout."""
+        """Wait until the job succeeds, and return its state; raise JobFailed with the findings, or WaitTimeout."""
         ref = self.ref(name, namespace)
         with _goes_on(ref):
             return wait.completion(ref, self._audited, seconds=timeout)
@@ -176,7 +176,7 @@ class Reading(BaseClient):
     def logs(
         self, name: Target, *, namespace: str | None = None, **options: Unpack[LogOptions]
     ) -> Iterator[LogLine]:
-        """Yield the merged lines in time order; with follow, until the job has ended and all is said.
+        """Yield the merged log lines in time order; with `follow`, until the job has ended.
 
         The options are the fields of `LogQuery`. Raise NotFound for a rank, a worker or an attempt that the
         job does not have.
@@ -193,7 +193,7 @@ class Reading(BaseClient):
         compress: bool = False,
         **options: Unpack[LogOptions],
     ) -> tuple[Path, ...]:
-        """Write the log byte for byte, a file for each stream into a directory, or all merged into one file.
+        """Write the log unchanged: one file per stream into a directory, or merged into one file.
 
         Return the files. `compress` packs them with gzip.
         """
@@ -214,7 +214,7 @@ class Reading(BaseClient):
         namespace: str | None = None,
         attempt: int | None = None,
     ) -> Iterator[Event]:
-        """Yield what happened, in order, in all attempts or in one; with follow, until the job has ended."""
+        """Yield the events of all attempts or of one, oldest first; with `follow`, until the job has ended."""
         return self._reads(attempt).events(self.ref(name, namespace), follow=follow)
 
     def metrics(
@@ -238,7 +238,7 @@ class Reading(BaseClient):
         return diagnose.of_job(self.ref(name, namespace), self._reads(attempt), self.settings)
 
     def deleted(self, /, **chosen: Unpack[ListOptions]) -> Page:
-        """Return one page of the jobs that were deleted and are remembered, the last one deleted first.
+        """Return one page of deleted jobs that have a record, most recently deleted first.
 
         They are chosen as in `list`. `state`, `spec`, `logs`, `events`, `metrics` and `why` answer for them.
         """
@@ -248,13 +248,13 @@ class Reading(BaseClient):
 
     @property
     def remembered(self) -> JobState | None:
-        """The deleted job for whose questions the record has answered last; None while all were asked of live ones."""
+        """The deleted job whose record answered the last call, or None."""
         from mpijob.client.history.fallback import told
 
         return told(self._records) if "_records" in self.__dict__ else None
 
     def record(self, name: Target, *, namespace: str | None = None) -> Record:
-        """Return what was written down of a job: where it stood over time, facts of pods and nodes, what is missing."""
+        """Return the record of a job: its phases over time, facts of pods and nodes, and gaps."""
         from mpijob.client.history import fallback
 
         return fallback.record(self.backend, self.ref(name, namespace))
@@ -262,7 +262,7 @@ class Reading(BaseClient):
     def compare(
         self, *names: Target, namespace: str | None = None, attempts: Iterable[int] = ()
     ) -> Comparison:
-        """Return how two or more jobs differ: configuration, phase, duration, result, what they used.
+        """Compare two or more jobs: configuration, phase, duration, result and usage.
 
         Earlier runs are named `NAME@1`. With `attempts` one job is named, and those attempts of it are compared.
         """
@@ -284,7 +284,7 @@ class Reading(BaseClient):
         namespace: str | None = None,
         attempt: int | None = None,
     ) -> str:
-        """Return the job as a job file, ready to be submitted again; its attempts ran the same."""
+        """Return the job as a job file that can be submitted again; all attempts have the same."""
         from mpijob.formats.jobfile import jobfile_reader
 
         return jobfile_reader.write(self._reads(attempt).spec(self.ref(name, namespace)), format=format)

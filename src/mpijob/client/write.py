@@ -33,7 +33,7 @@ class Writing(BaseClient):
         return accounts.told(self.backend, self.settings, work)
 
     def fit(self, job: MPIJob) -> Fit:
-        """Return whether the job would start now, wait (for what, how long), or never run here."""
+        """Return whether the job would start now, wait (and why and how long), or never start."""
         from mpijob.client.services import run_broker
 
         return run_broker.fit(self._sound(job), self.backend)
@@ -45,7 +45,7 @@ class Writing(BaseClient):
     @overload
     def submit(self, job: MPIJob, *, dry_run: bool) -> Job | Plan: ...
     def submit(self, job: MPIJob, *, dry_run: bool = False) -> Job | Plan:
-        """Start the job, or queue it, and return its handle; a dry run returns the plan instead."""
+        """Create the job and return its handle; a dry run returns the plan instead."""
         from mpijob.client.submit import pipeline
 
         if dry_run:
@@ -54,14 +54,14 @@ class Writing(BaseClient):
         return self._job(work)
 
     def run(self, job: MPIJob, timeout: float | None = None) -> Job:
-        """Submit the job and wait until it has succeeded; raise JobFailed when it did not."""
+        """Submit the job and wait until it succeeds; raise JobFailed if it fails."""
         handle = self.submit(job)
         with self.reconciling(handle.ref):
             handle.wait_for_completion(timeout)
         return handle
 
     def reconciling(self, *targets: Target, namespace: str | None = None) -> AbstractContextManager[None]:
-        """Do, while the caller is inside, what jobs need and a cluster without a controller does not do.
+        """Reconcile jobs in the background while inside the context, for clusters without the controller.
 
         The next attempt of a job that failed is started, as the caller and judged as such. Looking at jobs, waiting
         for them and following their logs never do that. On one machine there is nothing to do.
@@ -75,12 +75,12 @@ class Writing(BaseClient):
     def cancel(
         self, name: Target, grace_period: float | None = None, *, namespace: str | None = None
     ) -> JobState:
-        """Ask the job to end, with its grace period or this one."""
+        """Cancel the job, with its grace period or this one."""
         ref = self.ref(name, namespace)
         return self._audited.cancel(ref, grace_seconds=grace_period)
 
     def suspend(self, name: Target, *, namespace: str | None = None) -> JobState:
-        """End the processes, free what they held, keep the job to be resumed."""
+        """Stop the processes of the job and free its resources; the job can be resumed."""
         return self._audited.suspend(self.ref(name, namespace))
 
     def resume(self, name: Target, *, namespace: str | None = None) -> JobState:
@@ -88,7 +88,7 @@ class Writing(BaseClient):
         return self._audited.resume(self.ref(name, namespace))
 
     def scale(self, name: Target, workers: int, *, namespace: str | None = None) -> JobState:
-        """Give an elastic job another number of workers, within its bounds; any other job is refused."""
+        """Change the number of workers of an elastic job, within its limits; other jobs are refused."""
         return self._audited.scale(self.ref(name, namespace), workers)
 
     def delete(
@@ -99,7 +99,7 @@ class Writing(BaseClient):
         namespace: str | None = None,
         forget: bool = False,
     ) -> None:
-        """End the job if needed and remove it; its record stays for a while, unless it is to be forgotten too."""
+        """Delete the job, even if it runs; its record stays for its retention time, unless `forget` is set."""
         from mpijob.client.history import fallback
 
         ref = self.ref(name, namespace)
@@ -115,7 +115,7 @@ class Writing(BaseClient):
         grace_period: float | None = None,
         forget: bool = False,
     ) -> tuple[Done, ...]:
-        """Delete every job that matches; the answer says for each whether it worked."""
+        """Delete all matching jobs; return the result for each."""
         from mpijob.client.history import fallback
         from mpijob.client.submit import resubmit
 
@@ -134,7 +134,7 @@ class Writing(BaseClient):
         every: bool = False,
         grace_period: float | None = None,
     ) -> tuple[Done, ...]:
-        """Cancel every job that matches; the answer says for each whether it worked."""
+        """Cancel all matching jobs; return the result for each."""
         from mpijob.client.submit import resubmit
 
         def act(ref: JobRef) -> None:
@@ -144,7 +144,7 @@ class Writing(BaseClient):
         return resubmit.each(scope, self._audited, act, unlimited=every)
 
     def retry(self, name: Target, *, namespace: str | None = None, with_fix: int | None = None) -> Job:
-        """Submit the configuration of a job that has ended again, under the same name.
+        """Submit the configuration of a finished job again, under the same name.
 
         Of a deleted job its record has the configuration.
         `with_fix` is the number of a fix that `diagnose` names: the change that it makes is made.
@@ -168,7 +168,7 @@ class Writing(BaseClient):
         with_fix: int | None = None,
         **fields: Any,
     ) -> Job:
-        """Submit a changed copy: under a new name, or with `replace` in place of the job itself.
+        """Submit a copy with changes under a new name, or replace the job with `replace`.
 
         Fields are given by name (`workers=8`), or by path in `changes` (`{"env.LR": "0.1"}`); `with_fix` makes
         the change of a fix that `diagnose` names.
@@ -194,7 +194,7 @@ class Writing(BaseClient):
         return [self.submit(one) for one in jobs]
 
     def store(self, name: Target, *, namespace: str | None = None) -> tuple[str | Finding, ...]:
-        """Store what a job wrote to its S3 volumes once more; return a sentence or a finding for each."""
+        """Upload the files of the job's S3 volumes again; return a message or a finding for each."""
         from mpijob.client.observe import artifacts
 
         return artifacts.store(self._audited, self.ref(name, namespace))
@@ -202,13 +202,13 @@ class Writing(BaseClient):
     def register(
         self, name: Target, model: Model | None = None, *, namespace: str | None = None
     ) -> Registered:
-        """Write the model of a job that has succeeded down in the model registry; repeated, it changes nothing."""
+        """Register the model of a succeeded job in the model registry; idempotent."""
         from mpijob.client.integrations import model_registry
 
         return model_registry.register(self._audited, self.ref(name, namespace), model)
 
     def submit_all(self, jobs: Iterable[MPIJob]) -> list[Job]:
-        """Submit jobs of which some wait for others (`after`), all of them or none that is not sound.
+        """Submit jobs with dependencies (`after`); if one is not valid, none is submitted.
 
         A job starts when those have succeeded that it waits for; when one of them fails, it ends as Failed with
         the reason and is never started.

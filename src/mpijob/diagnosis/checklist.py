@@ -25,7 +25,7 @@ class Mark(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One question with its answer, and what it rests on."""
+    """One check with its result and its evidence."""
 
     question: str
     mark: Mark

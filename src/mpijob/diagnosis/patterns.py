@@ -19,7 +19,7 @@ _UNKNOWN = "UNKNOWN"
 
 
 class Pattern(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Several jobs that failed alike: by the same cause in one namespace, or on the same machine."""
+    """Several jobs that failed for the same cause in one namespace, or on the same machine."""
 
     message: str
     code: str = ""
@@ -35,7 +35,7 @@ class Pattern(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """How the jobs of a time ended, and what those that failed have in common; `single` failed alone."""
+    """Results of the jobs of a period, and what failed jobs have in common; `single` failed for a unique cause."""
 
     since: float
     until: float
@@ -92,7 +92,7 @@ def _nodes(
         same = [state for state, where in placed if where == node]
         if len(others) > 1 and len(same) >= max(least, 2) and 2 * len(same) > len(placed):
             text = f"{len(same)} of {len(placed)} jobs that failed in {lasted} failed on machine {node}"
-            hint = f"look at the machine: kubectl describe node {node}"
+            hint = f"inspect the node: kubectl describe node {node}"
             yield _pattern(same, text, node=node, example=_cause(same[-1]).message, hint=hint)
 
 

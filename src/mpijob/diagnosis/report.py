@@ -30,7 +30,7 @@ _ENDS = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed", Phase.CANCELLED: 
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One moment of a job's life; `place` opens the log there."""
+    """One moment of a job's life; `place` is its position in the log."""
 
     time: float
     what: str
@@ -92,7 +92,7 @@ def of_log(seen: Evidence, findings: tuple[Finding, ...]) -> Diagnosis:
     elif seen.outcome_unseen:
         summary = "Nothing in this log looks like a failure; it does not show how the run ended."
     else:
-        summary = "The run ended well."
+        summary = "The run succeeded."
     return Diagnosis(
         summary=summary,
         findings=findings,

@@ -37,7 +37,7 @@ _NAMED_FIRST = re.compile(  # by Open MPI's launcher
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
-_NESTED = "starts an mpirun of its own"  # as the engine says it
+_NESTED = "starts mpirun itself"  # as the engine says it
 _WANTED_MPI = re.compile(r"world of one; set mpi: (\w+)")
 _ASTRAY = re.compile(r"rank \d+ ran on (\S{1,253}), none of the job's workers")
 _ONE_MACHINE = re.compile(rb"Unable to find hostfile, will proceed with training with local")
@@ -264,7 +264,7 @@ def _silence(seen: Evidence) -> Iterator[Fact]:
 
 
 def _as_script(seen: Evidence) -> dict[str, object]:
-    """Return the script that a command of a job runs on every rank although it starts an mpirun of its own."""
+    """Return the script that a command of a job runs on every rank although it starts mpirun itself."""
     words = unwrapped(seen.spec.argv)
     if _NESTED not in seen.message or not words:
         return {}

@@ -75,14 +75,16 @@ def faults(rules: tuple[SiteRule, ...], *, tried: bool = True) -> Iterator[Fault
 
 def _form(rule: SiteRule, seen: dict[str, int]) -> Iterator[Fault]:
     if not _ID.fullmatch(rule.id):
-        yield Fault(("id",), f"'{rule.id}' is not a name for a rule", "write capitals and _: SITE_LICENCE")
+        yield Fault(
+            ("id",), f"'{rule.id}' is not a valid rule ID", "use capital letters and _, such as SITE_LICENCE"
+        )
     if rule.id in IDS:
-        yield Fault(("id",), f"{rule.id} is the name of a rule that comes with mpijob", "choose another name")
+        yield Fault(("id",), f"{rule.id} is the ID of a built-in rule", "choose another ID")
     if rule.id in seen:
-        yield Fault(("id",), f"{rule.id} is the name of rule {seen[rule.id] + 1} too", "choose another name")
+        yield Fault(("id",), f"{rule.id} is already the ID of rule {seen[rule.id] + 1}", "choose another ID")
     if len(rule.literal.strip()) < 3:
         yield Fault(
-            ("literal",), "the literal is too short: it would be found everywhere", "give a whole word or two"
+            ("literal",), "the literal is too short: it would match most logs", "use one or two whole words"
         )
     if not 0 <= rule.confidence <= 1:
         yield Fault(("confidence",), f"{rule.confidence:g} is not between 0 and 1")
@@ -114,7 +116,7 @@ def _fields(rule: SiteRule, groups: frozenset[str]) -> Iterator[Fault]:
         try:
             names = {name for _, name, _, _ in Formatter().parse(text) if name}
         except ValueError as error:
-            yield Fault(path, f"the braces do not fit together: {error}", "write {{ for a brace")
+            yield Fault(path, f"unbalanced braces: {error}", "write {{ for a brace")
             continue
         if unknown := sorted(names - groups - _KNOWN):
             known = ", ".join(sorted(groups | _KNOWN))
@@ -127,22 +129,24 @@ def _tried(rule: SiteRule) -> Iterator[Fault]:
     if not rule.examples:
         yield Fault(
             ("examples",),
-            "the rule has no example: nothing shows that it works",
-            "add a line that it must find",
+            "the rule has no example to test it with",
+            "add a log line that it must match",
         )
     for at, example in enumerate(rule.examples):
         if rule.literal not in example:
             yield Fault(
                 ("examples", at),
                 "the literal does not occur in this example",
-                "the rule is tried only where it does",
+                "a rule runs only on text that contains its literal",
             )
         elif rule.id not in found(rule, example):
-            yield Fault(("examples", at), "the pattern does not find this example")
+            yield Fault(("examples", at), "the pattern does not match this example")
     for at, text in enumerate(rule.innocent):
         if rule.id in found(rule, text):
             yield Fault(
-                ("innocent", at), "the pattern finds this text, which is innocent", "make it more exact"
+                ("innocent", at),
+                "the pattern matches this text, which it must not match",
+                "make the pattern more specific",
             )
     for at, fix in enumerate(rule.fixes):
         if fix.patch:
@@ -155,8 +159,8 @@ def _patch(at: int, patch: object) -> Iterator[Fault]:
     except msgspec.ValidationError as error:
         yield Fault(
             ("fixes", at, "patch"),
-            f"the change does not fit a job: {error}",
-            "mpijob explain FIELD shows what it takes",
+            f"the patch is not valid for a job: {error}",
+            "mpijob explain FIELD shows its allowed values",
         )
 
 

@@ -19,7 +19,7 @@ class JobKey(NamedTuple):
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
-    """The address of one job. Without a uid it means the newest job of that name."""
+    """Identifies one job. Without a uid, the newest job of that name."""
 
     namespace: str
     name: str

@@ -313,7 +313,7 @@ def test_known_traps_are_warned_of(place: Place, alice: Place) -> None:
     status, text = create(alice, trap)
     assert status == 0
     assert "Warning: spec.runPolicy.cleanPodPolicy" in text
-    assert "workers, and what they hold, run on when the job is over" in text
+    assert "workers keep running, and hold their resources, after the job ends" in text
     alice.kubectl("delete", "mpijobs.kubeflow.org", "trap")
 
 

@@ -134,7 +134,7 @@ def test_refusals_of_a_real_server_are_understood(alice: Api, label: str) -> Non
     alice.create(MAPS, a_map(f"m-{label}", label))
     again = told(alice, "create it", lambda: alice.create(MAPS, a_map(f"m-{label}", label)))
     assert isinstance(again, Conflict)
-    assert f"the name 'm-{label}' is in use already among the ConfigMaps" in str(again)
+    assert f"the name 'm-{label}' is already used by one of the ConfigMaps" in str(again)
     invalid = told(alice, "create it", lambda: alice.create(MAPS, a_map("No_Name", label)))
     assert isinstance(invalid, InvalidJob)
     assert [finding.field for finding in invalid.findings] == ["metadata.name"]

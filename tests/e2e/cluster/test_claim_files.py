@@ -85,7 +85,7 @@ def test_the_command_line_fetches_a_folder(place: Place, ended: JobRef, tmp_path
     assert told.returncode == 0, told.stderr
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["sum-0", "sum-1"]
     told = place.mpijob("artifacts", "fetch", "leaves", "out/nothing", "--to", str(tmp_path))
-    assert "the job left no file 'out/nothing'" in told.stderr
+    assert "the job has no output file 'out/nothing'" in told.stderr
 
 
 @pytest.mark.security

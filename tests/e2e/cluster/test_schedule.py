@@ -56,7 +56,7 @@ def test_what_a_cronjob_starts_is_a_job_and_is_left_out_while_the_last_one_runs(
     place.kubectl("create", "job", "now", "--from=cronjob/often")  # as the cluster does when it is time
     first = eventually(lambda: [*place.client.jobs(selector=f"{LABEL}=often")], "it starts", PATIENCE)
     place.kubectl("create", "job", "again", "--from=cronjob/often")
-    left_out = f"was left out: job '{first[0].ref.name}' of the same schedule has not ended"
+    left_out = f"was skipped: job '{first[0].ref.name}' of the same schedule has not ended"
     eventually(lambda: left_out in told(place), "the second is left out", PATIENCE)
     assert len([*place.client.jobs(selector=f"{LABEL}=often")]) == 1
     check_removed(place)
@@ -71,7 +71,7 @@ def test_a_cronjob_starts_a_job_each_minute_and_leaves_it_out_while_the_last_one
     first = eventually(lambda: [*place.client.jobs(selector=f"{LABEL}=often")], "it starts", NEXT_MINUTE + 60)
     place.client.wait(first[0].ref, PATIENCE, {Phase.RUNNING})
 
-    left_out = f"was left out: job '{first[0].ref.name}' of the same schedule has not ended"
+    left_out = f"was skipped: job '{first[0].ref.name}' of the same schedule has not ended"
     eventually(lambda: left_out in told(place), "the second is left out", NEXT_MINUTE + 60)
     assert len([*place.client.jobs(selector=f"{LABEL}=often")]) == 1
     check_removed(place)

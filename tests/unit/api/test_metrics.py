@@ -158,7 +158,7 @@ def test_an_engine_that_stops_answering_is_told_once_beside_what_was_last_seen()
             return super().going()
 
         def health(self) -> dict[str, tuple[str, float]]:
-            return {"mpijob_record_lines": ("Lines of logs that are stored.", 7.0)}
+            return {"mpijob_record_lines": ("Stored log lines.", 7.0)}
 
     source = Failing()
     exporter = prometheus_exporter.Exporter(source, Settings())

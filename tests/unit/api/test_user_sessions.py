@@ -166,7 +166,7 @@ class Left(MemoryBackend):
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         if path not in ("out/a", "out/b", "one"):
-            raise NotFound(f"the job left no file {path!r}")
+            raise NotFound(f"the job has no output file {path!r}")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text("hello")
 

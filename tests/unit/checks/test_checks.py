@@ -218,7 +218,7 @@ def test_programs_are_held_to_their_ranks() -> None:
     messages = [str(finding) for finding in found(job, "BAD_PROGRAMS")]
     assert any("programs[0].ranks: 0 ranks" in message for message in messages)
     assert any("programs[0].command: the program has no command" in message for message in messages)
-    assert any("world inside a world" in message for message in messages)
+    assert any("nest a second MPI launch" in message for message in messages)
     assert any("4 ranks in all, but ranks is 3" in message for message in messages)
 
 

@@ -190,8 +190,8 @@ class CannotLook(Client):
 @pytest.mark.parametrize(
     ("client", "told"),
     [
-        (Leaves, "the job left model.npz, loss.csv, a.txt and 1 more; fetch: mpijob artifacts fetch j"),
-        (LeavesOne, "the job left model.npz; fetch: mpijob artifacts fetch j"),
+        (Leaves, "output files: model.npz, loss.csv, a.txt and 1 more; fetch: mpijob artifacts fetch j"),
+        (LeavesOne, "output files: model.npz; fetch: mpijob artifacts fetch j"),
     ],
 )
 def test_a_run_ends_with_what_the_job_left(client: type[Client], told: str) -> None:
@@ -255,7 +255,7 @@ resources: {memory: lots}
 retry: {limit: -1}
 """
 LINES = {1: "cannot be a name", 2: "unknown field", 3: "expected a whole number", 4: "unknown field",
-         5: "is not an amount", 6: "retries are asked for"}  # fmt: skip
+         5: "is not an amount", 6: "retries requested"}  # fmt: skip
 
 
 def check_all_told(findings: Any) -> None:
@@ -330,7 +330,7 @@ def test_explain_guesses(word: str, hint: str) -> None:
         ("UNKNOWN_HOST", "A host name does not resolve"),
         ("rank_exit", "A rank exited with an error code"),
         ("BAD_NAME", "Fields: name, workers"),
-        ("CONFLICT", "clashes with what is there already"),
+        ("CONFLICT", "conflicts with the current state"),
         ("UNKNOWN", "The cause is not recognised"),
     ],
 )

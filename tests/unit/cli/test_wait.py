@@ -51,7 +51,7 @@ def test_an_array_that_is_submitted_again_smaller_is_waited_for_without_what_is_
     cli.ok(*array, "--values", "env.LR=1,2", "--", "true")
     told = cli("wait", "-l", "mpijob/array=study")
     assert (told.exit_code, len(told.stdout.splitlines())) == (0, 2)
-    assert "not waited for: 1 of an array that was submitted again since" in told.stderr
+    assert "not waiting for 1 jobs of an earlier submission of the array" in told.stderr
     assert len(cli.json("list", "-l", "mpijob/array=study")["items"]) == 3
 
 

@@ -89,7 +89,7 @@ def test_a_retried_job_of_an_array_does_not_make_it_the_one_that_was_submitted_l
     cli.ok("retry", "study-2")
     told = cli("wait", "-l", "mpijob/array=study", "-o", "name")
     assert sorted(told.stdout.split()) == ["study-0", "study-1"]
-    assert "not waited for: 1 of an array that was submitted again since" in told.stderr
+    assert "not waiting for 1 jobs of an earlier submission of the array" in told.stderr
 
 
 def test_other_labels_than_the_array_mean_all_jobs_that_have_them() -> None:
@@ -99,7 +99,7 @@ def test_other_labels_than_the_array_mean_all_jobs_that_have_them() -> None:
     cli.ok("wait", "study-0", "study-1")
     cli.ok(*labelled, "--values", "env.LR=1,2", "--", "true")
     told = cli("wait", "-l", "team=cv", "--timeout", "1s")
-    assert (told.exit_code, "study-2" in told.stderr, "not waited for" in told.stderr) == (7, True, False)
+    assert (told.exit_code, "study-2" in told.stderr, "not waiting for" in told.stderr) == (7, True, False)
 
 
 def one_of(array_id: str, created: float, name: str) -> JobState:

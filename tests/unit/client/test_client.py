@@ -222,7 +222,7 @@ def test_a_widget_follows_the_job_to_its_end() -> None:
 def test_without_ipywidgets_a_widget_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     job = a_client().run(a_job())
-    assert job.widget() == "default/job Succeeded, workers 2/2 Succeeded: all 2 ranks ended well"
+    assert job.widget() == "default/job Succeeded, workers 2/2 Succeeded: all 2 ranks exited with 0"
 
 
 @pytest.mark.req("FR-SDK-003")

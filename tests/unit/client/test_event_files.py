@@ -85,7 +85,7 @@ def test_what_is_no_plain_file_and_what_is_gone_hold_nobody_up(tmp_path: Path) -
     found = event_files.of_directory(tmp_path, listed, points=10)
     assert sorted(found.notes) == [
         "gone.tfevents: No such file or directory",
-        "tfevents.pipe: is no plain file",
+        "tfevents.pipe: is not a regular file",
     ]
 
 

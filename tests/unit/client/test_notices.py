@@ -88,7 +88,7 @@ def test_whom_nobody_may_tell_is_logged_once(tmp_path: Path, caplog: pytest.LogC
         for _ in range(3):
             outbox.offer(failed(), [Notify(to="ann@example.org")])
     assert [record.getMessage() for record in caplog.records] == [
-        "team/bert wants ann@example.org to be told, and no callback of the settings may do that"
+        "job team/bert: no callback in the settings may notify ann@example.org"
     ]
 
 

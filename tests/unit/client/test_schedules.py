@@ -85,7 +85,7 @@ def test_only_the_newest_of_several_missed_starts_is_made_up_for() -> None:
         ({"when": "0 0 31 2 *"}, "the day-of-month cannot be read"),
         ({"time_zone": "Europe/Nowhere"}, "there is no time zone 'Europe/Nowhere'"),
         ({"time_zone": "../../etc/passwd"}, "there is no time zone"),
-        ({"start_within_seconds": 1.0}, "too short a time"),
+        ({"start_within_seconds": 1.0}, "too short as the delay"),
         ({"name": "Nightly"}, "cannot be the name of a schedule"),
         ({"name": "n" * 37}, "cannot be the name of a schedule"),
     ],
@@ -170,7 +170,7 @@ def test_what_a_user_does_while_the_clock_writes_is_not_undone(
 @pytest.mark.parametrize(
     ("overlap", "phases", "said"),
     [
-        (Overlap.FORBID, ["Running"], "was left out: job 'nightly-"),
+        (Overlap.FORBID, ["Running"], "was skipped: job 'nightly-"),
         (Overlap.ALLOW, ["Running", "Running"], "was started"),
         (Overlap.REPLACE, ["Running", "Cancelled"], "was started in place of 'nightly-"),
     ],

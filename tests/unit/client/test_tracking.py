@@ -101,7 +101,7 @@ def test_a_server_that_is_away_loses_nothing_and_is_told_each_value_once(tmp_pat
 def test_what_is_no_server_is_told() -> None:
     with pytest.raises(InvalidJob, match="not the URL of an MLflow server"):
         mlflow.Server("file:///etc/passwd")
-    with pytest.raises(BackendError, match="does not answer"):
+    with pytest.raises(BackendError, match="does not respond"):
         mlflow.Server("http://127.0.0.1:1").begin(_state())
     cli = Cli(MemoryBackend())
     assert "no MLflow server is configured" in cli("mlflow", "x").stderr

@@ -61,12 +61,12 @@ def test_a_rule_of_the_site_is_told_with_its_names_and_its_fix(tmp_path: Path) -
     [
         ("literal:", "literl:", "5:5: rules[0].literl: unknown field 'literl' in rules[0]; did you mean 'literal'?"),
         ("(?P<server>", "(?P<server", "6:14: rules[0].pattern: the pattern is not a regular expression"),
-        ("SITE_LICENCE", "MEMORY_LIMIT", "3:9: rules[0].id: MEMORY_LIMIT is the name of a rule that comes with mpijob"),
-        ("SITE_LICENCE", "licence", "3:9: rules[0].id: 'licence' is not a name for a rule"),
+        ("SITE_LICENCE", "MEMORY_LIMIT", "3:9: rules[0].id: MEMORY_LIMIT is the ID of a built-in rule"),
+        ("SITE_LICENCE", "licence", "3:9: rules[0].id: 'licence' is not a valid rule ID"),
         ("{server}.", "{srver}.", "7:12: rules[0].cause: {srver} is neither a group of the pattern nor known"),
-        ("env: {L", "evn: {L", "10:16: rules[0].fixes[0].patch: the change does not fit a job"),
+        ("env: {L", "evn: {L", "10:16: rules[0].fixes[0].patch: the patch is not valid for a job"),
         ("reach licence server lic1", "find licence server lic1", "12:9: rules[0].examples[0]: the pattern"),
-        ("lic1 gave", "cannot reach licence server x", "14:9: rules[0].innocent[0]: the pattern finds this text"),
+        ("lic1 gave", "cannot reach licence server x", "14:9: rules[0].innocent[0]: the pattern matches this text"),
         (r"(?P<server>\S+)'", r"(?P<server>(\S+)+)$'", "6:14: rules[0].pattern: the pattern"),
         ("literal: licence server", "literal: a", "5:14: rules[0].literal: the literal is too short"),
     ],
@@ -83,7 +83,7 @@ def test_a_rule_without_an_example_is_not_in_order(tmp_path: Path) -> None:
 
 def test_two_rules_of_one_name_are_refused(tmp_path: Path) -> None:
     found = faults(tmp_path, (GOOD, GOOD + GOOD.partition("rules:\n")[2]))
-    assert "SITE_LICENCE is the name of rule 1 too" in found[0]
+    assert "SITE_LICENCE is already the ID of rule 1" in found[0]
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_a_log_that_does_not_show_how_the_run_ended_says_so() -> None:
 )
 def test_a_log_whose_end_shows_success_has_no_cause(end: str) -> None:
     told = mpijob.diagnose(f"{HEALTHY}{STACK}OSError: no cache yet\n" + "step 2\n" * 20 + end)
-    assert (told.findings, told.summary) == ((), "The run ended well.")
+    assert (told.findings, told.summary) == ((), "The run succeeded.")
 
 
 @pytest.mark.parametrize(

@@ -324,10 +324,10 @@ def test_why_prints_summary_causes_timeline_checklist_and_fixes() -> None:
         text.splitlines()[0] == "Rank 1 on worker 0 crashed with a segmentation fault (signal 11, SIGSEGV)."
     )
     assert "first cause, likely: Rank 1 on worker 0 crashed" in text
-    assert f"see it there: {LOG}:" in text
+    assert f"read it in context: {LOG}:" in text
     assert "1. print the Python line of the crash" in text
     assert 'in the spec: {"env":{"PYTHONFAULTHANDLER":"1"}}' in text
-    assert "more about it: mpijob explain SEGFAULT" in text
+    assert "details: mpijob explain SEGFAULT" in text
 
 
 def test_why_reads_a_log_from_stdin_and_answers_in_json() -> None:

@@ -101,7 +101,7 @@ def test_a_launcher_that_cannot_find_new_workers_is_warned_of() -> None:
 @pytest.mark.req("R8")
 def test_an_elastic_job_goes_to_the_mpi_operator_and_only_its_least_number_is_a_gang() -> None:
     assert choose(an_elastic(), {TRAINJOB, JOBSET_API, mpijob.API}).engine is Engine.MPI_OPERATOR
-    with pytest.raises(Unsupported, match="workers may come and go"):
+    with pytest.raises(Unsupported, match="the job is elastic"):
         choose(an_elastic(), {TRAINJOB, JOBSET_API})
     (document,) = mpijob.write(an_elastic(), Shape(gang=Gang.VOLCANO))
     spec = document["spec"]
@@ -151,7 +151,7 @@ def test_an_elastic_horovod_job_of_somebody_else_is_read_as_one() -> None:
 def test_a_name_leaves_room_for_the_last_worker_that_may_come() -> None:
     long = an_elastic(name="n" * 54, workers=2, elastic=Elastic(max_workers=9))
     mpijob.write(long)
-    with pytest.raises(Exception, match="letters"):
+    with pytest.raises(Exception, match="characters"):
         mpijob.write(long.replace(elastic=Elastic(max_workers=11)))
 
 
@@ -207,7 +207,7 @@ def test_the_story_tells_of_what_it_began_with() -> None:
     cluster = scaled(at_work(), 4)
     told = {one.reason: one.message for one in timeline.events(cluster.seen(), look(cluster), NOW)}
     assert told["Submitted"].startswith("3 workers, 3 ranks")
-    assert told["WorldProved"] == "3 ranks are where the plan has them"
+    assert told["WorldProved"] == "3 ranks are placed as planned"
 
 
 # -- scaling --------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def test_json_as_other_programs_write_it_is_read() -> None:
 def test_a_command_in_one_line_is_split_and_never_given_to_a_shell() -> None:
     job = jobfile_reader.read("name: x\ncommand: python train.py --lr 0.1 '$(id)' ; reboot")
     assert job.command == ("python", "train.py", "--lr", "0.1", "$(id)", ";", "reboot")
-    assert "quote without its partner" in the_one("name: x\ncommand: it's").message
+    assert "unbalanced quote" in the_one("name: x\ncommand: it's").message
 
 
 def test_env_values_are_the_text_as_written() -> None:
@@ -101,7 +101,7 @@ def test_everything_wrong_in_a_file_is_told_at_once_with_its_place() -> None:
         "job.yaml:3:8: slots: expected a whole number, got 'four'",
         "job.yaml:5:6: env.A: expected text, got a list",
         "job.yaml:7:3: resources.cpus: unknown field 'cpus' in resources; did you mean 'cpu'?",
-        "job.yaml:8:6: mpi: 'opnmpi' is not known here",
+        "job.yaml:8:6: mpi: 'opnmpi' is not a valid value",
         "job.yaml:9:1: 'slots' is given twice, first in line 3",
     ]
 

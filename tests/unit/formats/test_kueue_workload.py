@@ -157,7 +157,7 @@ def test_the_largest_amount_counts_all_pod_sets_not_only_those_before_the_one_th
 
 def test_trap_a_trainjob_that_a_queue_suspended_is_queued_and_not_suspended() -> None:
     assert queued(None).phase is Phase.QUEUED
-    assert queued(None).waiting_for == "Waiting for queue main to take up the job"
+    assert queued(None).waiting_for == "Waiting for queue main to process the job"
 
 
 def test_a_job_that_its_user_suspended_rests_although_it_has_a_queue() -> None:

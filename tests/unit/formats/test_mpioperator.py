@@ -99,12 +99,12 @@ def test_an_own_hydra_command_waits_until_workers_can_find_the_launcher() -> Non
 
 
 def test_a_name_that_the_operator_would_refuse_in_an_event_is_refused_here() -> None:
-    with pytest.raises(InvalidJob, match="64 letters; 63 are allowed"):
+    with pytest.raises(InvalidJob, match="64 characters; at most 63 are allowed"):
         mpijob.write(a_job(name="n" * 55))
 
 
 def test_a_library_that_the_operator_does_not_know_is_refused() -> None:
-    with pytest.raises(InvalidJob, match="does not know the MPI library 'custom'"):
+    with pytest.raises(InvalidJob, match="does not support the MPI library 'custom'"):
         mpijob.write(a_job(), Shape(family=Family.CUSTOM))
 
 

@@ -35,7 +35,7 @@ SENTENCES = [
         "0/4 nodes are available: 1 node(s) were unschedulable, 3 node(s) didn't match Pod's node affinity/selector.",
         "No node fits: 1 of 4 nodes take no new pods (cordoned); 3 of 4 nodes do not match the job's node selector",
     ),
-    ("0/1 nodes are available: 1 Too many pods.", "No node fits: 1 of 1 node hold as many pods as they may"),
+    ("0/1 nodes are available: 1 Too many pods.", "No node fits: 1 of 1 node have reached their pod limit"),
     (
         "0/3 nodes are available: 3 node(s) had a rare trouble.",
         "No node fits: 3 of 3 nodes: had a rare trouble",

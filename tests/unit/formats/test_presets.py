@@ -113,7 +113,7 @@ def test_where_nobody_may_see_the_machines_the_device_is_asked_for_and_that_is_t
 def test_huge_pages_that_no_machine_has_are_left_out_and_that_is_told() -> None:
     settled, (notice,) = presets.settle(a_job(presets=("huge-pages",)), frozenset())
     assert (settled.resources.others, settled.labels) == ({}, {})
-    assert notice.message == "no machine here offers hugepages-2Mi: the preset huge-pages is left out"
+    assert notice.message == "no node offers hugepages-2Mi: the preset huge-pages is ignored"
 
 
 @pytest.mark.req("Q7", "UC2-AF1")
@@ -138,7 +138,7 @@ def test_unknown_presets_and_two_networks_are_refused() -> None:
     with Client(MemoryBackend()) as client, pytest.raises(InvalidJob) as caught:
         client.plan(MPIJob(name="fast", command=("true",), presets=("efa", "tcp", "infinband")))
     said = {finding.field: str(finding) for finding in caught.value.findings}
-    assert "efa and tcp are two networks" in said["presets"]
+    assert "efa and tcp are different networks" in said["presets"]
     assert "'infinband' is not a preset" in said["presets[2]"]
 
 

@@ -94,7 +94,7 @@ def test_what_trainer_refuses_ships_as_an_mpijob(name: str, library: str) -> Non
 
 
 def test_a_runtime_that_does_not_ship_is_named_with_those_that_do() -> None:
-    with pytest.raises(NotFound, match="no runtime 'opnmpi' ships") as caught:
+    with pytest.raises(NotFound, match="there is no built-in runtime 'opnmpi'") as caught:
         builtin.shipped("opnmpi")
     assert "mpijob-openmpi" in caught.value.hint
 
@@ -250,10 +250,10 @@ GOOD = "mpijob-trial rank=0 size=2 host=a\nmpijob-trial rank=1 size=2 host=b\n"
             "Complete",
             GOOD.replace("=b", "=a"),
             "RUNTIME_TRIAL",
-            "Complete, but with 2 of 2 ranks on 1 of 2 nodes",
+            "completed, but with 2 of 2 ranks on 1 of 2 nodes",
         ),
-        ("Failed", "ssh: connect refused\n", "RUNTIME_TRIAL", "the trial job failed: jobset failed"),
-        ("", "", "RUNTIME_TRIAL", "did not end in time"),
+        ("Failed", "ssh: connect refused\n", "RUNTIME_TRIAL", "the test job failed: jobset failed"),
+        ("", "", "RUNTIME_TRIAL", "the test job timed out"),
     ],
 )
 def test_a_trial_is_judged_by_its_world_and_leaves_nothing(ends: str, log: str, code: str, said: str) -> None:

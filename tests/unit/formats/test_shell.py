@@ -230,7 +230,7 @@ def test_the_workers_of_a_failed_command_stay_as_long_as_asked(pod: Pod) -> None
     done = pod.launch("mpirun", "program", COMMAND_EXIT="3", MPIJOB_KEEP="1")
     assert done.returncode == 3
     assert time.monotonic() - began >= 1
-    assert "the workers stay for 1 s" in done.stderr
+    assert "the workers are kept for 1 s" in done.stderr
 
 
 @pytest.mark.thorough

@@ -140,8 +140,11 @@ def test_a_foreign_worker_that_is_started_again_and_again_is_told() -> None:
     pods = [jobset_pod("node", 0, running(10)), jobset_pod("node", 1, status)]
     state = look(sdk_trainjob(), runtime=runtime({"torch": {}}), pods=pods)
     assert (state.phase, state.reason) == (Phase.RUNNING, Reason.RETRYING)
-    assert state.message == "Exited with 7, and is started again (worker 1)"
-    assert (state.workers[1].restarts, state.workers[1].message) == (2, "Exited with 7, and is started again")
+    assert state.message == "Exited with 7, and is being restarted (worker 1)"
+    assert (state.workers[1].restarts, state.workers[1].message) == (
+        2,
+        "Exited with 7, and is being restarted",
+    )
 
 
 def test_a_foreign_worker_that_ended_well_is_not_waited_for() -> None:
@@ -225,7 +228,7 @@ def test_what_a_job_of_the_training_operator_asks_for_is_told_in_our_words(
 
 
 def test_a_job_of_the_training_operator_without_parts_is_told_as_that() -> None:
-    with pytest.raises(InvalidJob, match="this PyTorchJob has no parts"):
+    with pytest.raises(InvalidJob, match="this PyTorchJob has no replica specs"):
         legacy_jobs.read({"kind": "PyTorchJob", "metadata": {"name": "x"}, "spec": {}})
 
 

@@ -334,7 +334,7 @@ def test_what_the_sdk_said_beyond_our_words_is_written_again() -> None:
 def test_a_job_without_its_runtime_is_read_as_far_as_it_goes() -> None:
     reading = trainjob.read(FOREIGN[1:])
     assert (reading.job.image, reading.job.workers) == ("", 1)
-    assert "deepspeed is not among the documents" in reading.remarks[0].message
+    assert "deepspeed is missing in the input" in reading.remarks[0].message
 
 
 def test_a_changed_job_is_written_with_the_change_and_the_foreign_fields() -> None:
@@ -384,5 +384,5 @@ def test_a_name_whose_pods_jobset_would_refuse_is_refused_with_the_number(
     if fits:
         assert trainjob.write(job)
     else:
-        with pytest.raises(InvalidJob, match=f"at most {44 - 3 * retries} letters"):
+        with pytest.raises(InvalidJob, match=f"at most {44 - 3 * retries} characters"):
             trainjob.write(job)

@@ -51,7 +51,7 @@ def test_nothing_but_the_job_object_is_enough_to_say_something() -> None:
     state = derive(Cluster(), runtime=None)
     assert standing(state) == (Phase.PENDING, Reason.MAKING)
     assert (state.workers_wanted, state.world, state.engine, state.kind) == (2, 4, "trainer", "MPIJob")
-    assert state.waiting_for == "Waiting for trainer to take up the job (for 1 min)"
+    assert state.waiting_for == "Waiting for trainer to process the job (for 1 min)"
 
 
 def test_initializing_says_which_workers_ssh_server_is_missing() -> None:
@@ -153,7 +153,7 @@ def test_trap_complete_is_not_believed_when_a_rank_would_have_been_a_world_of_it
     wrong = "[1,0]<stdout>: mpijob-wrong rank=0 of=2 size=4 as=mpich launcher=openmpi library=/usr/lib/libmpi.so.12"
     state = derive(done().condition("Complete"), f"{census(a_job())}{wrong}\n")
     assert standing(state) == (Phase.FAILED, Reason.WRONG_WORLD)
-    assert "rank 2 has loaded /usr/lib/libmpi.so.12, and openmpi started it" in state.message
+    assert "rank 2 loaded /usr/lib/libmpi.so.12, but openmpi started it" in state.message
     assert "set mpi: mpich" in state.message
     forged = f"{census(a_job())}{wrong.replace('rank=0', 'rank=1')}\n"  # rank 0 speaks for another
     assert derive(done().condition("Complete"), forged).phase is Phase.SUCCEEDED

@@ -127,7 +127,9 @@ def a_rank(rank: int, share: float, *peers: MpiPeer, **fields: object) -> RankPr
 def test_the_rank_that_the_others_wait_for_is_named() -> None:
     found = mpi_profile.profile([a_rank(0, 0.6), a_rank(1, 0.62), a_rank(2, 0.05), a_rank(3, 0.58)])
     assert found.share == pytest.approx(0.4625)
-    assert found.remarks == ("rank 2 is waited for: it spends 5% of the time in MPI, the others 60%",)
+    assert found.remarks == (
+        "other ranks wait because rank 2 is slow: it spends 5% of the time in MPI, the others 60%",
+    )
 
 
 def test_an_even_world_and_one_of_two_halves_tell_nobody() -> None:
@@ -149,9 +151,7 @@ def test_the_slowest_link_is_told_where_it_is_far_from_the_others() -> None:
     found = mpi_profile.profile([linked(0, 900), linked(1, 1000), linked(2, 100), linked(3, 950)])
     assert found.slowest is not None
     assert (found.slowest.sender, found.slowest.receiver) == (2, 3)
-    assert found.remarks == (
-        "the slowest link is that of ranks 2 and 3: 100 MiB/s, where 925 MiB/s are usual",
-    )
+    assert found.remarks == ("the slowest link is that of ranks 2 and 3: 100 MiB/s (median 925 MiB/s)",)
 
 
 def test_what_a_rank_fetched_was_sent_by_the_rank_that_had_it() -> None:
@@ -181,7 +181,7 @@ def test_what_could_not_be_seen_is_said() -> None:
     assert [lack.split(":")[0].split(" no ")[0].split(" were ")[0] for lack in found.lacks] == [
         "worker 1",
         "ranks 2-3 have",
-        "1 ranks that",
+        "1 spawned ranks are separate MPI worlds and not included",
         "4 KiB",
         "several threads may be in MPI at once, so a rank's share can exceed 100 %",
     ]

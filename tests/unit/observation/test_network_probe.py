@@ -40,8 +40,8 @@ def test_equal_links_do_not_stand_out() -> None:
 def test_a_slow_link_is_named_with_what_is_usual() -> None:
     found = network.read(links({(1, 2): (400.0, 90.0)}), NODES)
     assert [one.message for one in found.slow] == [
-        "slow link between worker 1 (node-1) and worker 2 (node-2): 400 µs where 30 µs are usual between machines, "
-        "90 MB/s where 900 MB/s are usual between machines"
+        "slow link between worker 1 (node-1) and worker 2 (node-2): 400 µs (median 30 µs between machines), "
+        "90 MB/s (median 900 MB/s between machines)"
     ]
     assert found.suspects == ()
 

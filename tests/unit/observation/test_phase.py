@@ -162,7 +162,11 @@ def test_a_failure_is_told_before_the_rest_has_ended() -> None:
     failed = failure(seen)
     assert failed is not None
     assert failed.reason is Reason.RANK_FAILED
-    assert derive(seen) == (Phase.RUNNING, Reason.RANK_FAILED, "rank 2 exited with 1; ending what still runs")
+    assert derive(seen) == (
+        Phase.RUNNING,
+        Reason.RANK_FAILED,
+        "rank 2 exited with 1; stopping the remaining processes",
+    )
 
 
 def test_deleting_wins_over_everything() -> None:

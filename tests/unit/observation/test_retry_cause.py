@@ -54,6 +54,6 @@ def test_what_decided_the_end_is_compared_and_not_what_followed(
 def test_the_refusal_names_what_was_wanted_and_what_it_was() -> None:
     lost = failed(Reason.RANK_FAILED, "RANK_EXIT")
     assert retry_cause.refusal(lost, Retry(limit=1, on=("nccl", "gpu"))) == (
-        "not tried again: retry.on names nccl, gpu, and this was RANK_EXIT"
+        "not retried: retry.on lists nccl, gpu, and the cause was RANK_EXIT"
     )
     assert retry_cause.refusal(lost, Retry(limit=1)) == ""

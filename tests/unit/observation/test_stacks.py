@@ -76,7 +76,7 @@ def test_without_tools_the_kernel_says_what_a_rank_does_and_what_would_show_more
     report = grouping.report([stack], "kubernetes")
     assert report.summary == "rank 3 sleeping in the system call clock_nanosleep (python3 train.py)"
     assert report.lacks == (
-        "rank 3: the image has no py-spy, so Python lines are not seen: use --bring-py-spy, or install it there",
+        "rank 3: the image has no py-spy, so Python lines are not shown: use --bring-py-spy, or install it there",
     )
 
 
@@ -141,7 +141,7 @@ def test_many_ranks_in_one_place_are_counted_and_the_odd_one_is_named() -> None:
     stacks = [python(17, "next") if rank == 17 else in_mpi(rank) for rank in range(64)]
     report = grouping.report(stacks)
     assert report.summary == "63 ranks in MPI_Allreduce, rank 17 in next (train.py:42)"
-    assert report.remarks == ("rank 17 has not reached MPI_Allreduce, where 63 ranks wait: look there first",)
+    assert report.remarks == ("rank 17 has not reached MPI_Allreduce, where 63 ranks wait: check them first",)
     assert [group.waits for group in report.groups] == [True, False]
 
 

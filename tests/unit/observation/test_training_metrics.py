@@ -81,7 +81,7 @@ def test_the_usual_words_are_found_in_lines(text: str, found: dict[str, float]) 
 def test_patterns_of_ones_own_name_the_metrics() -> None:
     pattern = r"it=(?P<step>\d+) energy (?P<energy>[-\d.]+)"
     assert told("it=5 energy -3.25", "loss=1", patterns=(pattern,)) == [{"step": 5.0, "energy": -3.25}]
-    with pytest.raises(InvalidJob, match="names no metric"):
+    with pytest.raises(InvalidJob, match="has no named group for a metric"):
         told("x", patterns=(r"loss (\d+)",))
     with pytest.raises(InvalidJob, match="not a regular expression"):
         told("x", patterns=(r"(?P<a>[",))

@@ -39,20 +39,20 @@ def test_without_any_knowledge_there_is_no_number_and_it_says_what_is_missing() 
 
 def test_a_job_that_fits_now_and_has_nobody_ahead_does_not_wait() -> None:
     found = forecasts(Queue(free=HALF, waiting=(JOB,)))
-    assert found == (Forecast(1, 0.0, (0.0, 0.0), "what it needs is free now"),)
+    assert found == (Forecast(1, 0.0, (0.0, 0.0), "the resources that it needs are free now"),)
 
 
 @pytest.mark.req("FR-RES-005", "B-story1-wait")
 def test_the_rest_of_a_running_job_is_judged_by_those_that_ran_as_long() -> None:
     found = last([runs(40.0, 10.0, 100.0, 100.0, 100.0)])
     assert (found.seconds, found.span) == (60.0, (45.0, 75.0)), "four runs tell no more than this"
-    assert found.basis == "1 job running, timed by 4 earlier runs of the same programs"
+    assert found.basis == "1 job running, estimated from 4 earlier runs of the same programs"
 
 
 def test_what_ended_here_times_those_that_never_ran_before() -> None:
     found = last([runs(40.0)], usual=(100.0, 100.0, 100.0))
     assert found.seconds == 60.0
-    assert found.basis == "1 job running, timed by 3 jobs of any program that ended here"
+    assert found.basis == "1 job running, estimated from 3 jobs of any program that ended here"
 
 
 def test_a_deadline_bounds_the_rest_and_is_no_estimate() -> None:
@@ -61,14 +61,14 @@ def test_a_deadline_bounds_the_rest_and_is_no_estimate() -> None:
     assert found.basis == "1 job running; at most, by deadlines: 1 program among them has not run before"
     timed = last([runs(40.0, 500.0, deadline=100.0)])
     assert (timed.seconds, timed.span) == (60.0, (45.0, 75.0))
-    assert timed.basis == "1 job running, timed by 1 earlier run of the same programs and 1 deadline"
+    assert timed.basis == "1 job running, estimated from 1 earlier run of the same programs and 1 deadline"
 
 
 def test_every_job_ahead_takes_its_turn() -> None:
     found = last([runs(0.0, 100.0)], [waits(100.0), waits(100.0)])
     assert (found.position, found.seconds) == (3, 300.0)
     assert found.basis == (
-        "1 job running and 2 jobs ahead of it, timed by 3 earlier runs of the same programs"
+        "1 job running and 2 jobs ahead of it, estimated from 3 earlier runs of the same programs"
     )
 
 
@@ -152,7 +152,7 @@ def test_what_is_not_counted_in_the_queue_is_not_waited_for() -> None:
 def test_where_jobs_ahead_cannot_be_seen_no_number_is_told() -> None:
     found = last([runs(0.0, 10.0)], unseen=3)
     assert (found.position, found.seconds, found.span) == (4, None, None)
-    assert found.basis == "3 jobs before it cannot be seen, so the start time is unknown"
+    assert found.basis == "3 jobs ahead of it cannot be seen, so the start time is unknown"
 
 
 def test_behind_very_many_nobody_can_tell() -> None:

@@ -21,16 +21,14 @@ from mpijob.errors import BackendError, InvalidJob
 )
 def test_a_variable_that_is_no_number_is_named(tmp_path: Path, name: str, value: str, needed: str) -> None:
     environ = {"MPIJOB_SETTINGS": str(tmp_path / "none.toml"), name: value}
-    with pytest.raises(InvalidJob, match=f"^{name} is '{value}', and {needed} is needed"):
+    with pytest.raises(InvalidJob, match=f"^{name} is '{value}'; expected {needed}"):
         settings.load(environ)
     assert settings.load({**environ, name: "3"}).home
 
 
 def test_a_variable_that_is_none_of_the_choices_is_named_with_them(tmp_path: Path) -> None:
     environ = {"MPIJOB_SETTINGS": str(tmp_path / "none.toml"), "MPIJOB_IMAGE_CHECK": "of"}
-    with pytest.raises(
-        InvalidJob, match=r"^MPIJOB_IMAGE_CHECK is 'of', and one of warn, refuse, off is needed"
-    ):
+    with pytest.raises(InvalidJob, match=r"^MPIJOB_IMAGE_CHECK is 'of'; expected one of warn, refuse, off"):
         settings.load(environ)
 
 

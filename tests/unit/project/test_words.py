@@ -32,6 +32,19 @@ INSTEAD = {
     r"left (alone|in peace)": "unchanged, not affected",
     r"where \w+( \w+)? stands?": "status, phase, call stack",
     r"unasked": "without confirmation",
+    r"all the same": "anyway",
+    r"written down": "recorded, stored",
+    r"remembered": "recorded, kept in the history",
+    r"believe[ds]?": "trust",
+    r"worr(y|ies|ied|ying)": "warning",
+    r"heard": "received, responded",
+    r"gives? up|given up": "stops retrying, times out",
+    r"knows? no": "has no, does not support",
+    r"(are|is) usual": "median, typical",
+    r"tend(s|ed|ing)?": "manage, reconcile",
+    r"look(s|ed|ing)? (at|into)": "check, inspect, read",
+    r"an own|own ones?": "personal, separate",
+    r"everybody": "all users",
 }
 BANNED = re.compile("|".join(rf"\b(?:{words})\b" for words in INSTEAD), re.IGNORECASE)
 FOR_DEVELOPERS = (
@@ -96,6 +109,8 @@ def test_a_message_uses_the_words_of_the_field() -> None:
         ("The job goes on.", "'goes on'"),
         ("Whoever can read it", "'Whoever'"),
         ("see where it stands", "'where it stands'"),
+        ("400 µs where 30 µs are usual", "'are usual'"),
+        ("cannot look at the cluster", "'look at'"),
     ],
 )
 def test_a_banned_word_is_found_with_a_better_one(text: str, word: str) -> None:

@@ -23,7 +23,7 @@ class AuditAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class AuditList(msgspec.Struct, frozen=True):
-    """The last entries, oldest first; `own` when only the asker's own acts were looked for."""
+    """Audit entries, oldest first; `own` is true if only the user's own actions are included."""
 
     items: tuple[AuditEvent, ...]
     own: bool = False

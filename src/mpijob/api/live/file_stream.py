@@ -70,7 +70,7 @@ async def _pieces(
     try:
         await fetched
     except MpiJobError as error:
-        _log.warning("a download broke off: %s", error.message)
+        _log.warning("a download failed: %s", error.message)
         raise
 
 

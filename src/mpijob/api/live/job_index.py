@@ -279,7 +279,7 @@ class JobIndex:
             except MpiJobError as error:  # the page says it, with its age; the next look may succeed
                 self.trouble = error
             except Exception:
-                _log.exception("the board stumbled")
+                _log.exception("updating the job index failed, retrying")
             await asyncio.sleep(_AGAIN_SECONDS)
 
     def _heard(self) -> None:
@@ -353,7 +353,7 @@ class JobIndex:
             try:
                 self.see(await self._client.state(JobRef(row.namespace, row.name, row.uid)))
             except MpiJobError as error:  # it is gone, or may not be read: its row says what the watch told
-                _log.debug("%s/%s is not explained: %s", row.namespace, row.name, error.message)
+                _log.debug("cannot diagnose %s/%s: %s", row.namespace, row.name, error.message)
 
     def _wants_cause(self, row: JobRow, since: float) -> bool:
         recent = (row.finished or row.created) > since

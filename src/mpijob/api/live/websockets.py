@@ -54,7 +54,7 @@ async def serve(route: Route, room: AppState, socket: WebSocket) -> None:
         done, _ = await asyncio.wait(both)
         for task in done:
             if not task.cancelled() and (ended := task.exception()) is not None:
-                _log.debug("a socket ended early", exc_info=ended)
+                _log.debug("a WebSocket connection ended early", exc_info=ended)
 
 
 async def _admitted(route: Route, room: AppState, socket: WebSocket) -> AsyncIterator[Flow]:

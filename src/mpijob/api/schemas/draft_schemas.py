@@ -18,9 +18,9 @@ from mpijob.model.status.overview import Line
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A job file, and what a form changes in it: all its fields (`job`), or some by path; null takes one out.
+    """A job file and the changes to apply: all fields (`job`), or fields by path (`changes`; null removes one).
 
-    With neither the text is only read.
+    Without either, the text is only parsed.
     """
 
     yaml: str = ""
@@ -29,10 +29,10 @@ class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Edited(msgspec.Struct, frozen=True, kw_only=True):
-    """The text after the change, with its notes and unknown fields kept, and the job in it.
+    """The job file after the change, with comments and unknown fields kept, and the parsed job.
 
-    What is wrong never stops the answer: it stands in `findings`, with field, line and column. `job` is null where
-    the text is no job at all; fields that cannot be read have their default in it.
+    Errors are returned in `findings`, with field, line and column, and never fail the request. `job` is null if the
+    text is not a job; fields that cannot be parsed have their defaults.
     """
 
     yaml: str
@@ -43,7 +43,7 @@ class Edited(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A job to start from later: kept for the user alone, or with `share` for a namespace ("" is the user's own)."""
+    """A template to save: private, or with `share` shared with a namespace ("" is the user's own)."""
 
     name: str
     yaml: str
@@ -53,32 +53,32 @@ class NewTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class TemplateQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which template: an own one, or with `shared` the one that a namespace shares ("" is the user's own)."""
+    """The template to delete: one of the user, or with `shared` one of a namespace ("" is the user's own)."""
 
     namespace: str = ""
     shared: bool = False
 
 
 class Mend(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a job is run again: as it was, or with one of the numbered fixes of its diagnosis."""
+    """How to run a job again: unchanged, or with a numbered fix of its diagnosis."""
 
     with_fix: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class InNamespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which namespace; "" is the user's own."""
+    """The namespace; "" is the user's own."""
 
     namespace: str = ""
 
 
 class AccuracyQuery(InNamespace, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Of the jobs of how many days."""
+    """The period: jobs of the last `days` days."""
 
     days: Annotated[float, msgspec.Meta(gt=0, le=400)] = 30.0
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user may do in a namespace; `why` has, for each verb that is missing, the sentence that says so."""
+    """Permissions of the user in a namespace; `why` explains each missing verb."""
 
     namespace: str
     may: tuple[str, ...]
@@ -86,7 +86,7 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue: how many jobs run and wait, recent median wait, and waiting jobs in order."""
+    """One queue: running and waiting jobs, recent median wait, and waiting jobs in order."""
 
     name: str
     namespace: str
@@ -98,7 +98,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queues(msgspec.Struct, frozen=True, kw_only=True):
-    """The queues that the user sees, and the limits of the namespace that they are in."""
+    """Queues that the user may see, and the limits of their namespace."""
 
     namespace: str
     items: tuple[QueueRow, ...]
@@ -106,34 +106,34 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advised(msgspec.Struct, frozen=True, kw_only=True):
-    """What earlier runs of the program say: what to ask for, and what it will take; null without earlier runs."""
+    """Recommended resources and expected duration from earlier runs of the program; null without earlier runs."""
 
     counsel: SizingReport
     estimate: Estimate | None
 
 
 class Budgets(msgspec.Struct, frozen=True):
-    """How namespaces stand against their budgets."""
+    """Spending of namespaces against their budgets."""
 
     items: tuple[Budget, ...]
 
 
 class CompareQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs, each as `namespace/name` or `namespace/name@run`: at least two, or one with some of its attempts."""
+    """Jobs to compare, as `namespace/name` or `namespace/name@run`: two or more, or one with several attempts."""
 
     job: Annotated[tuple[str, ...], msgspec.Meta(max_length=10)] = ()
     attempt: Annotated[tuple[Number, ...], msgspec.Meta(max_length=10)] = ()
 
 
 class PatternQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The jobs of how many days, and how many of a kind make a pattern."""
+    """The period in days, and the minimum number of jobs for a pattern."""
 
     days: Annotated[float, msgspec.Meta(gt=0, le=400)] = 7.0
     least: Annotated[int, msgspec.Meta(ge=1)] = 2
 
 
 class ToConvert(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A text of another kind (MPIJob, TrainJob, Slurm or PBS script …), and what it is to become."""
+    """A manifest or script (MPIJob, TrainJob, Slurm, PBS …) and the target format."""
 
     text: str
     to: Literal["job", "trainjob", "mpijob", "sbatch", "pbs"] = "job"
@@ -141,15 +141,15 @@ class ToConvert(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Conversions(msgspec.Struct, frozen=True):
-    """What the text held, converted, with a report on every field."""
+    """The converted jobs, with a report on every field."""
 
     items: tuple[Conversion, ...]
 
 
 class ExportQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """In which form: our own job file, or what `oc create -f` takes.
+    """The format of the export: a job file, a manifest or a batch script.
 
-    What looks like a secret is masked, unless `values` asks for a text to begin another job with.
+    Values that look like secrets are masked, unless `values` is set.
     """
 
     format: Literal["yaml", "json", "trainjob", "mpijob", "sbatch", "pbs"] = "yaml"
@@ -157,14 +157,14 @@ class ExportQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Opinion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether a piece of help was helpful; `topic` is a field, a code or a screen."""
+    """Rating of a help text; `topic` is a field, a code or a screen."""
 
     topic: Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[\w./:-]+$")]
     helpful: bool
 
 
 class Votes(msgspec.Struct, frozen=True):
-    """How often a piece of help was said to be helpful, and how often not."""
+    """Number of helpful and unhelpful ratings of one help text."""
 
     topic: str
     yes: int
@@ -172,12 +172,12 @@ class Votes(msgspec.Struct, frozen=True):
 
 
 class Opinions(msgspec.Struct, frozen=True):
-    """All of them."""
+    """Ratings of all help texts."""
 
     items: tuple[Votes, ...]
 
 
 class AttemptsAnswer(msgspec.Struct, frozen=True):
-    """The jobs that had this name, newest first: retries are new jobs of the same name."""
+    """All jobs of this name, newest first; retries are new jobs of the same name."""
 
     items: tuple[JobRow, ...]

@@ -33,7 +33,7 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What went wrong, why, and how to fix it; `docs` is the page of the code."""
+    """An error: what happened, why, and how to fix it; `docs` is the troubleshooting page of the code."""
 
     code: str
     message: str
@@ -43,30 +43,30 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """Who is signed in; `csrf` goes into the header X-MPIJob-CSRF of everything that changes something."""
+    """The signed-in user; send `csrf` as the header X-MPIJob-CSRF with every request that changes something."""
 
     user: str
     csrf: str
 
 
 class SignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The one-time token of the address that `mpijob ui` printed."""
+    """The one-time token from the URL that `mpijob ui` printed."""
 
     token: str
 
 
 class SignInLink(msgspec.Struct, frozen=True):
-    """A new one-time token, for another browser of the same person."""
+    """A new one-time token, to sign in another browser of the same user."""
 
     token: str
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """One job as the list shows it; `why` says what failed or what it waits for.
+    """One job of the list; `why` explains why it failed or what it waits for.
 
-    `cause` is the code of the failure, of a running job that of its first warning. `run` counts the jobs of one name
-    from 1, 0 where nobody counted. Of one that waits, `position` is its place, `starts_about` when it will probably
-    start, and `wait_basis` what that rests on, or why it is not known.
+    `cause` is the code of the failure, or of the first warning of a running job. `run` numbers the jobs of one name
+    from 1; 0 if unknown. For a waiting job, `position` is its position in the queue, `starts_about` the estimated
+    start time, and `wait_basis` the basis of the estimate, or the reason why there is none.
     """
 
     uid: str
@@ -102,10 +102,10 @@ class JobRow(msgspec.Struct, frozen=True):
 
 
 class JobList(msgspec.Struct, frozen=True):
-    """One page of jobs. `counts` has the phases under the same filters, the filter by phase left out.
+    """One page of jobs. `counts` has the number of jobs by phase under the same filters, except the phase filter.
 
-    `namespaces`, `owners` and `types` are all there are, whatever the filters. `seen` is when the place itself was
-    last heard.
+    `namespaces`, `owners` and `types` list all values, independent of filters. `seen` is the time of the last contact
+    with the engine.
     """
 
     items: tuple[JobRow, ...]
@@ -120,7 +120,7 @@ class JobList(msgspec.Struct, frozen=True):
 
 
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which jobs, in which order. Words given several times mean any of them."""
+    """Filters and order of the list. Repeated values of a filter are alternatives."""
 
     namespace: str = ""
     status: tuple[Phase, ...] = ()
@@ -141,9 +141,9 @@ Number = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which job: the namespace where its address has the name alone, and which of the jobs that had the name.
+    """Selects a job: the namespace, if the path has only a name, and the run of the name.
 
-    `run` counts them from 1, as the name `NAME@RUN` does; without `run` and `uid` the newest is meant.
+    `run` starts at 1, as in `NAME@RUN`; without `run` and `uid`, the newest job is selected.
     """
 
     namespace: str = ""
@@ -152,13 +152,13 @@ class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Which(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which job, and which of its attempts; without one the job as it stands now."""
+    """Selects a job and one of its attempts; without `attempt`, the current state."""
 
     attempt: Number | None = None
 
 
 class JobDetail(msgspec.Struct, frozen=True):
-    """Everything known of one job; `yaml` is its job file, `commands` do the same on the command line."""
+    """Details of one job; `yaml` is its job file, `commands` are equivalent commands of the CLI."""
 
     row: JobRow
     state: JobState
@@ -168,9 +168,10 @@ class JobDetail(msgspec.Struct, frozen=True):
 
 
 class LogQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which lines. `ranks` and `workers` may be repeated; `level` is the least one; `format` text is a download.
+    """Filters of log lines.
 
-    `regex` hides all other lines, `find` only marks what it matches.
+    `ranks` and `workers` can be repeated; `level` is the minimum level; `format` text is a download. `regex` shows
+    only matching lines, `find` only highlights matches.
     """
 
     follow: bool = False
@@ -194,7 +195,7 @@ class LogQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class AttemptRow(msgspec.Struct, frozen=True):
-    """One attempt of a job, as it ended or stands; `exit_code` is the first failed rank's, else the launcher's."""
+    """One attempt of a job; `exit_code` is that of the first failed rank, otherwise of the launcher."""
 
     attempt: int
     phase: Phase
@@ -212,9 +213,9 @@ class AttemptRow(msgspec.Struct, frozen=True):
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """One of the jobs that had a name, with its attempts, the first first; `deleted` is set where its record is left.
+    """One run of a job name, with its attempts, oldest first; `deleted` is set if only its record is left.
 
-    `address` names it in every verb: `NAME@RUN`.
+    `address` is its name in every request: `NAME@RUN`.
     """
 
     run: int
@@ -225,13 +226,13 @@ class RunRow(msgspec.Struct, frozen=True):
 
 
 class Runs(msgspec.Struct, frozen=True):
-    """Every job that has or had a name, newest first: each submission and each retry is one."""
+    """All runs of a job name, newest first; each submission and each retry is a run."""
 
     items: tuple[RunRow, ...]
 
 
 class LogRow(msgspec.Struct, frozen=True):
-    """One line. `time` is in milliseconds; `at` is the exact nanosecond as text, for links to a line."""
+    """One log line. `time` is in milliseconds; `at` is in nanoseconds as text, for links to a line."""
 
     time: float
     at: str
@@ -247,32 +248,32 @@ class LogRow(msgspec.Struct, frozen=True):
 
 
 class LogBatch(msgspec.Struct, frozen=True):
-    """Some lines of a log, as they came; `problem` ends a stream that failed."""
+    """A batch of log lines; `problem` ends a stream that failed."""
 
     lines: tuple[LogRow, ...] = ()
     problem: Problem | None = None
 
 
 class Events(msgspec.Struct, frozen=True):
-    """What happened, in order."""
+    """Events, oldest first."""
 
     items: tuple[Event, ...]
 
 
 class Artifacts(msgspec.Struct, frozen=True):
-    """The files that a job left."""
+    """Output files of a job."""
 
     items: tuple[Artifact, ...]
 
 
 class NodePlaces(msgspec.Struct, frozen=True):
-    """The nodes of a job of which zone or rack are known."""
+    """Nodes of a job with a known zone or rack."""
 
     items: tuple[NodePlace, ...]
 
 
 class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A job to be: a job file as text, or its fields as an object; `command_line` is split as a shell splits it."""
+    """A job draft: a job file as text, or its fields as an object; `command_line` is split like in a shell."""
 
     yaml: str = ""
     job: dict[str, Any] | None = None
@@ -280,7 +281,7 @@ class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A draft as it was understood: the job, the same as a job file, and its command as one line."""
+    """The parsed draft: the job, its job file, and its command as one line."""
 
     job: MPIJob
     yaml: str
@@ -288,23 +289,23 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class PlanAnswer(msgspec.Struct, frozen=True):
-    """Exactly what would run, and the sentence that says it in short."""
+    """The plan, and a one-line summary."""
 
     plan: Plan
     summary: str
 
 
 class FactsAnswer(msgspec.Struct, frozen=True):
-    """What the place has, what is free, what the namespace may use; amounts also in words."""
+    """Capacity, free resources and quota; `summary` is the same as text."""
 
     facts: Facts
     summary: str
 
 
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a copy has otherwise than the job: parts by path (`env.LR`), and a numbered fix of its diagnosis.
+    """Changes of a copy: fields by path (`env.LR`), and a numbered fix of the diagnosis.
 
-    "" as name takes the next free one; `replace` puts the copy in the place of the job itself.
+    An empty name selects the next free one; `replace` replaces the original job.
     """
 
     name: str = ""
@@ -314,7 +315,7 @@ class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many workers an elastic job is to have."""
+    """New number of workers of an elastic job."""
 
     workers: Annotated[int, msgspec.Meta(ge=1)]
 
@@ -327,23 +328,23 @@ class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What became of one job of several; `problem` is null when it worked."""
+    """Result of the action for one job; `problem` is null if it succeeded."""
 
     job: str
     problem: Problem | None
 
 
 class BulkAnswer(msgspec.Struct, frozen=True):
-    """What became of each."""
+    """Results of the action for all jobs."""
 
     items: tuple[Done, ...]
 
 
 class TemplateRow(msgspec.Struct, frozen=True):
-    """One template that a job can start from; `origin` is `own`, `shared` (by `namespace`) or `library`.
+    """One job template; `origin` is `own`, `shared` (by `namespace`) or `library`.
 
-    Of a shared one `owner` saved it last, at `changed`. `writable` says whether it may be changed and deleted;
-    `blocker` why its job could not run here, "" where it could.
+    For a shared template, `owner` is the user who saved it last and `changed` the time. `writable` is true if the
+    user may change and delete it; `blocker` is the reason why its job cannot run here, or empty.
     """
 
     name: str
@@ -361,9 +362,9 @@ class TemplateRow(msgspec.Struct, frozen=True):
 
 
 class TemplateList(msgspec.Struct, frozen=True):
-    """All templates that the user sees in a namespace.
+    """Templates that the user may see in a namespace.
 
-    `may_share` says whether they may save some for it, `notice` why some that it shares may be missing.
+    `may_share` is true if the user may share templates there; `notice` explains missing shared templates.
     """
 
     items: tuple[TemplateRow, ...]
@@ -393,20 +394,20 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """That the server answers."""
+    """Health of the server."""
 
     ok: bool = True
 
 
 class MetricsQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How finely: at most so many points in time; and whether each worker is wanted by itself."""
+    """Maximum number of points, and whether to return each worker separately."""
 
     points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720
     each_worker: bool = False
 
 
 class JobAccount(msgspec.Struct, frozen=True):
-    """What a job used, and what it cost so far where rates are set; `estimate` is from earlier runs of its program."""
+    """Usage of a job, and its cost if rates are set; `estimate` is from earlier runs of its program."""
 
     account: Account | None
     cost: float | None
@@ -415,13 +416,13 @@ class JobAccount(msgspec.Struct, frozen=True):
 
 
 class ProgressQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs, each as `namespace/name`."""
+    """Jobs, each as `namespace/name`."""
 
     job: Annotated[tuple[str, ...], msgspec.Meta(max_length=100)] = ()
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job is, by the last lines of rank 0: `progress` from 0 to 1, `eta` in seconds."""
+    """Training progress from the log of rank 0: `progress` from 0 to 1, `eta` in seconds."""
 
     job: str
     progress: float | None
@@ -433,22 +434,21 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgressList(msgspec.Struct, frozen=True):
-    """How far jobs are; jobs without progress are left out."""
+    """Progress of jobs; jobs without progress are omitted."""
 
     items: tuple[JobProgress, ...]
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where to resume: the last revision seen; same as the header Last-Event-ID."""
+    """Where to resume: the last revision received, same as the header Last-Event-ID."""
 
     rev: str = ""
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """What a page lays over what it has; `trouble` says why nothing new may come.
+    """Changes since the last revision; `trouble` is the reason if updates are interrupted.
 
-    `delete` names rows that are gone as `NAMESPACE/UID`.
-    `seen` is when the place itself was last heard: what the page shows is as old as that.
+    `delete` has removed rows as `NAMESPACE/UID`. `seen` is the time of the last contact with the engine.
     """
 
     rev: str
@@ -459,7 +459,7 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class ArtifactQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which of the files that a job left."""
+    """Path of an output file."""
 
     path: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 

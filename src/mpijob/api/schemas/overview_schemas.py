@@ -9,7 +9,7 @@ from mpijob.model import Facts
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One job that waits: its place, what for, how long about and between what, and what that rests on."""
+    """One waiting job: position, reason, estimated wait with its range, and the basis of the estimate."""
 
     row: JobRow
     position: int | None
@@ -29,7 +29,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """A cause that several jobs failed of, with the newest of them."""
+    """A cause of several failed jobs, with the newest of them."""
 
     cause: str
     jobs: int
@@ -37,7 +37,7 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """The place at a glance: what is free, who waits, who uses it, what fails."""
+    """Overview of an engine: free capacity, waiting jobs, usage and failures."""
 
     facts: Facts
     room: str

@@ -11,7 +11,7 @@ from mpijob.model import Phase
 
 
 class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which jobs; words given several times mean any of them. Without a namespace: all that may be seen."""
+    """Filters of jobs; repeated values are alternatives. Without a namespace, all that the user may see."""
 
     namespace: str = ""
     owner: tuple[str, ...] = ()
@@ -22,38 +22,38 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class AccountsQuery(Chosen, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which accounts, newest first."""
+    """Filters of accounting records, newest first."""
 
     after: str = ""
     limit: Limit = 100
 
 
 class ReportQuery(Chosen, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Totals of which accounts, and by what: words with commas (`user,month`, `label:team`)."""
+    """Filters and grouping of a report; `by` is a comma-separated list (`user,month`, `label:team`)."""
 
     by: str = "user"
 
 
 class CurvesQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which rank's metrics, and how finely."""
+    """Rank whose metrics to return, and the maximum number of points."""
 
     rank: Annotated[int, msgspec.Meta(ge=0)] | None = None
     points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720
 
 
 class ScalarsQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How finely the scalars of event files are told."""
+    """Maximum number of points of each scalar."""
 
     points: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 360
 
 
 class ProfileQuery(Which, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Of which step of a script; the last one unless it is said."""
+    """Step of a script; default: the last."""
 
     step: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class Links(msgspec.Struct, frozen=True):
-    """Where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`, by their addresses."""
+    """Links to a job's training metrics: URLs of `mlflow`, `wandb` and `tensorboard`."""
 
     items: dict[str, str]

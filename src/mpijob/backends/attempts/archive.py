@@ -52,7 +52,7 @@ def put_away(ref: JobRef, collect: Callable[[], EndedJob], settings: Settings, e
         finally:
             archive.close()
     except (MpiJobError, OSError) as error:
-        _log.warning("no record of %s could be kept: %s", ref, error)
+        _log.warning("could not record %s: %s", ref, error)
 
 
 def _record(job: EndedJob, now: float) -> JobImport:

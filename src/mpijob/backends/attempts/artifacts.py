@@ -66,7 +66,9 @@ def fetch(work: Path, path: str, target: Path) -> None:
     """Copy one file out of the working directory."""
     source = (work / path.replace("\0", "\\0")).resolve()
     if not source.is_relative_to(work.resolve()) or not source.is_file():
-        raise NotFound(f"the job left no file {path!r}", hint="list the files with: mpijob artifacts list")
+        raise NotFound(
+            f"the job has no output file {path!r}", hint="list the files with: mpijob artifacts list"
+        )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

@@ -19,10 +19,12 @@ def of(attempt: Attempt, state: JobState, system: str) -> Iterator[Event]:
     if number > 1 and restart != "0":
         told = f"{system} started the job again, restart {restart}"
         yield Event(start - 2e-3, "Requeued", told, attempt=number)
-    yield Event(start - 1e-3, "GangScheduled", f"{system} gave the job {hosts}", attempt=number)
+    yield Event(start - 1e-3, "GangScheduled", f"{system} allocated {hosts}", attempt=number)
     yield Event(start, "WorkersReady", f"Launcher discovered {workers} workers", attempt=number)
     if attempt.proved is not None:
-        yield Event(attempt.proved, "WorldProved", f"{state.world} ranks are one world", attempt=number)
+        yield Event(
+            attempt.proved, "WorldProved", f"{state.world} ranks are in one MPI world", attempt=number
+        )
         yield Event(attempt.proved + 1e-6, "Running", ranks_on(state.world, workers), attempt=number)
     for entry in attempt.entries:
         yield from _of_entry(entry, number)
@@ -41,7 +43,7 @@ def _of_entry(entry: Entry, number: int) -> Iterator[Event]:
             again = f"attempt {number} failed; attempt {number + 1} starts in {words.get('in', '0')} s"
             yield Event(entry.time, "Retrying", again, attempt=number)
         case "kept":
-            kept = f"the nodes stay {words.get('seconds', '')} s for inspection (exec)"
+            kept = f"the nodes are kept {words.get('seconds', '')} s for inspection (exec)"
             yield Event(entry.time, "Kept", kept, attempt=number)
         case _:
             return

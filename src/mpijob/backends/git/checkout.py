@@ -68,7 +68,7 @@ def _commit(git: GitSource, directory: Path) -> str:
         what = f"no branch or tag '{git.ref}'" if git.ref else "no commit"
         raise InvalidJob.of((Finding(
             code="CODE_NOT_FOUND", field="code.git.ref", message=f"{git.url} has {what}",
-            hint=f"git ls-remote {git.url} shows what there is; a commit is named by code.git.commit",
+            hint=f"git ls-remote {git.url} lists branches and tags; for a commit set code.git.commit",
         ),))  # fmt: skip
     return commit
 
@@ -125,7 +125,7 @@ def _refuse_links_outside(git: GitSource, tree: Path) -> None:
                 raise InvalidJob.of((Finding(
                     code="CODE_NOT_FOUND", field="code.git",
                     message=f"{git.url} has a link that leads out of it: {place} → {os.readlink(path)}",
-                    hint="take the link out, or clone the repository yourself and name its directory in code.path",
+                    hint="remove the link, or clone the repository yourself and name its directory in code.path",
                 ),))  # fmt: skip
 
 
@@ -167,4 +167,4 @@ def _verb(words: Sequence[str]) -> str:
 def _last_words(stderr: bytes) -> str:
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or lines
-    return re.sub(r"//[^/@\s]+@", "//", told[0])[:300] if told else "it gave no reason"
+    return re.sub(r"//[^/@\s]+@", "//", told[0])[:300] if told else "no output"

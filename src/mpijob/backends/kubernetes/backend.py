@@ -192,7 +192,7 @@ class KubernetesBackend(
         """Return the cluster's answers to what this user may do."""
         from mpijob.backends.kubernetes.auth import delegated
 
-        with telling("ask what you may do"):
+        with telling("check your permissions"):
             return delegated.check_access(self._api, questions)
 
     def doctor(self) -> tuple[Finding, ...]:
@@ -224,7 +224,7 @@ class KubernetesBackend(
         """Return what the nodes offer beside CPU and memory; None for a user who may not list nodes."""
         from mpijob.backends.kubernetes.preflight import node_capacity
 
-        with telling("look at the nodes"):
+        with telling("read the nodes"):
             return node_capacity.devices(self._api)
 
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
@@ -335,7 +335,7 @@ class KubernetesBackend(
         """Return what a namespace offers to a form."""
         from mpijob.backends.kubernetes.admin import form_options
 
-        with telling(f"look at namespace {namespace}"):
+        with telling(f"read namespace {namespace}"):
             return form_options.look(self._api, namespace, self._reader.served)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
@@ -364,7 +364,7 @@ class KubernetesBackend(
 
         look = self._reader.look(ref)
         slots = self._reader.spec(look.found, look.seen.runtime).slots
-        with telling(f"read what the ranks of {ref.name} have counted"):
+        with telling(f"read the MPI profiles of {ref.name}"):
             found = mpi_profile.read(self._api, self._reader.voices(look.found), look.state, slots)
         past = self.past()
         return found if found.ranks or past is None else mpi_profiles.read_profiles(past, look.state.ref)
@@ -398,7 +398,7 @@ class KubernetesBackend(
         """Return what hours cost, as the cluster's administrators have set it."""
         from mpijob.backends.kubernetes.admin.namespace_limits import Governor
 
-        with telling("read what hours cost"):
+        with telling("read the cost rates"):
             return Governor(self._api).rates()
 
     @cached_property
@@ -468,7 +468,7 @@ class KubernetesBackend(
         from mpijob.backends.kubernetes.actions import stacks
 
         look = self._reader.look(ref)
-        with telling(f"look into the workers of {ref.name}"):
+        with telling(f"inspect the workers of {ref.name}"):
             return stacks.collect(self._api, look.state, look.seen, ranks, stacks.tool() if bring else b"")
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:

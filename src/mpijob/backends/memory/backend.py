@@ -321,7 +321,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Refuse: there are no files."""
-        raise NotFound(f"the job left no file {path!r}")
+        raise NotFound(f"the job has no output file {path!r}")
 
     def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets, by their sources on this machine."""

@@ -145,7 +145,7 @@ class Engine:
             phase=Phase.PENDING, workers=workers, ranks=(), started=self.now, released=None, finished=None
         )
         record.launcher(LauncherPhase.SCHEDULED, scheduled=self.now)
-        self.tell(record, "GangScheduled", f"all {len(workers)} workers got their place at once")
+        self.tell(record, "GangScheduled", f"all {len(workers)} workers were allocated at once")
         self._later(record, _STEP_SECONDS, self._ready)
         if record.job.deadline_seconds is not None:
             self._later(record, record.job.deadline_seconds, self._too_late)
@@ -191,7 +191,7 @@ class Engine:
         if code:
             self._broken(record, rank, worker, code)
         elif all(seat.exit_code == 0 for seat in record.state.ranks):
-            self.end(record, Phase.SUCCEEDED, "Succeeded", f"all {record.plan.world} ranks ended well", 0)
+            self.end(record, Phase.SUCCEEDED, "Succeeded", f"all {record.plan.world} ranks exited with 0", 0)
 
     def _broken(self, record: Record, rank: int, worker: int, code: int) -> None:
         cause = f"worker {worker} failed: rank {rank} ended with exit code {code}"

@@ -122,7 +122,7 @@ def _not_executable(job: MPIJob, program: str) -> Finding | None:
     interpreter = _INTERPRETERS.get(os.path.splitext(program)[1], "")
     named = f"name its interpreter first: {interpreter or 'sh'} {os.path.normpath(program)}"
     if inline:
-        hint = f"{named}; a text of code.files is never executable"
+        hint = f"{named}; files from code.files are not executable"
     else:
         hint = f"make it executable: chmod +x {os.path.normpath(file)}" + (
             f", or {named}" if interpreter else ""

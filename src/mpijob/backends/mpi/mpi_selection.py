@@ -40,7 +40,7 @@ def choose(job: MPIJob, settings: Settings, home: StateHome, directory: Path) ->
     if job.mpi is Family.CUSTOM:
         assert job.launch.custom is not None
         found = Installation(Family.CUSTOM, "", "", job.launch.custom.command[0])
-        return Choice(found, "the job asks for it")
+        return Choice(found, "set in the job")
     wanted = Family.OPENMPI if job.launch.rankfile and job.mpi is Family.AUTO else job.mpi
     environ = _environ(job)
     if prefix := settings.mpi_directories.get(
@@ -68,7 +68,7 @@ def choose_remote(job: MPIJob, call: Callable[[tuple[str, ...]], str], machine: 
     told = mpi_installations.identified(version.encode())
     family, number = (Family(told[0]), told[1]) if told else (job.mpi, "")
     if job.mpi is not Family.AUTO and job.mpi is not family:
-        return Choice(Installation(job.mpi, "", "", "mpirun"), "the job asks for it")
+        return Choice(Installation(job.mpi, "", "", "mpirun"), "set in the job")
     if linked is not None and family not in linked.families:
         return Choice(
             Installation(linked.families[0], "", "", "mpirun"), f"{word} is linked to it on {machine}"
@@ -92,7 +92,7 @@ def _linked(job: MPIJob, linked: LinkedMPI, wanted: Family, settings: Settings, 
         return Choice(exact, f"{name} loads its {linked.library}")
     for one in every:
         if not linked.major or one.version.startswith(f"{linked.major}."):
-            why = "the job asks for it" if wanted is not Family.AUTO else f"{name} is linked to it"
+            why = "set in the job" if wanted is not Family.AUTO else f"{name} is linked to it"
             return Choice(one, why)
     raise Unsupported(
         f"{linked.program} is linked to {_described(linked)}, and this machine has no launcher for it",
@@ -102,7 +102,7 @@ def _linked(job: MPIJob, linked: LinkedMPI, wanted: Family, settings: Settings, 
 
 def _asked(job: MPIJob, wanted: Family, settings: Settings, home: StateHome) -> Choice:
     """Return what a job asks for whose program tells nothing."""
-    why = "the job asks for it" if job.mpi is wanted else "launch.rankfile is an option of Open MPI alone"
+    why = "set in the job" if job.mpi is wanted else "launch.rankfile is an option of Open MPI alone"
     try:
         return Choice(mpi_installations.find(settings, home, wanted), why)
     except Unsupported as error:

@@ -25,17 +25,17 @@ def _report(client: SlurmClient, reader: JobReader, user: str) -> Iterator[Findi
     except MpiJobError as error:
         yield Finding("DOCTOR_SLURM", error.message, error.hint)
         return
-    yield _fine(f"Slurm {config.get('SLURM_VERSION', '')}, cluster {config.get('ClusterName', '')}, answers")
+    yield _fine(f"Slurm {config.get('SLURM_VERSION', '')}, cluster {config.get('ClusterName', '')}, responds")
     for one in partitions:
         name = f"partition {one.name}{' (default)' * one.default}"
         most = "no time limit" if one.max_seconds is None else f"at most {one.max_seconds / 60:g} minutes"
         yield _fine(f"{name}: {one.nodes} nodes, {one.cpus} CPUs, {most}, {one.state}")
     plugins = queries.launch_plugins("".join(client.host.call(("srun", "--mpi=list"))[1:]))
     if {"pmi2", "pmix"} & {*plugins}:
-        yield _fine(f"srun starts MPI programs by {', '.join(plugins)}")
+        yield _fine(f"srun starts MPI programs through {', '.join(plugins)}")
     else:
         message = "srun has no launch plugin for MPI (pmi2, pmix): ranks are started by the MPI library's own launcher"
-        yield _warning(message, "nothing, or ask for Slurm's PMIx plugin")
+        yield _warning(message, "no action needed, or ask for Slurm's PMIx plugin")
     yield from _accounts(client, user)
     root = reader.jobs.host.path()
     if reader.jobs.host.call(("sh", "-c", _WRITABLE, "sh", root)).code == 0:
@@ -50,8 +50,8 @@ def _accounts(client: SlurmClient, user: str) -> Iterator[Finding]:
         mine = queries.read_associations(client.run(queries.associations(user)))
         every = queries.read_qos(client.run(queries.all_qos()))
     except MpiJobError as error:
-        message = f"the accounting does not answer: {error.message}"
-        hint = "jobs run all the same; what is kept of them is in their directories alone"
+        message = f"Slurm's accounting does not respond: {error.message}"
+        hint = "jobs still run, but only their directories have records of them"
         yield _warning(message, hint)
         return
     for one in mine:

@@ -149,7 +149,7 @@ def _refuse_unsupported(job: MPIJob) -> None:
             )
     if job.retry.on:
         raise Unsupported(
-            "retry.on names causes, and on Slurm the allocation retries a failed attempt without knowing its cause",
+            "retry.on is not supported on Slurm, where an attempt is retried without knowing its cause",
             hint="leave retry.on out to retry after every failure, or use requeue_on_lost_worker for lost nodes",
         )
     if job.concurrency is not None:
@@ -221,19 +221,20 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
     for field, message in unused_fields(job, "as installed on the nodes", "the site's"):
         yield _notice(field, message)
     if job.profile_mpi and (job.script or not profiler.every(home)):
-        why = "what a script starts is the site's own" if job.script else profiler.HINT
+        why = "the script uses the programs of the site" if job.script else profiler.HINT
         yield _notice("profile_mpi", f"MPI calls are not counted: {why}")
     if job.ttl_seconds is not None:
         yield _notice(
             "ttl_seconds", "no service deletes jobs on Slurm", f"delete it yourself: mpijob delete {job.name}"
         )
     if job.notify:
-        message = "mails and calls are sent by a notifier of yours that watches this context, while it runs"
+        message = "notifications are sent only while a notifier of yours watches this context"
         yield _notice("notify", message, "run the notifier: mpijob notifier --context slurm")
     whole = job.slots * (-(-int(job.resources.cores) // job.slots)) if job.resources.cores < 1e5 else 0
     if whole and whole != job.resources.cores and not job.script:
         yield _notice(
-            "resources.cpu", f"a worker gets {max(whole, job.slots)} CPUs: Slurm counts whole ones, by rank"
+            "resources.cpu",
+            f"a worker gets {max(whole, job.slots)} CPUs: Slurm allocates whole CPUs per rank",
         )
 
 

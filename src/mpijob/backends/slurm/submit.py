@@ -97,8 +97,10 @@ def _dependencies(plan: Plan, reader: JobReader) -> str:
         place = reader.jobs.find(ref)
         number = reader.jobs.files(place, logs=False).number if place else reader.plain(ref).number
         if not number:
-            message = f"{ref} has no number in Slurm yet, so no job can wait for it there"
-            raise BackendError(message, hint=f"submit again in a minute; see first: mpijob get {ref.name}")
+            message = f"{ref} has no Slurm job ID yet, so no job can depend on it"
+            raise BackendError(
+                message, hint=f"check with mpijob get {ref.name}, and submit again in a minute"
+            )
         clauses.append(f"{_DEPENDENCY_TYPES[ends[ref.name]]}:{number}")
     return ",".join(clauses)
 

@@ -36,7 +36,7 @@ def _administration(app: App) -> Administration:
 @pass_app
 def overview(app: App) -> None:
     """Show all namespaces, GPUs, queues, preemptions and nearly exhausted quotas."""
-    with app.out.progress("looking at the cluster …"):
+    with app.out.progress("reading the cluster …"):
         found = _administration(app).overview()
     if app.out.structured:
         app.out.value(found)
@@ -45,11 +45,11 @@ def overview(app: App) -> None:
     for alert in found.alerts:
         app.out.line(f"alert: {alert.message}")
     if found.unread:
-        app.out.note(f"not to be seen by you: {', '.join(found.unread)}")
+        app.out.note(f"no permission to read: {', '.join(found.unread)}")
 
 
 def _overview_lines(found: ClusterView) -> Iterator[str]:
-    yield f"GPUs: {found.gpus_held:g} of {found.gpus:g} held"
+    yield f"GPUs: {found.gpus_held:g} of {found.gpus:g} allocated"
     header = ("NAMESPACE", "RUNNING", "WAITING", "GPUS", "QUEUES", "LIMITS")
     yield from text.table(header, [_namespace_row(one) for one in found.namespaces])
     if found.queues:
@@ -126,7 +126,7 @@ def _limit_pairs(found: Governed) -> Iterator[tuple[str, str]]:
     yield "Queues", ", ".join(f"{name} → {behind}" for name, behind in found.queues.items())
     yield "Priorities", ", ".join(held.priority_classes) or "all"
     if held.gang is not None:
-        yield "Gang", f"{held.gang.kind.value}, given up after {text.duration(held.gang.timeout_seconds)}"
+        yield "Gang", f"{held.gang.kind.value}, timeout {text.duration(held.gang.timeout_seconds)}"
     if held.rates is not None:
         rates = held.rates
         yield (
@@ -139,7 +139,7 @@ def _limit_pairs(found: Governed) -> Iterator[tuple[str, str]]:
     if held.old_jobs is not None:
         yield "Old MPIJobs", f"{held.old_jobs.stage.value} {held.old_jobs.until}".strip()
     yield "Enforcement", held.enforcement.value
-    yield "Ask for more", held.quota_request_url
+    yield "Request more", held.quota_request_url
 
 
 def _most(limit: int | None) -> str:

@@ -18,7 +18,7 @@ def record() -> None:
 @pass_app
 def backup(app: App, file: str) -> None:
     """Back up the history to one file, also while it is in use."""
-    with app.out.progress("packing the record …"):
+    with app.out.progress("backing up the history …"):
         jobs = app.client.backup_record(file)
     app.out.line(f"{file} holds {jobs} jobs")
 
@@ -28,9 +28,9 @@ def backup(app: App, file: str) -> None:
 @pass_app
 def restore(app: App, file: str) -> None:
     """Restore a backup into an empty history."""
-    with app.out.progress("unpacking the record …"):
+    with app.out.progress("restoring the history …"):
         jobs = app.client.restore_record(file)
-    app.out.line(f"{jobs} jobs are remembered again")
+    app.out.line(f"{jobs} jobs restored")
 
 
 @command("erase", outputs=(), namespace=False)

@@ -60,7 +60,7 @@ def artifacts_store(app: App, name: str) -> None:
     """Upload the files of a job's S3 volumes again."""
     from mpijob.cli import exit_codes
 
-    with app.out.progress(f"storing what {name} wrote …"):
+    with app.out.progress(f"uploading the files of {name} …"):
         told = app.client.store(name)
     app.out.lines(one for one in told if isinstance(one, str))
     for one in told:

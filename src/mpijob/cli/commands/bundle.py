@@ -29,7 +29,7 @@ def bundle(app: App, name: str, file: str | None, stacks: bool, limit: int) -> N
     The bundle contains spec, plan, states, events, usage, findings, logs, versions and the output of
     doctor.
     """
-    with app.out.progress(f"collecting what is known of {name} …"):
+    with app.out.progress(f"collecting the data of {name} …"):
         made = app.client.bundle(name, Path(file) if file else None, stacks=stacks, most_bytes=limit << 20)
     if app.out.structured:
         app.out.value(made)

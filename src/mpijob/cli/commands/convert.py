@@ -193,8 +193,8 @@ def _commands(one: Conversion, written: dict[str, Path]) -> list[str]:
 
 _STAGES = {
     Stage.READY: "ready",
-    Stage.CHECK: "check: ready after the steps to do",
-    Stage.BLOCKED: "blocked: change what is marked first",
+    Stage.CHECK: "check: ready after the listed steps",
+    Stage.BLOCKED: "blocked: change the marked fields first",
 }
 
 

@@ -17,7 +17,7 @@ from mpijob.model.spec import quantity
 from mpijob.model.spec.image import NAMES, Image, ImageReport, Verdict
 
 _VERDICTS = {
-    Verdict.READY: "ready: nothing was found that would stop an MPI job",
+    Verdict.READY: "ready: found nothing that would stop an MPI job",
     Verdict.DOUBTFUL: "doubtful: jobs may run, but see the warnings",
     Verdict.BROKEN: "not fit: an MPI job would fail in it",
 }
@@ -60,7 +60,7 @@ def inspect(app: App, target: str, **chosen: Any) -> None:
     Reads the layers from a registry, an archive (OCI or `docker save`) or an OCI layout directory. Needs no
     container engine and starts nothing.
     """
-    with app.out.progress(f"the layers of {target} are read …"):
+    with app.out.progress(f"reading the layers of {target} …"):
         report = inspect_image(target, **chosen)
     if app.out.structured:
         app.out.value(report)
@@ -76,7 +76,7 @@ def inspect(app: App, target: str, **chosen: Any) -> None:
 @pass_app
 def exists(app: App, target: str, **chosen: Any) -> None:
     """Check whether an image exists in its registry, without downloading it."""
-    app.out.line(f"{image_exists(target, **chosen)} is there")
+    app.out.line(f"{image_exists(target, **chosen)} exists")
 
 
 def _told(report: ImageReport) -> Iterator[str]:
@@ -103,7 +103,10 @@ def _rows(found: Image) -> Iterator[tuple[str, str]]:
     yield "mpi4py", _mpi4py(found)
     yield "CUDA", _cuda(found)
     yield "fabrics", ", ".join(found.fabrics)
-    yield "any user", "yes" if found.passwd_open and found.home_open else "with what mpijob's jobs bring"
+    yield (
+        "any user",
+        "yes" if found.passwd_open and found.home_open else "in jobs of mpijob, which add what is missing",
+    )
 
 
 def _launcher(found: Image) -> str:

@@ -62,7 +62,7 @@ def _labelled(app: App, selector: str) -> tuple[str, ...]:
         raise NotFound(f"no job has the labels {selector}", hint=EVERY_JOB)
     meant = newest(found) if asks_for(selector, ARRAY_LABEL) else found
     if left := len(found) - len(meant):
-        app.out.note(f"not waited for: {left} of an array that was submitted again since")
+        app.out.note(f"not waiting for {left} jobs of an earlier submission of the array")
     return tuple(state.ref.name for state in meant)
 
 

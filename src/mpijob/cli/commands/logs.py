@@ -132,7 +132,9 @@ def _secrets(app: App, name: str) -> tuple[str, ...]:
     except NotFound:
         if not app.settings().loki:
             raise
-        app.out.note(f"job '{name}' is deleted; its log comes from Loki, and its secrets are no longer known")
+        app.out.note(
+            f"job '{name}' is deleted; its log is read from Loki, and its secrets are no longer known"
+        )
         return ()
 
 

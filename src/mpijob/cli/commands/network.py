@@ -69,7 +69,7 @@ def _matrix(found: Matrix) -> Iterator[str]:
     for machine in found.suspects:
         yield f"every link of {machine} is slow: leave it out with --exclude-node {machine}"
     if not found.slow:
-        yield "no link stands out"
+        yield "no slow link found"
 
 
 def _cell(found: Matrix, at: int, to: int) -> str:

@@ -22,7 +22,7 @@ from mpijob.diagnosis.patterns import Pattern
 @pass_app
 def patterns(app: App, since: float, least: int, all_namespaces: bool) -> None:
     """Show the most frequent causes of failed jobs."""
-    with app.out.progress("looking at the jobs that have ended …"):
+    with app.out.progress("reading the finished jobs …"):
         fleet = app.client.patterns(since, until=app.now(), least=least, all_namespaces=all_namespaces)
     if app.out.structured:
         app.out.value(fleet)

@@ -34,4 +34,4 @@ def register(
     if app.out.structured:
         app.out.value(made)
     else:
-        app.out.line(f"model '{made.model}' has version '{made.version}' now, at {made.uri}")
+        app.out.line(f"registered version '{made.version}' of model '{made.model}': {made.uri}")

@@ -112,7 +112,7 @@ def compare(app: App, names: tuple[str, ...], attempts: tuple[int, ...], time_li
         _show_compared(app, found, names)
     if verdict is None:
         return
-    same = f"all ended alike, in times that differ by {abs(verdict.percent):g} % at most"
+    same = f"all have the same result, and durations differ by at most {abs(verdict.percent):g} %"
     app.out.note(verdict.why or same)
     if not verdict.same:
         exit_codes.end(exit_codes.FAILED)

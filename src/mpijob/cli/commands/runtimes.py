@@ -74,7 +74,7 @@ def lint(app: App, names: tuple[str, ...]) -> None:
 @pass_app
 def test(app: App, runtime: str) -> None:
     """Test a runtime of the cluster with a small job."""
-    with app.out.progress(f"a job of two nodes tries {runtime} out …"):
+    with app.out.progress(f"testing {runtime} with a job on two nodes …"):
         found = Runtimes(app.settings()).test(runtime)
     if app.out.structured:
         app.out.value(found)

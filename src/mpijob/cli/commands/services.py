@@ -144,7 +144,7 @@ def broker(app: App, address: str, port: int, certificate: str, key: str) -> Non
     stop = shutdown.until_ended()
     tls = (certificate, key) if certificate else None
     run_broker.serve(
-        app.client.settings, (address, port), tls, stop, lambda where: app.out.note(f"answering at {where}")
+        app.client.settings, (address, port), tls, stop, lambda where: app.out.note(f"listening on {where}")
     )
 
 
@@ -172,7 +172,7 @@ def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port
         stop,
         lease_namespace=lease_namespace,
         health_port=health_port,
-        ready=lambda: app.out.note(f"tending jobs of {where}"),
+        ready=lambda: app.out.note(f"controller of the jobs of {where}"),
     )
 
 

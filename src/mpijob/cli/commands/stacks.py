@@ -32,7 +32,7 @@ def stacks(app: App, name: str, ranks: tuple[int, ...], short: bool, bring: bool
     Use py-spy for Python, gdb for other programs and /proc otherwise. Each rank pauses for a moment at
     most.
     """
-    with app.out.progress(f"looking at the ranks of {name} …"):
+    with app.out.progress(f"capturing the call stacks of {name} …"):
         report = app.client.stacks(name, ranks, bring=bring)
     if app.out.structured:
         app.out.value(report)

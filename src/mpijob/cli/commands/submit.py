@@ -112,7 +112,7 @@ def _create_several(app: App, jobs: tuple[MPIJob, ...], *, dry_run: bool) -> Non
 
 def _planned(app: App, asked: JobArguments, *, server: bool) -> Plan:
     job = asked.job()
-    with asked.placed(), app.out.progress("asking the engine what is free …"):
+    with asked.placed(), app.out.progress("reading the free capacity …"):
         return app.client.plan(job, server=server)
 
 

@@ -46,7 +46,7 @@ def top(app: App, name: str | None, attempt: int | None) -> None:
         app.out.value(latest)
         return
     if not any(latest.values()):
-        app.out.note(f"nothing has been measured of {name} yet" if name else "no job is running")
+        app.out.note(f"no usage of {name} measured yet" if name else "no job is running")
         return
     app.out.lines(
         text.table(
@@ -120,7 +120,7 @@ def queue(app: App, queue: str, all_namespaces: bool, accuracy: bool, seconds: f
         app.out.value(waiting)
         return
     if not waiting:
-        app.out.note("no job waits")
+        app.out.note("no job is waiting")
         return
     header = (
         *("POSITION", "NAME", "NAMESPACE", "PRIORITY", "WAITS", "STARTS IN", "BETWEEN"),
@@ -216,7 +216,7 @@ def quota(app: App) -> None:
         return
     app.out.lines(text.table(("QUOTA", "USED", "LIMIT"), job_table.quota_rows(facts.quota)))
     if facts.quota.request_url:
-        app.out.note(f"ask for more: {facts.quota.request_url}")
+        app.out.note(f"request more: {facts.quota.request_url}")
 
 
 def _of_the_cluster(cluster: ClusterFacts) -> list[str]:

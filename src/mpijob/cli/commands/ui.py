@@ -75,8 +75,8 @@ def _serve_here(app: App, port: int, browser: bool) -> None:
         if browser:
             _open(address)
     else:
-        app.out.note("the page is not built in this checkout: end this with Ctrl-C and run make ui; "
-                     "till then only the API answers there")  # fmt: skip
+        app.out.note("the web UI is not built in this checkout, so only the API is available: "
+                     "press Ctrl-C and run make ui")  # fmt: skip
     options = {
         "socket": listening.fileno(),
         "hosts": [f"{name}:{port}" for name in _LOOPBACK],

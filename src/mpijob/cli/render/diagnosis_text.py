@@ -25,7 +25,7 @@ def lines(diagnosis: Diagnosis, job_words: str, program: str) -> Iterator[str]:
     yield from _section("Checklist", _checklist(diagnosis.checklist))
     yield from _section("Fixes", _fixes(diagnosis.fixes, job_words))
     if diagnosis.first is not None:
-        yield from ("", f"more about it: {program} explain {diagnosis.first.code}")
+        yield from ("", f"details: {program} explain {diagnosis.first.code}")
 
 
 def _section(title: str, body: Iterator[str]) -> Iterator[str]:
@@ -41,7 +41,7 @@ def _causes(diagnosis: Diagnosis, job_words: str) -> Iterator[str]:
         yield f"{how}{text.one_line(finding.message)} [{finding.code}]"
         yield from (f"    {text.one_line(quote)}" for quote in finding.evidence)
         if (where := _where(finding.place, job_words)) and finding.evidence:
-            yield f"    see it there: {where}"
+            yield f"    read it in context: {where}"
 
 
 def _sure(finding: Finding) -> str:

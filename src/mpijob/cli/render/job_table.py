@@ -172,7 +172,7 @@ def _run(state: JobState, runs: Sequence[JobState]) -> str:
     if len(runs) < 2:
         return ""
     number = next((one.run for one in runs if one.ref.uid == state.ref.uid), state.run)
-    return f"{number} of {runs[0].run}; the others: mpijob runs {state.ref.name}"
+    return f"{number} of {runs[0].run}; all runs: mpijob runs {state.ref.name}"
 
 
 def launcher_word(state: JobState) -> str:
@@ -306,13 +306,13 @@ def artifacts_phrase(files: Sequence[Artifact]) -> str:
     """Return which files a job left, the first few by name."""
     names = ", ".join(text.one_line(file.path) for file in files[:_NAMED_FILES])
     more = f" and {len(files) - _NAMED_FILES} more" if len(files) > _NAMED_FILES else ""
-    return f"the job left {names}{more}"
+    return f"output files: {names}{more}"
 
 
 def fetched_phrase(count: int, directory: str) -> str:
     """Return how many files were fetched, and where they are now."""
     if not count:
-        return "the job left no files"
+        return "the job has no output files"
     return f"{count} file{'s' if count > 1 else ''} in {os.path.abspath(directory)}"
 
 

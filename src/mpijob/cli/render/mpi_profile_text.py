@@ -117,7 +117,7 @@ def heat_map(found: MpiProfile) -> Iterator[str]:
         cells[pair.sender // fold][pair.receiver // fold] += pair.size
     most = max(max(row) for row in cells)
     each = f", {fold} ranks in each row and column" if fold > 1 else ""
-    yield f"who sends (down) to whom (across){each}; the darkest is {as_bytes(most)}:"
+    yield f"bytes from sender (rows) to receiver (columns){each}; darkest: {as_bytes(most)}"
     for number, row in enumerate(cells):
         yield f"{number * fold:>5} |{''.join(2 * _shade(value, most) for value in row)}|"
 

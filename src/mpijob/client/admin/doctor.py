@@ -80,14 +80,14 @@ def _mpi(settings: Settings) -> Iterator[Finding]:
     for one in known:
         name = f"MPI {one.family.value} {one.version} in {one.prefix}"
         if not has_mpi4py:
-            yield _fine(f"{name}: found, not tried, for mpi4py is not installed")
+            yield _fine(f"{name}: found, but not tested, because mpi4py is not installed")
         elif wrong := mpi_installations.try_out(one):
-            hint = "programs of its own may still run with it; for Python, name another with mpi: FAMILY"
+            hint = "programs built with it may still run; for Python, select another with mpi: FAMILY"
             yield Finding(
                 "DOCTOR_MPI", f"{name} does not run mpi4py: {wrong}", hint, severity=Severity.WARNING
             )
         else:
-            yield _fine(f"{name} runs two ranks of mpi4py in one world")
+            yield _fine(f"{name} passed a test with two mpi4py ranks")
     if not known:
         yield Finding("DOCTOR_MPI", "no MPI library was found", "run: mpijob mpi install mpich")
 
@@ -108,7 +108,7 @@ def _machine(settings: Settings) -> Iterator[Finding]:
     except OSError:
         return
     if shared < _LOW_SHM_BYTES:
-        text = f"shared memory has only {quantity.as_bytes(shared)} (/dev/shm): MPI may not fit"
+        text = f"shared memory has only {quantity.as_bytes(shared)} (/dev/shm): too little for MPI"
         yield Finding(
             "DOCTOR_SHM", text, "enlarge it (in a container: --shm-size)", severity=Severity.WARNING
         )

@@ -10,7 +10,7 @@ import msgspec
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Where the questions end: a type of job, what it is for, and how one begins; `template` is one to start from."""
+    """A leaf of the tree: a job type, its purpose, and how to start one; `template` is a matching job template."""
 
     name: str
     why: str
@@ -35,7 +35,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Guide(msgspec.Struct, frozen=True):
-    """The tree: questions and kinds by key, where it begins, and the glossary."""
+    """Decision tree: questions and job types by key, the first question, and the glossary."""
 
     begin: str
     questions: dict[str, Question]
@@ -119,11 +119,11 @@ GLOSSARY = {
     "hostfile": "The list of workers with their slots that mpirun reads to place the ranks.",
     "gang": "All workers of a job, started together or not at all: a job never runs with some of its workers.",
     "claim": "A PersistentVolumeClaim: storage of a project that workers mount as a volume.",
-    "attempt": "One try of a job. A job that is retried has several; their logs and results are kept.",
+    "attempt": "One execution of a job. A job that is retried has several; their logs and results are kept.",
     "queue": "Where jobs wait, in order, until their resources or quota are free.",
-    "quota": "The most that a project may use at once.",
+    "quota": "The limit of what a project may use at once.",
     "project": "A namespace: jobs, quota and permissions that belong together.",
-    "plan": "Exactly what would run, computed before anything starts.",
+    "plan": "All decisions about a job, shown before anything starts.",
 }
 
 GUIDE = Guide("what", _QUESTIONS, _KINDS, GLOSSARY)

@@ -176,7 +176,7 @@ class Runtimes:
             with Api(kubeconfig.load(path=self._settings.kubeconfig, context=self._settings.context)) as api:
                 yield api
         except ApiError as error:
-            raise api_errors.translate(error, doing="look at the cluster's runtimes") from error
+            raise api_errors.translate(error, doing="read the runtimes of the cluster") from error
 
 
 def _read(path: Path) -> tuple[Document, ...]:

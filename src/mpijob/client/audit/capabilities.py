@@ -170,7 +170,7 @@ def audited(kind: type[C], found: C, auditor: Auditor) -> C:
         return cast(C, wrapper(found, auditor))
     for name in kind.__abstractmethods__:
         if verbs.checked(verbs.ABILITIES, name) is not Kind.READ:
-            raise NotImplementedError(f"'{name}' is written down, and {kind.__name__} has no audited form")
+            raise NotImplementedError(f"'{name}' is audited, and {kind.__name__} has no audited form")
     return found
 
 

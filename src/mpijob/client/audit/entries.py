@@ -201,7 +201,7 @@ def _safe(message: str, job: MPIJob | None) -> str:
 def broken(error: BaseException) -> MpiJobError:
     """Return what is told of an act that ended in neither a result nor a refusal."""
     if isinstance(error, (KeyboardInterrupt, SystemExit)) or type(error).__name__ == "CancelledError":
-        return BackendError("it was interrupted; whether it came about is not known here")
+        return BackendError("interrupted; the outcome is unknown")
     return MpiJobError(f"a bug in mpijob: {type(error).__name__}")
 
 

@@ -40,11 +40,11 @@ class Documented(BaseClient):
         return JobStatus.of(self.backend.get(self.ref(name)))
 
     def stream_job_events(self, name: str) -> Iterator[Event]:
-        """Yield what happens, until the job has ended."""
+        """Yield the events until the job has ended."""
         return self.backend.events(self.ref(name), follow=True)
 
     def get_job_logs(self, name: str, pod_type: str = "", pod_index: int | None = None) -> str:
-        """Return the log of the launcher, of a worker (all its ranks), or of everybody."""
+        """Return the log of the launcher, of a worker (all its ranks), or of all."""
         from mpijob.client.compat import arguments
 
         query = log_query(roles=arguments.roles(pod_type), workers=() if pod_index is None else (pod_index,))
@@ -62,13 +62,13 @@ class Documented(BaseClient):
         return list(paging.pages(self.scope(), self.backend))
 
     def get_job_events(self, name: str) -> list[Event]:
-        """Return what has happened so far."""
+        """Return the events so far."""
         return list(self.backend.events(self.ref(name)))
 
     def wait_for_job_status(
         self, name: str, status: Iterable[str] = ("Complete",), timeout: float = 600
     ) -> JobState:
-        """Return the state once the job has one of these: Created, Running, Complete, Failed, or a phase of ours."""
+        """Wait for a status (Created, Running, Complete, Failed) or a phase of mpijob, and return the state."""
         from mpijob.client.compat import arguments
         from mpijob.client.observe import wait
 

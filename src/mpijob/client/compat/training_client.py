@@ -47,7 +47,7 @@ class TrainingClient:
     ) -> Job:
         """Submit a job; a worker has as many slots as GPUs."""
         if job_kind != _KIND:
-            raise Unsupported(f"job_kind {job_kind!r} is not known here", hint=f"this client runs {_KIND}")
+            raise Unsupported(f"job_kind {job_kind!r} is not supported", hint=f"this client runs {_KIND}")
         return self.client.submit(
             arguments.job(
                 name=name,

@@ -17,7 +17,7 @@ from mpijob.settings import CLUSTER, Settings, namespace_at
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of the summary: a source, how far it is, its fields by fate, and what blocks it."""
+    """One row of the summary: a source, its status, its fields by outcome, and what blocks it."""
 
     file: str
     source: str
@@ -30,7 +30,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a migration is. `moved` counts jobs that run by mpijob already."""
+    """Status of a migration. `moved` counts jobs that already run with mpijob."""
 
     rows: tuple[Row, ...]
     ready: int

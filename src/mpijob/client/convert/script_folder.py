@@ -20,7 +20,7 @@ from mpijob.model import Code, MPIJob
 _INCLUDE = "name what is needed in code.include, or move the script into its own directory"
 _NOWHERE = "the script is not a file: no directory is uploaded with the job"
 _ELSEWHERE = (
-    "put its other files into the image, on a volume or into code.files; mpijob convert FILE takes them along"
+    "put its other files into the image, on a volume or into code.files; mpijob convert FILE includes them"
 )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _MOST = 2000
 _SHOWN = 200
-_STRANGERS = "jobs that are not of mpijob, or were not recorded, held what the replay takes for free"
+_STRANGERS = "the replay counts resources as free that jobs of other tools, or jobs without a record, used"
 
 
 def report(backend: Backend, settings: Settings, namespace: str, since: float) -> AccuracyReport:

@@ -141,9 +141,9 @@ class OfRecord:
         )[0]
         beat = self._archive.read("SELECT coalesce(max(beat), 0) FROM sessions")[0][0]
         return {
-            "mpijob_record_lines": ("Lines of logs that are stored.", lines),
-            "mpijob_record_bytes": ("What they take on disk.", size),
-            "mpijob_recorder_beat_timestamp_seconds": ("When the recorder was last well.", beat),
+            "mpijob_record_lines": ("Stored log lines.", lines),
+            "mpijob_record_bytes": ("Disk space of the stored log lines.", size),
+            "mpijob_recorder_beat_timestamp_seconds": ("Time of the recorder's last successful write.", beat),
         }
 
 

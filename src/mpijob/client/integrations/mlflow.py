@@ -120,7 +120,7 @@ class Server:
                 return found
         except (OSError, ValueError) as error:
             raise BackendError(
-                f"MLflow at {self.address} does not answer: {error}", hint="check the setting mlflow"
+                f"MLflow at {self.address} does not respond: {error}", hint="check the setting mlflow"
             ) from error
         if missing and answer.status == 404:
             return {}

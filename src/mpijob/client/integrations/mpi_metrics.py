@@ -14,15 +14,15 @@ from mpijob.model.status.mpi_profile import CallKind, MpiProfile, RankProfile
 
 MOST_RANKS = 64  # of one job
 _RANKS: dict[str, str] = {
-    "mpijob_rank_mpi_ratio": "Share of its time that a rank spent in MPI.",
+    "mpijob_rank_mpi_ratio": "Fraction of its time that a rank spent in MPI.",
     "mpijob_rank_mpi_seconds": "Time that a rank spent in MPI.",
-    "mpijob_rank_sent_bytes": "What a rank sent by MPI.",
-    "mpijob_rank_sent_messages": "Messages that a rank sent by MPI.",
+    "mpijob_rank_sent_bytes": "Bytes that a rank sent through MPI.",
+    "mpijob_rank_sent_messages": "Messages that a rank sent through MPI.",
 }
 _JOBS: dict[str, str] = {
-    "mpijob_mpi_latency_seconds": "Mean time of a blocking message of at most 1 KiB, waiting included.",
-    "mpijob_mpi_bandwidth_bytes": "Bytes a second of a usual pair of ranks, by large blocking messages.",
-    "mpijob_mpi_slowest_bandwidth_bytes": "Bytes a second of the slowest pair of ranks.",
+    "mpijob_mpi_latency_seconds": "Mean latency of blocking messages of at most 1 KiB, including waits.",
+    "mpijob_mpi_bandwidth_bytes": "Median bandwidth between two ranks in bytes per second (large blocking messages).",
+    "mpijob_mpi_slowest_bandwidth_bytes": "Bandwidth of the slowest pair of ranks in bytes per second.",
 }
 
 

@@ -106,25 +106,25 @@ class Exporter:
         self.registry.register(self)  # first: one scrape tells what it counts
         own: Any = {"registry": self.registry}
         self._finished = Counter(
-            "mpijob_jobs_finished", "Jobs that ended, by how.", ("namespace", "phase"), **own
+            "mpijob_jobs_finished", "Finished jobs, by result.", ("namespace", "phase"), **own
         )
         self._failed = Counter(
             "mpijob_job_failures",
-            "Jobs that failed, by the code of the cause.",
+            "Failed jobs, by code of the cause.",
             ("namespace", "cause"),
             **own,
         )
         self._stages = Histogram(
-            "mpijob_stage_seconds", f"Time that ended jobs spent in each stage: {', '.join(STAGES)}.",
+            "mpijob_stage_seconds", f"Time of finished jobs in each stage: {', '.join(STAGES)}.",
             ("namespace", "stage"), buckets=_BUCKETS, **own,
         )  # fmt: skip
         self._hours = Counter(
-            "mpijob_hours", "Core-, GPU- and GiB-hours of ended jobs, held and used.",
+            "mpijob_hours", "Core-, GPU- and GiB-hours of finished jobs, allocated and used.",
             ("namespace", "resource", "kind"),
             **own,
         )  # fmt: skip
-        self._cost = Counter("mpijob_cost", "What ended jobs cost.", ("namespace", "currency"), **own)
-        self._errors = Counter("mpijob_exporter_errors", "Looks at the jobs that failed.", **own)
+        self._cost = Counter("mpijob_cost", "Cost of finished jobs.", ("namespace", "currency"), **own)
+        self._errors = Counter("mpijob_exporter_errors", "Diagnoses of failed jobs.", **own)
         ProcessCollector(namespace="mpijob", registry=self.registry)
         self._ready = True
 
@@ -233,7 +233,7 @@ class Exporter:
         yield _gauge("mpijob_jobs_left_out", "Running jobs without metrics per worker.", (), [((), left)])
         yield _gauge(
             "mpijob_newest_sample_timestamp_seconds",
-            "When the newest usage was measured.",
+            "Time of the newest usage sample.",
             (),
             [((), newest)] if newest else [],
         )
@@ -259,7 +259,7 @@ class Exporter:
         )
         yield _gauge(
             "mpijob_training_progress_ratio",
-            "How much of a training is done.",
+            "Progress of a training, from 0 to 1.",
             ("namespace", "job"),
             progress,
         )
@@ -275,17 +275,25 @@ class Exporter:
         shares = [((one.namespace,), one.share) for one in found]
         forecasts = [((one.namespace,), one.forecast / one.monthly) for one in found if one.monthly]
         yield _gauge(
-            "mpijob_budget_spent_ratio", "Share of this month's budget spent.", ("namespace",), shares
+            "mpijob_budget_spent_ratio", "Spent fraction of this month's budget.", ("namespace",), shares
         )
-        yield _gauge("mpijob_budget_forecast_ratio", "Where the month will end.", ("namespace",), forecasts)
+        yield _gauge(
+            "mpijob_budget_forecast_ratio",
+            "Forecast of the fraction spent at the end of the month.",
+            ("namespace",),
+            forecasts,
+        )
 
 
 _USED: dict[str, tuple[str, Callable[[Sample], float]]] = {
-    "mpijob_worker_cpu_cores": ("Cores that a worker keeps busy.", lambda one: one.cpu_cores),
+    "mpijob_worker_cpu_cores": ("Cores that a worker uses.", lambda one: one.cpu_cores),
     "mpijob_worker_memory_bytes": ("Memory that a worker uses.", lambda one: one.memory_bytes),
-    "mpijob_worker_gpus_busy": ("GPUs that a worker keeps busy.", lambda one: one.gpus),
-    "mpijob_worker_io_waiting": ("Processes of a worker that wait for a disk.", lambda one: one.io_wait),
-    "mpijob_worker_network_bytes": ("What a worker sends and receives a second.", lambda one: one.network),
+    "mpijob_worker_gpus_busy": ("GPUs that a worker uses.", lambda one: one.gpus),
+    "mpijob_worker_io_waiting": ("Processes of a worker that wait for disk I/O.", lambda one: one.io_wait),
+    "mpijob_worker_network_bytes": (
+        "Network traffic of a worker in bytes per second.",
+        lambda one: one.network,
+    ),
     "mpijob_worker_gpu_memory_bytes": ("GPU memory that a worker uses.", lambda one: one.gpu_memory_bytes),
 }
 
@@ -313,19 +321,17 @@ def _going(going: list[JobState], now: float, word: Callable[[str, str], str]) -
         restarts[namespace,] = restarts.get((namespace,), 0) + sum(
             worker.restarts for worker in state.workers
         )
-    yield _gauge("mpijob_jobs", "Jobs that have not ended, by phase.", ("namespace", "phase"), jobs.items())
+    yield _gauge("mpijob_jobs", "Unfinished jobs, by phase.", ("namespace", "phase"), jobs.items())
     yield _gauge(
         "mpijob_workers", "Workers of these jobs, by phase.", ("namespace", "phase"), workers.items()
     )
     depth = [(key, len(found)) for key, found in waiting.items()]
     oldest = [(key, max(0.0, now - min(found))) for key, found in waiting.items()]
     queue = ("namespace", "queue")
-    yield _gauge("mpijob_queue_depth", "Jobs that wait.", queue, depth)
-    yield _gauge("mpijob_queue_oldest_seconds", "How long the first of them has waited.", queue, oldest)
-    yield _gauge("mpijob_gpus_held", "GPUs that jobs hold.", ("namespace",), gpus.items())
-    yield _gauge(
-        "mpijob_worker_restarts", "Restarts of workers that are there.", ("namespace",), restarts.items()
-    )
+    yield _gauge("mpijob_queue_depth", "Waiting jobs.", queue, depth)
+    yield _gauge("mpijob_queue_oldest_seconds", "Longest time that a job has waited.", queue, oldest)
+    yield _gauge("mpijob_gpus_held", "GPUs allocated to jobs.", ("namespace",), gpus.items())
+    yield _gauge("mpijob_worker_restarts", "Restarts of existing workers.", ("namespace",), restarts.items())
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...], rows: Iterable[Any]) -> Any:

@@ -24,7 +24,7 @@ def _bucket(settings: Settings, source: str) -> Bucket:
 def _directory(path: str) -> Path:
     found = Path(path)
     if not found.is_dir():
-        raise InvalidJob(f"there is no directory {path}", hint=f"make it: mkdir -p {path}")
+        raise InvalidJob(f"there is no directory {path}", hint=f"create it: mkdir -p {path}")
     return found
 
 
@@ -64,7 +64,7 @@ def keep(settings: Settings, source: str, directory: str, every: float) -> Itera
         except BackendError as error:
             if last:
                 raise
-            yield f"not stored yet: {error.message}"
+            yield f"not uploaded yet: {error.message}"
         else:
             if moved.files:
                 yield f"{moved} stored in {source}"

@@ -2,7 +2,7 @@
 
 What is to be told is written down before it is sent, so a process that is killed goes on where it was. A change has one
 id, the same in every attempt to tell it: a receiver that keeps ids sees each change once. Between attempts there is a
-pause that doubles, up to an hour; after ten it is given up and that is said.
+pause that doubles, up to an hour; after ten it gave up and that is said.
 """
 
 from __future__ import annotations
@@ -111,9 +111,7 @@ class Outbox:
         for to in notices.untaken((one for _, one in self._settings), state.ref.namespace, wishes):
             if (state.ref.uid, to) not in self._refused:
                 self._refused.add((state.ref.uid, to))
-                _log.warning(
-                    "%s wants %s to be told, and no callback of the settings may do that", state.ref, to
-                )
+                _log.warning("job %s: no callback in the settings may notify %s", state.ref, to)
 
     def work(self) -> int:
         """Send what is due; return how many were taken."""
@@ -142,7 +140,7 @@ class Outbox:
             (tries + 1, self._clock() + pause, status, number),
         )
         _log.warning(
-            "callback %s %s: %s", number, "is given up" if status == _GIVEN_UP else "is retried later", why
+            "callback %s %s: %s", number, "gave up" if status == _GIVEN_UP else "will be retried", why
         )
         return False
 
@@ -165,7 +163,7 @@ def _sent(setting: CallbackSetting, number: str, content: bytes, now: float) -> 
         status = post(setting.url, content, headers, allow_private=setting.allow_private)
     except (MpiJobError, OSError, UnicodeDecodeError) as error:
         return str(error)
-    return "" if 200 <= status < 300 else f"it answered {status}"
+    return "" if 200 <= status < 300 else f"response status {status}"
 
 
 def _secret(setting: CallbackSetting) -> bytes:
@@ -270,7 +268,7 @@ def post(url: str, body: bytes, headers: dict[str, str], *, allow_private: bool 
 def _refuse(url: str, parts: Any, allow_private: bool) -> None:
     if parts.scheme not in ("https", *(("http",) if allow_private else ())) or not parts.hostname:
         raise InvalidJob(
-            f"{url!r} may not be called",
+            f"{url!r} is not allowed for callbacks",
             hint="write https://…; http only with allow_private, for addresses of your own",
         )
     if parts.username or parts.password:
@@ -282,7 +280,7 @@ def resolved(host: str, port: int, *, allow_private: bool = False) -> str:
     try:
         found = guard.resolve(host, port)
     except OSError as error:
-        raise BackendError(f"{host} is not known: {error}") from error
+        raise BackendError(f"cannot resolve {host}: {error}") from error
     if refused := guard.forbidden_address(UNRESTRICTED if allow_private else PUBLIC, host, port, found):
-        raise InvalidJob(f"{host} is at {refused}, which is not a public address", hint=_PRIVATE)
+        raise InvalidJob(f"{host} resolves to {refused}, which is not a public address", hint=_PRIVATE)
     return str(found[0][4][0])

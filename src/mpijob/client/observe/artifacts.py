@@ -135,5 +135,7 @@ def _inside(path: str) -> PurePosixPath:
     """Refuse a path that would lead out of the directory it is fetched to."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path:
-        raise NotFound(f"the job left no file {path!r}", hint="list the files with: mpijob artifacts list")
+        raise NotFound(
+            f"the job has no output file {path!r}", hint="list the files with: mpijob artifacts list"
+        )
     return pure

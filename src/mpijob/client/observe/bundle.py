@@ -96,7 +96,7 @@ def write(
         parts.add_text(name, "log lines, oldest first: time, stream, text", seal.text(text), most_bytes)
     entries = parts.entries()
     parts.add("MANIFEST.json", "this listing", [msgspec.to_builtins(entry) for entry in entries])
-    parts.add_text("README.txt", "how to read it", _readme(state, entries), most_bytes)
+    parts.add_text("README.txt", "description of the bundle", _readme(state, entries), most_bytes)
     folder = f"{plain(state.ref.name)}-{plain(state.ref.uid)[:8]}"
     size = write_archive(path, folder, parts.files, int(state.created))
     return Bundle(str(path), size, parts.entries())
@@ -144,20 +144,24 @@ def _values(
     """Yield every part but the logs: its name, what it is, its value."""
     from mpijob.client.submit import drafts
 
-    yield "spec.yaml", "what was asked for", drafts.shown(spec)
-    yield "plan.json", "exactly what was to run", _plan(state, spec, backend)
+    yield "spec.yaml", "job spec", drafts.shown(spec)
+    yield "plan.json", "plan: everything that was to run", _plan(state, spec, backend)
     yield "state.json", "phase of the job, its workers and the reason", state
-    yield "census.json", "where each rank was, and how it ended", state.ranks
-    yield "events.jsonl", "what happened, in order", _taken(backend.events(state.ref))
-    yield "samples.jsonl", "cores and memory of each worker", _samples(state, backend)
-    yield "findings.json", "the causes that were found", state.findings
-    yield "warnings.json", "what is worrying now, where it runs", _or_why(lambda: backend.warnings(state.ref))
+    yield "census.json", "worker and exit status of each rank", state.ranks
+    yield "events.jsonl", "events, oldest first", _taken(backend.events(state.ref))
+    yield "samples.jsonl", "CPU and memory usage of each worker", _samples(state, backend)
+    yield "findings.json", "causes found by the diagnosis", state.findings
+    yield (
+        "warnings.json",
+        "current early warnings of a running job",
+        _or_why(lambda: backend.warnings(state.ref)),
+    )
     yield "doctor.json", "whether the engine is ready for jobs", _doctor(backend, settings)
     yield "versions.json", "what is installed", versions(state)
     if stacks and state.phase is Phase.RUNNING:
         yield (
             "stacks.json",
-            "where each rank stood",
+            "call stack of each rank",
             _or_why(lambda: logs.stacks(state.ref, backend, ())),
         )
 
@@ -255,7 +259,7 @@ def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
 def _readme(state: JobState, entries: tuple[BundleFile, ...]) -> str:
     lines = [
         f"Support bundle of job {state.ref} ({state.ref.uid}), written by mpijob {__version__}.",
-        "Secrets, tokens and what looks like one are replaced by ***; check it before you send it.",
+        "Secrets, tokens and strings that look like them are replaced by ***; check it before you send it.",
         "",
         *(f"{entry.name:<24} {entry.size:>10}  {entry.about}" for entry in entries),
     ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One of the jobs compared, or one of its attempts, and how it went; `cause` is the code of a failure's cause."""
+    """One of the compared jobs or attempts, with its result; `cause` is the code of the cause of failure."""
 
     ref: JobRef
     phase: Phase
@@ -37,14 +37,14 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One part of the spec with its value in each job, in the order of the jobs."""
+    """One field of the spec with its value in each compared job."""
 
     field: str
     values: tuple[Any, ...]
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """The jobs side by side."""
+    """The compared jobs, side by side."""
 
     jobs: tuple[Column, ...]
     differences: tuple[Difference, ...]
@@ -66,7 +66,7 @@ def judge(found: Comparison, limit: float) -> Verdict:
     >>> old = Column(JobRef("cv", "old"), Phase.SUCCEEDED, 60.0, "")
     >>> new = Column(JobRef("cv", "new"), Phase.SUCCEEDED, 69.0, "")
     >>> judge(Comparison((old, new), ()), 10).why
-    'new took 69 s, 15 % more than old with 60 s; at most 10 % were allowed'
+    'new took 69 s, 15 % more than old with 60 s; at most 10 % is the limit'
     """
     first, *others = found.jobs
     percent, widest = max(((_percent(first, one), one) for one in others), key=lambda pair: abs(pair[0]))
@@ -77,7 +77,7 @@ def judge(found: Comparison, limit: float) -> Verdict:
         way = "more" if percent > 0 else "less"
         why = (
             f"{widest.ref.name} took {widest.duration_seconds:.4g} s, {abs(percent):.3g} % {way} than "
-            f"{first.ref.name} with {first.duration_seconds:.4g} s; at most {limit:g} % were allowed"
+            f"{first.ref.name} with {first.duration_seconds:.4g} s; at most {limit:g} % is the limit"
         )
     else:
         why = ""
@@ -123,8 +123,8 @@ def attempts(refs: Sequence[JobRef], wanted: Sequence[int], backend: Backend) ->
     numbers = list(dict.fromkeys(wanted))
     if len(refs) != 1 or len(numbers) < 2:
         raise InvalidJob(
-            f"{len(numbers)} attempts of {len(refs)} jobs given to compare",
-            hint="name one job and at least two of its attempts, or jobs without attempts",
+            f"{len(numbers)} attempt numbers and {len(refs)} jobs given to compare",
+            hint="give one job and at least two of its attempts, or several jobs without attempts",
         )
     used = accounts.of_attempts(refs[0], backend, numbers)
     columns = [

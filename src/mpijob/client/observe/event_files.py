@@ -118,5 +118,5 @@ def _opened(work: Path, path: str) -> Iterator[IO[bytes]]:
         os.close(folder)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(0, "is no plain file")
+            raise OSError(0, "is not a regular file")
         yield file

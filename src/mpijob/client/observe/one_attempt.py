@@ -105,5 +105,5 @@ class _MergedLogs(SupportsMergedLogs):
 
 def _narrowed(query: LogQuery, attempt: int) -> LogQuery:
     if query.attempt not in (None, attempt):
-        raise Conflict(f"lines of attempt {query.attempt} were asked for in attempt {attempt}")
+        raise Conflict(f"lines of attempt {query.attempt} were requested in attempt {attempt}")
     return msgspec.structs.replace(query, attempt=attempt, previous=False)

@@ -26,7 +26,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.02, 0.5, 1.3
 def wait(
     ref: JobRef, backend: Backend, *, seconds: float | None = None, phases: Collection[Phase] | None = None
 ) -> JobState:
-    """Return the state once the job is in one of the phases; without any, once it has ended.
+    """Wait until the job is in one of the phases (default: until it ends), and return its state.
 
     Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted. Waiting changes nothing.
     """
@@ -100,7 +100,7 @@ def _ended_otherwise(state: JobState, wanted: Collection[Phase]) -> JobState:
 def _too_late(state: JobState, seconds: float, *, silent: bool = False) -> WaitTimeout:
     if silent:
         return WaitTimeout(
-            f"{state.ref} was {state.phase.value} when its engine answered last; that was not within {seconds:g} s",
+            f"{state.ref} was last seen {state.phase.value}; its engine did not respond within {seconds:g} s",
             hint=f"the job keeps running; when the engine is reachable again: mpijob describe {state.ref.name}",
         )
     reason = f" ({state.waiting_for or state.message})" if state.waiting_for or state.message else ""

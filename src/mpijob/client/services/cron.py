@@ -52,7 +52,7 @@ def serve(settings: Settings) -> str:
     while True:
         with kept.time_kept() as bell:
             if bell is None:
-                return "another process keeps the time of these schedules"
+                return "another process already runs the scheduler of these schedules"
             with Client(open_backend(settings), settings=settings) as client:
                 _keep_time(CronDaemon(client, kept), bell)
         if not kept.all():  # one that was made while we were leaving has rung for nobody

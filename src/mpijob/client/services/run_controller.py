@@ -48,7 +48,7 @@ def control(
     where = lease_namespace or namespace or access.namespace or "default"
     election = Election(Api(access, timeout=4.0), where, LEASE, who)
 
-    with telling("tend jobs"):
+    with telling("watch jobs"):
         controller = Controller(api, election, namespace, settings)
         with _watched(controller, health_port):
             controller.run(stop, ready)
@@ -62,9 +62,11 @@ def _watched(controller: Controller, port: int | None) -> Iterator[None]:
     from mpijob.serving.service import HealthServer, Metric
 
     numbers = {
-        "mpijob_controller_jobs": Metric("Jobs that are there.", lambda: controller.jobs),
-        "mpijob_controller_leads": Metric("Whether this is the one that acts.", lambda: controller.leads),
-        "mpijob_controller_looks_total": Metric("Looks at jobs.", lambda: controller.looks, counter=True),
+        "mpijob_controller_jobs": Metric("Watched jobs.", lambda: controller.jobs),
+        "mpijob_controller_leads": Metric("1 if this instance is the leader.", lambda: controller.leads),
+        "mpijob_controller_looks_total": Metric(
+            "Reconciliations of jobs.", lambda: controller.looks, counter=True
+        ),
     }
     with HealthServer(
         port,

@@ -80,7 +80,7 @@ def _rates(api: Api, settings: Settings) -> Mapping[str, RateSetting]:
     from mpijob.backends.kubernetes.admin.namespace_limits import Governor
     from mpijob.backends.kubernetes.client.api_errors import telling
 
-    with telling("read what hours cost"):
+    with telling("read the cost rates"):
         return {**settings.rates, **Governor(api).rates()}
 
 

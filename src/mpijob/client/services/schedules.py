@@ -118,7 +118,9 @@ class Schedules:
             return f"job '{job.name}' was started before"
         others = self._unfinished(schedule)
         if others and schedule.overlap is Overlap.FORBID:
-            return f"job '{job.name}' was left out: job '{others[0].ref.name}' of the same schedule has not ended"
+            return (
+                f"job '{job.name}' was skipped: job '{others[0].ref.name}' of the same schedule has not ended"
+            )
         if schedule.overlap is Overlap.REPLACE:
             for other in others:
                 self._client.cancel(other.ref)

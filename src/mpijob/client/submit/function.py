@@ -74,7 +74,7 @@ def job(
 
 
 def result(name: str, lines: Iterable[LogLine]) -> Any:
-    """Return what the function returned on rank 0, from what rank 0 said."""
+    """Return the result of the function on rank 0, from the log of rank 0."""
     mark = RESULT_MARK.encode()
     said = [line.text for line in lines if line.rank == 0 and line.text.startswith(mark)]
     if not said:
@@ -119,7 +119,8 @@ def _refuse_outside(function: Callable[..., Any], definition: ast.FunctionDef) -
     name = definition.name
     if definition.decorator_list:
         raise InvalidJob(
-            f"{name} has decorators, which are not uploaded", hint="decorate inside, or not at all"
+            f"{name} has decorators, which are not uploaded",
+            hint="remove the decorators, or apply them inside the function",
         )
     outside = {*_globals(function.__code__), *_default_names(definition)} - {name, *dir(builtins), "__name__"}
     if outside:

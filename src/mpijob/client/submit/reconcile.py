@@ -47,7 +47,7 @@ def _goes_on(backend: Backend, ref: JobRef) -> bool:
             return False
         backend.reconcile(state)
     except BackendError as error:
-        _log.debug("%s is reconciled again in a moment: %s", ref, error.message)
+        _log.debug("reconciling %s failed, retrying: %s", ref, error.message)
     except MpiJobError as error:  # it is gone, or may not be changed: whoever follows it is told the same
         _log.warning("%s: %s", ref.name, error.message)
         return False

@@ -68,7 +68,7 @@ class TemplateShelf(msgspec.Struct, frozen=True):
 
 
 class Templates:
-    """All templates that a user can see. Verbs without a namespace mean the client's own."""
+    """All templates that a user can see. Methods without a namespace use the client's own."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class Templates:
         return cls(place, team, namespace=namespace, user=lambda: backend.whoami().user)
 
     def shared_alone(self) -> Templates:
-        """Return the same without own templates: a visitor to a server has none there."""
+        """Return the same without personal templates, for users of a server."""
         return Templates(None, self._team, namespace=self._namespace, user=self._user)
 
     # -- read --------------------------------------------------------------------------------------
     def list(self, namespace: str | None = None) -> tuple[Template, ...]:
-        """Return the templates by name; a hidden one is left out."""
+        """Return the templates by name, without hidden ones."""
         return self.shelf(namespace).items
 
     def shelf(self, namespace: str | None = None) -> TemplateShelf:
-        """Return the templates by name, whether this user may share some there, and what may be missing."""
+        """Return the templates by name, whether the user may share templates, and what may be missing."""
         found = {
             name: Template(name, Origin.LIBRARY, _described(_read(path))) for name, path in _files(_LIBRARY)
         }
@@ -114,7 +114,7 @@ class Templates:
         return TemplateShelf(tuple(found[name] for name in sorted(found)), writable, notice)
 
     def show(self, name: str, namespace: str | None = None, *, shared: bool = False) -> MPIJob:
-        """Return the job of a template, with `shared` that of the namespace also where an own one hides it."""
+        """Return the job of a template; `shared` selects the shared one, even if a personal one hides it."""
         from mpijob.formats.jobfile import jobfile_reader
 
         text, source = self._text(_checked(name), namespace or self._namespace, shared=shared)
@@ -151,7 +151,7 @@ class Templates:
         share: bool = False,
         namespace: str | None = None,
     ) -> Template:
-        """Keep a job as an own template, or with `share` as one of the namespace.
+        """Save a job as a personal template, or with `share` as a shared one.
 
         Raise Conflict for a name in use, InvalidJob where a shared one would show what looks like a secret.
         """
@@ -178,7 +178,7 @@ class Templates:
         return Template(name, Origin.OWN, job.description, writable=True)
 
     def share(self, name: str, *, overwrite: bool = False, namespace: str | None = None) -> Template:
-        """Share an own template with the namespace; the own one stays."""
+        """Share a personal template with the namespace; the personal one stays."""
         own = None if self._own is None else _read(self._own / f"{_checked(name)}.yaml")
         if own is None:
             raise NotFound(f"you have no template '{name}'")
@@ -188,7 +188,7 @@ class Templates:
         return self.save(name, job, overwrite=overwrite, share=True, namespace=namespace)
 
     def delete(self, name: str, *, shared: bool = False, namespace: str | None = None) -> None:
-        """Remove an own template, or with `shared` that of the namespace; the library stays."""
+        """Delete a personal template, or with `shared` a shared one; built-in ones cannot be deleted."""
         own = None if self._own is None else self._own / f"{_checked(name)}.yaml"
         if own is not None and own.is_file() and not shared:
             try:
@@ -213,10 +213,12 @@ class Templates:
 
     def _save_shared(self, name: str, job: MPIJob, text: str, namespace: str, overwrite: bool) -> Template:
         if self._team is None:
-            raise Unsupported("this engine keeps no templates for a team")
+            raise Unsupported("this engine does not support shared templates")
         _refuse_secrets(name, job)
         if len(text.encode()) > LARGEST:
-            raise InvalidJob(f"template '{name}' is {len(text.encode())} bytes, and {LARGEST} are shared")
+            raise InvalidJob(
+                f"template '{name}' is {len(text.encode())} bytes; shared templates can have {LARGEST}"
+            )
         made = TeamTemplate(namespace, name, text, self._user() if self._user else "", time.time())
         self._team.save_team_template(made, overwrite=overwrite)
         return Template(
@@ -274,7 +276,7 @@ def _described(text: bytes | None) -> str:
 
 
 def _refused(what: str, error: OSError) -> NotAllowed:
-    return NotAllowed(f"{what}: {error.strerror}", hint=f"look at {error.filename}" if error.filename else "")
+    return NotAllowed(f"{what}: {error.strerror}", hint=f"check {error.filename}" if error.filename else "")
 
 
 def beside(job: MPIJob, file: str) -> MPIJob:

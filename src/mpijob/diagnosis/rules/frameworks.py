@@ -39,7 +39,7 @@ RULES = (
             ),
             _STACKS,
             Remedy(
-                "look for work that only one rank does (evaluation, checkpoints) and for calls inside an if"
+                "look for work that only one rank does (evaluation, checkpoints) and for calls inside a branch (if)"
             ),
         ),
         confidence=0.75,

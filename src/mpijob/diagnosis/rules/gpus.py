@@ -98,7 +98,7 @@ RULES = (
         id="COLLECTIVE_MISMATCH",
         title="The ranks made different collective calls",
         why="Every rank must make the same collective calls in the same order, with matching tensors. "
-        "One rank made another call or passed another shape: an if that only some ranks enter, or "
+        "One rank made another call or passed another shape: a branch that only some ranks take, or "
         "a model that differs.",
         signs=(
             Sign("ollective", r"(?P<detail>Detected mismatch between collectives on ranks\.[^\n]{0,240})"),
@@ -113,7 +113,7 @@ RULES = (
                 "see which call differs: TORCH_DISTRIBUTED_DEBUG=DETAIL",
                 {"env": {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}},
             ),
-            Remedy("look for collective calls inside an if, and for a last batch of another size"),
+            Remedy("look for collective calls inside a branch (if), and for a last batch of another size"),
         ),
         confidence=0.85,
     ),

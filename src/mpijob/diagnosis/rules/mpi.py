@@ -158,7 +158,7 @@ RULES = (
     Rule(
         id="WORLD_DIFFERS",
         title="The number of ranks differs from the plan",
-        why="Before the program starts, mpijob counts the ranks with a short launch of its own. It "
+        why="Before the program starts, mpijob counts the ranks with a short separate launch. It "
         "found another number than planned, so it ended the job.",
         trust=Trust.FACT,
         facts=("world-differs", "reason:WorldDiffers"),

@@ -31,7 +31,7 @@ class Stage(StrEnum):
 
 
 class FieldEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One field of the source: as it stands there, what became of it, where it went, and what to do."""
+    """One field of the source: its value, the outcome, the target field, and what to do."""
 
     field: str
     fate: FieldOutcome

@@ -182,7 +182,7 @@ class _Reader:
         try:
             return shlex.split(node.text)
         except ValueError:
-            message = "the command has a quote without its partner"
+            message = "unbalanced quote in the command"
             self.findings.append(finding("SYNTAX", node, message, "write a list: [python, train.py]", path))
             return []
 
@@ -232,7 +232,7 @@ def _value(node: Scalar, wanted: inspect.Type, *, inside: bool) -> Any:
 _TRAINJOB = "trainer.kubeflow.org/v1alpha1"
 _MPIJOB = "kubeflow.org/v2beta1"
 _REAL = {("TrainJob", _TRAINJOB), ("MPIJob", _MPIJOB)}
-_CONVERT = "`mpijob convert FILE > job.yaml` reads it by what it plainly means"
+_CONVERT = "`mpijob convert FILE > job.yaml` converts it as far as its meaning is clear"
 _OURS = "a job file has no apiVersion and no kind; it begins with name, workers and command"
 
 
@@ -247,10 +247,10 @@ def explained(root: Mapping) -> Finding:
     place = root.get("apiVersion") or root.get("kind") or root
     called = f"{kind or 'a manifest'} of {version or 'an unnamed version'}"
     if (kind, version) in _REAL:
-        hint = f"`mpijob convert FILE > job.yaml` makes a job file of it; {_OURS}"
+        hint = f"`mpijob convert FILE > job.yaml` converts it to a job file; {_OURS}"
         return finding("MANIFEST", place, f"{called} is a Kubernetes manifest, not a job file", hint)
     if _in_no_release(root, kind, version):
-        message = f"{called} exists in no release of Kubeflow"
+        message = f"{called} is not in any release of Kubeflow"
         hint = f"the real forms are kind TrainJob of {_TRAINJOB} and kind MPIJob of {_MPIJOB}; {_CONVERT}"
         return finding("NO_SUCH_API", place, message, hint)
     return finding("MANIFEST", place, f"{called} is a Kubernetes manifest, not a job file", _OURS)

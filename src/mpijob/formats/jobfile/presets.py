@@ -139,20 +139,20 @@ def _volumes(job: MPIJob, preset: Preset) -> Iterator[Volume]:
 
 def _absent(name: str, device: str) -> Finding:
     if name not in FABRICS:
-        message = f"no machine here offers {device}: the preset {name} is left out"
+        message = f"no node offers {device}: the preset {name} is ignored"
         return Finding(code="PRESET_LEFT_OUT", field="presets", message=message, severity=Severity.NOTICE)
     return Finding(
         code="RDMA_NOT_DETECTED",
         field="presets",
-        message=f"RDMA network not detected. Performance may be degraded. (no machine here offers {device}, which "
-        f"{name} needs; the job talks over TCP)",
-        hint=f"where the device has another name, ask for it: resources.others, as `{FABRICS[name]}: 1`",
+        message=f"RDMA network not detected. Performance may be degraded. (no node offers {device}, which "
+        f"{name} needs; the job uses TCP)",
+        hint=f"if the device has another name, request it: resources.others, as `{FABRICS[name]}: 1`",
         severity=Severity.WARNING,
     )
 
 
 def _unseen(name: str, device: str) -> Finding:
-    message = f"you may not see the machines here: the preset {name} asks for {device} all the same"
+    message = f"no permission to read nodes: the preset {name} requests {device} anyway"
     hint = "if the job stays pending for it, take the preset out, or name the device in resources.others"
     return Finding(
         code="PRESET_LEFT_OUT", field="presets", message=message, hint=hint, severity=Severity.NOTICE

@@ -29,9 +29,9 @@ def edit(text: str, changes: Mapping[Path, Any]) -> str:
     text = text.removeprefix("\ufeff")
     if len(changes) > MOST_CHANGES or (changes and len(text) > MOST_LETTERS):
         raise InvalidJob(
-            f"{len(changes)} changes in a text of {len(text)} letters are too many at once "
-            f"(at most {MOST_CHANGES} and {MOST_LETTERS})",
-            hint="change the text itself",
+            f"{len(changes)} changes in a text of {len(text)} characters are too many at once "
+            f"(at most {MOST_CHANGES} and {MOST_LETTERS} characters)",
+            hint="edit the text directly",
         )
     forest = parse(text)  # refuses what is hostile or no YAML, with its place
     if forest.findings or len(forest.roots) > 1:
@@ -42,7 +42,7 @@ def edit(text: str, changes: Mapping[Path, Any]) -> str:
         if _plain(text) != (wanted or None):
             raise InvalidJob(
                 f"{'.'.join(path)} cannot be changed in this text without rewriting it",
-                hint="change it in the text itself",
+                hint="edit the text directly",
             )
     return text
 

@@ -154,7 +154,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Finding:
         line, column = len(lines), len(lines[-1]) + 1
     here = lines[line - 1]
     if "\t" in here[: len(here) - len(here.lstrip())] or "'\\t'" in str(error.problem):
-        message, hint = "a tab is used where blanks are needed", "indent with blanks"
+        message, hint = "a tab is used for indentation", "indent with spaces"
     else:
         message, hint = (
             f"the file is not YAML or JSON here: {error.problem}",
@@ -225,7 +225,7 @@ class _Builder:
             key = self._node(event, events, depth + 1)
             value = self._node(next(events), events, depth + 1)
             if not isinstance(key, Scalar):
-                self._add(finding("SYNTAX", key, "a list or mapping cannot be a name", "write a plain name"))
+                self._add(finding("SYNTAX", key, "a list or mapping cannot be a key", "use a plain key"))
             elif key.text in lines:
                 message = f"'{key.text[:60]}' is given twice, first in line {lines[key.text]}"
                 self._add(finding("DUPLICATE_KEY", key, message, "keep one of the two"))

@@ -43,7 +43,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
     """Return the one document that the MPI Operator needs."""
     shape = shape or Shape()
     if shape.family not in _IMPLEMENTATIONS:
-        message = f"the MPI Operator does not know the MPI library '{shape.family.value}'"
+        message = f"the MPI Operator does not support the MPI library '{shape.family.value}'"
         raise well_known.refuse("mpi", message, f"use one of {', '.join(_IMPLEMENTATIONS)}")
     well_known.refuse_long_names(job, shape, f"-worker-{job.most_workers - 1}")
     document: Document = {
@@ -228,7 +228,7 @@ def _remarks(document: Mapping[str, Any]) -> list[Finding]:
             remark("workers", "the launcher also runs ranks, but the check of the ranks expects none on it")
         )
     if "Worker" not in (spec.get("mpiReplicaSpecs") or {}):
-        found.append(remark("workers", "the MPIJob has no workers; one is written here"))
+        found.append(remark("workers", "the MPIJob has no workers; one is added"))
     worker = pod_template.container_of(((_replica(spec, "Worker").get("template") or {}).get("spec")) or {})
     if (worker.get("command") or worker.get("args")) and not is_ours(worker):
         found.append(

@@ -54,7 +54,7 @@ def understandable(read: Callable[..., Read]) -> Callable[..., Read]:
         try:
             return read(*args, **kwargs)
         except (AttributeError, TypeError, KeyError, ValueError, IndexError) as error:
-            message = f"the manifest has not the form that its kind has: {type(error).__name__} at {error}"
+            message = f"the manifest does not match the schema of its kind: {type(error).__name__} at {error}"
             raise InvalidJob(
                 message, hint="kubectl apply --dry-run=server -f FILE shows the position"
             ) from error

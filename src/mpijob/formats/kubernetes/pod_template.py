@@ -79,7 +79,7 @@ def notices(job: MPIJob, shape: Shape) -> Iterator[Finding]:
         message = "NFS is mounted directly, which the restricted policy of many namespaces refuses"
         yield _notice("volumes", message, "use a volume claim, or a cluster with a CSI driver for NFS")
     if priority_class(job, shape) == "" and job.priority not in (0, "normal"):
-        message = f"priority {job.priority} has no priority class on this cluster and is only noted"
+        message = f"priority {job.priority} has no priority class on this cluster and has no effect"
         yield _notice("priority", message, "name a priority class of the cluster instead")
     if any(name.startswith(FABRIC_DEVICES) for name in job.resources.others) and not shape.ipc_lock:
         message = "RDMA needs locked memory (IPC_LOCK), which the restricted policy does not give"
@@ -184,7 +184,7 @@ def _image(job: MPIJob, shape: Shape, role: Role) -> str:
     if not image:
         raise well_known.refuse(
             "image",
-            "the job names no image, and a cluster runs nothing without one",
+            "the job sets no image, which a cluster requires",
             "for example: image: my/mpi:1",
         )
     return image

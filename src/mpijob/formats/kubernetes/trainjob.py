@@ -296,7 +296,7 @@ def _remarks(documents: Sequence[Mapping[str, Any]]) -> list[Finding]:
     found = []
     if runtime is None:
         name = (trainjob["spec"].get("runtimeRef") or {}).get("name", "")
-        found.append(remark("image", f"the runtime {name} is not among the documents: its part is not read"))
+        found.append(remark("image", f"the runtime {name} is missing in the input: its settings are unknown"))
     elif (runtime["spec"].get("mlPolicy") or {}).get("mpi", {}).get("runLauncherAsNode"):
         found.append(
             remark(
@@ -305,7 +305,7 @@ def _remarks(documents: Sequence[Mapping[str, Any]]) -> list[Finding]:
         )
     if (trainjob["spec"].get("initializer") or {}) and runtime is not None:
         found.append(
-            remark("volumes", "initializers are kept, but the runtime written here has no job for them")
+            remark("volumes", "initializers are kept, but the generated runtime has no job for them")
         )
     return found
 

@@ -47,7 +47,7 @@ def _source(at: int, volume: Volume, shape: Shape) -> Document:
         case VolumeKind.PATH:
             raise refuse(
                 f"volumes[{at}].kind",
-                f"{volume.source} is a directory of one machine, and pods on a cluster do not see it",
+                f"{volume.source} is a directory of one machine, which pods on a cluster cannot access",
                 "put the data on a volume claim (kind: claim) or an NFS server (kind: nfs)",
             )
 

@@ -198,7 +198,7 @@ while :; do
   kill -s 0 "$child" 2>/dev/null || break
 done
 if [ "$code" != 0 ] && [ "${MPIJOB_KEEP:-0}" -gt 0 ]; then
-  printf 'mpijob: the command exited with %s; the workers stay for %s s\\n' "$code" "$MPIJOB_KEEP" >&2
+  printf 'mpijob: the command exited with %s; the workers are kept for %s s\\n' "$code" "$MPIJOB_KEEP" >&2
   trap 'exit "$code"' TERM INT
   sleep "$MPIJOB_KEEP" &
   wait

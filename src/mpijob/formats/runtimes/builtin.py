@@ -98,7 +98,9 @@ def shipped(name: str) -> Shipped:
     for one in SHIPPED:
         if name in (one.name, one.name.removeprefix("mpijob-")):
             return one
-    raise NotFound(f"no runtime '{name}' ships", hint=choice_hint(name, [one.name for one in SHIPPED]))
+    raise NotFound(
+        f"there is no built-in runtime '{name}'", hint=choice_hint(name, [one.name for one in SHIPPED])
+    )
 
 
 def document(one: Shipped, *, image: str = "", user: int | None = None, gpu_kind: str = "") -> Document:

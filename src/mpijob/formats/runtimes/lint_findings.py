@@ -51,7 +51,7 @@ def unproved_workers(field: str) -> Finding:
 def silent_retries(restart: str, limit: object, hint: str, field: str) -> Finding:
     """A launcher that fails more often than anybody sees."""
     message = (
-        f"a failed mpirun is tried again silently (restartPolicy {restart}, backoffLimit {limit}): "
+        f"a failed mpirun is retried silently (restartPolicy {restart}, backoffLimit {limit}): "
         "its first log is lost"
     )
     return finding("RUNTIME_RETRIES", WARNING, message, hint, field)

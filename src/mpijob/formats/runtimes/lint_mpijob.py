@@ -61,7 +61,7 @@ def _retries(spec: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _cleanup(spec: Mapping[str, Any]) -> Iterator[Finding]:
     if ((spec.get("runPolicy") or {}).get("cleanPodPolicy") or "None") == "None":
-        message = "cleanPodPolicy is None: workers, and what they hold, run on when the job is over"
+        message = "cleanPodPolicy is None: workers keep running, and hold their resources, after the job ends"
         field = "spec.runPolicy.cleanPodPolicy"
         yield lint_findings.finding(
             "RUNTIME_CLEANUP", lint_findings.WARNING, message, f"set {field}: Running", field

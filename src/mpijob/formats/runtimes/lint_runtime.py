@@ -68,13 +68,13 @@ def _parts(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     """Trainer knows its parts by name and passes over containers that are not called `node`."""
     for name in ("launcher", "node"):
         if _part(runtime, name) is None:
-            message = f"there is no replicated job '{name}': Trainer gives it no keys and no hostfile"
+            message = f"there is no replicated job '{name}': Trainer mounts no SSH keys and no hostfile"
             yield finding("RUNTIME_CONTAINER", ERROR, message, f"call the part '{name}'", _JOBS)
             continue
         names = [one.get("name") for one in (builtin.pod_specs(runtime)[name].get("containers") or ())]
         if pod_template.CONTAINER not in names:
             called = ", ".join(map(str, names)) or "nothing"
-            message = f"the container of '{name}' is called {called}: Trainer passes over it"
+            message = f"the container of '{name}' is called {called}: Trainer ignores it"
             yield finding(
                 "RUNTIME_CONTAINER", ERROR, message, "call it 'node', in the launcher too", f"{_JOBS}[{name}]"
             )
@@ -83,9 +83,7 @@ def _parts(runtime: Mapping[str, Any]) -> Iterator[Finding]:
 def _nodes(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     number = ((runtime.get("spec") or {}).get("mlPolicy") or {}).get("numNodes") or 1
     if int(number) > 1:
-        message = (
-            f"numNodes is {number}: a TrainJob that names no number gets {number} launchers and 1 worker"
-        )
+        message = f"numNodes is {number}: a TrainJob without numNodes gets {number} launchers and 1 worker"
         hint = "set spec.mlPolicy.numNodes to 1, and the number in every TrainJob (spec.trainer.numNodes)"
         yield finding("RUNTIME_NODES", ERROR, message, hint, "spec.mlPolicy.numNodes")
 
@@ -93,7 +91,9 @@ def _nodes(runtime: Mapping[str, Any]) -> Iterator[Finding]:
 def _implementation(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     named = _policy(runtime).get("mpiImplementation", "OpenMPI")
     if named != "OpenMPI":
-        message = f"mpiImplementation is '{named}': Trainer starts Open MPI only, and says so nowhere but in an event"
+        message = (
+            f"mpiImplementation is '{named}': Trainer starts Open MPI only, and reports it only as an event"
+        )
         hint = "set OpenMPI; MPICH and Intel MPI are run by the MPI Operator (mpi: mpich in a job of mpijob)"
         yield finding("RUNTIME_MPI", ERROR, message, hint, "spec.mlPolicy.mpi.mpiImplementation")
 
@@ -111,7 +111,7 @@ def _step(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         )
     if "launcher" not in marked and _part(runtime, "launcher") is not None:
         message = (
-            "the launcher does not carry the label of the trainer step: a TrainJob's command goes nowhere"
+            "the launcher does not carry the label of the trainer step: a TrainJob's command has no effect"
         )
         yield finding(
             "RUNTIME_STEP", ERROR, message, f"label its job {_STEP_LABEL}: trainer", f"{_JOBS}[launcher]"
@@ -127,7 +127,7 @@ def _image(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         )
     elif worker:
         message = f"a TrainJob's own image reaches the launcher only: the workers keep {worker}"
-        hint = "make one runtime for each image; a job of mpijob brings its own"
+        hint = "make one runtime for each image; a job of mpijob has its own"
         yield finding("RUNTIME_IMAGE", NOTICE, message, hint, "spec.trainer.image")
 
 
@@ -147,7 +147,7 @@ def _gang(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     policy = (runtime.get("spec") or {}).get("podGroupPolicy")
     part = _part(runtime, "launcher") or {}
     if policy and part.get("dependsOn"):
-        hint = "take dependsOn away and let the launcher wait itself, or let Kueue keep the gang"
+        hint = "remove dependsOn and let the launcher wait for the workers, or use Kueue for gang scheduling"
         yield deadlock(hint, "spec.podGroupPolicy")
 
 
@@ -170,7 +170,9 @@ def _names(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     network = _jobset(runtime).get("network") or {}
     for field in ("publishNotReadyAddresses", "enableDNSHostnames"):
         if network.get(field) is False:
-            message = f"network.{field} is false: launcher and workers do not find each other by name while they start"
+            message = (
+                f"network.{field} is false: launcher and workers cannot resolve each other while they start"
+            )
             yield finding(
                 "RUNTIME_NAMES", ERROR, message, "set it to true", f"spec.template.spec.network.{field}"
             )
@@ -179,7 +181,7 @@ def _names(runtime: Mapping[str, Any]) -> Iterator[Finding]:
 def _success(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     policy = _jobset(runtime).get("successPolicy") or {}
     if "launcher" not in (policy.get("targetReplicatedJobs") or ()):
-        message = "the job is over only when the workers' sshd ends, which it never does"
+        message = "the job ends only when the workers' sshd exits, which it never does"
         hint = "set successPolicy: {operator: All, targetReplicatedJobs: [launcher]}"
         yield finding("RUNTIME_SUCCESS", ERROR, message, hint, "spec.template.spec.successPolicy")
 
@@ -194,7 +196,7 @@ def _sharing(runtime: Mapping[str, Any]) -> Iterator[Finding]:
         message = (
             "resources and variables of a TrainJob reach the launcher only: the workers keep the runtime's"
         )
-        hint = "set runLauncherAsNode: true, or write the workers' own into the runtime"
+        hint = "set runLauncherAsNode: true, or set those of the workers in the runtime"
         yield finding("RUNTIME_SHARE", WARNING, message, hint, "spec.mlPolicy.mpi.runLauncherAsNode")
 
 
@@ -262,7 +264,7 @@ def _mesh(runtime: Mapping[str, Any]) -> Iterator[Finding]:
 def _label(runtime: Mapping[str, Any]) -> Iterator[Finding]:
     labels = (runtime.get("metadata") or {}).get("labels") or {}
     if builtin.FRAMEWORK_LABEL not in labels:
-        message = f"it has no label {builtin.FRAMEWORK_LABEL}: the Kubeflow SDK passes over it"
+        message = f"it has no label {builtin.FRAMEWORK_LABEL}: the Kubeflow SDK ignores it"
         yield finding(
             "RUNTIME_LABEL", WARNING, message, f"label it {builtin.FRAMEWORK_LABEL}: mpi", "metadata.labels"
         )

@@ -44,7 +44,7 @@ def choose(job: MPIJob, served: Collection[str], *, launcher_image: str = "") ->
         reasons = needed or (f"engine mpi-operator: {_missing(served)} is not installed on this cluster",)
         return Choice(Engine.MPI_OPERATOR, family, (*reasons, why))
     if trainer and not needed:
-        reason = "engine trainer: Kubeflow Trainer serves Open MPI, with a runtime of the job's own"
+        reason = "engine trainer: Kubeflow Trainer runs Open MPI, with a runtime created for the job"
         return Choice(Engine.TRAINER, family, (reason, why))
     raise nowhere(served, needed)
 
@@ -57,20 +57,20 @@ def _family(job: MPIJob) -> tuple[Family, str]:
             hint="use openmpi, mpich or intel on a cluster",
         )
     if job.mpi is not Family.AUTO:
-        return job.mpi, f"mpi {job.mpi.value}: the job asks for it"
+        return job.mpi, f"mpi {job.mpi.value}: set in the job"
     own = launcher_of(job)
     if own is not None and own.families and Family.OPENMPI.value not in own.families:
         return Family.MPICH, f"mpi mpich: the command is started by {own.program}"
-    return Family.OPENMPI, "mpi openmpi: the default on a cluster, and the command asks for no other"
+    return Family.OPENMPI, "mpi openmpi: the default on a cluster, and the command requires no other"
 
 
 def _only_operator(family: Family, launcher_image: str, elastic: bool) -> Iterator[str]:
     if family is not Family.OPENMPI:
         yield f"engine mpi-operator: Trainer starts Open MPI only, and the job uses {family.value}"
     if launcher_image:
-        yield f"engine mpi-operator: the launcher has an image of its own, {launcher_image}"
+        yield f"engine mpi-operator: the launcher has a separate image, {launcher_image}"
     if elastic:
-        yield "engine mpi-operator: workers may come and go, which Trainer's jobs cannot"
+        yield "engine mpi-operator: the job is elastic, which Trainer does not support"
 
 
 def _missing(served: Collection[str]) -> str:

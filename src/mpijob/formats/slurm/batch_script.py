@@ -74,7 +74,7 @@ def choose(job: MPIJob, family: Family, launcher: str, plugins: Iterable[str], o
             "own", path=own, why="the command contains its own launcher, which finds the allocation itself"
         )
     if family is Family.CUSTOM:
-        return Launcher("custom", path=launcher, why="the job asks for it")
+        return Launcher("custom", path=launcher, why="set in the job")
     kind = "mpirun" if family is Family.OPENMPI else "hydra"
     odd = job.launch.rankfile or job.launch.flags or job.launch.map_by not in ("", "slot", "node")
     if odd:

@@ -93,13 +93,13 @@ def sentence(state: JobState, number: str, *, limit: str = "", nodes: str = "", 
         case JobState.BOOT_FAIL:
             return f"a node of Slurm job {number} could not be started{f': {nodes}' if nodes else ''}"
         case JobState.OUT_OF_MEMORY:
-            return f"Slurm job {number} used more memory than it asked for"
+            return f"Slurm job {number} used more memory than it requested"
         case JobState.PREEMPTED:
             return f"Slurm preempted job {number} for one of higher priority"
         case JobState.CANCELLED | JobState.REVOKED:
             return f"Slurm job {number} was cancelled{f' by {by}' if by else ''}"
         case _:
-            return f"Slurm says that job {number} is {state.value}"
+            return f"Slurm reports job {number} as {state.value}"
 
 
 def exit_code(text: str) -> tuple[int, int]:

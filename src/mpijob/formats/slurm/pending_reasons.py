@@ -28,19 +28,19 @@ class Pending(NamedTuple):
     hint: str = ""
 
 
-_WAIT = "nothing: it starts by itself"
+_WAIT = "no action needed: it starts automatically"
 _LIMITS = "mpijob doctor --context slurm shows the limits of your account and QOS"
 _TURN: dict[str, str] = {
-    "None": "Slurm has not looked at it yet",
-    "Priority": "jobs of higher priority are before it",
+    "None": "Slurm has not evaluated it yet",
+    "Priority": "jobs of higher priority are ahead of it",
     "Resources": "it waits for nodes, cores, memory or GPUs to become free",
     "Dependency": "it waits for another job",
-    "BeginTime": "its start time has not come; a requeued job waits two minutes",
+    "BeginTime": "its begin time is not reached; a requeued job waits two minutes",
     "Licenses": "it waits for licences",
     "Reservation": "its reservation has not started",
     "Prolog": "its nodes are being prepared",
     "Cleaning": "its last run is being cleaned up",
-    "SchedDefer": "Slurm puts off looking at it",
+    "SchedDefer": "Slurm has deferred its evaluation",
     "JobArrayTaskLimit": "its array runs as many tasks at once as it allows (%)",
     "FedJobLock": "another cluster of the federation considers it",
     "BurstBuffer": "its burst buffer is being filled",
@@ -59,13 +59,13 @@ _ADMIN: dict[str, str] = {
     "SystemFailure": "Slurm failed to start it",
     "ReservationDeleted": "its reservation was deleted",
     "AccountingPolicy": "a limit of its account or QOS is reached",
-    "InactiveLimit": "it reached a limit of inactivity",
+    "InactiveLimit": "it reached the limit of inactivity",
 }
 _NEVER: dict[str, str] = {
-    "PartitionTimeLimit": "it asks for more time than its partition allows",
-    "PartitionNodeLimit": "it asks for more or fewer nodes than its partition allows, or than the partition has",
+    "PartitionTimeLimit": "it requests more time than its partition allows",
+    "PartitionNodeLimit": "it requests more or fewer nodes than its partition allows, or than the partition has",
     "PartitionConfig": "its partition does not allow such a job",
-    "BadConstraints": "no nodes have what it asks for",
+    "BadConstraints": "no nodes have what it requests",
     "DependencyNeverSatisfied": "a job that it waits for did not succeed",
     "InvalidAccount": "its account is not valid",
     "InvalidQOS": "its QOS is not valid",
@@ -73,9 +73,9 @@ _NEVER: dict[str, str] = {
     "QOSNotAllowed": "its QOS may not be used in this partition",
     "Job's account not permitted": "its account may not use this partition",
     "Job's QOS not permitted": "its QOS may not be used in this partition",
-    "MaxMemPerLimit": "it asks for more memory than its partition allows for a node or core",
+    "MaxMemPerLimit": "it requests more memory than its partition allows for a node or core",
     "DeadLine": "it cannot end before its deadline",
-    "QOSUsageThreshold": "its QOS is used up",
+    "QOSUsageThreshold": "the usage limit of its QOS is reached",
     "TimeLimit": "its time is over",
     "OutOfMemory": "it ran out of memory",
     "NonZeroExitCode": "it failed",
@@ -90,7 +90,7 @@ _USER: dict[str, str] = {
 }
 _HINTS = {
     Outlook.TURN: _WAIT,
-    Outlook.ADMIN: "ask an administrator; `sinfo -R` and `sinfo -s` show why nodes are not there",
+    Outlook.ADMIN: "ask an administrator; `sinfo -R` and `sinfo -s` show why nodes are not available",
     Outlook.USER: "mpijob resume NAME, or scontrol release NUMBER",
     Outlook.NEVER: "cancel it, and submit it within these limits",
 }
@@ -109,7 +109,7 @@ def explain(reason: str) -> Pending:
     """Return what a reason means.
 
     >>> explain("QOSMaxCpuPerJobLimit").message
-    'it asks for more CPUs than its QOS allows for one job'
+    'it requests more CPUs than its QOS allows for one job'
     >>> explain("ReqNodeNotAvail, UnavailableNodes:n[1-4]").outlook.value
     'admin'
     """
@@ -144,9 +144,9 @@ def _limit(parts: re.Match[str]) -> Pending:
     if parts["time"]:
         what = f"{what} times minutes"
     if parts["how"] == "Min":
-        return _never(f"it asks for fewer {what} than {whose} wants")
+        return _never(f"it requests fewer {what} than {whose} requires")
     if parts["how"] == "Max" and parts["scope"] in ("PerJob", "PerNode"):
-        return _never(f"it asks for more {what} than {whose} allows for one {parts['scope'][3:].lower()}")
+        return _never(f"it requests more {what} than {whose} allows for one {parts['scope'][3:].lower()}")
     if parts["how"] == "Grp":
         spent = parts["time"] == "Minutes"
         text = f"the jobs of {whose} have together reached its limit of {what}"

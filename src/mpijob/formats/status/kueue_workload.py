@@ -51,7 +51,7 @@ _EVICTIONS = {
     "ClusterQueueStopped": "its queue was stopped",
     "LocalQueueStopped": "its queue was stopped",
     "NodeFailures": "a node failed",
-    "FlavorMigration": "it moves to other machines",
+    "FlavorMigration": "it moves to other nodes",
 }
 
 

@@ -179,11 +179,11 @@ class _Taken:
         if proved is None:
             return ""
         if planned and proved != planned:
-            return f"the world has {proved} ranks, planned were {planned}"
+            return f"the MPI world has {proved} ranks; planned: {planned}"
         if self._ranks and sorted(self._ranks) != list(range(proved)):
-            return f"{len(self._ranks)} ranks said who they are, and the world should have {proved}"
+            return f"{len(self._ranks)} ranks reported; the MPI world should have {proved}"
         if others := self._sizes - {proved}:
-            return f"a rank belongs to a world of {min(others)}, planned were {planned or proved}"
+            return f"a rank is in an MPI world of {min(others)} ranks; planned: {planned or proved}"
         return ""
 
 

@@ -23,7 +23,7 @@ def read(document: Mapping[str, Any]) -> MPIJob:
     }
     if not pods:
         kind = document.get("kind")
-        raise InvalidJob(f"this {kind} has no parts", hint="kubectl get it as YAML, and look at its spec")
+        raise InvalidJob(f"this {kind} has no replica specs", hint="check its spec with kubectl get -o yaml")
     worker = pods.get("worker") or next(iter(pods.values()))
     first = next((pods[role] for role in ("launcher", "master", "chief") if role in pods), worker)
     about = document["metadata"]

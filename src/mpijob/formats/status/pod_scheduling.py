@@ -22,13 +22,13 @@ _NO_CLAIM = re.compile(r"persistentvolumeclaim \"(?P<claim>[^\"]{1,253})\" not f
 _PHRASES = (
     ("node affinity/selector", "not match the job's node selector"),
     ("were unschedulable", "take no new pods (cordoned)"),
-    ("anti-affinity", "already hold a pod that must stay apart"),
+    ("anti-affinity", "have a pod that conflicts by anti-affinity"),
     ("topology spread", "would spread the workers unevenly"),
     ("volume node affinity", "not reach the job's volume"),
     ("available persistent volumes", "have no volume for the job's claim"),
-    ("Too many pods", "hold as many pods as they may"),
+    ("Too many pods", "have reached their pod limit"),
     ("not ready", "are not ready"),
-    ("free ports", "have the port in use"),
+    ("free ports", "already use the port"),
 )
 
 

@@ -129,7 +129,7 @@ def _from_events(news: list[EventReport], since: float | None) -> Obstacle | Non
         sandbox := next((one for one in reversed(news) if one.reason == "FailedCreatePodSandBox"), None)
     ) is None:
         return None
-    why = f"The node cannot make the pod's network: {shortened(sandbox.message)}"
+    why = f"The node cannot create the pod's network: {shortened(sandbox.message)}"
     return Obstacle(hurdle=StartupProblem.START_FAILED, text=why, since=since)
 
 

@@ -132,7 +132,7 @@ def member(pod: Pod, role: Role, index: int, events: Events) -> Member:
 
 def _obstacle(view: _View, told: Iterable[EventReport]) -> Obstacle | None:
     if view.stage is Stage.PREPARING and number(view.terminated, "exitCode"):
-        how = f"Exited with {number(view.terminated, 'exitCode')}, and is started again"
+        how = f"Exited with {number(view.terminated, 'exitCode')}, and is being restarted"
         return Obstacle(
             hurdle=StartupProblem.RESTARTING, text=how, since=moment(view.terminated, "finishedAt")
         )

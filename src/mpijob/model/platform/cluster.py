@@ -18,7 +18,7 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Ask(Known, frozen=True):
-    """What one launcher or one worker asks for, by resource name."""
+    """Requests of a launcher or a worker, by resource name."""
 
     role: str
     requests: Mapping[str, float] = {}
@@ -26,7 +26,7 @@ class Ask(Known, frozen=True):
 
 
 class Ceiling(Known, frozen=True):
-    """One line of a namespace's hard limits, and what this job would add to it."""
+    """One hard limit of the namespace (ResourceQuota), and what the job would add to it."""
 
     quota: str
     resource: str
@@ -41,7 +41,7 @@ class Ceiling(Known, frozen=True):
 
 
 class Bound(Known, frozen=True):
-    """What a namespace allows one container, or one pod, of one resource."""
+    """Limit of one resource for a container or pod in the namespace (LimitRange)."""
 
     name: str
     scope: str
@@ -53,7 +53,7 @@ class Bound(Known, frozen=True):
 
 
 class Share(Known, frozen=True):
-    """What a queue may give of one resource in one flavour: `most` when all others are idle, `free` now."""
+    """Quota of one resource in one flavor of a queue: `most` if nothing else runs, `free` now."""
 
     flavor: str
     resource: str
@@ -62,7 +62,7 @@ class Share(Known, frozen=True):
 
 
 class QueueFacts(Known, frozen=True):
-    """A queue for jobs: `shares` is None where its quota cannot be read."""
+    """A job queue: `shares` is None if its quota cannot be read."""
 
     name: str
     found: bool = True
@@ -77,7 +77,7 @@ class QueueFacts(Known, frozen=True):
 
 
 class NodeCapacity(Known, frozen=True):
-    """How many workers of this job the machines could hold: now, and if nothing else ran."""
+    """Number of workers of this job that the nodes can run: now, and if nothing else ran."""
 
     now: int
     ever: int
@@ -89,7 +89,7 @@ class NodeCapacity(Known, frozen=True):
 
 
 class Flow(StrEnum):
-    """What a job's pods must be able to reach."""
+    """A connection that the job's pods need."""
 
     SSH = "ssh"
     DATA = "data"
@@ -97,7 +97,7 @@ class Flow(StrEnum):
 
 
 class Blocked(Known, frozen=True):
-    """A way that the namespace's network policies leave closed, and the policies that close it."""
+    """A connection that network policies of the namespace block, and these policies."""
 
     flow: Flow
     policies: tuple[str, ...]
@@ -105,7 +105,7 @@ class Blocked(Known, frozen=True):
 
 
 class Claim(Known, frozen=True):
-    """A volume claim that the job names; `modes` is empty when it is not there."""
+    """A volume claim of the job; `modes` is empty if it does not exist."""
 
     name: str
     found: bool = True
@@ -121,10 +121,10 @@ class Asked(StrEnum):
 
 
 class ImageAnswer(Known, frozen=True):
-    """The answer of a registry to whether it has an image.
+    """Whether a registry has an image.
 
-    `why` is the registry's name, or why there is no answer. `held` is True when a machine of the cluster has the
-    image already, `refuse` when the user wants a job whose image is missing to be refused.
+    `why` is the registry's name, or the reason why it is unknown. `held` is true if a node already has the image,
+    `refuse` if the user wants jobs with missing images to be refused.
     """
 
     image: str
@@ -135,7 +135,7 @@ class ImageAnswer(Known, frozen=True):
 
 
 class Unread(Known, frozen=True):
-    """Something that could not be read, why, and what therefore nobody knows."""
+    """Something that could not be read, why, and what is unknown as a result."""
 
     what: str
     why: str
@@ -143,11 +143,11 @@ class Unread(Known, frozen=True):
 
 
 class ClusterFacts(Known, frozen=True):
-    """Everything that was read for one job.
+    """Everything read from the cluster for one job.
 
-    `lacks` names rights as `create trainjobs.trainer.kubeflow.org`; `engines_lack` says for each engine
-    that is there which rights are missing to use it. `pod_security` is the level that the namespace
-    enforces, "" for none. `priority_classes` is None where they could not be read.
+    `lacks` lists missing permissions, such as `create trainjobs.trainer.kubeflow.org`; `engines_lack` lists the
+    missing permissions of each installed engine. `pod_security` is the level that the namespace enforces, or empty.
+    `priority_classes` is None if they could not be read.
     """
 
     namespace: str

@@ -43,7 +43,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer, with its numbers; `starts_now` is the largest number of such workers that would start now."""
+    """Whether a job fits now, with numbers; `starts_now` is the maximum number of workers that would start now."""
 
     verdict: Verdict
     message: str

@@ -6,17 +6,17 @@ import msgspec
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One thing to choose: its name, and what people call it or know of it."""
+    """One choice: its name, and a description."""
 
     name: str
     text: str = ""
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """What one namespace offers to one user; `unread` names what could not be looked at.
+    """Choices of one namespace for one user; `unread` lists what could not be read.
 
-    `images` are recently used images, newest first. `claims` are volume claims, `connections` secrets
-    that an ODH project keeps as data connections, `priorities` names of priority classes.
+    `images` are recently used images, newest first. `claims` are volume claims, `connections` secrets that an ODH
+    project keeps as data connections, `priorities` names of priority classes.
     """
 
     namespace: str

@@ -23,7 +23,7 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Partition(Known, frozen=True):
-    """A partition with its limits; None is no limit, an empty list of names allows everybody."""
+    """A partition with its limits; None is no limit, an empty list of names allows all."""
 
     name: str
     default: bool = False
@@ -43,7 +43,7 @@ class Partition(Known, frozen=True):
 
 
 class NodeRoom(Known, frozen=True):
-    """One node: what it has, what of it is free now, and whether it takes jobs."""
+    """One node: its capacity, what is free, and whether it accepts pods."""
 
     name: str
     cpus: int
@@ -57,7 +57,7 @@ class NodeRoom(Known, frozen=True):
 
 
 class Limit(Known, frozen=True):
-    """The limits of a QOS, or of an account: for one job, and for all that run at once (`group_`)."""
+    """Limits of a QOS or an account: for one job, and for all running jobs together (`group_`)."""
 
     owner: str
     cpus: int | None = None
@@ -75,10 +75,10 @@ class Limit(Known, frozen=True):
 
 
 class SlurmFacts(Known, frozen=True):
-    """What a cluster says for one job: its partition, the limits that hold, the nodes that it could have.
+    """Facts of a Slurm cluster for one job: its partition, its limits, and suitable nodes.
 
-    `mpi` are the launch plugins of srun. `accounts` and `qos` are those of the user; both are empty where the cluster
-    keeps no accounts.
+    `mpi` are the launch plugins of srun. `accounts` and `qos` are those of the user; both are empty without
+    accounting.
     """
 
     cluster: str = ""

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Cores, memory and GPUs together, as numbers."""
+    """Cores, memory and GPUs, as numbers."""
 
     cores: float = 0.0
     memory_bytes: int = 0

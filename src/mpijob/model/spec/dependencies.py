@@ -65,7 +65,7 @@ def names(after: Iterable[str]) -> tuple[str, ...]:
 
 
 class Dependency(msgspec.Struct, frozen=True):
-    """One job that another waits for: its phase (None if it does not exist), and how it must end."""
+    """A job that another job depends on: its phase (None if it does not exist), and the required end."""
 
     ref: JobRef
     phase: Phase | None = None

@@ -84,7 +84,7 @@ def shown(value: object) -> str:
     if isinstance(value, int):
         return _shown_number(value)
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:.10g}"
     return _shown_kind(value)
 
 

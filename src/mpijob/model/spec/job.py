@@ -77,9 +77,10 @@ class Topology(StrEnum):
 
 
 class Resources(Value, frozen=True, kw_only=True):
-    """What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`.
+    """Resources of one launcher or one worker.
 
-    `none` as CPU or memory requests nothing and limits nothing: on a cluster the namespace's own default holds.
+    Amounts have the form `500m`, `2`, `4Gi`. `none` as CPU or memory sets no request and no limit: on a cluster, the
+    defaults of the namespace apply.
     """
 
     cpu: Amount = "1"
@@ -109,11 +110,11 @@ class Resources(Value, frozen=True, kw_only=True):
 
 
 class CustomLaunch(Value, frozen=True, kw_only=True):
-    """How an MPI library that we do not know is started.
+    """How to start an MPI library without built-in support.
 
-    `command` may hold `{hostfile}`, `{ranks}` and `{agent}`; `host_line` writes one worker into the
-    hostfile from `{worker}` and `{slots}`; `tag` is a regular expression with a group `rank` that
-    finds the rank in a line of merged output.
+    `command` can contain `{hostfile}`, `{ranks}` and `{agent}`; `host_line` formats one worker of the hostfile from
+    `{worker}` and `{slots}`; `tag` is a regular expression with a group `rank` that finds the rank in a line of
+    merged output.
     """
 
     command: tuple[str, ...]
@@ -123,7 +124,7 @@ class CustomLaunch(Value, frozen=True, kw_only=True):
 
 
 class Launch(Value, frozen=True, kw_only=True):
-    """How ranks are laid out and started; each option is translated for the family in use."""
+    """How to map, bind and start ranks; each option is translated for the MPI library in use."""
 
     map_by: str = ""
     bind_to: str = ""
@@ -135,7 +136,7 @@ class Launch(Value, frozen=True, kw_only=True):
 
 
 class Program(Value, frozen=True, kw_only=True):
-    """One of several programs in the same world (MPMD): so many ranks of this command."""
+    """One of several programs in the same MPI world (MPMD), with its number of ranks."""
 
     ranks: int
     command: tuple[str, ...]
@@ -146,8 +147,8 @@ class Program(Value, frozen=True, kw_only=True):
 class GitSource(Value, frozen=True, kw_only=True):
     """A repository at one commit.
 
-    Without a `commit`, that of a branch or tag (`ref`) or of the default branch is found when the job is planned, and
-    written into the spec: the job says which files ran.
+    Without `commit`, planning the job resolves the branch or tag (`ref`), or the default branch, and writes the
+    commit into the spec.
     """
 
     url: str = ""
@@ -156,9 +157,9 @@ class GitSource(Value, frozen=True, kw_only=True):
 
 
 class Code(Value, frozen=True, kw_only=True):
-    """The files that are uploaded with the job: a directory (or some paths in it) and inline files.
+    """Files to upload with the job: a directory (or some paths in it) and inline files.
 
-    With `git` it is the repository, or the directory of it that `path` names.
+    With `git`, the files of the repository, or of its directory `path`.
     """
 
     git: GitSource = GitSource()
@@ -169,10 +170,10 @@ class Code(Value, frozen=True, kw_only=True):
 
 
 class Secret(Value, frozen=True, kw_only=True):
-    """A secret that reaches the ranks as an environment variable; its value is never in the spec.
+    """A secret that ranks get as an environment variable; its value is never in the spec.
 
-    Locally the value is read from the variable or file named by `source` (`env:TOKEN`,
-    `file:/run/token`); on a cluster from the Secret object `source` (`name/key`).
+    Locally the value is read from the variable or file in `source` (`env:TOKEN`, `file:/run/token`); on a cluster
+    from the Secret `source` (`name/key`).
     """
 
     env: str
@@ -180,10 +181,10 @@ class Secret(Value, frozen=True, kw_only=True):
 
 
 class Volume(Value, frozen=True, kw_only=True):
-    """A directory that every worker (and the launcher) sees at `mount`.
+    """A directory that every worker and the launcher see at `mount`.
 
-    One of kind `s3` has the files of a folder in a bucket (`source` is CONNECTION/FOLDER): they are fetched before
-    the job starts, and what changed is stored back, unless the volume is read only.
+    A volume of kind `s3` has the files of a bucket folder (`source` is CONNECTION/FOLDER): they are downloaded before
+    the job starts, and changes are uploaded, unless it is read-only.
     """
 
     mount: str
@@ -204,11 +205,11 @@ class Placement(Value, frozen=True, kw_only=True):
 
 
 class Network(Value, frozen=True, kw_only=True):
-    """Whom the job's pods may talk to on a cluster, beside each other and the name servers.
+    """Allowed connections of the job's pods on a cluster, besides each other and DNS.
 
-    Each word of `egress` is `internet`, a block (`10.1.0.0/16`), an address, a service
-    (`minio.data.svc`) or `namespace/data`, with a port behind it where one is meant (`internet:443`).
-    `attachments` are further networks that the pods get (Multus), as a fast fabric needs.
+    Each entry of `egress` is `internet`, a network (`10.1.0.0/16`), an address, a service (`minio.data.svc`) or
+    `namespace/data`, optionally with a port (`internet:443`). `attachments` are additional networks of the pods
+    (Multus), for example for a fast fabric.
     """
 
     isolated: bool = True
@@ -229,10 +230,10 @@ class Elastic(Value, frozen=True, kw_only=True):
 
 
 class Retry(Value, frozen=True, kw_only=True):
-    """How often a failed job is tried again, with exponential backoff between the attempts.
+    """Retries of a failed job, with exponential backoff.
 
-    `on` names the causes for which it is, in words (`worker_lost`, `preempted`, `nccl` …) or codes as `mpijob why`
-    shows them; without any it is tried again whatever made it fail.
+    `on` lists the causes to retry after, as keywords (`worker_lost`, `preempted`, `nccl` …) or codes of `mpijob why`;
+    if empty, the job is retried after any cause.
     """
 
     limit: int = 0
@@ -251,16 +252,16 @@ class Retry(Value, frozen=True, kw_only=True):
 
 
 class Signal(Value, frozen=True, kw_only=True):
-    """A signal that every rank gets before the end (deadline, cancel, preemption), as Slurm's USR1@120."""
+    """A signal to every rank before the end (deadline, cancel, preemption), like Slurm's USR1@120."""
 
     name: str = "TERM"
     seconds_before: float = 0.0
 
 
 class Concurrency(Value, frozen=True, kw_only=True):
-    """How many jobs of a group may run at once: the others wait for their turn.
+    """Maximum number of running jobs of a group; the others wait.
 
-    The jobs of one namespace that name the group belong to it; without a name, those of one array.
+    The group has all jobs of the namespace with this group name; without a name, the jobs of one array.
     """
 
     limit: int
@@ -270,7 +271,7 @@ class Concurrency(Value, frozen=True, kw_only=True):
 class Notify(Value, frozen=True, kw_only=True):
     """A receiver of notifications: a mail address, or the name of a callback of the settings.
 
-    `on` are the moments: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (however).
+    `on` lists events: `queued`, `started`, `retried`, `succeeded`, `failed`, `cancelled`, `ended` (with any result).
     """
 
     to: str
@@ -287,14 +288,14 @@ class Notify(Value, frozen=True, kw_only=True):
 
 
 class Retention(Value, frozen=True, kw_only=True):
-    """How long what is known of a finished job is kept."""
+    """How long data of a finished job is kept."""
 
     logs_days: float = 7.0
     record_days: float = 30.0
 
 
 class Model(Value, frozen=True, kw_only=True):
-    """The model that a job makes: how it is called in the model registry, and where the job writes it.
+    """The model that a job trains: its name in the model registry, and the path of its files.
 
     `path` is a path on one of the job's volumes, or in its working directory on one machine.
     """
@@ -308,7 +309,7 @@ class Model(Value, frozen=True, kw_only=True):
 class MPIJob(Value, frozen=True, kw_only=True):
     """One MPI job: a launcher and `workers` workers with `slots` ranks each.
 
-    Name, workers and command are enough; everything else has a default that suits a first run.
+    Name, workers and command are enough; all other fields have defaults.
     """
 
     name: str
@@ -375,7 +376,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
 
     @property
     def world(self) -> int:
-        """The number of ranks that the job wants."""
+        """Number of ranks of the job."""
         if self.programs:
             return sum(program.ranks for program in self.programs)
         return self.workers * self.slots if self.ranks is None else self.ranks
@@ -387,7 +388,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
 
     @property
     def most_workers(self) -> int:
-        """How many workers the job may ever have."""
+        """Maximum number of workers: all of them, unless the job is elastic."""
         return self.workers if self.elastic is None else max(self.workers, self.elastic.max_workers)
 
     @property
@@ -397,7 +398,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
 
     @property
     def group(self) -> str:
-        """The group of which only so many jobs run at once; "" for a job that waits for nobody's turn."""
+        """The concurrency group of the job; empty if it has none."""
         return "" if self.concurrency is None else self.concurrency.group or self.name
 
     @property
@@ -415,7 +416,9 @@ def _part(field: str, value: dict[str, Any], wanted: Any) -> Any:
     try:
         return codec.convert(value, wanted)
     except msgspec.ValidationError as error:
-        raise InvalidJob(f"{field}: {error}", hint=f"mpijob explain {field} shows what it takes") from error
+        raise InvalidJob(
+            f"{field}: {error}", hint=f"mpijob explain {field} shows its allowed values"
+        ) from error
 
 
 _COERCED: dict[str, Any] = {

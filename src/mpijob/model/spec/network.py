@@ -94,7 +94,7 @@ def destination(word: str, home: str) -> Destination | None:
     """
     scheme = urlsplit(word).scheme if "://" in word else ""
     if scheme and scheme not in _PORTS:
-        raise ValueError(f"the scheme {scheme}:// names no machine")
+        raise ValueError(f"a destination has no scheme ({scheme}://)")
     host, port = _parts(word)
     return _place(host, port if port is not None else _PORTS.get(scheme), home)
 

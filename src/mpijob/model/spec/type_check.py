@@ -132,7 +132,7 @@ def _walk_word(value: Any, wanted: inspect.EnumType, path: Path) -> Iterator[Pro
     if isinstance(value, wanted.cls) or (isinstance(value, str) and value in words):
         return
     if isinstance(value, str):
-        yield Problem("UNKNOWN_WORD", path, f"{shown(value)} is not known here", choice_hint(value, words))
+        yield Problem("UNKNOWN_WORD", path, f"{shown(value)} is not a valid value", choice_hint(value, words))
     else:
         yield _wrong(value, wanted, path)
 
@@ -176,7 +176,7 @@ def _plain(value: Any, wanted: inspect.Type) -> bool:
 
 
 def _wrong(value: object, wanted: inspect.Type, path: Path) -> Problem:
-    hint = "leave the field out to have its default" if value is None else _type_hint(value, wanted, path)
+    hint = "omit the field to use its default" if value is None else _type_hint(value, wanted, path)
     return Problem("WRONG_TYPE", path, f"expected {called(wanted)}, got {shown(value)}", hint)
 
 
@@ -184,7 +184,9 @@ def _type_hint(value: object, wanted: inspect.Type, path: Path) -> str:
     name = str(path[-1]) if path else ""
     if name.endswith("_seconds") and isinstance(value, str):
         flag = name.removesuffix("_seconds").replace("_", "-")
-        return f"write seconds, for example {name}: 600; the flag takes minutes and hours, too: --{flag} 10m"
+        return (
+            f"write seconds, for example {name}: 600; the flag also accepts minutes and hours: --{flag} 10m"
+        )
     if isinstance(wanted, inspect.VarTupleType) and isinstance(value, str):
         return "write a list, one word each: [python, train.py]"
     if isinstance(wanted, inspect.BoolType) and isinstance(value, str):

@@ -26,11 +26,11 @@ class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One job's account: who ran what, when, how it ended, what was held for it and what it used.
+    """Accounting record of one job: owner, times, result, and resources allocated and used.
 
-    Times are seconds since the epoch. `queued_seconds` is how long it waited, `held_seconds` how long it held
-    its cores, memory and GPUs, over all attempts. What was used is known where `measured` is true. `program`
-    is the same for jobs that run the same command, whatever the numbers in it.
+    Times are seconds since the epoch. `queued_seconds` is the time in the queue, `held_seconds` the time with
+    allocated resources, over all attempts. Usage is known if `measured` is true. `program` is equal for jobs that run
+    the same command, except for numbers in it.
     """
 
     ref: JobRef
@@ -108,7 +108,7 @@ class AccountQuery(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
 
 
 class AccountPage(msgspec.Struct, frozen=True):
-    """One page of accounts, newest first; `after` asks for the next one, "" at the end."""
+    """One page of accounting records, newest first; `after` is the cursor of the next page, empty at the end."""
 
     items: tuple[Account, ...]
     after: str = ""

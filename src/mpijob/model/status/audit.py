@@ -64,7 +64,7 @@ class _Shape(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rena
 
 
 class User(_Shape, frozen=True, kw_only=True):
-    """Who: as the engine knows them, for a cluster by its own review of their credentials."""
+    """A user as the engine knows them; on a cluster, from a review of their credentials."""
 
     username: str
     groups: tuple[str, ...] = ()
@@ -92,9 +92,9 @@ class ResponseStatus(_Shape, frozen=True, kw_only=True):
 
 
 class AuditEvent(_Shape, frozen=True, kw_only=True):
-    """One line of the audit.
+    """One entry of the audit log.
 
-    `stage` is RequestReceived before an act, ResponseComplete after it, ResponseStarted for a look into logs.
+    `stage` is RequestReceived before an action, ResponseComplete after it, and ResponseStarted when logs are read.
     """
 
     kind: str = ""

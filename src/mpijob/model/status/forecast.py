@@ -8,10 +8,11 @@ from mpijob.model.ref import JobRef
 
 
 class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A job's place among those that wait, from 1, and when it will start, in seconds from now.
+    """Position of a waiting job, from 1, and its estimated start, in seconds from now.
 
-    `seconds` is None where only a bound is known (`span` then begins with 0), and `span` is None where nothing is;
-    `basis` says what the estimate rests on, or what it lacks. `time` is when it was made, 0 for now.
+    `seconds` is None if only an upper bound is known (`span` then begins with 0), and `span` is None without any
+    estimate; `basis` is the basis of the estimate, or the reason why there is none. `time` is when it was made, 0 for
+    now.
     """
 
     position: int | None = None
@@ -22,7 +23,7 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What was estimated for one job and what came: it waited `waited_seconds`; `queue` is where."""
+    """An estimate compared with reality: the job waited `waited_seconds` in `queue`."""
 
     ref: JobRef
     queue: str
@@ -42,10 +43,10 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Accuracy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How good estimates were, over `jobs` of which `estimated` had one.
+    """Accuracy of estimates, over `jobs`, of which `estimated` had an estimate.
 
-    Errors are absolute, in seconds; `median_percent` is the error's share of the wait. `late` counts those that waited
-    longer than the upper end of their range, `ranged` those that had a range.
+    Errors are absolute, in seconds; `median_percent` is the error relative to the wait. `late` counts jobs that
+    waited longer than the upper end of their range, `ranged` jobs that had a range.
     """
 
     jobs: int = 0

@@ -24,7 +24,7 @@ class CallKind(StrEnum):
 
 
 class MpiCall(msgspec.Struct, frozen=True):
-    """All calls of one function by one rank; `size` are the bytes that they handed over to be sent or written."""
+    """All calls of one function by one rank; `size` is the number of bytes passed to be sent or written."""
 
     name: str
     kind: CallKind
@@ -34,10 +34,10 @@ class MpiCall(msgspec.Struct, frozen=True):
 
 
 class MpiPeer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a rank exchanged with one other; `got` was fetched from it, all else was sent to it.
+    """Traffic of a rank with one other rank; `got` was fetched from it, all else was sent to it.
 
-    `waited_seconds` were spent in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
-    calls, `best_bandwidth` the fastest of them in bytes a second.
+    `waited_seconds` is the time in calls that wait for this rank. `bulk` are messages of 64 KiB and more in blocking
+    calls, `best_bandwidth` is the fastest of them in bytes per second.
     """
 
     rank: int
@@ -56,13 +56,13 @@ class MpiPeer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankProfile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What one rank did with MPI since `started`.
+    """MPI profile of one rank since `started`.
 
-    `seconds` is the time that was looked at (without MPI_Init, MPI_Finalize and where MPI_Pcontrol paused the profile),
-    `mpi_seconds` that part of it which was spent in MPI, by all threads together. `step` is that of a script, `world`
-    the number of ranks; `spawned` ranks are of a world that the job's own ranks started. `calling` is the function that
-    the rank is in, for `calling_seconds`, with `calling_peer` where that one is known. `latency_seconds` is the mean
-    time of a blocking message of at most 1 KiB, the waiting for the other side included.
+    `seconds` is the measured time (without MPI_Init, MPI_Finalize and time paused with MPI_Pcontrol), `mpi_seconds`
+    the time in MPI, of all threads together. `step` is the step of a script, `world` the number of ranks; `spawned`
+    ranks belong to a world that the job's ranks started. `calling` is the current MPI function, for
+    `calling_seconds`, with `calling_peer` if known. `latency_seconds` is the mean time of blocking messages of at
+    most 1 KiB, including waits.
     """
 
     rank: int
@@ -115,9 +115,9 @@ class RankProfiles(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankPair(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one rank sent to another, in any way; `bandwidth` is that of its large messages, waiting included.
+    """Data that one rank sent to another; `bandwidth` is that of large messages, including waits.
 
-    `waited_seconds` is how long the sender was in calls that wait for the receiver.
+    `waited_seconds` is the time of the sender in calls that wait for the receiver.
     """
 
     sender: int
@@ -130,9 +130,9 @@ class RankPair(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MpiProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a world did with MPI. `calls` are those of all ranks, the longest first; `pairs` the largest first.
+    """MPI profile of all ranks.
 
-    `remarks` say what stands out, `lacks` what could not be seen.
+    `calls` are sorted by time, `pairs` by size. `remarks` list findings, `lacks` what could not be measured.
     """
 
     ranks: tuple[RankProfile, ...] = ()

@@ -12,7 +12,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Line(View, frozen=True):
-    """One limit of one resource: who set it, how much there is and how much of it is in use."""
+    """One limit of one resource: its source, its total, and how much is used."""
 
     source: str
     resource: str
@@ -26,7 +26,7 @@ class Line(View, frozen=True):
 
 
 class NamespaceView(View, frozen=True):
-    """One namespace: how many jobs stand where, what their GPUs are, and its limits."""
+    """One namespace: number of jobs by phase, its GPUs, and its limits."""
 
     name: str
     jobs: Mapping[str, int] = {}
@@ -46,7 +46,7 @@ class NamespaceView(View, frozen=True):
 
 
 class QueueView(View, frozen=True):
-    """One ClusterQueue: what it may give, what is taken, and how many jobs wait in it and run from it."""
+    """One ClusterQueue: quota, usage, and number of waiting and running jobs."""
 
     name: str
     cohort: str = ""
@@ -58,7 +58,7 @@ class QueueView(View, frozen=True):
 
 
 class Preemption(View, frozen=True):
-    """A job that had to make way: when, for whom, why, and when it runs again."""
+    """A preempted job: when, by whom, why, and when it resumes."""
 
     namespace: str
     job: str
@@ -67,7 +67,7 @@ class Preemption(View, frozen=True):
 
 
 class Alert(View, frozen=True):
-    """A limit that is nearly, or wholly, consumed."""
+    """A limit that is nearly or completely used."""
 
     namespace: str
     message: str
@@ -75,7 +75,7 @@ class Alert(View, frozen=True):
 
 
 class ClusterView(View, frozen=True):
-    """The whole cluster; `gpus` are those of its machines that could be given away. `unread` is what nobody knows."""
+    """The whole cluster; `gpus` is the number of allocatable GPUs. `unread` lists what could not be read."""
 
     namespaces: tuple[NamespaceView, ...] = ()
     queues: tuple[QueueView, ...] = ()

@@ -12,7 +12,7 @@ from mpijob.model.status.level import Level
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that happened to a job, in order of `sequence`."""
+    """One event of a job, ordered by `sequence`."""
 
     time: float
     reason: str
@@ -120,7 +120,7 @@ def spans(numbers: Iterable[int], comma: str = ", ") -> str:
 
 
 class Artifact(msgspec.Struct, frozen=True, order=True):
-    """A file that a job left, by its path in the working directory; attempt 0 when it is of all attempts."""
+    """An output file, by its path in the working directory; attempt 0 if it belongs to all attempts."""
 
     path: str
     size: int
@@ -129,7 +129,7 @@ class Artifact(msgspec.Struct, frozen=True, order=True):
 
 
 class NodePlace(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
-    """The zone and rack of a node by its labels; "" where it has no such label."""
+    """Zone and rack of a node from its labels; empty without such a label."""
 
     name: str
     zone: str = ""

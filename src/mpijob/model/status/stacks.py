@@ -33,7 +33,7 @@ class Lack(StrEnum):
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call: its function, the file (or library) it is in, the line where that is known."""
+    """One stack frame: function, file (or library), and line if known."""
 
     function: str
     file: str = ""
@@ -42,11 +42,10 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankStack(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One rank: its main thread's calls, the innermost first, and what the kernel says it does.
+    """One rank: call stack of its main thread, innermost first, and its state in the kernel.
 
-    `state` is the letter of /proc (R runs, S sleeps, D waits for a device, T is stopped, Z has ended).
-    `wchan` is where it waits in the kernel, `syscall` the system call it is in. `said` quotes the tool that
-    could not do more.
+    `state` is the letter of /proc (R running, S sleeping, D waiting for a device, T stopped, Z zombie). `wchan` is
+    where it waits in the kernel, `syscall` its current system call. `said` quotes the error of a tool that failed.
     """
 
     rank: int
@@ -64,9 +63,9 @@ class RankStack(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class StackGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Ranks that stand at the same place; `frames` are those of the first of them.
+    """Ranks with the same call stack; `frames` are those of the first rank.
 
-    `waits` says that the place is one where MPI waits for other ranks.
+    `waits` is true if MPI waits there for other ranks.
     """
 
     where: str

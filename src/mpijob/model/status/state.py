@@ -28,7 +28,7 @@ class Phase(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether nothing more will happen to the job by itself."""
+        """Whether the job has ended."""
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
 
     @property
@@ -38,7 +38,7 @@ class Phase(StrEnum):
 
     @property
     def coarse(self) -> str:
-        """One of the four words of the coarse view: Pending, Running, Succeeded, Failed."""
+        """Pending, Running, Succeeded or Failed."""
         if self is Phase.SUCCEEDED:
             return "Succeeded"
         if self in (Phase.FAILED, Phase.CANCELLED):
@@ -84,9 +84,9 @@ class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rank as the census found it and as it ended.
+    """One rank with its result.
 
-    `followed` marks an end that only followed from another's: MPI or the engine ended this rank too.
+    `followed` marks an exit that is only a consequence: MPI or the engine ended this rank too.
     """
 
     rank: int
@@ -100,7 +100,7 @@ class RankState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One worker: its own phase, what it holds and how it ended."""
+    """One worker: phase, resources and exit status."""
 
     index: int
     name: str
@@ -139,10 +139,10 @@ class LauncherPhase(StrEnum):
 
 
 class LauncherState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The launcher: how far it has come, where it is, what it holds, how it ended. Times are seconds since the epoch.
+    """The launcher: phase, node, resources and exit status.
 
-    `cores` is the CPU that it asked for, `memory_bytes` the most memory that it was seen to use. `log_source` says
-    where its output is written: a container as `pod/NAME/CONTAINER`, or a file of this machine as `file:PATH`.
+    Times are seconds since the epoch. `cores` is its CPU request, `memory_bytes` its peak memory. `log_source` is the
+    source of its output: a container as `pod/NAME/CONTAINER`, or a local file as `file:PATH`.
     """
 
     name: str
@@ -174,10 +174,10 @@ class LauncherState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 
 
 class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of a script: what a launcher in it started. Times are seconds since the epoch.
+    """One step of a script: a launch in the launcher.
 
-    `ranks` is 0 where the step does not say how many; `workers` are those that its ranks were seen on. `peak_bytes`
-    is the most memory that one of them used meanwhile, 0 where it was not measured.
+    Times are seconds since the epoch. `ranks` is 0 if unknown; `workers` are those with ranks of the step.
+    `peak_bytes` is the highest memory of one worker meanwhile, 0 if not measured.
     """
 
     number: int
@@ -260,7 +260,7 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return ", ".join([f"{number}/{total} {first}", *(f"{count} {phase}" for phase, count in rest)])
 
     def forecast(self, found: Forecast) -> JobState:
-        """Return the state of a job that waits with when it will start."""
+        """Return the state with this estimate of the job's start."""
         return msgspec.structs.replace(
             self,
             queue_position=found.position,
@@ -270,13 +270,13 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         )
 
     def queued_seconds(self, now: float) -> float:
-        """Return how long the last attempt has waited in the queue, or did; what earlier ones ran is no wait."""
+        """Return how long the last attempt has waited in the queue."""
         begin = self.queued or self.created
         end = self.started or (now if not self.phase.final else self.finished or begin)
         return max(0.0, end - begin)
 
     def duration_seconds(self, now: float) -> float | None:
-        """Return how long the job has run, or ran, in its last attempt."""
+        """Return how long the last attempt has run."""
         if self.started is None:
             return None
         ended = self.finished if self.finished is not None else now

@@ -95,9 +95,9 @@ def _outstanding(matrix: Matrix, links: list[Link], kind: str) -> Iterable[Slow]
     for link in links:
         told = []
         if link.latency_us > max(SLOW_LATENCY * latency, _LEAST_MICROSECONDS):
-            told.append(f"{link.latency_us:.0f} µs where {latency:.0f} µs are usual {kind}")
+            told.append(f"{link.latency_us:.0f} µs (median {latency:.0f} µs {kind})")
         if link.bandwidth_mb < SLOW_BANDWIDTH * bandwidth:
-            told.append(f"{link.bandwidth_mb:.0f} MB/s where {bandwidth:.0f} MB/s are usual {kind}")
+            told.append(f"{link.bandwidth_mb:.0f} MB/s (median {bandwidth:.0f} MB/s {kind})")
         if told:
             one, other = (f"worker {at} ({_machine(matrix, at)})" for at in (link.low, link.high))
             yield Slow(link, f"slow link between {one} and {other}: {', '.join(told)}")

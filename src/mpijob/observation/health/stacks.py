@@ -44,15 +44,15 @@ ALLOWED = {
 }
 _LACKS = {
     Lack.NO_PYSPY: {
-        "local": "py-spy is not installed, so no lines of Python are seen: pip install 'mpijob[stacks]'",
-        "kubernetes": "the image has no py-spy, so Python lines are not seen: use --bring-py-spy, or install it there",
+        "local": "py-spy is not installed, so Python lines are not shown: pip install 'mpijob[stacks]'",
+        "kubernetes": "the image has no py-spy, so Python lines are not shown: use --bring-py-spy, or install it there",
     },
     Lack.NO_GDB: {
-        "local": "gdb is not installed, so functions of native programs are not seen: install gdb",
-        "kubernetes": "the image has no gdb, so functions of native programs are not seen: install gdb in it",
+        "local": "gdb is not installed, so functions of native programs are not shown: install gdb",
+        "kubernetes": "the image has no gdb, so functions of native programs are not shown: install gdb in it",
     },
-    Lack.DENIED: {place: f"looking into the process was denied (ptrace): {how}" for place, how in ALLOWED.items()},
-    Lack.TOO_SLOW: {"": "looking took too long and was given up; try fewer ranks with --rank"},
+    Lack.DENIED: {place: f"reading the process was denied (ptrace): {how}" for place, how in ALLOWED.items()},
+    Lack.TOO_SLOW: {"": "reading the stack timed out; try fewer ranks with --rank"},
     Lack.UNREADABLE: {"": "the tool could not read the process"},
     Lack.GONE: {"": "the process has ended"},
     Lack.UNREACHED: {"": "the worker could not be reached"},
@@ -121,8 +121,8 @@ def _place(frame: Frame) -> str:
 
 def _kernel(stack: RankStack) -> str:
     if stack.means is Means.NONE:
-        return f"not seen ({stack.lack.value if stack.lack else 'unknown'})"
-    doing = _DOING.get(stack.state, "in a state that is not known")
+        return f"not available ({stack.lack.value if stack.lack else 'unknown'})"
+    doing = _DOING.get(stack.state, "in an unknown state")
     inside = stack.syscall or stack.wchan
     call = f" in the system call {inside}" if inside and stack.state != "R" else ""
     return f"{doing}{call}" + (f" ({stack.program})" if stack.program else "")
@@ -162,10 +162,10 @@ def _remarks(groups: Sequence[StackGroup]) -> Iterable[str]:
         late = [rank for one in rest for rank in one.ranks]
         yield (f"{named(late)} {'has' if len(late) == 1 else 'have'} not reached {collective[0].where}, "
                f"where {named(collective[0].ranks)} {'waits' if len(collective[0].ranks) == 1 else 'wait'}: "
-               "look there first")  # fmt: skip
+               "check them first")  # fmt: skip
     if len(collective) == 1 and not rest:
-        yield (f"all ranks are in {collective[0].where}: it is at work, or its messages do not arrive; "
-               "look again in a moment")  # fmt: skip
+        yield (f"all ranks are in {collective[0].where}: the call is in progress, or its messages do not arrive; "
+               "capture the stacks again in a moment")  # fmt: skip
 
 
 def _lacks(stacks: Sequence[RankStack], place: str) -> Iterable[str]:

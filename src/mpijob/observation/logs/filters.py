@@ -146,7 +146,7 @@ def guarded_search(pattern: str) -> Search:
     if reason := _risk(pattern):
         raise InvalidJob(
             f"the pattern {pattern!r} could take very long: {reason}",
-            hint="write it more simply, or install mpijob[regex], which searches in linear time",
+            hint="simplify it, or install mpijob[regex], which searches in linear time",
         )
     return lambda text: compiled.search(text[:GUARDED_BYTES]) is not None
 

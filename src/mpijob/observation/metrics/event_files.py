@@ -45,7 +45,7 @@ class ScalarSeries(msgspec.Struct, frozen=True):
 
 
 class EventScalars(msgspec.Struct, frozen=True):
-    """The scalars in the event files of a job, how many files there are, and what could not be read."""
+    """Scalars in the event files of a job, the number of files, and what could not be read."""
 
     series: tuple[ScalarSeries, ...] = ()
     files: int = 0

@@ -118,7 +118,7 @@ def _remarks(
     if slowest.bandwidth < _SLOW * median(rates):
         yield (
             f"the slowest link is that of ranks {slowest.sender} and {slowest.receiver}: "
-            f"{as_bytes(int(slowest.bandwidth))}/s, where {as_bytes(int(median(rates)))}/s are usual"
+            f"{as_bytes(int(slowest.bandwidth))}/s (median {as_bytes(int(median(rates)))}/s)"
         )
 
 
@@ -138,7 +138,8 @@ def _late(ranks: Sequence[RankProfile]) -> Iterable[str]:
         share = mean(shares[rank] for rank in late)
         they = "it" if len(late) == 1 else "they"
         yield (
-            f"{who} waited for: {they} {spend} {share:.0%} of the time in MPI, the others {mean(others):.0%}"
+            f"other ranks wait because {who} slow: {they} {spend} {share:.0%} of the time in MPI, "
+            f"the others {mean(others):.0%}"
         )
 
 
@@ -148,13 +149,13 @@ def _lacks(ranks: Sequence[RankProfile], everybody: Sequence[RankProfile], world
     if missing:
         who = f"rank {missing[0]} has" if len(missing) == 1 else f"ranks {spans(missing)} have"
         yield (
-            f"{who} no profile: no MPI was started, or the program has it inside (statically linked) or looked its "
-            "functions up by itself"
+            f"{who} no profile: MPI was not started, or the program links MPI statically or looks up "
+            "MPI functions itself (dlsym)"
         )
     if spawned := sum(one.spawned for one in everybody):
-        yield f"{spawned} ranks that were spawned are worlds of their own and no part of this"
+        yield f"{spawned} spawned ranks are separate MPI worlds and not included"
     if unknown := sum(one.unattributed_size for one in ranks):
-        yield f"{as_bytes(unknown)} were sent to processes of other worlds or by calls whose receivers are not known"
+        yield f"{as_bytes(unknown)} were sent to other MPI worlds, or by calls whose receivers are unknown"
     if any(_neighbours(one) for one in ranks):
         yield "neighbourhood collectives are counted in time and calls, not by pair"
     if any(one.threads for one in ranks):

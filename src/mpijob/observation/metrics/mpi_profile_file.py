@@ -103,13 +103,13 @@ def _header(data: bytes) -> _Header:
         raise BadProfile(f"{len(data)} bytes are not a profile")
     header = _Header(*_HEADER.unpack_from(data))
     if header.magic != MAGIC:
-        raise BadProfile("it is not begun yet, or no profile")
+        raise BadProfile("it is still empty, or not a profile")
     if header.version != VERSION or header.header_size != _HEADER.size:
-        raise BadProfile(f"its version is {header.version}, and {VERSION} is known")
+        raise BadProfile(f"version {header.version} is not supported, only {VERSION}")
     if header.rank >= max(1, header.world) or header.peers != header.world or header.rate == 0:
         raise BadProfile(f"rank {header.rank} of {header.world} ranks with {header.peers} peers")
     if _places(header)[-1] > len(data):
-        raise BadProfile("it is cut off")
+        raise BadProfile("it is truncated")
     return header
 
 

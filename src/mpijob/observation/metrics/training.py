@@ -63,9 +63,9 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Curves(msgspec.Struct, frozen=True, kw_only=True):
-    """Every metric of a job, and how far it is: `progress` from 0 to 1, `eta` seconds until its end, where known.
+    """All metrics of a job and its progress: `progress` from 0 to 1, `eta` in seconds until its end, if known.
 
-    A value that is no number (a loss of NaN) is None.
+    A value that is not a number (a loss of NaN) is None.
     """
 
     series: tuple[Series, ...] = ()
@@ -257,7 +257,7 @@ def _grouped(pattern: str) -> Callable[[bytes], dict[str, float]]:
     names = re.findall(r"\(\?P<(\w+)>", pattern)
     if not names:
         raise InvalidJob(
-            f"{pattern!r} names no metric",
+            f"{pattern!r} has no named group for a metric",
             hint="give its groups names, as in step (?P<step>\\d+) loss (?P<loss>\\S+)",
         )
     find = filters.compile_groups(pattern)

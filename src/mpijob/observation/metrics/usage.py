@@ -16,7 +16,7 @@ POINTS = 720
 
 
 class Band(msgspec.Struct, frozen=True):
-    """One quantity over time: least, middle and most of all workers at each point; `worst` is the worker with most."""
+    """One metric over time: minimum, median and maximum of all workers; `worst` is the worker with the maximum."""
 
     low: tuple[float, ...]
     middle: tuple[float, ...]
@@ -25,7 +25,7 @@ class Band(msgspec.Struct, frozen=True):
 
 
 class WorkerUsage(msgspec.Struct, frozen=True):
-    """What one worker used at each of the points; null where it was not measured then."""
+    """Usage of one worker at each point; null if not measured."""
 
     worker: int
     cpu_cores: tuple[float | None, ...]
@@ -36,10 +36,10 @@ class WorkerUsage(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What the workers used; `times` are the points' seconds since the epoch.
+    """Usage of the workers; `times` are seconds since the epoch.
 
-    `gpus` counts busy GPUs: two of four at half load are 1.0. `limit` is what one worker was given. `workers` is empty
-    unless each worker was asked for.
+    `gpus` counts busy GPUs: two of four at half load are 1.0. `limit` is the limit of one worker. `workers` is empty
+    unless requested.
     """
 
     times: tuple[float, ...]

@@ -48,10 +48,10 @@ def protections(job: MPIJob, *, cluster: bool, slurm: bool = False) -> tuple[Pro
 
 def _between(cluster: bool) -> Iterator[Protection]:
     if not cluster:
-        yield Protection("starting ranks, MPI data", Encrypted.LOCAL, "no network is between the ranks")
+        yield Protection("starting ranks, MPI data", Encrypted.LOCAL, "the ranks do not use a network")
         return
     yield Protection("starting ranks", Encrypted.YES, "ssh with the job's own key, whose host key is checked")
-    why = "MPI has no way; a network with WireGuard or IPsec encrypts it for every pod"
+    why = "MPI does not encrypt; a network with WireGuard or IPsec encrypts it for every pod"
     yield Protection("MPI data between workers", Encrypted.NO, why)
 
 
@@ -59,7 +59,9 @@ def _between_nodes() -> Iterator[Protection]:
     yield Protection(
         "starting ranks", Encrypted.NO, "Slurm signs its messages (munge) and does not encrypt them"
     )
-    yield Protection("MPI data between nodes", Encrypted.NO, "MPI has no way; the site's network is trusted")
+    yield Protection(
+        "MPI data between nodes", Encrypted.NO, "MPI does not encrypt; the site's network is trusted"
+    )
 
 
 def _addresses(job: MPIJob) -> Iterator[Protection]:
@@ -69,7 +71,7 @@ def _addresses(job: MPIJob) -> Iterator[Protection]:
         if host and scheme in _TLS:
             yield Protection(f"{name} ({host})", Encrypted.YES, f"{scheme}://")
         elif host and scheme in _PLAIN:
-            why = f"{scheme}:// sends it as it is; use TLS, or a server in the same private network"
+            why = f"{scheme}:// sends it unencrypted; use TLS, or a server in the same private network"
             yield Protection(f"{name} ({host})", Encrypted.NO, why)
 
 
@@ -86,8 +88,8 @@ _RESTS = {
     VolumeKind.CLAIM: "its storage class decides: kubectl get storageclass",
     VolumeKind.NFS: "the server decides at rest; on the way only NFS with Kerberos (krb5p) is encrypted",
     VolumeKind.PATH: "the machine's disk decides",
-    VolumeKind.CONFIG: "as the cluster keeps its objects (encryption of etcd)",
-    VolumeKind.SECRET: "as the cluster keeps its Secrets (encryption of etcd); in pods it is in memory only",
+    VolumeKind.CONFIG: "depends on the cluster's encryption of etcd",
+    VolumeKind.SECRET: "depends on the cluster's encryption of etcd; in pods it is in memory only",
     VolumeKind.S3: "the bucket decides (server-side encryption); on the way, whether its endpoint is https",
     VolumeKind.SCRATCH: "depends on the machine's disk; it is deleted with the job",
 }

@@ -235,11 +235,13 @@ class AttemptState:
 
     def _differs(self) -> str:
         if self.sizes - {self._plan.world, 0}:
-            return f"ranks see worlds of {sorted(self.sizes)} ranks, planned was one of {self._plan.world}"
+            return (
+                f"ranks report MPI worlds of {sorted(self.sizes)} ranks; planned: one of {self._plan.world}"
+            )
         for worker in self._plan.workers:
             seen = tuple(sorted(rank for rank, state in self.ranks.items() if state.worker == worker.index))
             if worker.ranks and seen != worker.ranks:
-                return f"worker {worker.index} has ranks {list(seen)}, planned were {list(worker.ranks)}"
+                return f"worker {worker.index} has ranks {list(seen)}; planned: {list(worker.ranks)}"
         return ""
 
     def quiet(self) -> bool:
@@ -371,7 +373,7 @@ class AttemptState:
 
     def _launcher_message(self, phase: LauncherPhase) -> str:
         if phase is LauncherPhase.SCHEDULED:
-            return f"starts when all workers are ready, {len(self.ready)} of {len(self._plan.workers)} are"
+            return f"starts when all workers are ready ({len(self.ready)} of {len(self._plan.workers)} are)"
         if self.launcher is None or self.launcher.good:
             return ""
         return "ended with the job" if self.launcher.by_us else str(self.launcher)

@@ -57,7 +57,7 @@ def _given_up(seen: ClusterObservation) -> PhaseResult | None:
         return None
     reason = Reason(given.reason) if given.reason in set(Reason) else Reason.START_REFUSED
     if _alive(seen):
-        return PhaseResult(_stage(seen), reason, f"{given.message}; ending what is left")
+        return PhaseResult(_stage(seen), reason, f"{given.message}; stopping the remaining pods")
     return PhaseResult(Phase.FAILED, reason, given.message)
 
 
@@ -111,7 +111,7 @@ def _succeeded(seen: ClusterObservation, first: Cause | None) -> PhaseResult:
     if seen.counted and seen.census.proved is None and not seen.guarded:
         message = "the launcher exited with 0, but its ranks were never counted"
         return PhaseResult(Phase.FAILED, Reason.WORLD_UNPROVED, message)
-    done = "launcher exit code 0" if seen.launched else "it ended well"
+    done = "launcher exit code 0" if seen.launched else "it succeeded"
     return PhaseResult(Phase.SUCCEEDED, Reason.COMPLETED, f"{done}: {_ranks(seen)}")
 
 
@@ -127,7 +127,7 @@ def _failed(seen: ClusterObservation, first: Cause | None) -> PhaseResult:
     if verdict.reason == "TrainingRuntimeNotSupported":
         return PhaseResult(Phase.FAILED, Reason.REFUSED, verdict.message)
     message = f"{verdict.message or verdict.reason}; its pods are deleted, so the first cause is unknown"
-    return PhaseResult(Phase.FAILED, Reason.LAUNCHER_UNACCOUNTED, f"its engine says: {message}")
+    return PhaseResult(Phase.FAILED, Reason.LAUNCHER_UNACCOUNTED, f"its controller reports: {message}")
 
 
 def _too_late(seen: ClusterObservation) -> str:
@@ -181,7 +181,7 @@ def _refused(seen: ClusterObservation) -> PhaseResult | None:
     if no is None or seen.shown in (Phase.RUNNING, Phase.INITIALIZING) or not _lacks_pods(seen):
         return None
     if no.final and not seen.members:
-        return PhaseResult(Phase.FAILED, Reason.REFUSED, f"its engine refused the job: {no.text}")
+        return PhaseResult(Phase.FAILED, Reason.REFUSED, f"its controller refused the job: {no.text}")
     reason = waiting.REFUSALS[no.kind]
     return PhaseResult(Phase.PENDING, reason, f"the job's pods cannot be created: {no.text}")
 
@@ -234,12 +234,14 @@ def _ready(seen: ClusterObservation) -> list[Member]:
 def _unseen(seen: ClusterObservation, now: float) -> PhaseResult:
     """No pod to be seen: there is none yet, or they may not be read; then the engine's own counts speak."""
     if seen.shown is Phase.RUNNING:
-        return PhaseResult(Phase.RUNNING, Reason.RUNNING, f"its engine says that it runs: {_ranks(seen)}")
+        return PhaseResult(
+            Phase.RUNNING, Reason.RUNNING, f"its controller reports it as running: {_ranks(seen)}"
+        )
     if seen.shown is Phase.INITIALIZING:
         return PhaseResult(Phase.INITIALIZING, Reason.STARTING, "its workers are ready, the launcher starts")
     spell = waiting.elapsed(seen.about.created or None, now)
     if seen.shown is None and spell:
-        text = f"Waiting for {seen.about.engine} to take up the job ({spell})"
+        text = f"Waiting for {seen.about.engine} to process the job ({spell})"
         return PhaseResult(Phase.PENDING, Reason.MAKING, text)
     return PhaseResult(Phase.PENDING, Reason.MAKING, "the job's pods are being created")
 
@@ -261,7 +263,7 @@ def _initializing(seen: ClusterObservation, wait: waiting.Waiting | None, now: f
         return PhaseResult(Phase.PENDING, Reason.NOT_RESUMED, text)
     if seen.launcher is None:
         return PhaseResult(Phase.INITIALIZING, Reason.STARTING, f"{so_far}, the launcher is being created")
-    text = f"{so_far}; the launcher waits for their names and counts the ranks"
+    text = f"{so_far}; the launcher waits for their DNS names and counts the ranks"
     return PhaseResult(Phase.INITIALIZING, Reason.PROVING, text)
 
 
@@ -278,7 +280,7 @@ def _running(seen: ClusterObservation) -> PhaseResult:
         wait = waiting.gravest(again, seen.about.workers_wanted, 0.0)
         return PhaseResult(Phase.RUNNING, Reason.RETRYING, wait.text if wait is not None else "")
     if first is not None:
-        text = f"{first.message}; its engine decides whether it is tried again"
+        text = f"{first.message}; its controller decides whether to retry it"
         return PhaseResult(Phase.RUNNING, Reason.RETRYING, text)
     return PhaseResult(Phase.RUNNING, Reason.RUNNING, _ranks(seen) if seen.fewest is None else _elastic(seen))
 

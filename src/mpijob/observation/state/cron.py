@@ -45,7 +45,7 @@ def refuse(schedule: Schedule) -> None:
     if findings:
         raise InvalidJob.of(tuple(findings), "the schedule")
     if next(_moments(schedule, 0.0), None) is None:
-        raise InvalidJob.of((_finding("when", f"{schedule.when!r} never comes", _FORM),), "the schedule")
+        raise InvalidJob.of((_finding("when", f"{schedule.when!r} matches no date", _FORM),), "the schedule")
 
 
 def _wrong(schedule: Schedule) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def _wrong(schedule: Schedule) -> Iterator[Finding]:
         yield _finding("time_zone", f"there is no time zone {schedule.time_zone!r}", hint)
     late = schedule.start_within_seconds
     if late is not None and late < _SOONEST_SECONDS:
-        message = f"{late:g} s is too short a time to make up for a missed start"
+        message = f"{late:g} s is too short as the delay for a missed start"
         yield _finding("start_within_seconds", message, f"use at least {_SOONEST_SECONDS:g}")
 
 

@@ -51,7 +51,7 @@ _LOST = {
     Loss.EVICTED: (Reason.WORKER_EVICTED, "was evicted from its node"),
     Loss.DRAINED: (Reason.WORKER_LOST, "was removed by an eviction request from its node"),
     Loss.PREEMPTED: (Reason.WORKER_PREEMPTED, "was removed for a pod of higher priority"),
-    Loss.MACHINE: (Reason.WORKER_LOST, "is gone with its node"),
+    Loss.MACHINE: (Reason.WORKER_LOST, "was lost with its node"),
     Loss.DELETED: (Reason.WORKER_LOST, "was deleted"),
     Loss.NOT_STARTED: (Reason.START_REFUSED, "could not be started"),
 }

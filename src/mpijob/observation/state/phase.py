@@ -185,7 +185,7 @@ def _ending(seen: Observation) -> PhaseResult | None:
     if seen.cancel_requested:
         return PhaseResult(phase, Reason.CANCELLING, "the job is being cancelled")
     if failed := failure(seen):
-        return PhaseResult(phase, failed.reason, f"{failed.message}; ending what still runs")
+        return PhaseResult(phase, failed.reason, f"{failed.message}; stopping the remaining processes")
     return None
 
 
@@ -231,14 +231,14 @@ def _bad_exit(seen: Observation) -> PhaseResult | None:
 def _wrong_world(seen: Observation) -> PhaseResult | None:
     if not seen.census or seen.world_proved in (None, seen.world_planned):
         return None
-    message = f"the world has {seen.world_proved} ranks, planned were {seen.world_planned}"
+    message = f"the MPI world has {seen.world_proved} ranks; planned: {seen.world_planned}"
     return _failed(Reason.WORLD_DIFFERS, message)
 
 
 def _unaccounted(seen: Observation) -> PhaseResult | None:
     """What must be known before success may be said."""
     if seen.launcher is None or not seen.launcher.good:
-        return _failed(Reason.LAUNCHER_UNACCOUNTED, "how the launcher ended is not known")
+        return _failed(Reason.LAUNCHER_UNACCOUNTED, "the exit status of the launcher is unknown")
     if seen.census and seen.world_proved is None:
         return _failed(Reason.WORLD_UNPROVED, "the launcher exited with 0, but its ranks were never counted")
     good = {exit.index for exit in seen.workers if exit.good}

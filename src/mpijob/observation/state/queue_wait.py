@@ -16,7 +16,7 @@ import msgspec
 from mpijob.model.status.forecast import Forecast
 
 LOW, MIDDLE, HIGH = 0.1, 0.5, 0.9
-FREE_NOW = "what it needs is free now"
+FREE_NOW = "the resources that it needs are free now"
 MOST = 300  # so many of a queue are played out; for those behind them nobody could tell
 _LITTLE = 1e-9
 _SAME_SECONDS = 0.5  # a job that starts within it does not wait
@@ -311,7 +311,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def _basis(queue: Queue, before: _Before, middle: float | None, span: tuple[float, float] | None) -> str:
     """Return what an estimate rests on, or what it lacks, as a sentence without its full stop."""
     if queue.unseen:
-        return f"{_count(queue.unseen, 'job')} before it cannot be seen, so the start time is unknown"
+        return f"{_count(queue.unseen, 'job')} ahead of it cannot be seen, so the start time is unknown"
     if middle is not None and middle < _SAME_SECONDS and span is not None and span[1] < _SAME_SECONDS:
         return FREE_NOW
     if not before.jobs:
@@ -340,7 +340,7 @@ def _how(before: _Before, usual: Sequence[float]) -> str:
         parts.append(f"{_count(len(usual), 'job')} of any program that ended here")
     if before.deadlines:
         parts.append(_count(before.deadlines, "deadline"))
-    return f"timed by {_and(parts)}" if parts else "none of which holds what it needs"
+    return f"estimated from {_and(parts)}" if parts else "none of which holds what it needs"
 
 
 def _count(number: int, what: str) -> str:

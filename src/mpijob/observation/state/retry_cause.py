@@ -87,4 +87,4 @@ def refusal(state: JobState, retry: Retry) -> str:
     if wanted(state, retry):
         return ""
     code = state.findings[0].code if state.findings else state.reason
-    return f"not tried again: retry.on names {', '.join(retry.on)}, and this was {code}"
+    return f"not retried: retry.on lists {', '.join(retry.on)}, and the cause was {code}"

@@ -140,6 +140,6 @@ def queued(seen: ClusterObservation) -> tuple[Reason, str]:
     queue = seen.queue
     if queue is None:
         return Reason.WAITING, "Waiting for its turn"
-    text = queue.text or f"Waiting for queue {queue.name} to take up the job"
+    text = queue.text or f"Waiting for queue {queue.name} to process the job"
     ending = any(one.alive for one in seen.members)
     return HOLDS[queue.hold], f"{text}; its pods are still ending" if ending else text

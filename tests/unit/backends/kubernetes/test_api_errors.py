@@ -90,7 +90,7 @@ def test_a_quota_is_no_matter_of_rights() -> None:
     )
     assert isinstance(error, QuotaExceeded)
     assert "quota 'team'" in error.message
-    assert "requested requests.cpu=4, used requests.cpu=6, limited to requests.cpu=8" in error.message
+    assert "requested requests.cpu=4, used requests.cpu=6, limit requests.cpu=8" in error.message
 
 
 def test_a_namespace_that_is_being_deleted_is_told() -> None:
@@ -128,7 +128,7 @@ def test_an_expired_login_says_how_to_log_in() -> None:
 def test_a_missing_engine_is_named(path: str, product: str) -> None:
     error = told(404, "404 page not found", path=path)
     assert isinstance(error, Unsupported)
-    assert f"{product} is not installed there: {SERVER} knows no " in error.message
+    assert f"{product} is not installed there: {SERVER} does not serve " in error.message
 
 
 def test_a_missing_object_is_named_in_its_namespace() -> None:
@@ -149,8 +149,8 @@ def test_a_name_in_use_and_a_change_by_others_are_conflicts() -> None:
     changed = told(409, "the object has been modified", reason="Conflict")
     assert isinstance(used, Conflict)
     assert isinstance(changed, Conflict)
-    assert "the name 'x' is in use already among the TrainJobs in namespace 'team-a'" in used.message
-    assert "changed by someone else" in changed.message
+    assert "the name 'x' is already used by one of the TrainJobs in namespace 'team-a'" in used.message
+    assert "changed concurrently" in changed.message
 
 
 @pytest.mark.parametrize("status", [400, 422])

@@ -174,7 +174,7 @@ def test_who_is_ahead_counts_by_number_and_amount_and_never_by_name(cluster: Clu
     assert low < found.wait_seconds < high
     assert round(found.wait_seconds / 60) == 13, "14 minutes is usual, and one has passed"
     assert found.wait_basis == (
-        "1 job running and 1 job ahead of it, timed by 5 jobs of any program that ended here"
+        "1 job running and 1 job ahead of it, estimated from 5 jobs of any program that ended here"
     )
     assert f"({found.wait_basis})" in found.message
     written = msgspec.json.encode(told)

@@ -205,7 +205,7 @@ def test_many_files_are_fetched_by_several_commands_in_one_pod(
 
 @pytest.mark.parametrize("path", ["out/nothing", "other/x", "out", "out/../../etc/passwd"])
 def test_a_path_that_the_job_did_not_leave_is_told(client: Client, tmp_path: Path, path: str) -> None:
-    with pytest.raises(NotFound, match="the job left no file"):
+    with pytest.raises(NotFound, match="the job has no output file"):
         client.fetch(REF, tmp_path / "there", [path])
     assert list((tmp_path / "there").rglob("*")) == []
 
@@ -310,7 +310,7 @@ def test_a_reader_that_does_not_start_is_told_with_its_reason_and_removed(
 ) -> None:
     monkeypatch.setattr(claim_reader, "START_SECONDS", 0.0)
     cluster.phase = "Pending"
-    with pytest.raises(BackendError, match="does not run after 0 s"):
+    with pytest.raises(BackendError, match="is not running after 0 s"):
         client.artifacts(REF)
     assert cluster.pods == []
 
@@ -352,7 +352,7 @@ def test_a_reader_whose_creation_was_not_answered_and_one_that_was_left_behind_a
 
     def lost(method: str, path: str) -> None:
         if (method, path) == ("POST", PODS):
-            raise ApiError("the line was cut", ambiguous=True)
+            raise ApiError("the connection was closed", ambiguous=True)
 
     cluster.after = lost
     with pytest.raises(MpiJobError):
@@ -406,7 +406,7 @@ def test_what_leads_out_of_what_was_asked_for_ends_the_transfer(
     sent: Send, cluster: Cluster, tmp_path: Path, member: tuple[str, bytes, bytes]
 ) -> None:
     backend = sent(archive(("out/good", FILE, b"1"), member))
-    with pytest.raises(BackendError, match="was not asked for"):
+    with pytest.raises(BackendError, match="was not requested"):
         backend.fetch_many(REF, ["out"], tmp_path / "a" / "b")
     assert [one for one in tmp_path.rglob("*") if one.is_file()] == [tmp_path / "a/b/out/good"]
     assert cluster.pods == []
@@ -431,7 +431,7 @@ def test_links_devices_and_pipes_are_not_made(sent: Send, tmp_path: Path, kind: 
 @pytest.mark.security
 def test_a_file_that_comes_twice_ends_the_transfer(sent: Send, tmp_path: Path) -> None:
     backend = sent(archive(("out/x", FILE, b"1"), ("out/x", FILE, b"2")))
-    with pytest.raises(BackendError, match="was not asked for"):
+    with pytest.raises(BackendError, match="was not requested"):
         backend.fetch_many(REF, ["out/x"], tmp_path)
 
 
@@ -478,16 +478,22 @@ def test_a_server_lists_no_more_than_its_administrator_allows(
 @pytest.mark.parametrize(
     ("data", "status", "told", "error", "match"),
     [
-        (b"no archive at all" * 100, 0, "", BackendError, "no tar archive"),
+        (b"no archive at all" * 100, 0, "", BackendError, "invalid tar archive"),
         (b"", 127, "sh: tar: not found", BackendError, "tar: not found"),
         (
             b"",
             1,
             "tar: ./out/x: No such file or directory\ntar: error exit delayed from previous errors",
             NotFound,
-            "left no file 'out/x'",
+            "has no output file 'out/x'",
         ),
-        (b"", 2, "tar: ./out/x: Cannot stat: No such file or directory", NotFound, "left no file 'out/x'"),
+        (
+            b"",
+            2,
+            "tar: ./out/x: Cannot stat: No such file or directory",
+            NotFound,
+            "has no output file 'out/x'",
+        ),
         (
             archive(("out/x", FILE, b"1")),
             1,
@@ -496,7 +502,7 @@ def test_a_server_lists_no_more_than_its_administrator_allows(
             "shrank",
         ),
         (archive(("out/x", FILE, b"1" * 5000))[:1024], 137, "", BackendError, "137"),
-        (archive(("out/x", FILE, b"1" * 5000))[:1024], 0, "", BackendError, "no tar archive"),
+        (archive(("out/x", FILE, b"1" * 5000))[:1024], 0, "", BackendError, "invalid tar archive"),
     ],
 )
 def test_a_transfer_that_is_not_whole_is_an_error(

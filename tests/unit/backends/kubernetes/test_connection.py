@@ -42,7 +42,7 @@ def test_a_server_with_another_authority_gets_no_token(server: FakeApi, tmp_path
     with Api(server.access(ca=other, token="secret")) as api, pytest.raises(ApiError) as caught:
         api.get(MAPS)
     assert caught.value.reason == api_errors.CERTIFICATE
-    assert "is not the server that the kubeconfig means" in caught.value.message
+    assert "presents a certificate that the kubeconfig does not trust" in caught.value.message
     assert server.requests == []
 
 
@@ -55,7 +55,7 @@ def test_a_name_that_nobody_knows_is_not_asked_for_again(server: FakeApi) -> Non
     with Api(server.access(server="https://no-such-host.invalid")) as api, pytest.raises(ApiError) as caught:
         api.list(MAPS)
     assert caught.value.reason in (api_errors.UNKNOWN_HOST, api_errors.UNREACHABLE)
-    assert "no-such-host.invalid: the name is unknown" in caught.value.message
+    assert "no-such-host.invalid: cannot resolve the host name" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def test_a_plugin_is_told_the_protocol_the_cluster_and_its_variables(
             "ended with 1: please log in",
             "log in",
         ),
-        ({"args": ("-c", "print('hm')")}, BackendError, "did not answer in its protocol", ""),
+        ({"args": ("-c", "print('hm')")}, BackendError, "returned an invalid ExecCredential", ""),
         ({"interactive": "Always"}, BackendError, "interactive terminal", "in a terminal once"),
     ],
 )
@@ -257,7 +257,7 @@ def test_a_plugin_that_grants_nothing_is_told(server: FakeApi, giver: Giver, sta
 
 def test_a_plugin_that_answers_in_another_version_is_told(server: FakeApi, giver: Giver) -> None:
     giver.gives({"token": "t"}, api="client.authentication.k8s.io/v1beta1")
-    with pytest.raises(BackendError, match=r"answered in .*v1beta1, agreed was .*v1"):
+    with pytest.raises(BackendError, match=r"returned .*v1beta1, expected .*v1"):
         Credentials(server.access(plugin=giver.plugin())).current()
 
 

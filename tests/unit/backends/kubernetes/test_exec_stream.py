@@ -186,7 +186,7 @@ def test_a_line_that_is_cut_is_told(server: FakeApi) -> None:
         pod.handler.hang_up()
 
     server.says(pod(script))
-    with pytest.raises(ApiError, match="cut before the command ended"):
+    with pytest.raises(ApiError, match="lost before the command ended"):
         exec_stream.capture(server.access(), EXEC, ("x",))
 
 
@@ -295,7 +295,7 @@ def test_a_command_runs_through_a_proxy(server: FakeApi) -> None:
 @pytest.mark.security
 def test_a_command_is_not_sent_to_a_server_with_another_authority(server: FakeApi, tmp_path: Path) -> None:
     other = make_certificates(tmp_path).text("ca.crt")
-    with pytest.raises(ApiError, match="is not the server that the kubeconfig means"):
+    with pytest.raises(ApiError, match="presents a certificate that the kubeconfig does not trust"):
         exec_stream.capture(server.access(ca=other, token="t"), EXEC, ("x",))
     assert server.requests == []
 

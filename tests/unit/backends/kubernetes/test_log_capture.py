@@ -100,7 +100,7 @@ def test_what_a_node_has_rotated_away_is_a_gap_between_its_neighbours(node: Node
     node.said[f"{POD}/log"] = [stamped(number) for number in range(7, 9)]
     _heard(node, archive)
     (gap,) = archive.gaps(KEY)
-    assert "put this part of the log away" in gap.reason
+    assert "rotated this part of the log" in gap.reason
     told = [line.split(b" ", 1)[1] for line in _lines(archive)]
     assert told[:3] == [b"line 0\n", b"line 1\n", b"line 2\n"]
     assert b"lines are missing here" in b"".join(told)

@@ -147,7 +147,7 @@ def test_a_loki_that_is_away_tells_nothing_and_that_is_said(caplog: pytest.LogCa
     away = Loki(HttpService("http://127.0.0.1:9"))
     assert not loki_client.of_name(away, JobRef("team", "train"), NOW).spans
     assert not loki_client.of_job(away, found(), (), NOW).spans
-    assert caplog.text.count("Loki at http://127.0.0.1:9 does not answer") == 2
+    assert caplog.text.count("Loki at http://127.0.0.1:9 does not respond") == 2
 
 
 def test_the_server_of_a_setting() -> None:

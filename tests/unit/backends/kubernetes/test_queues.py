@@ -105,7 +105,7 @@ def test_a_job_waits_for_the_rest_of_who_runs_by_earlier_runs_of_the_same_contai
     api.job("next", 4, age=60.0)
     found = told(api)["next"]
     assert (found.position, round(found.seconds or 0)) == (1, 400)
-    assert found.basis == "1 job running, timed by 1 earlier run of the same programs"
+    assert found.basis == "1 job running, estimated from 1 earlier run of the same programs"
 
 
 def test_other_programs_time_a_job_only_when_a_few_of_them_have_ended() -> None:
@@ -186,7 +186,7 @@ def test_jobs_ahead_that_cannot_be_seen_leave_a_place_and_no_number() -> None:
     api.pending("", "", "next", cluster_wide=False)
     found = told(api, WITH_VISIBILITY)["next"]
     assert (found.position, found.seconds, found.span) == (3, None, None)
-    assert found.basis == "2 jobs before it cannot be seen, so the start time is unknown"
+    assert found.basis == "2 jobs ahead of it cannot be seen, so the start time is unknown"
 
 
 def test_a_job_that_kueue_can_never_admit_has_no_place() -> None:
@@ -213,7 +213,7 @@ def test_the_record_tells_how_long_a_program_ran_whose_workloads_are_gone(tmp_pa
     api.job("next", 4)
     found = told(api, history=live.of_record(ArchiveReader(archive), NAMESPACE))["next"]
     assert (round(found.seconds or 0), found.basis) == (
-        300, "1 job running, timed by 2 earlier runs of the same programs",
+        300, "1 job running, estimated from 2 earlier runs of the same programs",
     )  # fmt: skip
     other = told(api, history=live.of_record(ArchiveReader(archive), "another"))["next"]
     assert other.seconds is None

@@ -60,7 +60,7 @@ def test_where_the_log_was_rotated_meanwhile_a_line_says_so() -> None:
         "z",
     ]
     assert heard[2].marks == (Mark.GAP,)
-    assert "what it said in 7 s may be missing here" in heard[2].text.decode()
+    assert "its output of 7 s may be missing here" in heard[2].text.decode()
 
 
 @pytest.mark.req("FR-009")

@@ -75,7 +75,7 @@ def test_an_answer_that_was_lost_is_looked_up_before_anything_is_repeated() -> N
 
     def lost(method: str, path: str) -> None:
         if path.endswith("/trainjobs"):
-            raise ApiError("the line was cut", ambiguous=True)
+            raise ApiError("the connection was closed", ambiguous=True)
 
     api.after = lost
     create_objects.submit(api, plan)
@@ -438,7 +438,7 @@ def test_a_submission_whose_answer_was_lost_for_good_leaves_nothing(plural: str)
     def unheard(method: str, path: str) -> None:
         if path.endswith(f"/{plural}"):
             lost.append(path)
-            raise ApiError("the line was cut", ambiguous=True)
+            raise ApiError("the connection was closed", ambiguous=True)
 
     def away(method: str, path: str) -> None:
         if method == "GET" and len(lost) == 1:

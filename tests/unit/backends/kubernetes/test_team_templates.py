@@ -77,7 +77,7 @@ def test_more_than_a_config_map_holds_is_refused_before_it_is_sent() -> None:
     shared = SharedTemplates(Store())
     for at in range(4):
         shared.save(a_template(f"t{at}", "x" * 220_000), overwrite=False)
-    with pytest.raises(InvalidJob, match="more than 900000 bytes together"):
+    with pytest.raises(InvalidJob, match="would exceed 900000 bytes in total"):
         shared.save(a_template("t4", "x" * 220_000), overwrite=False)
     shared.save(a_template("t3", "small"), overwrite=True)
     shared.save(a_template("t4", "x" * 220_000), overwrite=False)

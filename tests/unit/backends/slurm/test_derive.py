@@ -411,7 +411,7 @@ def test_a_job_that_slurm_has_forgotten_without_a_word_has_an_unknown_outcome(jo
 
 def test_no_answer_of_slurm_is_no_news(job: Submitted) -> None:
     job.began()
-    state = of(job, None, answered=False, silent="Slurm does not answer: Unable to contact slurm controller")
+    state = of(job, None, answered=False, silent="Slurm does not respond: Unable to contact slurm controller")
     assert (state.phase, state.reason) == (Phase.RUNNING, Reason.RUNNING)
     assert "Unable to contact" in state.message
 

@@ -277,7 +277,7 @@ def test_ready_and_check_are_the_same_words_everywhere(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     script = f"{SCRIPT}srun ./a $1\n"
-    assert "; check: ready after the steps to do" in Cli()("convert", "-", stdin=script).stderr
+    assert "; check: ready after the listed steps" in Cli()("convert", "-", stdin=script).stderr
     (one,) = json.loads(Cli()("convert", "-", "--report", "json", stdin=script).stdout)
     assert one["stage"] == "check"
     assert "; ready\n" in Cli()("convert", "-", stdin=script.replace(" $1", "")).stderr

@@ -47,7 +47,7 @@ def left(reader: Reader, files: JobFiles, policy: Policy) -> Iterator[Artifact]:
         count += 1
         if 0 < policy.listed_objects < count:
             raise TooLarge(
-                f"the job left more than {policy.listed_objects} files, the most that this server lists",
+                f"the job has more than {policy.listed_objects} files, the limit of this server",
                 hint="list them with: mpijob artifacts list",
             )
         yield artifact
@@ -131,7 +131,7 @@ def fetch_below(reader: Reader, paths: Sequence[str], directory: Path, policy: P
 
 def missing(path: str) -> NotFound:
     """Return the error for a file that is not there."""
-    return NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+    return NotFound(f"the job has no output file {path!r}", hint="mpijob artifacts list shows what there is")
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
@@ -173,9 +173,7 @@ def fetch(
             found = [*members(output.stdout, [PurePosixPath(one) for one in paths], write, policy, copy)]
         except NO_ARCHIVE as error:
             _finish(output.finish(), paths)  # what it says itself is the better cause
-            raise BackendError(
-                f"what came from the reader pod is no tar archive: {error}", hint=_HINT
-            ) from error
+            raise BackendError(f"the reader pod sent an invalid tar archive: {error}", hint=_HINT) from error
         _finish(output.finish(), paths)
     return found
 
@@ -212,9 +210,7 @@ class _Limited:
     def read(self, size: int) -> bytes:
         if self.allowance is not None:
             if size > self.allowance:
-                raise BackendError(
-                    "the reader pod sends a tar header of more than 1 MiB; nothing of it is kept"
-                )
+                raise BackendError("the reader pod sends a tar header of more than 1 MiB; discarded")
             self.allowance -= size
         return self._stream.read(size)
 
@@ -259,17 +255,15 @@ def _place(name: str, wanted: Sequence[PurePosixPath]) -> PurePosixPath:
 
 def _refuse(name: str) -> NoReturn:
     raise BackendError(
-        f"the reader pod sends {name[:200]!r}, which was not asked for; the transfer was ended",
-        hint="the image's tar does not do what it is asked: look at the image",
+        f"the reader pod sent {name[:200]!r}, which was not requested; transfer aborted",
+        hint="check the tar program of the image",
     )
 
 
 def _contents(tar: tarfile.TarFile, member: tarfile.TarInfo, policy: Policy) -> Iterator[bytes]:
     if 0 < policy.download_bytes < member.size:
         whole, most = quantity.as_bytes(member.size), quantity.as_bytes(policy.download_bytes)
-        raise TooLarge(
-            f"{os.path.basename(member.name)} has {whole}, and this server hands over at most {most}"
-        )
+        raise TooLarge(f"{os.path.basename(member.name)} has {whole}; the limit of this server is {most}")
     content = tar.extractfile(member)
     assert content is not None  # it is a regular file
     size = 0
@@ -277,4 +271,4 @@ def _contents(tar: tarfile.TarFile, member: tarfile.TarInfo, policy: Policy) -> 
         size += len(piece)
         yield piece
     if size != member.size:
-        raise EOFError(f"{member.name} was cut after {size} of {member.size} bytes")
+        raise EOFError(f"{member.name} was truncated after {size} of {member.size} bytes")

@@ -147,7 +147,7 @@ def _wait(api: Api, pod: Mapping[str, Any]) -> None:
                 pod, text(pod, "status", "message") or "its image has no /bin/sh or sleep", hint=_IMAGE_HINT
             )
         if time.monotonic() > deadline:
-            raise _unread(pod, f"it does not run after {START_SECONDS:g} s: {_reason(api, pod)}")
+            raise _unread(pod, f"it is not running after {START_SECONDS:g} s: {_reason(api, pod)}")
         time.sleep(_LOOK_SECONDS)
 
 
@@ -166,7 +166,7 @@ def _unread(pod: Mapping[str, Any], why: str, hint: str = "") -> BackendError:
 def _reason(api: Api, pod: Mapping[str, Any]) -> str:
     scheduled = conditions(pod).get("PodScheduled") or {}
     if not text(pod, "spec", "nodeName"):
-        return pod_scheduling.obstacle(text(scheduled, "message"), {}, None).text or "no node has taken it"
+        return pod_scheduling.obstacle(text(scheduled, "message"), {}, None).text or "it is not scheduled"
     name = text(pod, "metadata", "name")
     told: list[Document] = []
     with suppress(ApiError):

@@ -35,7 +35,7 @@ def _worker_of(state: JobState, rank: int) -> int:
         if one.rank == rank:
             return one.worker
     raise NotFound(
-        f"{state.ref} has no known rank {rank}",
+        f"{state.ref} does not have rank {rank}, or its ranks are not known yet",
         hint=f"ranks are known after MPI has started: mpijob describe {state.ref.name}",
     )
 
@@ -49,4 +49,4 @@ def _pod(state: JobState, seen: Objects, worker: int | None) -> Document:
             f"{state.ref} has no worker {worker}", hint=f"its workers are 0 to {state.workers_wanted - 1}"
         )
     who = "launcher" if worker is None else f"worker {worker}"
-    raise Conflict(f"the {who} of {state.ref} does not run: the job is {state.phase.value}")
+    raise Conflict(f"the {who} of {state.ref} is not running: the job is {state.phase.value}")

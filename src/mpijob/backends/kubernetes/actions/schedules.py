@@ -54,7 +54,7 @@ class ClusterSchedules:
         expression = cron.expression(schedule)
         document = cronjob.write(schedule, self._settings.service_image, expression, recurrence.since)
         path = resources.CRON_JOB.path(schedule.namespace, schedule.name)
-        with telling(f"keep schedule {schedule.name}"):
+        with telling(f"save schedule {schedule.name}"):
             there = self._api.find(path)
             if there is not None and cronjob.read(there) is None:
                 raise _refused("name", f"CronJob '{schedule.name}' exists and was not created by mpijob",
@@ -142,6 +142,6 @@ def _refused(field: str, message: str, hint: str) -> InvalidJob:
 def _no_rights(namespace: str, kind: Kind) -> NotAllowed:
     return NotAllowed(
         f"the pods that start scheduled jobs need the {kind.name} '{cronjob.ACCOUNT}' in namespace '{namespace}', "
-        "and you may not make it",
+        "and you may not create it",
         hint=f"ask an administrator of the namespace to apply the output of: mpijob schedule rights -n {namespace}",
     )

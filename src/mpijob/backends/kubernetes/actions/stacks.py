@@ -46,7 +46,7 @@ def collect(
     answers = concurrent.together(calls, _LANES)
     refused = [answer.error for answer in answers.values() if answer.error is not None]
     if refused and len(refused) == len(answers) and all(error.status == _FORBIDDEN for error in refused):
-        raise api_errors.translate(refused[0], doing=f"look into the workers of {state.ref.name}")
+        raise api_errors.translate(refused[0], doing=f"inspect the workers of {state.ref.name}")
     found = [stack for answer in answers.values() for stack in answer.value or ()]
     return _with_the_rest(state, found, answers, ranks)
 

@@ -99,7 +99,7 @@ class SharedTemplates:
 
     def may_save(self, namespace: str) -> bool:
         """Return whether the user may write the templates of a namespace."""
-        with telling("ask what you may do"):
+        with telling("check your permissions"):
             return delegated.check_access(self._api, (Question("patch", "configmaps", namespace, NAME),))[0]
 
     def _found(self, namespace: str) -> Document | None:
@@ -128,6 +128,6 @@ def _refuse_full(template: TeamTemplate, known: Mapping[str, str]) -> None:
     others = sum(len(text.encode()) for key, text in known.items() if key != template.name + _ENDING)
     if others + len(template.text.encode()) > _LARGEST:
         raise InvalidJob(
-            f"the templates of namespace '{template.namespace}' would take more than {_LARGEST} bytes together",
+            f"the templates of namespace '{template.namespace}' would exceed {_LARGEST} bytes in total",
             hint="delete some, or put long texts of jobs into uploaded files",
         )

@@ -150,7 +150,7 @@ class Governor:
         self._api.patch(path, {"spec": _difference(found.get("spec") or {}, spec)}, dry_run=dry_run)
 
     def _refuse_unknown(self, namespace: str) -> None:
-        with telling(f"look for namespace {namespace}"):
+        with telling(f"read namespace {namespace}"):
             if self._api.find(resources.NAMESPACE.path("", namespace)) is None:
                 raise NotFound(
                     f"namespace '{namespace}' does not exist", hint="mpijob admin overview lists them"

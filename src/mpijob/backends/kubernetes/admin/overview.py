@@ -52,7 +52,7 @@ def look(api: Api) -> ClusterView:
         "workloads": lambda: api.list(resources.WORKLOAD.path()),
         "jobs": lambda: _jobs(api),
     }
-    with telling("look at the cluster"):
+    with telling("read the cluster state"):
         seen = concurrent.together(calls, api.lanes())
     held = _gpus_by_namespace(seen["pods"].items)
     nodes = seen["nodes"].items

@@ -97,7 +97,7 @@ def try_out(
         finally:
             api.delete(path, propagation="Foreground")
     except ApiError as error:
-        raise api_errors.translate(error, doing=f"try runtime {runtime['metadata']['name']} out") from error
+        raise api_errors.translate(error, doing=f"test runtime {runtime['metadata']['name']}") from error
 
 
 def _create(api: Api, document: Document, pause: Callable[[float], None]) -> None:
@@ -165,13 +165,13 @@ def _reasons(pod: Document) -> Iterator[str]:
 def _verdict(ended: Document | None, proof: WorldProof, evidence: tuple[str, ...]) -> Finding:
     ran = f"{proof.ranks} of {proof.wanted} ranks on {len(proof.hosts)} of {proof.hosts_wanted} nodes"
     if ended is not None and ended["type"] == "Complete" and proof.holds:
-        return Finding("RUNTIME_OK", f"the trial job ran: {ran}", severity=Severity.NOTICE)
+        return Finding("RUNTIME_OK", f"the test job succeeded: {ran}", severity=Severity.NOTICE)
     if ended is None:
-        message, hint = "the trial job did not end in time", "check why its pods are pending"
+        message, hint = "the test job timed out", "check why its pods are pending"
     elif ended["type"] == "Complete":
-        message = f"the trial job ended Complete, but with {ran}"
-        hint = "look at `mpijob runtimes lint`: the launcher may have no hostfile"
+        message = f"the test job completed, but with {ran}"
+        hint = "run `mpijob runtimes lint`: the launcher may have no hostfile"
     else:
-        message = f"the trial job failed: {ended.get('message') or ended.get('reason')}"
+        message = f"the test job failed: {ended.get('message') or ended.get('reason')}"
         hint = "check the log of its launcher, and `mpijob runtimes lint`"
     return Finding("RUNTIME_TRIAL", message, hint, evidence=evidence)

@@ -231,7 +231,7 @@ def report(settings: Settings, asked: Api | None = None) -> Iterator[Finding]:
             found = matrix(api, served)
             may = permissions.review(api, namespace)
         except ApiError as error:
-            raise api_errors.translate(error, doing="look at the cluster") from error
+            raise api_errors.translate(error, doing="read the cluster state") from error
         yield installation.cluster_finding(api.access.context or "in-cluster", api.access.server)
         yield from installation.examine(found)
         engines = [Engine.TRAINER] if resources.TRAINER_API in served else []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.settings import Settings
 
-AGAIN = "sign in again: your login at the cluster has ended"
+AGAIN = "sign in again: your cluster session has expired"
 _LANES = 8
 
 
@@ -88,7 +88,7 @@ def refuse_own_files(job: MPIJob) -> None:
     wrong = []
     if job.code.path:
         message = f"files of this server cannot be uploaded with a job: code.path is {job.code.path!r}"
-        hint = "put the code into the image, a volume or code.files; `mpijob create` takes a directory along"
+        hint = "put the code into the image, a volume or code.files; `mpijob create` uploads a directory"
         wrong.append(Finding("SERVER_FILES", message, hint, field="code.path"))
     if job.code.git.url:
         message = f"this server fetches no repositories for visitors: code.git is {job.code.git.url!r}"
@@ -96,7 +96,7 @@ def refuse_own_files(job: MPIJob) -> None:
         wrong.append(Finding("SERVER_FILES", message, hint, field="code.git"))
     for at, one in enumerate(job.secrets):
         if one.source.startswith(("env:", "file:")):
-            message = f"secrets of this server cannot be given to a job: {one.env} is from {one.source!r}"
+            message = f"a job cannot use secrets of this server: {one.env} is from {one.source!r}"
             hint = "keep it in a Secret of your namespace and name it as NAME/KEY"
             wrong.append(Finding("SERVER_FILES", message, hint, field=f"secrets[{at}].source"))
     if wrong:

@@ -113,7 +113,7 @@ def _run(plugin: Plugin, access: Access, environ: Mapping[str, str], people: boo
         raise BackendError(f"{_where(plugin, access)} does not start: {error.strerror}") from None
     except subprocess.TimeoutExpired:  # it carries what was printed: not to be chained
         raise BackendError(
-            f"{_where(plugin, access)} gave no answer in {limit:g} s", hint=access.login_hint
+            f"{_where(plugin, access)} did not respond within {limit:g} s", hint=access.login_hint
         ) from None
     if done.returncode:
         said = (done.stderr or b"").decode(errors="replace").strip().splitlines()[-3:]
@@ -128,16 +128,16 @@ def _read(output: bytes, plugin: Plugin, access: Access) -> Grant:
     try:
         answer = codec.decode(output, _Answer)
     except msgspec.DecodeError as error:
-        raise BackendError(f"{_where(plugin, access)} did not answer in its protocol: {error}") from None
+        raise BackendError(f"{_where(plugin, access)} returned an invalid ExecCredential: {error}") from None
     if answer.api_version != plugin.api:
         raise BackendError(
-            f"{_where(plugin, access)} answered in {answer.api_version}, agreed was {plugin.api}",
+            f"{_where(plugin, access)} returned {answer.api_version}, expected {plugin.api}",
             hint="set the exec entry's apiVersion in the kubeconfig to the version of the plugin",
         )
     grant = answer.status or Grant()
     if not grant.token and not (grant.certificate and grant.key):
         raise BackendError(
-            f"{_where(plugin, access)} granted neither a token nor a certificate with its key",
+            f"{_where(plugin, access)} returned neither a token nor a certificate with its key",
             hint=access.login_hint,
         )
     return grant

@@ -55,8 +55,8 @@ class Owners:
         who = owner(metadata)
         if who is None:
             raise NotAllowed(
-                f"{metadata['name']} is not started again: no user is known whose job it is",
-                hint="its owner can start it: mpijob retry; the admission webhook notes owners of new jobs",
+                f"{metadata['name']} is not retried: its owner is unknown",
+                hint="its owner can start it: mpijob retry; the admission webhook records the owner of new jobs",
             )
         if self._is_a_person() and who.user == identity.owner_of(metadata) == self._myself.name():
             yield self._api

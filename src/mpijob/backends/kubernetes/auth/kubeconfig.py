@@ -184,7 +184,7 @@ def _refuse_provider(provider: dict[str, Any], user: str, file: str) -> None:
         "oidc": "kubelogin (oidc-login)",
     }
     raise Unsupported(
-        f"user '{user}' in {file} logs in through the auth-provider '{kind}', which Kubernetes has given up",
+        f"user '{user}' in {file} logs in through the auth-provider '{kind}', which Kubernetes no longer supports",
         hint=f"switch the user to an exec plugin: {better.get(kind, 'ask your cluster for one')}; or use a token",
     )
 
@@ -360,7 +360,7 @@ def _config(file: str) -> dict[str, Any]:
         with open(file, encoding="utf-8") as opened:
             text = opened.read()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not a text"
+        why = getattr(error, "strerror", None) or "it is not a text file file"
         raise BackendError(f"cannot read the kubeconfig {file}: {why}") from None
     if not text.strip():
         return {}

@@ -51,7 +51,7 @@ class Tokens:
 
     def _review(self, token: str) -> Identity:
         body = {"apiVersion": TOKEN_REVIEW.api, "kind": TOKEN_REVIEW.name, "spec": {"token": token}}
-        with telling("ask who you are"):
+        with telling("identify the user"):
             status = self._api.create(TOKEN_REVIEW.path(), body).get("status") or {}
         user = status.get("user") or {}
         if not status.get("authenticated") or not user.get("username"):
@@ -62,7 +62,7 @@ class Tokens:
         """Return whether somebody may do what a review's attributes say."""
         spec = {"user": who.user, "groups": list(who.groups), **attributes}
         body = {"apiVersion": SUBJECT_REVIEW.api, "kind": SUBJECT_REVIEW.name, "spec": spec}
-        with telling("ask what they may do"):
+        with telling("check their permissions"):
             made = self._api.create(SUBJECT_REVIEW.path(), body)
         return bool((made.get("status") or {}).get("allowed"))
 

@@ -30,7 +30,7 @@ class WhoAmI:
     def _asked(self) -> Identity:
         """Return the user as the cluster knows them now."""
         body = {"apiVersion": resources.SELF_REVIEW.api, "kind": resources.SELF_REVIEW.name}
-        with telling("ask who you are"):
+        with telling("identify the user"):
             review = self._api.create(resources.SELF_REVIEW.path(), body)
         info = (review.get("status") or {}).get("userInfo") or {}
         groups = tuple(info.get("groups") or ())

@@ -61,7 +61,7 @@ def _asked(path: str, body: Mapping[str, Any], access: Access, settings: Setting
         access, server=settings.broker.rstrip("/"), ca=_authority(settings) or access.ca, certificate="", key="",
         impersonate=None, tls_server_name="", proxy="",
     )  # fmt: skip
-    with telling("ask the fit broker"), Api(there, timeout=_SECONDS) as api:
+    with telling("query the fit broker"), Api(there, timeout=_SECONDS) as api:
         return api.create(path, body)
 
 

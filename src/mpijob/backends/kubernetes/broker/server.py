@@ -95,7 +95,7 @@ class Server(server.Server):
                         self._threads, self._answer, work, request.token, content
                     )
             except QueueFull:
-                return _told(503, {"code": "BACKEND_ERROR", "message": "too many ask at once"})
+                return _told(503, {"code": "BACKEND_ERROR", "message": "too many concurrent requests"})
 
         return asked
 
@@ -109,8 +109,8 @@ class Server(server.Server):
         except MpiJobError as error:
             return _told(HTTP_STATUS[error.kind], _problem(error))
         except Exception:  # the outermost place: whatever it is, the asker gets an answer
-            _log.exception("a question could not be answered")
-            return _told(500, {"code": "INTERNAL", "message": "the broker could not answer"})
+            _log.exception("a request failed")
+            return _told(500, {"code": "INTERNAL", "message": "internal error of the fit broker"})
 
     def _fit(self, token: str, content: bytes) -> Answer:
         return answer(self._broker, token, _decoded(content, Asked, "job").job)

@@ -38,7 +38,7 @@ UNREACHABLE = "Unreachable"
 TIMEOUT = "Timeout"
 CERTIFICATE = "Certificate"  # the server is not the one that the kubeconfig means
 CUT = "Cut"  # the connection ended in the middle
-IDLE = "Idle"  # a stream that said nothing for too long
+IDLE = "Idle"  # a stream that sent no data for too long
 NO_LOGIN = "NoLogin"  # a plugin or a token file gave no credentials
 NO_API = "NoApi"  # something answered that is no Kubernetes API
 UNSAYABLE = "Unsayable"  # a name, a token or an address that no request can carry; nothing was sent
@@ -131,7 +131,7 @@ def refusal(access: Access, method: str, path: str, answer: ErrorStatus, *, sure
     status = _status(answer.body)
     failed_in_doing = answer.status >= 500 and "failed calling webhook" not in status.message
     return ApiError(
-        status.message or f"the answer was status {answer.status}",
+        status.message or f"HTTP status {answer.status}",
         status=answer.status,
         reason=status.reason,
         details=status.details,
@@ -178,7 +178,7 @@ def translate(error: ApiError, *, doing: str) -> MpiJobError:
             return _invalid(error, doing)
         case 429:
             return BackendError(
-                f"cannot {doing}: {error.server} is busy and asks to come back later",
+                f"cannot {doing}: {error.server} returned 429 Too Many Requests",
                 hint="run the command again in a minute; nothing was changed",
                 passing=True,
             )
@@ -191,12 +191,12 @@ def _forbidden(error: ApiError, doing: str) -> MpiJobError:
     if seen := re.search(_QUOTA, error.message):
         return QuotaExceeded(
             f"cannot {doing}: quota '{seen['name']}' would be exceeded: "
-            f"requested {seen['asked']}, used {seen['used']}, limited to {seen['limit']}",
-            hint="ask for less, or wait until running jobs end",
+            f"requested {seen['asked']}, used {seen['used']}, limit {seen['limit']}",
+            hint="request less, or wait until running jobs end",
         )
     if seen := re.search(_IMPERSONATION, error.message):
         return NotAllowed(
-            f"cannot {doing}: User '{seen['user']}' may not act as another of the {seen['resource']}",
+            f"cannot {doing}: User '{seen['user']}' may not impersonate {seen['resource']}",
             hint="remove `as` from the kubeconfig's user, or ask an administrator for the RBAC verb 'impersonate'",
         )
     if seen := re.search(_RIGHT, error.message):
@@ -206,7 +206,10 @@ def _forbidden(error: ApiError, doing: str) -> MpiJobError:
             f"cannot {doing}: the namespace is being deleted", hint="use another one: --namespace NAME"
         )
     if "system:anonymous" in error.message:
-        return NotAllowed(f"cannot {doing}: {error.server} does not know who you are", hint=error.login)
+        return NotAllowed(
+            f"cannot {doing}: the request to {error.server} was anonymous: no credentials were accepted",
+            hint=error.login,
+        )
     return NotAllowed(
         f"cannot {doing}: {error.message}", hint="a policy of the cluster refuses this; ask its administrator"
     )
@@ -296,9 +299,9 @@ def _missing(error: ApiError, doing: str) -> MpiJobError:
 
 def _unknown_kind(error: ApiError, place: _Place, doing: str) -> MpiJobError:
     if not place.plural:
-        return NotFound(f"cannot {doing}: {error.server} has nothing at {error.path}")
+        return NotFound(f"cannot {doing}: {error.server} returned 404 for {error.path}")
     product = _PRODUCTS.get(place.group)
-    unknown = f"{error.server} knows no {place.plural} of {place.api}"
+    unknown = f"{error.server} does not serve {place.plural} of {place.api}"
     return Unsupported(
         f"cannot {doing}: {product} is not installed there: {unknown}"
         if product
@@ -310,13 +313,14 @@ def _unknown_kind(error: ApiError, place: _Place, doing: str) -> MpiJobError:
 def _conflict(error: ApiError, doing: str) -> MpiJobError:
     if error.reason != "AlreadyExists":
         return Conflict(
-            f"cannot {doing}: it was changed by someone else at the same time", hint="run the command again"
+            f"cannot {doing}: conflict: the object was changed concurrently (409)",
+            hint="run the command again",
         )
     place = _Place.of(error.path)
     what = _called(place.plural, place.group)
     where = f" in namespace '{place.namespace}'" if place.namespace else ""
     return Conflict(
-        f"cannot {doing}: the name '{error.details.get('name', '')}' is in use already among the {what}{where}",
+        f"cannot {doing}: the name '{error.details.get('name', '')}' is already used by one of the {what}{where}",
         hint="choose another name, or delete the existing one",
     )
 
@@ -324,7 +328,7 @@ def _conflict(error: ApiError, doing: str) -> MpiJobError:
 def _too_large(error: ApiError, doing: str) -> MpiJobError:
     return InvalidJob(
         f"cannot {doing}: it is too large for the cluster ({error.message})",
-        hint="an object holds about 1.5 MB: put code and data into the image or on a volume instead of into the job",
+        hint="the limit is about 1.5 MB per object: put code and data into the image or on a volume",
     )
 
 
@@ -337,7 +341,7 @@ def _invalid(error: ApiError, doing: str) -> MpiJobError:
         if cause.get("message")
     )
     told = "".join(f"\n  {finding}" for finding in findings) or f" {error.message}"
-    return InvalidJob(f"cannot {doing}: the cluster refuses it:{told}", findings=findings)
+    return InvalidJob(f"cannot {doing}: the cluster rejects it:{told}", findings=findings)
 
 
 def _failing(error: ApiError, doing: str) -> MpiJobError:

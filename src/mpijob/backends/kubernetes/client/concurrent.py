@@ -102,7 +102,7 @@ def _answer(call: Callable[[], Any]) -> ReadResult:
         return ReadResult(call())
     except ApiError as error:
         if error.status in _HOPELESS:
-            raise api_errors.translate(error, doing="look at the cluster") from error
+            raise api_errors.translate(error, doing="read the cluster state") from error
         return ReadResult(None, error)
 
 

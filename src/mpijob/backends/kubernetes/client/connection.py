@@ -97,21 +97,24 @@ class Connector:
         where = f"{self._access.server}{through}"
         if isinstance(error, ssl.SSLCertVerificationError):
             return self._error(
-                f"{where} is not the server that the kubeconfig means: {error.verify_message}",
+                f"{where} presents a certificate that the kubeconfig does not trust: {error.verify_message}",
                 CERTIFICATE,
                 hint=_certificate_hint(error.verify_message),
             )
         if isinstance(error, ssl.SSLError):
-            return self._error(f"{where}: TLS fails: {error.reason or 'the line was cut'}", UNREACHABLE)
+            return self._error(
+                f"{where}: TLS fails: {error.reason or 'the connection was closed'}", UNREACHABLE
+            )
         if isinstance(error, socket.gaierror):
             again = error.errno == socket.EAI_AGAIN
             return self._error(
-                f"{where}: the name is unknown: {error.strerror}", UNREACHABLE if again else UNKNOWN_HOST
+                f"{where}: cannot resolve the host name: {error.strerror}",
+                UNREACHABLE if again else UNKNOWN_HOST,
             )
         if isinstance(error, TimeoutError):
-            return self._error(f"{where} does not answer", TIMEOUT)
+            return self._error(f"{where} does not respond", TIMEOUT)
         reason = REFUSED if getattr(error, "errno", None) == errno.ECONNREFUSED else UNREACHABLE
-        why = getattr(error, "strerror", None) or str(error) or "the line was cut"
+        why = getattr(error, "strerror", None) or str(error) or "the connection was closed"
         return self._error(f"{where} cannot be reached: {why}", reason)
 
     def _error(self, message: str, reason: str, hint: str = "") -> ApiError:
@@ -122,7 +125,7 @@ class Connector:
 
 def _certificate_hint(why: str) -> str:
     if "not yet valid" in why or "expired" in why:
-        return "check this machine's clock; if it is right, the server's certificate has to be renewed"
+        return "check this machine's clock; if it is right, renew the server's certificate"
     return "check certificate-authority-data and tls-server-name of the cluster in the kubeconfig"
 
 

@@ -342,7 +342,7 @@ class _Session:
 
     def _cut(self) -> ApiError:
         return ApiError(
-            "the line to the pod was cut before the command ended",
+            "the connection to the pod was lost before the command ended",
             reason=CUT,
             path=self._path,
             hint="the pod may have ended, or the connection was lost; the command may still be running",

@@ -277,9 +277,9 @@ class Transport:
         connection.close()
 
     def _cut(self, request: Request, error: BaseException) -> ApiError:
-        what, reason = "cut the connection before it answered", CUT
+        what, reason = "closed the connection without a response", CUT
         if isinstance(error, TimeoutError):
-            what, reason = f"did not answer in {request.seconds or 0:g} s", TIMEOUT
+            what, reason = f"did not respond within {request.seconds or 0:g} s", TIMEOUT
         elif not isinstance(error, OSError | http.client.IncompleteRead):
             why = error if isinstance(error, ProtocolError) else type(error).__name__
             what, reason = f"does not respond like a Kubernetes API server: {why}", NO_API
@@ -325,7 +325,7 @@ def _unpacked(body: bytes) -> bytes:
 def unsayable(access: Access, error: InvalidRequest) -> ApiError:
     """Return what is told of a request that cannot be written down; nothing was sent."""
     return ApiError(
-        f"{access.server} cannot be asked: {error}",
+        f"invalid request to {access.server}: {error}",
         reason=UNSAYABLE,
         server=access.server,
         hint=f"check for a line break in the user and the server of context '{access.context}'",

@@ -88,7 +88,7 @@ class Stream:
         if isinstance(error, ApiError):
             return error
         silent = isinstance(error, TimeoutError)
-        what = f"said nothing for {self._request.seconds or 0:g} s" if silent else "cut the stream"
+        what = f"sent no data for {self._request.seconds or 0:g} s" if silent else "closed the stream"
         return ApiError(
             f"{self._server} {what}",
             reason=IDLE if silent else CUT,

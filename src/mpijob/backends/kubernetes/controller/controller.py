@@ -156,7 +156,7 @@ class Controller:
     def _tick(self) -> None:
         leads = self._election.leads
         if leads and not self._led:
-            _log.warning("leading: %d jobs are looked at", self.jobs)
+            _log.warning("leader: watching %d jobs", self.jobs)
             for ref in self._rounds.there():
                 self._rounds.wish(ref, 0.0)
         self._led = leads
@@ -245,7 +245,7 @@ class Controller:
         """Tell on a job where its pods wanted to go and may not."""
         if closed:
             names = ", ".join(str(one) for one in closed)
-            message = f"no way is opened to {names}: ask an administrator (allowedEgress of MPIJobLimits)"
+            message = f"no egress to {names}: ask an administrator (allowedEgress of MPIJobLimits)"
             status_publisher.say(
                 self._api, job, "EgressNotAllowed", message, names, warning=True, when=self._api.now()
             )
@@ -324,7 +324,7 @@ class Controller:
             defaults = platform_of(whole or {}).defaults
             return effective(None if own is None else limits_of(own), defaults)
         except msgspec.ValidationError as error:
-            _log.warning("the limits of %s cannot be understood: %s", namespace, error)
+            _log.warning("the limits of %s are not valid: %s", namespace, error)
             return NamespaceLimits()
 
     def _gang_seconds(self, namespace: str) -> float:
@@ -366,9 +366,7 @@ class Controller:
         found, now = self._reader.find(ref), self._api.now()
         names = ",".join(sorted(lost))
         if names:
-            message = (
-                f"node {names} has not been heard for {node_heartbeat.SILENT_SECONDS:g} s; workers run there"
-            )
+            message = f"node {names} has sent no heartbeat for {node_heartbeat.SILENT_SECONDS:g} s; workers run there"
             status_publisher.say(self._api, found.job, "NodeLost", message, since, warning=True, when=now)
         status_publisher.note(self._api, found, {well_known.SILENT_NODES_ANNOTATION: names or None})
         self._rounds.wish(ref)

@@ -65,7 +65,7 @@ def _settled(api: Api, stray: Document, path: str, served: frozenset[str]) -> bo
         owner_references.share(api, jobs[0], [path])
         return False
     api.delete(path, uid=metadata["uid"])
-    _log.warning("%s was made for a job that is not there: removed", path)
+    _log.warning("deleted %s, because its job does not exist", path)
     return True
 
 

@@ -81,7 +81,7 @@ class Reconciler:
         look = self._reader.attempt(ref)
         job = self._reader.spec(look.found, look.seen.runtime)
         if retry.may_follow(look.state, job) and self._api.now() >= retry.due(look.state, job):
-            with telling(f"try job {job.name} again"), self._as_owner(look.found.job) as api:
+            with telling(f"retry job {job.name}"), self._as_owner(look.found.job) as api:
                 retry.start(api, look.found, look.seen.runtime, look.seen.workload)
 
     def _release(self, ref: JobRef) -> None:

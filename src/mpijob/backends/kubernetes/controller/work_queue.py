@@ -117,10 +117,10 @@ class WorkQueue:
         try:
             self._look_or_part(ref)
         except MpiJobError as error:
-            _log.warning("%s is looked at again in a moment: %s", ref, error.message)
+            _log.warning("reconciling %s failed, retrying: %s", ref, error.message)
             self.wish(ref, _SOON_SECONDS)
         except Exception:  # the outermost place of this thread: the other jobs go on
-            _log.exception("%s could not be looked at", ref)
+            _log.exception("reconciling %s failed", ref)
             self.wish(ref, _LATER_SECONDS)
         finally:
             with self._lock:

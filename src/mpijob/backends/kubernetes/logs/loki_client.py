@@ -223,4 +223,4 @@ def _text(line: str) -> bytes:
 
 
 def _warn(loki: Loki, error: BaseException) -> None:
-    _log.warning("Loki at %s does not answer: %s", loki.address, error)
+    _log.warning("Loki at %s does not respond: %s", loki.address, error)

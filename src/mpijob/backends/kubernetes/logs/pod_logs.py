@@ -145,7 +145,7 @@ class Reader:
         seconds = (until - self._moment) / 1e9
         text = (
             f"mpijob: the log stream of pod {self._voice.pod} broke and its log was rotated meanwhile; "
-            f"what it said in {seconds:.3g} s may be missing here"
+            f"its output of {seconds:.3g} s may be missing here"
         )
         return self._told(self._moment, text)
 

@@ -36,7 +36,7 @@ class Prometheus:
         try:
             rows = self._server.post("/api/v1/query", {"query": query(namespace, pods)})["result"]
         except FAILURES as error:
-            _log.warning("Prometheus at %s does not answer: %s", self._server.address, error)
+            _log.warning("Prometheus at %s does not respond: %s", self._server.address, error)
             return {}
         found: dict[str, dict[str, float]] = {}
         for row in rows:

@@ -61,7 +61,7 @@ class LiveForecasts:
         return known
 
     def _asked(self, namespace: str) -> Mapping[str, Forecast]:
-        """Ask the broker, which sees more; where there is none, or it does not answer, look at the queues."""
+        """Ask the broker, which sees more; where there is none, or it does not answer, read the queues."""
         if self._settings.broker and namespace:
             from mpijob.backends.kubernetes.broker import client
 
@@ -72,7 +72,7 @@ class LiveForecasts:
         try:
             return look(self._api, namespace, self._served(), of_record(self._past(), namespace))
         except (ApiError, MpiJobError) as error:
-            _log.info("when jobs start is not known: %s", error)
+            _log.info("cannot estimate when jobs start: %s", error)
             return {}
 
 

@@ -30,7 +30,7 @@ from mpijob.history.records import LogSource as StoredVoice
 from mpijob.model import Family, JobKey, Role
 from mpijob.observation.logs import cri
 
-ROTATED = "the node had put this part of the log away before it could be read"
+ROTATED = "the node rotated this part of the log before it could be read"
 GONE = "the pod was deleted before its log was read completely"
 RESTARTED = "the container had restarted more than once before this part could be read"
 _AGAIN_SECONDS = 0.5
@@ -94,7 +94,7 @@ class LogCapture(threading.Thread):
             self._listen()
             self._patiently()
         except Exception:  # the outermost place of this thread
-            _log.exception("the log of %s is not recorded any more", self._life.voice.pod)
+            _log.exception("stopped recording the log of %s", self._life.voice.pod)
 
     def _listen(self) -> None:
         pause = _AGAIN_SECONDS

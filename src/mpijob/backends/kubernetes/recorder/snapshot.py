@@ -122,7 +122,7 @@ class SnapshotWriter:
         try:
             found = pod_usage.samples(self._api, look.found, self._reader.served, self._prometheus)
         except ApiError as error:
-            _log.debug("no usage of %s: %s", look.found.ref, error)
+            _log.debug("cannot read the usage of %s: %s", look.found.ref, error)
             return
         if found:
             self._archive.add_samples(look.state.ref.key, found)

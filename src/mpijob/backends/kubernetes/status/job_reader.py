@@ -77,7 +77,7 @@ class JobReader:
         """Every `group/version` that the cluster serves."""
         from mpijob.backends.kubernetes.client import discovery
 
-        with telling("look at the cluster"):
+        with telling("read the cluster state"):
             return discovery.served(self._api)
 
     def find(self, ref: JobRef) -> Found:

@@ -65,13 +65,13 @@ def _milestones(seen: Objects, state: JobState, proved: float | None) -> Iterato
     yield Event(state.created, "Submitted", text, attempt=attempt)
     launcher = launcher_of(seen.pods)
     if (scheduled := _scheduled(seen, workers)) is not None:
-        yield Event(scheduled, "GangScheduled", f"{workers} workers have their nodes", attempt=attempt)
+        yield Event(scheduled, "GangScheduled", f"{workers} workers are scheduled", attempt=attempt)
     if launcher is not None:
         said = state.launcher.ready if state.launcher is not None else None
         ready = said or time_of(launcher["metadata"]["creationTimestamp"]) or 0.0
         yield Event(ready, "WorkersReady", f"Launcher discovered {workers} workers", attempt=attempt)
     if proved is not None:
-        text = f"{world} ranks are where the plan has them"
+        text = f"{world} ranks are placed as planned"
         yield Event(proved, "WorldProved", text, attempt=attempt)
         yield Event(proved, "Running", "MPI initialization completed", attempt=attempt)
 

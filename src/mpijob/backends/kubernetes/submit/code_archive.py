@@ -34,13 +34,13 @@ def parts(job: MPIJob) -> int:
 
 
 def packed(job: MPIJob, planned: int) -> list[bytes]:
-    """Return the archive in as many parts as were planned; raise Conflict where the files have grown since."""
+    """Return the archive in as many parts as planned; raise Conflict where the files have grown since."""
     found = _cut(_checked(archive(job)))
     if len(found) > planned:
         size, most = sum(map(len, found)), planned * PART_BYTES
         raise Conflict(
-            f"the files of job '{job.name}' have grown since it was planned: {quantity.as_bytes(size)} when packed, "
-            f"and {quantity.as_bytes(most)} were planned",
+            f"the files of job '{job.name}' have grown since it was planned: {quantity.as_bytes(size)} compressed, "
+            f"{quantity.as_bytes(most)} planned",
             hint="submit it again when nothing writes to its directory",
         )
     return [*found, *[b""] * (planned - len(found))]

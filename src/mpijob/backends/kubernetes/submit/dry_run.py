@@ -26,8 +26,12 @@ def rehearse(api: Api, plan: Plan, home: Path) -> tuple[Finding, ...]:
     except ApiError as error:
         if not api_errors.lacks_right(error):
             raise api_errors.translate(error, doing="create the job's pods") from error
-        return _remark(f"the server takes {_named(shown)}; its pods were not asked about: {error.message}")
-    return _remark(f"the server takes {_named(shown)}, and the pods {_named(pods)}; nothing was created")
+        return _remark(
+            f"server-side dry run: {_named(shown)} accepted, its pods could not be checked: {error.message}"
+        )
+    return _remark(
+        f"server-side dry run: {_named(shown)} and the pods {_named(pods)} accepted; nothing was created"
+    )
 
 
 def _objects(api: Api, plan: Plan, home: Path) -> Iterator[str]:

@@ -28,7 +28,7 @@ from mpijob.model.spec.dependencies import unmet
 from mpijob.model.status.forecast import Forecast
 from mpijob.settings import Settings, own_places
 
-GUARANTEE = "the engine deletes every pod when the job ends; the world is counted before the command runs"
+GUARANTEE = "the engine deletes every pod when the job ends; the ranks are counted before the command runs"
 
 
 def plan(
@@ -186,8 +186,8 @@ def _network(job: MPIJob, around: ClusterContext) -> str:
     if not job.network.isolated:
         return "network: open, as set in the job"
     if around.isolates:
-        return "network: the job's pods reach each other, the name servers and what the job names"
-    return "network: you may not create NetworkPolicies here; where the cluster's controller runs, it makes the job's"
+        return "network: the job's pods may connect to each other, DNS and the destinations of the job"
+    return "network: you may not create NetworkPolicies here; the cluster's controller, if it runs, creates the policy"
 
 
 def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, ...]:
@@ -207,7 +207,7 @@ def _notices(job: MPIJob, settings: Settings, by_module: str) -> Iterator[Findin
         )
         yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
     if job.ttl_seconds is not None:
-        message = "the job is deleted after its time by the cluster's controller (mpijob controller)"
+        message = "ttl_seconds is enforced by the cluster's controller (mpijob controller)"
         yield Finding(code="CLUSTER_NOTICE", field="ttl_seconds", message=message, severity=Severity.NOTICE)
     if job.notify:
         message = "allowed receivers are set in the settings of the notifier (mpijob notifier)"
@@ -216,8 +216,8 @@ def _notices(job: MPIJob, settings: Settings, by_module: str) -> Iterator[Findin
         message = f"MPI calls cannot be counted, so the job runs without: {profiler.HINT}"
         yield Finding(code="CLUSTER_NOTICE", field="profile_mpi", message=message, severity=Severity.NOTICE)
     if by_module:
-        message = f"the job names no image: {by_module} is used: its script loads a module that stands for it"
+        message = f"the job sets no image: {by_module} is used, the image of a module that its script loads"
         yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)
     elif settings.image and job.image == settings.image:
-        message = f"the job has no image: {settings.image} of the settings is used"
+        message = f"the job sets no image: {settings.image} from the settings is used"
         yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)

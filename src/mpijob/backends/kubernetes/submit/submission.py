@@ -134,7 +134,7 @@ class Submission:
         from mpijob.backends.kubernetes.preflight import preflight
 
         place, served = f"cluster {self._cluster}", self._reader.served
-        with telling("look at the cluster"):
+        with telling("read the cluster state"):
             return preflight.gather(
                 self._api, job, served, self._settings, place=place, lately=lately, asker=asker
             )

@@ -106,7 +106,7 @@ def with_other_mpi(plan: Plan, family: Family, library: str, settings: Settings,
         launcher=found.launcher if found.prefix in mpi_installations.SYSTEM else "",
         why=(
             *plan.why,
-            f"mpi {found.family.value} {found.version}: the program loads it, as was seen when it ran",
+            f"mpi {found.family.value} {found.version}: the program loaded it in an earlier run",
         ),
     )
 
@@ -133,7 +133,7 @@ def _as_nodes(job: MPIJob, settings: Settings, own: bool) -> str:
         "its ranks are mapped by the MPI library": bool(job.launch.rankfile)
         or job.launch.map_by not in ("", "slot", "node"),
         "a rank counts its GPUs from its worker's first": job.resources.gpu > 0 and job.workers > 1,
-        "a fault of its daemon is asked for": bool(_DAEMON_FAULTS & job.labels.keys()),
+        "a fault of its daemon is requested": bool(_DAEMON_FAULTS & job.labels.keys()),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -238,7 +238,7 @@ def _path(found: Installation, place: Path, environ: Mapping[str, str], *, nodes
 
 
 def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool) -> Iterator[str]:
-    yield "engine local: no cluster was asked for"
+    yield "engine local: no cluster was requested"
     yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {reason}"
     if not as_nodes:
         yield "one daemon of the MPI library starts all ranks: they share memory as with plain mpirun"
@@ -255,15 +255,15 @@ def _notices(job: MPIJob, settings: Settings, home: Home) -> Iterator[Finding]:
         message = f"MPI calls cannot be counted on this machine, so the job runs without: {profiler.HINT}"
         yield _notice("profile_mpi", message)
     if job.notify:
-        yield _notice("notify", "notices are sent while `mpijob notifier` runs on this machine")
+        yield _notice("notify", "notifications are sent only while `mpijob notifier` runs on this machine")
     if job.placement != type(job.placement)():
         yield _notice("placement", "placement is not used here: there is one machine")
     for field, message in unused_fields(job, "on this machine", "this machine's"):
         yield _notice(field, message)
     if job.queue:
-        yield _notice("queue", f"queue '{job.queue}' is noted only: the local engine has one queue")
+        yield _notice("queue", f"queue '{job.queue}' has no effect: the local engine has one queue")
     if not job.resources.gpu and machine.gpu_ids(settings):
-        yield _notice("resources.gpu", "the job asks for no GPU, so its ranks see none of this machine's")
+        yield _notice("resources.gpu", "the job requests no GPU, so its ranks see none")
 
 
 def _notice(field: str, message: str) -> Finding:

@@ -49,10 +49,10 @@ def check(job: MPIJob, found: tuple[Bind, ...], chosen: Isolation) -> Iterator[F
     paths = {volume.mount for volume in job.volumes if volume.kind is VolumeKind.PATH}
     for bind in found:
         if chosen is not Isolation.NAMESPACES and bind.source != bind.target:
-            yield _error(bind, "cannot be shown at another place: this machine allows no namespaces",
-                         f"write the directory's own path as the mount: {bind.source}")  # fmt: skip
+            yield _error(bind, "cannot be mounted at another path: this machine does not allow namespaces",
+                         f"use the directory's own path as the mount: {bind.source}")  # fmt: skip
         elif bind.target in paths and not os.path.isdir(bind.source):
-            yield _error(bind, f"there is no directory {bind.source}", f"make it: mkdir -p {bind.source}")
+            yield _error(bind, f"there is no directory {bind.source}", f"create it: mkdir -p {bind.source}")
         elif bind.target not in paths:
             text = f"the volume at {bind.target} is the directory {bind.source} here"
             yield Finding("LOCAL_NOTICE", text, field="volumes", severity=Severity.NOTICE)

@@ -59,9 +59,7 @@ def _judge(store: Store, row: Row) -> None:
         return
     now = time.time()
     if finding is None:
-        event = Event(
-            now, "Queued", "all jobs that it waited for have ended as it wants", attempt=row.attempt
-        )
+        event = Event(now, "Queued", "all its dependencies are satisfied", attempt=row.attempt)
         state = msgspec.structs.replace(
             row.state, reason="WaitingForResources", message="waiting in the queue", queued=now
         )

@@ -41,7 +41,7 @@ def _declare_if_possible(store: Store, row: Row) -> None:
     except BackendError as error:
         if not store.even_full:
             raise
-        store.warn(f"job '{row.state.ref.name}' is lost, which cannot be written down: {error.message}")
+        store.warn(f"job '{row.state.ref.name}' is lost, which cannot be recorded: {error.message}")
 
 
 def _owned(row: Row) -> bool:
@@ -162,7 +162,7 @@ REQUEUES = 3
 LOST = Finding(
     code="SUPERVISOR_LOST",
     message="the supervisor process of the job no longer exists (killed, or the machine was restarted)",
-    hint="nothing of the job runs any more; run it again with: mpijob retry",
+    hint="no process of the job is left; run it again with: mpijob retry",
     fixes=(Fix("run it again with the same configuration"),),
 )
 

@@ -160,7 +160,7 @@ def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: 
         waiting,
         phase=Phase.PENDING,
         reason="StartingWorkers",
-        message="resources taken for all workers at once",
+        message="resources allocated for all workers at once",
         waiting_for="",
         started=max(now, waiting.queued or 0.0),  # also when the clock was set back meanwhile
         attempt=job.attempt,

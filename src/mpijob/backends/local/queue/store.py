@@ -242,9 +242,7 @@ class Store:
 
         rows = disk_full.last_written(self.home.database, _VERSION, sql, values)
         if rows is not None:
-            self.warn(
-                f"nothing can be written to {self.home.database}: jobs are shown as they were last written"
-            )
+            self.warn(f"{self.home.database} is not writable: jobs are shown in their last recorded state")
         return rows
 
     def warn(self, sentence: str) -> None:
@@ -482,7 +480,7 @@ def _foreign_errors(path: str) -> Iterator[None]:
         text = str(error)
         if "disk" in text or "full" in text or "readonly" in text or "unable to open" in text:
             raise cannot_write(path, text) from error
-        raise BackendError(f"the state database {path} did not answer: {text}") from error
+        raise BackendError(f"the state database {path} is not available: {text}") from error
     except sqlite3.DatabaseError as error:
         raise BackendError(
             f"the state database {path} is damaged: {error}",

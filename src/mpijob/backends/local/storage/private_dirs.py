@@ -218,7 +218,7 @@ def remove(attempt: Path) -> None:
                 directory.path, ignore_errors=True
             )  # follows no link, not even one that is put there now
         else:
-            _log.warning("%s is not ours any more, and is left as it is", directory.path)
+            _log.warning("not removing %s: it was replaced by another user or program", directory.path)
 
 
 def _write(attempt: Path, directories: PrivateDirs) -> None:

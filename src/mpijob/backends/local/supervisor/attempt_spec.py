@@ -77,7 +77,7 @@ class AttemptSpec:
         names = self.plan.nodes and self.plan.family is Family.OPENMPI and self.plan.job.workers > 1
         if self.plan.volumes or names:
             what = "volumes" if self.plan.volumes else "workers' names"
-            why = f"the job's {what} need namespaces, which cannot be had now"
+            why = f"the job's {what} require Linux namespaces, which are not available now"
             raise PermissionError(errno.EPERM, why, "unshare")
 
     @property

@@ -97,9 +97,7 @@ class Supervisor:
                 self._start_workers()
         self._watch_until_over()
         if self._proof.without_mpi(time.monotonic()):
-            self._status.tell(
-                "NoMPI", "no rank has loaded an MPI library: the ranks did not know of each other"
-            )
+            self._status.tell("NoMPI", "no rank has loaded an MPI library: each rank ran alone")
         self._end_everything()
         self._staging.after()
         return self._status.conclude()
@@ -442,7 +440,7 @@ class Supervisor:
         standing = self._status.standing(ended=True)
         if seconds <= 0 or standing.phase is not Phase.FAILED or not self._workers:
             return
-        kept = self._status.event("Kept", f"the workers stay {seconds:g} s for inspection (exec)")
+        kept = self._status.event("Kept", f"the workers are kept {seconds:g} s for inspection (exec)")
         self._status.advance(kept, standing=standing)
         self._until(lambda: self._released, seconds)
 

@@ -20,7 +20,7 @@ from mpijob.errors import InvalidJob, Unsupported
 from mpijob.settings import Settings
 
 CONTROLLERS = ("memory", "cpu")
-GUARANTEE = "the kernel holds each worker to its memory and cores and ends all of it at once (cgroup)"
+GUARANTEE = "cgroups limit each worker to its memory and cores, and kill its processes together"
 _PERIOD_MICROSECONDS = 100_000
 _WORDS = ("off", "auto", "on")
 
@@ -34,7 +34,7 @@ def delegated(settings: Settings) -> str:
     trouble = _trouble(settings.cgroup) if settings.cgroup else "the setting cgroup names no directory"
     if trouble and settings.cgroups == "on":
         raise Unsupported(
-            f"cgroups are not available: {trouble}",
+            f"cgroups cannot be used: {trouble}",
             hint="ask for a delegated cgroup v2 directory with memory and cpu, or set cgroups = 'auto'",
         )
     return "" if trouble else settings.cgroup

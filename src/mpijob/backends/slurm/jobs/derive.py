@@ -179,7 +179,7 @@ def _going(seen: Seen, attempt: Attempt, *, cancelled: bool) -> PhaseResult:
     facts.cancelled = cancelled
     result = phases.derive(facts.observe(ended=False, ranks_watched=_watched(seen.files.plan)))
     if seen.silent and result.phase is Phase.RUNNING:
-        return result._replace(message=f"{result.message}; this is what the nodes write: {seen.silent}")
+        return result._replace(message=f"{result.message}; last output of the nodes: {seen.silent}")
     return result
 
 

@@ -327,7 +327,7 @@ def _because(state: JobState, found: tuple[Finding, ...]) -> JobState:
 
 
 def _silent(error: MpiJobError) -> Finding:
-    message = f"{error.message}; what was seen last is shown"
+    message = f"{error.message}; showing the last known state"
     return Finding("SLURM_UNREACHABLE", message, error.hint, severity=Severity.WARNING)
 
 

@@ -61,8 +61,8 @@ def of_script(
         sources = sources or outputs(reader.client, number, files, state.attempt)
         if not sources and state.phase.final:
             raise NotFound(
-                f"where job '{ref.name}' writes its output is no longer known",
-                hint="Slurm knows that for some minutes after a job's end; look in the directory it was submitted from",
+                f"the output files of job '{ref.name}' are no longer known",
+                hint="Slurm reports them for some minutes after a job's end; check the directory of its submission",
             )
         lines = [line for source in sources for line in source.read(last=state.phase.final)]
         if not query.follow:

@@ -96,7 +96,7 @@ class Poll:
             return self._last
 
     def _ask(self, oldest: float) -> None:
-        found: Squeue | MpiJobError = BackendError("squeue was not asked")
+        found: Squeue | MpiJobError = BackendError("squeue was not run")
         try:
             found = self._answer(oldest)
         except MpiJobError as error:

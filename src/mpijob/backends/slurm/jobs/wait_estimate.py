@@ -27,10 +27,10 @@ _TOGETHER_SECONDS = 0.1  # by which the answers of sinfo and squeue may be apart
 _ENDED_JOBS = 50  # the newest of ours, whose durations are read
 _PLAYED_JOBS = 60  # of each partition's queue; behind them only the place is told
 _NO_TURN = ("Dependency", "BeginTime", "JobHeld", "JobHold", "launch failed")
-_OTHERS = "other jobs of the partition come first, which cannot be seen here"
-BOUND = "Slurm expects it at the latest then, if every job uses its whole time limit"
+_OTHERS = "other jobs of the partition, which you may not see, are ahead"
+BOUND = "the latest start that Slurm expects, if every job uses its whole time limit"
 _LACKS = "Slurm waits for more than idle CPUs: memory, GPUs, or whole nodes"
-_NO_ROOM = "how many CPUs of the partition are free is not known"
+_NO_ROOM = "the number of free CPUs of the partition is unknown"
 
 
 class Asked(NamedTuple):

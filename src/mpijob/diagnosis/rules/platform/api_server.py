@@ -174,7 +174,9 @@ RULES = (
         example='The API server rejects the object: no matches for kind "TrainJob" in version '
         '"trainer.kubeflow.org/v1alpha1".',
         remedies=(
-            Remedy("correct the field that the message names; kubectl explain KIND.FIELD says what it takes"),
+            Remedy(
+                "correct the field that the message names; kubectl explain KIND.FIELD shows the allowed values"
+            ),
             Remedy("check that the controller is installed: mpijob doctor"),
         ),
         confidence=0.9,

@@ -200,7 +200,7 @@ RULES = (
             ),
         ),
         causes=("{message}", "The cluster refused the job ({hook}): {detail}"),
-        example="its engine refused the job: spec.mpiReplicaSpecs[Worker].replicas: Invalid value: 0",
+        example="its controller refused the job: spec.mpiReplicaSpecs[Worker].replicas: Invalid value: 0",
         remedies=(
             Remedy("fix what the message names, then submit the job again"),
             Remedy("check the controllers and their versions: mpijob doctor"),
@@ -258,7 +258,7 @@ RULES = (
             "The admission policy {policy} refuses the job: {detail}",
             "The namespace's security policy refuses the pods: {detail}",
         ),
-        example='the job\'s pods cannot be made: violates PodSecurity "restricted:latest": …',
+        example='the job\'s pods cannot be created: violates PodSecurity "restricted:latest": …',
         remedies=(
             Remedy(
                 "remove what the message names: NFS volumes, RDMA, a fixed user ID (OpenShift's SCCs "

@@ -234,7 +234,7 @@ RULES = (
         trust=Trust.DECISION,
         facts=("reason:SlurmRequeued",),
         causes=("The job is back in the queue: {message}.",),
-        example="The job is back in the queue: partition main: its time to begin has not come (BeginTime).",
+        example="The job is back in the queue: partition main: its begin time is not reached (BeginTime).",
         remedies=(
             Remedy("nothing to do: Slurm starts it again; have the program resume from its last checkpoint"),
             Remedy("let the job fail instead of restarting", {"requeue_on_lost_worker": False}),
@@ -244,13 +244,13 @@ RULES = (
     Rule(
         id="SLURM_NEVER_STARTS",
         title="The Slurm job can never start with these settings",
-        why="Slurm accepts a job that asks for more than a limit allows, and lets it wait: for more time or nodes than "
+        why="Slurm accepts a job that requests more than a limit allows, and lets it wait: for more time or nodes than "
         "its partition has, for an account or QOS that may not be used there, for a job that has failed. "
         "Waiting does not help.",
         trust=Trust.FACT,
         facts=("reason:NeverStarts",),
         causes=("The job can never start with these settings: {message}.",),
-        example="The job can never start with these settings: partition short: it asks for more "
+        example="The job can never start with these settings: partition short: it requests more "
         "time than its partition allows (PartitionTimeLimit).",
         remedies=(
             Remedy("see the limits: mpijob doctor --context slurm; scontrol show partition"),

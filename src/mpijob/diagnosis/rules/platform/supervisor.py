@@ -156,7 +156,7 @@ RULES = (
                 {"command": "{with_mpi4py}"},
             ),
             Remedy(
-                "look for calls that only some ranks make: a Send without Recv, a collective inside an if"
+                "look for calls that only some ranks make: a Send without Recv, a collective inside a branch (if)"
             ),
         ),
         confidence=0.7,
@@ -292,7 +292,7 @@ UNKNOWN = Rule(
     "may not even show that the run failed.",
     trust=Trust.GENERIC,
     causes=(
-        "Most relevant line: {line} (the log does not show whether the run failed){unseen}",
+        "Most relevant line: {line} (the log does not show whether the run failed){unseen:.0}",
         "Most relevant line: {line} (the cause is not recognised; launcher: {how})",
         "Most relevant line: {line} (the cause is not recognised)",
         "The cause is not recognised: {message} (launcher: {how}).",
@@ -301,7 +301,9 @@ UNKNOWN = Rule(
         "The cause is not recognised.",
     ),
     remedies=(
-        Remedy("add the launcher's exit code, if you know it: mpijob why --log FILE --exit-code N{unseen}"),
+        Remedy(
+            "add the launcher's exit code, if you know it: mpijob why --log FILE --exit-code N{unseen:.0}"
+        ),
         Remedy("read the log around that line: mpijob logs JOB --tail 200"),
         Remedy("run the program with one worker and one rank, to see whether it also fails without MPI"),
     ),

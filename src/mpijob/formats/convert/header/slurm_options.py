@@ -98,7 +98,7 @@ GONE = {
     "constraint": ("features are Slurm's", PLACE),
     "nodelist": ("names of Slurm's nodes mean nothing elsewhere", PLACE),
     "nodefile": ("names of Slurm's nodes mean nothing elsewhere", PLACE),
-    "reservation": ("reservations apply only to Slurm", "ask for a queue with resources of its own, and set queue"),
+    "reservation": ("reservations apply only to Slurm", "request a queue with dedicated resources, and set queue"),
     "begin": ("jobs start when capacity is free", "submit the job at that time"),
     "deadline": ("jobs start when capacity is free", "cancel the job at that time: mpijob cancel NAME"),
     "hold": ("jobs start when capacity is free", "run mpijob suspend NAME after creating the job"),

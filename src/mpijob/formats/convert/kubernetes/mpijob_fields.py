@@ -187,7 +187,7 @@ class FieldReporter:
                     leaf.path, leaf.shown, note, "set retention.record_days and retention.logs_days"
                 )
             case "schedulingPolicy.minAvailable" if self.job.elastic is not None:
-                note = "the minimum number of workers starts together; options of the command set it"
+                note = "the gang has the minimum number of workers, which mpijob reads from the options of the command"
                 self.notes.changed(leaf.path, leaf.shown, "elastic.min_workers", note)
             case (
                 "schedulingPolicy.minAvailable"

@@ -80,7 +80,7 @@ def annotate(document: Document, job: MPIJob, native: MPIJob) -> None:
     if len(text.encode(errors="surrogatepass")) > LARGEST_REST:
         largest = max(rest, key=lambda name: len(str(rest[name])))
         message = (
-            f"{largest} makes the job too large for one object: {len(text)} letters, {LARGEST_REST} are kept"
+            f"{largest} makes the job too large for one object: {len(text)} characters; limit: {LARGEST_REST}"
         )
         raise refuse(largest, message, "put long texts into uploaded files, or on a volume")
     notes = document["metadata"].setdefault("annotations", {})

@@ -161,9 +161,11 @@ def refuse_long_names(job: MPIJob, shape: Shape, *endings: str) -> None:
     last = max(shape.attempt, 1 + job.retry.limit)
     longest = name(job, msgspec.structs.replace(shape, attempt=last)) + max(endings, key=len)
     if (excess := len(longest) - LONGEST_NAME) > 0:
-        message = f"a pod would be called {longest}, {len(longest)} letters; {LONGEST_NAME} are allowed"
+        message = (
+            f"a pod would be called {longest}, {len(longest)} characters; at most {LONGEST_NAME} are allowed"
+        )
         earlier = ", or delete the earlier job of this name" if shape.object else ""
-        raise refuse("name", message, f"use a name of at most {len(job.name) - excess} letters{earlier}")
+        raise refuse("name", message, f"use a name of at most {len(job.name) - excess} characters{earlier}")
 
 
 def secret_name(job: MPIJob, shape: Shape) -> str:

@@ -919,5 +919,5 @@ case $name in
     refuse "$name is not here: submit what follows as a job of its own: mpijob create SCRIPT --after $MPIJOB_NAME"
     ;;
   module | ml) once "module" "$name $*: environment modules are not available, installed programs are used" ;;
-  *) refuse "$name is not known here" ;;
+  *) refuse "$name is not supported here" ;;
 esac
