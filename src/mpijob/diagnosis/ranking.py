@@ -360,8 +360,10 @@ def _unknown(seen: Evidence) -> Finding | None:
     told = telling_line.find(seen)
     if told is None and seen.outcome_unseen:
         return None
+    by_log_alone = seen.bare and seen.launcher is None and not seen.ranks
+    unseen = seen.outcome_unseen or (by_log_alone and told is not None and not told.reported)
     values = {"how": _how(seen.launcher), "message": seen.message or None, "line": None if told is None else told.text,
-              "unseen": "" if seen.outcome_unseen else None}  # fmt: skip
+              "unseen": "" if unseen else None}  # fmt: skip
     message = next(text for cause in UNKNOWN.causes if (text := fill(cause, values)) is not None)
     fixes = tuple(Fix(text) for remedy in UNKNOWN.remedies if (text := fill(remedy.text, values)))
     return Finding(

@@ -38,7 +38,6 @@ NOT_TOLD = {  # log → why its cause is not in it, or not named by a rule
     "t10-healthy-sqlite-openmpi5": "wrong",
 }
 FALSE_CAUSES = {  # of healthy logs that nobody has read for rules: counted in the manual
-    "t10-healthy-fortran",
     "t10-healthy-memory-mpich5",
     "t10-healthy-torchrun-restart",
 }

@@ -14,6 +14,7 @@ _TRACEBACK = """Traceback (most recent call last):
     table = tables['viscosity']
 KeyError: 'viscosity'"""
 _WORK = "\n".join(f"tile {n} rendered" for n in range(9))
+_STEPS = "\n".join(f"  step {n:3} residual {0.5**n:10.3e}" for n in range(1, 20))
 _NO_GPU = "WARNING: no CUDA-capable device is detected, using the CPU backend"
 
 
@@ -29,9 +30,18 @@ def _findings(text: str, exit_code: int | None = None) -> tuple[Finding, ...]:
         f"tile 8 of 8\n{_TRACEBACK}",
         f"{_NO_GPU}\niter 1",
         f"{_TRACEBACK}\nsum of forces: 1.2e-09",
+        f"ERROR opening restart.bin\ncold start\n{_STEPS}",
         f"[W 2026-11-19 10:00:00] part 1 failed because of an error\n{_TRACEBACK}\npart 2",
     ],
-    ids=["crashed tool", "caught exception", "last step", "warning", "result", "logged warning"],
+    ids=[
+        "crashed tool",
+        "caught exception",
+        "last step",
+        "warning",
+        "result",
+        "indented steps",
+        "logged warning",
+    ],
 )
 def test_what_a_run_may_have_survived_is_no_cause_where_its_outcome_is_not_shown(text: str) -> None:
     assert [found.code for found in _findings(text)] in ([], ["UNKNOWN"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from mpijob.diagnosis.logs.error_lines import (
@@ -22,6 +23,9 @@ END_LINES = 12
 WENT_ON_LINES = 8  # of other text after an error: more than its own report has
 _ENDS_WITH_LINES = 6  # and at the end of a log
 _FATAL_LINES = 30
+_SERIES_OF = 40
+_NUMBER = re.compile(rb"[-+]?\d[\d.]*(?:[eEdD][-+]?\d+)?|\s+")
+_FRAME = re.compile(rb"\s*(?:File \"|at |in |from |#|\[)")
 _LAST_STEP = re.compile(
     rb"(?i)\b(?:step|epoch|iteration|iter|cycle|sweep|frame|chunk|batch|part|pass|stage|sample|file|tile)"
     rb"\s*[:=]?\s*(0*[1-9]\d*)\s*(?:of|/)\s*\1\b"
@@ -80,7 +84,17 @@ def went_on(lines: Iterable[bytes]) -> bool:
 
 
 def _last(said: list[bytes]) -> list[bytes]:
-    return ([line for line in said if not is_detail(line) or looks_wrong((line,))] or said)[-END_LINES:]
+    series = _series(said)
+    return ([line for line in said if not is_detail(line) or line in series or looks_wrong((line,))] or said)[
+        -END_LINES:
+    ]
+
+
+def _series(said: list[bytes]) -> frozenset[bytes]:
+    """Return the last lines that differ in numbers only: output of steps, also where a program indents it."""
+    late = [(line, _NUMBER.sub(b"", line)) for line in said[-_SERIES_OF:] if not _FRAME.match(line)]
+    often = Counter(shape for _, shape in late)
+    return frozenset(line for line, shape in late if often[shape] >= WENT_ON_LINES)
 
 
 def _reports_success(line: bytes) -> bool:
