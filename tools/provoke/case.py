@@ -22,8 +22,14 @@ from mpijob.model import Exit, Family, LogLine, MPIJob, Resources, Role
 
 FOLDER = Path(__file__).parent / "cases"
 LOGS = Path(__file__).parents[2] / "tests" / "fixtures" / "why"
-FRESH = ("seventh.yaml", "eighth.yaml", "ninth.yaml")  # the cases whose measured halves nobody has read yet
-_RAN = ("t6-", "t7-", "t8-", "t9-")  # from these cases on, facts are those of an engine that ran them
+FRESH = (
+    "seventh.yaml",
+    "eighth.yaml",
+    "ninth.yaml",
+    "tenth.yaml",
+)  # the cases whose measured halves nobody has read yet
+_RAN = ("t6-", "t7-", "t8-", "t9-", "t10-")  # from these cases on, facts are those of an engine that ran them
+_READ = frozenset(("t8-healthy-core", "t8-healthy-no-gpu"))  # of these, the logs have been read since
 _BEGIN = "===== log =====\n"
 
 
@@ -119,7 +125,7 @@ def half(name: str) -> str:
 @cache
 def _fresh() -> frozenset[str]:
     files = (yaml.safe_load((FOLDER / name).read_text(encoding="utf-8")) for name in FRESH)
-    return frozenset(entry["name"] for entries in files for entry in entries)
+    return frozenset(entry["name"] for entries in files for entry in entries) - _READ
 
 
 def keep(case: str, name: str, truth: Truth, text: bytes, seen: Evidence | None = None) -> Path:

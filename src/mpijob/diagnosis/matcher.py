@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence
-from mpijob.diagnosis.logs.error_lines import says_something
+from mpijob.diagnosis.logs.error_lines import is_detail, is_handled, says_something
 from mpijob.diagnosis.logs.log_index import Stream, shown, streams
+from mpijob.diagnosis.logs.outcome import WENT_ON_LINES
 from mpijob.diagnosis.logs.prefilter import Prefilter
 from mpijob.diagnosis.rule import Rule, Sign, Trust
 from mpijob.diagnosis.signals import facts
@@ -25,12 +26,17 @@ from mpijob.model import Role
 HERE = "here"
 AFTERWORD_LINES = 12  # the banner of an abort alone has ten
 SAID_AT_MOST = 0.85  # of a line alone: likely, at best
+_DIGITS = re.compile(rb"\d+")
+_ANNOUNCES = re.compile(rb"(?i)\b(?:error|exception|fail(?:ed|ure)?)\b")
 _WORD = re.compile(rb"[^\W_]")
 _AGAIN = re.compile(rb"\n\w+: error: ")  # the name before each line of a report
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A rule that holds, with where and when its sign was seen; `fact` when an engine knows it, not a line alone."""
+    """A rule that holds, with where and when its sign was seen; `fact` when an engine knows it, not a line alone.
+
+    `survived` says that the run may have gone on after it.
+    """
 
     rule: Rule
     place: int
@@ -43,6 +49,7 @@ class Hit(msgspec.Struct, frozen=True):
     where: Place | None = None
     fact: bool = False
     weak: bool = False
+    survived: bool = False
 
     @property
     def trust(self) -> Trust:
@@ -83,10 +90,10 @@ def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
 
 def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | None:
     """Return the sign that tells most in one stream, at the time of the first one."""
-    found = [(sign, match) for sign in rule.signs if (match := _match(seen, rule, sign, stream))]
+    found = [(sign, *match) for sign in rule.signs if (match := _match(seen, rule, sign, stream))]
     if not found:
         return None
-    matches = [match for _, match in found]
+    matches = [match for _, match, _ in found]
     best = max(matches, key=lambda match: (len(_named(match)), -_start(match)))
     begin = min(matches, key=_start)
     named = {name: value for match in (*matches, begin, best) for name, value in _named(match).items()}
@@ -97,15 +104,30 @@ def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | 
         quoted = (*_quote(stream, *_lines(stream, begin))[:3], *quoted)
     return Hit(
         rule, place, stream.time(where), worker, rank, named, quoted, where=stream.place(min(first, where)),
-        weak=all(sign.weak for sign, _ in found),
+        weak=all(sign.weak for sign, _, _ in found),
+        survived=all(survived for _, _, survived in found),
     )  # fmt: skip
 
 
-def _match(seen: Evidence, rule: Rule, sign: Sign, stream: Stream) -> re.Match[bytes] | None:
+def _match(seen: Evidence, rule: Rule, sign: Sign, stream: Stream) -> tuple[re.Match[bytes], bool] | None:
+    """Return the first place of a sign, and whether the run may have gone on after it and after all later ones.
+
+    A place that says something else, after which the run did not go on, is preferred.
+    """
     if sign.literal.encode() not in stream.text or _ended_otherwise(seen, sign, stream):
         return None
-    matches = sign.regex.finditer(stream.text)
-    return next((match for match in matches if not _survived(seen, rule, stream, match)), None)
+    first: re.Match[bytes] | None = None
+    for match in sign.regex.finditer(stream.text):
+        if _survived(seen, rule, stream, match):
+            continue
+        first = first or match
+        if not _may_be_survived(rule, stream, match, seen):
+            return (first if _shape(first) == _shape(match) else match), False
+    return None if first is None or seen.outcome_unseen else (first, True)
+
+
+def _shape(match: re.Match[bytes]) -> bytes:
+    return _DIGITS.sub(b"", match[0])
 
 
 def _ended_otherwise(seen: Evidence, sign: Sign, stream: Stream) -> bool:
@@ -124,6 +146,30 @@ def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]
     _, last = _lines(stream, match)
     more = sum(map(says_something, stream.window.lines[last + 1 :]))
     return more + stream.after > AFTERWORD_LINES
+
+
+def _may_be_survived(rule: Rule, stream: Stream, match: re.Match[bytes], seen: Evidence) -> bool:
+    """Whether a sign may be one that the run survived.
+
+    It is a warning, the output goes on after it, or the log ends with a result or a report of success. What a
+    launcher reports counts, and what is told of runs that ended well.
+    """
+    if rule.even_on_success or rule.warning:
+        return False
+    first, last = _lines(stream, match)
+    if any(map(stream.by_launcher, range(first, last + 1))):
+        return False
+    lines, head = stream.window.lines, first
+    while head and is_detail(lines[head - 1]):  # a warning may stand before its traceback
+        head -= 1
+    announced = lines[max(0, head - 1)]
+    handled = bool(_ANNOUNCES.search(announced)) and is_handled(announced)
+    return (
+        seen.went_on
+        or handled
+        or any(map(is_handled, lines[first : last + 1]))
+        or stream.normal_after(last) >= WENT_ON_LINES
+    )
 
 
 def _named(match: re.Match[bytes]) -> dict[str, str]:

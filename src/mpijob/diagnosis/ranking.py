@@ -47,7 +47,7 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
         (hit for hit in find(seen, rules) if not _followed(seen, hit)),
         key=lambda hit: (hit.trust, hit.place >= own, hit.weak, hit.time, hit.place),
     )
-    warnings, kept = _apart(_kept(hits))
+    warnings, kept = _apart(_kept(_without_survived(hits)))
     if seen.succeeded or seen.going:
         return tuple(_named(_finding(seen, hit), seen) for hit in (*kept, *warnings)[:MOST_FINDINGS])
     if kept and (kept[0].rule.only_how or kept[0].weak or kept[0].trust is Trust.GENERIC):
@@ -73,6 +73,18 @@ def _followed(seen: Evidence, hit: Hit) -> bool:
         return True
     by_itself = first.code is not None and first.killer is None
     return by_itself and (hit.rule.crash or hit.rule.id == "OOM_KILLED")
+
+
+def _without_survived(hits: list[Hit]) -> list[Hit]:
+    """Return the hits without those that the run may have survived, where another one names what ended it."""
+    ending = any(
+        hit.trust is Trust.CAUSE and not (hit.survived or hit.weak or _names_no_cause(hit)) for hit in hits
+    )
+    return [hit for hit in hits if not hit.survived or hit.fact] if ending else hits
+
+
+def _names_no_cause(hit: Hit) -> bool:
+    return hit.rule.only_how or hit.rule.warning
 
 
 def _apart(hits: list[Hit]) -> tuple[list[Hit], list[Hit]]:
@@ -348,8 +360,10 @@ def _unknown(seen: Evidence) -> Finding | None:
     told = telling_line.find(seen)
     if told is None and seen.outcome_unseen:
         return None
+    by_log_alone = seen.bare and seen.launcher is None and not seen.ranks
+    unseen = seen.outcome_unseen or (by_log_alone and told is not None and not told.reported)
     values = {"how": _how(seen.launcher), "message": seen.message or None, "line": None if told is None else told.text,
-              "unseen": "" if seen.outcome_unseen else None}  # fmt: skip
+              "unseen": "" if unseen else None}  # fmt: skip
     message = next(text for cause in UNKNOWN.causes if (text := fill(cause, values)) is not None)
     fixes = tuple(Fix(text) for remedy in UNKNOWN.remedies if (text := fill(remedy.text, values)))
     return Finding(

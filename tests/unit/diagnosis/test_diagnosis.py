@@ -145,7 +145,7 @@ def test_ranks_that_each_believe_to_be_alone_are_a_warning_even_after_success() 
 
 def test_a_world_of_the_wrong_size_is_told_with_both_numbers() -> None:
     first = told(reason="WorldDiffers", world=World(planned=4, proved=2))[0]
-    assert first.message == "The job planned 4 ranks, and 2 started."
+    assert first.message == "The job planned 4 ranks, but 2 started."
 
 
 @pytest.mark.parametrize(

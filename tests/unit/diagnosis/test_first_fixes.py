@@ -50,7 +50,7 @@ TOLD = {
     ),
     "too many words": (
         "job.sh: line 3: /bin/echo: Argument list too long",
-        ("SHELL_ERROR", "/bin/echo: Argument list too long", "pass fewer words"),
+        ("SHELL_ERROR", "/bin/echo: Argument list too long", "pass fewer arguments"),
     ),
     "an option of node": (
         "node: bad option: --train-steps=5",

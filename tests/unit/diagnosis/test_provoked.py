@@ -28,16 +28,18 @@ NOT_TOLD = {  # log → why its cause is not in it, or not named by a rule
     "t6-remote-folder-openmpi5": "silent",
     "t6-remote-program-intel": "silent",
     "t6-thread-level-mpich5": "line",  # too weak a sign of failure for a cause
-    "t7-healthy-caught-mpich5": "wrong",  # its tracebacks come after other ranks' reports of success
     "t6-torch-loader": "silent",  # the worker's signal is not in the log
     "t8-exit-255-mpich5": "silent",  # Hydra does not print exit codes
     "t8-sigpipe-mpich5": "line",  # Hydra prints signal 9, by which it ended the others
+    "t10-healthy-gnuplot": "wrong",  # the program failed, and its script went on with one word
+    "t10-healthy-mpi-errors-intel": "wrong",  # an MPI error that was caught, printed with MPI's whole stack
+    "t10-healthy-mpi-errors-mpich5": "wrong",
+    "t10-healthy-sqlite-mpich5": "wrong",  # errors as the last sentences, and only data after them
+    "t10-healthy-sqlite-openmpi5": "wrong",
 }
 FALSE_CAUSES = {  # of healthy logs that nobody has read for rules: counted in the manual
-    "t8-healthy-core-mpich5",
-    "t8-healthy-core-openmpi5",
-    "t8-healthy-no-gpu-mpich5",
-    "t8-healthy-no-gpu-openmpi5",
+    "t10-healthy-memory-mpich5",
+    "t10-healthy-torchrun-restart",
 }
 
 

@@ -142,6 +142,18 @@ _FORMS = (
     (0.5, re.compile(rb"['\"`][^'\"`]+['\"`]|/[\w.-]+/|>[^<>]+<|[\w-]\.[a-z]\w{1,5}\b|= ?-?\d|\d")),
 )
 _OF_SHELL = re.compile(rb": (?:line )?\d+: [^\s:]+: (?:command )?not found$")  # the shell continues after it
+_WARNING = re.compile(
+    rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|^\S{0,30} ?\[W[\]\d :]|^W\d{4} |^W\w{0,3}\[|warning: "
+)
+_HANDLED = re.compile(
+    rb"(?i)\bretry(?:ing)?\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b|\bfall(?:ing|s)? ?back\b|\bgoing on\b"
+    rb"|\bcontinuing\b|\b(?:using|taking) (?:the |a )?(?:cpu|default|local|cached)\b"
+)
+_EVENT = re.compile(rb"\bWarning\s{2,}[A-Z]\w+\s")
+_RESULT = re.compile(
+    rb"^(?!Last command|.*--)[A-Za-z][\w ,()/:-]{0,60}[\w)](?:[:=|,]| [=:]?) ?"
+    rb"[-+]?\d[\d.,]*(?:[eE][-+]?\d+)? ?%?$"
+)
 _INNOCENT = (
     (9.0, re.compile(rb"help message help-|to see all help / error messages")),
     (4.0, re.compile(rb"^\[(?:mpiexec|proxy)\S*@")),  # Hydra's own functions, after any failure
@@ -151,7 +163,8 @@ _INNOCENT = (
         7.0,
         re.compile(rb"^object (?:address|refcount|type|type name|repr) *: |^lost sys\.std"),
     ),  # Python's, at its end
-    (5.0, re.compile(rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|\[W\]|^W\d{4} |^W\w{0,3}\[|warning: ")),
+    (5.0, _WARNING),
+    (5.0, re.compile(rb"^\s+warnings\.warn\(")),
     (4.0, re.compile(rb"\b(?:INFO|DEBUG|TRACE|NOTE|Note|note|HINT|Hint)\b|^\s*(?:hint|see|try|use)\b")),
     (
         4.0,
@@ -282,6 +295,21 @@ def of_launcher(line: bytes) -> bool:
 def is_progress(line: bytes) -> bool:
     """Return whether a line is a log of normal work, a bar of progress or a warning."""
     return bool(_PROGRESS.search(line) or _OF_SHELL.search(line))
+
+
+def is_handled(line: bytes) -> bool:
+    """Return whether a line calls itself a warning, or says how the program deals with what it reports.
+
+    A warning among the events of Kubernetes is its word for an error.
+    """
+    return bool((_WARNING.search(line) and not _EVENT.search(line)) or _HANDLED.search(line))
+
+
+def is_result(line: bytes) -> bool:
+    """Return whether a line is the value of something that a program has computed: `sum of forces: 1.2e-9`."""
+    return (
+        bool(_RESULT.search(line)) and points(line) < ABNORMAL and not (is_progress(line) or is_detail(line))
+    )
 
 
 def is_fatal(line: bytes) -> bool:

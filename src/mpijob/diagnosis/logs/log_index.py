@@ -9,8 +9,19 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import accumulate
 
 from mpijob.diagnosis.evidence import Evidence, Window
+from mpijob.diagnosis.logs.error_lines import (
+    ABNORMAL,
+    follows_failure,
+    is_detail,
+    of_launcher,
+    points,
+    says_something,
+)
+from mpijob.diagnosis.logs.help_box import boxes
 from mpijob.errors import Place
 from mpijob.model import Event, LogLine, Role
 
@@ -43,6 +54,31 @@ class Stream:
     def at(self, offset: int) -> int:
         """Return the number of the line that holds an offset of the text, counted from 0 here."""
         return min(bisect_right(self._starts, offset), self.count) - 1
+
+    def by_launcher(self, line: int) -> bool:
+        """Return whether a line is a launcher's or a library's report: it is in a box, or of their form."""
+        text = self.window.lines[line]
+        return line in self._boxed or follows_failure(text) or of_launcher(text)
+
+    def normal_after(self, line: int) -> int:
+        """Return how many lines of normal output the speaker wrote after a line."""
+        return self._normal_from[line + 1] + self.after
+
+    @cached_property
+    def _boxed(self) -> frozenset[int]:
+        return frozenset(at for box in boxes(self.window.lines) for at in range(box.first - 1, box.last + 2))
+
+    @cached_property
+    def _normal_from(self) -> tuple[int, ...]:
+        lines = enumerate(self.window.lines)
+        normal = [
+            not self.by_launcher(at)
+            and points(text) < ABNORMAL
+            and not is_detail(text)
+            and says_something(text)
+            for at, text in lines
+        ]
+        return tuple(accumulate(reversed(normal), initial=0))[::-1]
 
     def time(self, line: int) -> float:
         """Return when a line was said, in seconds."""

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from mpijob.diagnosis.logs.error_lines import follows_failure, is_detail, looks_wrong
+from mpijob.diagnosis.logs.error_lines import (
+    ABNORMAL,
+    follows_failure,
+    is_detail,
+    is_fatal,
+    is_result,
+    looks_wrong,
+    of_launcher,
+    points,
+    says_something,
+)
 from mpijob.diagnosis.logs.help_box import boxes
 
 END_LINES = 12
+WENT_ON_LINES = 8  # of other text after an error: more than its own report has
+_ENDS_WITH_LINES = 6  # and at the end of a log
+_FATAL_LINES = 30
+_SERIES_OF = 40
+_NUMBER = re.compile(rb"[-+]?\d[\d.]*(?:[eEdD][-+]?\d+)?|\s+")
+_FRAME = re.compile(rb"\s*(?:File \"|at |in |from |#|\[)")
+_LAST_STEP = re.compile(
+    rb"(?i)\b(?:step|epoch|iteration|iter|cycle|sweep|frame|chunk|batch|part|pass|stage|sample|file|tile)"
+    rb"\s*[:=]?\s*(0*[1-9]\d*)\s*(?:of|/)\s*\1\b"
+)
 _WORK = (
     rb"all|training|run|job|simulation|calculation|solver|benchmark|tests?|steps?|work|study|search|optimi[sz]ation"
     rb"|transfer|program|computation|analysis|workflow|build"
@@ -19,10 +40,12 @@ _BADLY = (
 )
 _WELL = re.compile(
     rb"(?i)\b(?:(?:" + _WORK + rb")\b[^\n]{0,30}"
-    rb"\b(?:finished|completed?|done|succeeded|ended)\b" + _BADLY + rb"|success(?:fully)?\b|job "
+    rb"\b(?:finished|completed?|done|succeeded|ended)\b"
+    + _BADLY
+    + rb"|success(?:fully)?\b(?! (?:assigned|pulled))|job "
     rb"done|normal termination|converged after|total wall time|all tests passed|\d+ passed\b(?!.{0,60}\bfailed)"
     rb"|^OK\b(?: \(.*\))?$|out of bounds values : 0|exit(?:ed with)? (?:code|status) 0\b|finished:)"
-    rb"|(?:^|[ :])(?:done|finished|completed|end)[.!]?\s*$"
+    rb"|(?:^|[ :])(?:done|finished|completed|end|(?<!not )converged)[.!]?\s*$"
 )
 
 
@@ -36,15 +59,61 @@ def shown(lines: Iterable[bytes]) -> bool | None:
     """Return whether the last lines say that the run is complete (True) or look like a failure; None for neither.
 
     The very last line decides: a program that reports its success after an error has handled it. An error after a
-    report of success, where nothing else reports a failure, shows neither: stderr may come late.
+    report of success, where nothing else reports a failure, shows neither: stderr may come late. Nor does an error
+    after which the output goes on.
     """
     said = [line for line in _without_warnings(tuple(lines)) if line.strip()]
-    last = ([line for line in said if not is_detail(line) or looks_wrong((line,))] or said)[-END_LINES:]
-    well = [bool(_WELL.search(line)) and not looks_wrong((line,)) for line in last]
+    last = _last(said)
+    well = [_reports_success(line) for line in last]
     if well and well[-1]:
         return True
     if any(well) and not any(map(follows_failure, last)):
         return None if looks_wrong(last) else True
     if looks_wrong(last):
-        return False
+        return False if _fails(said, last) else None
     return True if any(_WELL.search(line) for line in last) else None
+
+
+def went_on(lines: Iterable[bytes]) -> bool:
+    """Return whether an end that does not show the outcome holds a result, or a success or last step and an error."""
+    said = [line for line in _without_warnings(tuple(lines)) if line.strip()]
+    last = _last(said)
+    if not last or shown(said) is not None:
+        return False
+    return is_result(said[-1]) or (any(map(_is_complete, last)) and looks_wrong(last))
+
+
+def _last(said: list[bytes]) -> list[bytes]:
+    series = _series(said)
+    return ([line for line in said if not is_detail(line) or line in series or looks_wrong((line,))] or said)[
+        -END_LINES:
+    ]
+
+
+def _series(said: list[bytes]) -> frozenset[bytes]:
+    """Return the last lines that differ in numbers only: output of steps, also where a program indents it."""
+    late = [(line, _NUMBER.sub(b"", line)) for line in said[-_SERIES_OF:] if not _FRAME.match(line)]
+    often = Counter(shape for _, shape in late)
+    return frozenset(line for line, shape in late if often[shape] >= WENT_ON_LINES)
+
+
+def _reports_success(line: bytes) -> bool:
+    return bool(_WELL.search(line)) and not looks_wrong((line,))
+
+
+def _is_complete(line: bytes) -> bool:
+    return bool(_LAST_STEP.search(line)) or _reports_success(line)
+
+
+def _fails(said: list[bytes], last: list[bytes]) -> bool:
+    """Whether the last lines, some of which look wrong, are those of a run that failed: it did not go on after them."""
+    if any(follows_failure(line) or of_launcher(line) for line in last) or any(
+        map(is_fatal, said[-_FATAL_LINES:])
+    ):
+        return True
+    if any(box.text and box.last >= len(said) - END_LINES for box in boxes(said)):
+        return True
+    if any(map(_is_complete, last)) or is_result(said[-1]):
+        return False
+    worst = max((at for at, line in enumerate(last) if points(line) >= ABNORMAL), default=len(last))
+    return sum(map(says_something, last[worst + 1 :])) < _ENDS_WITH_LINES

@@ -72,6 +72,8 @@ def read(
         family=_family(pieces) if family is Family.AUTO else family,
         launcher=launcher,
         shown_end=None if launcher is not None else _shown_end(pieces),
+        went_on=launcher is None
+        and any(outcome.went_on(found[-1].lines) for found in pieces.values() if found),
         windows=tuple(windows),
     )
 

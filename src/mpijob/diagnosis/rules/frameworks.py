@@ -228,8 +228,8 @@ RULES = (
             Sign("Gloo connectFullMesh failed", r"(?P<detail>Gloo connectFullMesh failed with [^\n]{1,160})"),
         ),
         causes=(
-            "The rendezvous of {whom} failed: {detail}",
-            "The rendezvous of {whom} failed: no connection in time.",
+            "{who} could not join the rendezvous: {detail}",
+            "{who} could not join the rendezvous: no connection in time.",
         ),
         example="The rendezvous of rank 3 failed: The client socket has timed out after 600s while "
         "trying to connect to (localhost, 29500).",

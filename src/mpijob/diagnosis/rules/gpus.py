@@ -81,8 +81,8 @@ RULES = (
             ),
         ),
         causes=(
-            "NCCL of {whom} cannot connect to another rank: {last}",
-            "NCCL of {whom} cannot connect to another rank: {detail}",
+            "{who} cannot connect to another rank with NCCL: {last}",
+            "{who} cannot connect to another rank with NCCL: {detail}",
         ),
         example="NCCL of rank 3 cannot connect to another rank: Call to connect returned Connection refused",
         remedies=(
@@ -161,12 +161,12 @@ RULES = (
             Sign("unhandled system error", r"(?P<detail>unhandled system error[^\n]{0,120})"),
         ),
         causes=(
-            "NCCL failed in {whom}: {last}",
-            "NCCL failed in {whom}: {warned}",
-            "NCCL failed in {whom}: {detail}",
-            "NCCL failed in {whom}.",
+            "NCCL failed on {whom}: {last}",
+            "NCCL failed on {whom}: {warned}",
+            "NCCL failed on {whom}: {detail}",
+            "NCCL failed on {whom}.",
         ),
-        example="NCCL failed in rank 3 on worker 1: unhandled cuda error",
+        example="NCCL failed on rank 3 on worker 1: unhandled cuda error",
         remedies=(_NCCL_DEBUG, _INTERFACE, _NO_IB, Remedy("use one version of NCCL and CUDA on all workers")),
         confidence=0.7,
         yields_to=(

@@ -215,7 +215,7 @@ RULES = (
         causes=(
             "The ranks cannot be bound as requested: {detail}",
             "The ranks cannot be bound to {target}: the node has none free.",
-            "More ranks are to be bound than the node has cores.",
+            "The node has fewer cores than ranks to bind.",
         ),
         remedies=(
             Remedy("turn binding off: --bind-to none", {"launch": {"bind_to": "none"}}),

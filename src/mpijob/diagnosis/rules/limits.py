@@ -41,8 +41,8 @@ RULES = (
             Sign("File size limit exceeded", r"File size limit exceeded(?! \(signal)"),
         ),
         causes=(
-            "{path} of {whom} exceeded the limit on file size (ulimit -f).",
-            "A file of {whom} exceeded the limit on file size (ulimit -f).",
+            "{who} wrote more to {path} than the limit on file size allows (ulimit -f).",
+            "{who} wrote a file larger than the limit on file size allows (ulimit -f).",
         ),
         remedies=(Remedy("raise the limit in the command: bash -c 'ulimit -f unlimited; exec PROGRAM'"),),
         confidence=0.85,

@@ -163,7 +163,7 @@ RULES = (
         trust=Trust.FACT,
         facts=("world-differs", "reason:WorldDiffers"),
         causes=(
-            "The job planned {planned} ranks, and {proved} started.",
+            "The job planned {planned} ranks, but {proved} started.",
             "The number of ranks differs from the plan: {message}",
         ),
         remedies=(
@@ -272,7 +272,7 @@ RULES = (
             "MPI_{call} failed: {error} ({reason}).",
             "MPI_{call} failed with {error}.",
             "An MPI call failed: {error} ({reason}).",
-            "The MPI call MPI_{call} failed.",
+            "MPI_{call} failed.",
         ),
         example="MPI_Bcast failed: Invalid root (Invalid root (value given was 77)).",
         remedies=(
@@ -355,7 +355,7 @@ RULES = (
         id="MPI_INIT_FAILED",
         trust=Trust.GENERIC,
         title="MPI_Init failed, and MPI does not report why",
-        why="MPI_Init failed in a rank. Usual reasons are a transport that does not work, a full /tmp "
+        why="MPI_Init failed on a rank. Usual reasons are a transport that does not work, a full /tmp "
         "or /dev/shm, a limit, or two versions of MPI; the library's report only names the step "
         "that failed.",
         signs=(
@@ -374,10 +374,10 @@ RULES = (
             ),
         ),
         causes=(
-            "MPI_Init failed in {whom}: {reason}.",
-            "MPI_Init failed in {whom}: {detail} ({error}).",
-            "MPI_Init failed in {whom}: {detail}.",
-            "MPI_Init failed in {whom}.",
+            "MPI_Init failed on {whom}: {reason}.",
+            "MPI_Init failed on {whom}: {detail} ({error}).",
+            "MPI_Init failed on {whom}: {detail}.",
+            "MPI_Init failed on {whom}.",
         ),
         remedies=(
             Remedy("check the free space on that node: df -h /tmp /dev/shm"),

@@ -83,7 +83,7 @@ RULES = (
         causes=(
             "The module {module} does not exist on this system.",
             "The module {blocked} exists, but another module must be loaded first.",
-            "The shell of the job has no module command.",
+            "The job's shell has no module command.",
         ),
         remedies=(
             Remedy("check its name and version: module spider {module}"),

@@ -188,7 +188,7 @@ RULES = (
         causes=("Line {line} of {script} failed: {error}.",),
         example="Line 2 of rank.sh failed: DATA_DIR: unbound variable.",
         remedies=(
-            Remedy("pass fewer words: a pattern, a file that holds the list, or xargs{too_long:.0}"),
+            Remedy("pass fewer arguments: use a pattern, a file with the list, or xargs{too_long:.0}"),
             Remedy("set the variable in the job: env.{variable}"),
             Remedy("correct the script; bash -n SCRIPT checks its syntax"),
         ),

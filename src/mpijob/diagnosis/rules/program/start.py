@@ -244,7 +244,7 @@ RULES = (
             ),
         ),
         causes=(
-            "{who} could not start Python, which does not find its own library ('{home}'): PYTHONHOME is wrong, or "
+            "{who} could not start Python: it does not find its standard library ('{home}'). PYTHONHOME is wrong, or "
             "the installation is incomplete.",
             "{who} could not import '{module}': the module is not installed there.",
             "{who} could not import a module: {detail}",
