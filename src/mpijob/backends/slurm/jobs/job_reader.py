@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,9 +31,6 @@ from mpijob.model import Exit, JobRef, JobState, LogLine, Page, Phase, Scope
 from mpijob.model.spec import dependencies
 from mpijob.observation.logs import cri
 from mpijob.observation.state.phase import Reason
-
-if TYPE_CHECKING:
-    pass
 
 _SAID_BYTES, _REPORT_BYTES = 16 << 10, 1 << 20
 _TEARDOWN_SECONDS = 1.0  # from what others see of a rank that goes until its own end is written down
@@ -146,6 +143,7 @@ class JobReader:
         numbers = files.attempts()
         attempt = files.attempt(numbers[-1]) if numbers else None
         over = attempt is not None and attempt.orderly and attempt.retry_seconds is None
+        over = over and not files.suspended  # Slurm may have put it back into the queue as it ended
         snapshot = Snapshot(0.0, Rows()) if over and attempt and not attempt.code else self.poll.snapshot()
         row = snapshot.rows.get(files.number) if files.number else None
         if row is None and files.number and snapshot.answered and not over:
