@@ -26,8 +26,8 @@ from mpijob.backends.slurm.host import Answer
 from mpijob.backends.slurm.jobs import plain_jobs
 from mpijob.errors import BackendError, Conflict, MpiJobError, NotFound, Unsupported
 from mpijob.formats.slurm import batch_script
-from mpijob.model import JobRef, LogQuery, Phase, Scope
-from mpijob.model.spec.job import Code
+from mpijob.model import Family, JobRef, Launch, LogQuery, MPIJob, Phase, Scope
+from mpijob.model.spec.job import Code, CustomLaunch
 from mpijob.model.status.accounts import AccountQuery
 from mpijob.settings import Settings
 
@@ -106,6 +106,59 @@ def test_a_connection_that_is_lost_is_closed_all_the_same(
     monkeypatch.setattr(FakeHost, "close", lost)
     backend.close()
     assert tried == [backend._host]
+
+
+# -- before --------------------------------------------------------------------------------------
+PARTITION = "PartitionName=main Default=YES MaxTime=1-00:00:00 State=UP TotalCPUs=16 TotalNodes=4\n"
+STARTS = (
+    "sbatch: Job 62 to start at 2020-01-01T00:00:00 using 2 processors on nodes n[1-2] in partition main\n"
+)
+
+
+@pytest.fixture
+def batch(host: FakeHost, tmp_path: Path) -> MPIJob:
+    """Return a script, whatever MPI this machine has; Slurm answers what a submit asks."""
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n#SBATCH --nodes=2\nsrun ./solve\n")
+    host.replies["scontrol"] = lambda argv: PARTITION if "partition" in argv else ""
+    host.replies["env"] = lambda argv: Answer(0, "", STARTS) if "--test-only" in argv else "71\n"
+    own = Launch(custom=CustomLaunch(command=("./start",)))
+    code = Code(path=str(tmp_path))
+    return a_job(name="batch", command=(), script="run.sh", code=code, mpi=Family.CUSTOM, launch=own)
+
+
+def judged(host: FakeHost) -> int:
+    return sum("--test-only" in argv for argv in host.asked)
+
+
+def test_a_plan_asks_when_slurm_would_start_it_and_a_submit_loses_no_time_on_that(
+    backend: SlurmBackend, host: FakeHost, batch: MPIJob
+) -> None:
+    found = backend.preflight(batch, backend.whoami())
+    assert found.facts.place == "Slurm partition main"
+    assert backend.plan(batch, found).engine == "slurm"
+    assert judged(host) == 1
+    backend.expect()
+    ref = backend.submit(backend.plan(batch, found), backend.whoami())
+    assert (backend.planned(ref) is not None, judged(host)) == (True, 1)
+    backend.plan(batch, found)
+    assert judged(host) == 2, "after a submit, a plan is a plan again"
+
+
+def test_a_rehearsal_is_slurms_own_judgement_and_submits_nothing(
+    backend: SlurmBackend, host: FakeHost, batch: MPIJob
+) -> None:
+    backend.expect()
+    plan = backend.plan(batch, backend.preflight(batch, backend.whoami()))
+    assert ["Slurm accepts the job" in one.message for one in backend.rehearse(plan)] == [True]
+    assert (judged(host), host.count("env")) == (1, 1)
+    with pytest.raises(NotFound):
+        backend.get(JobRef("default", "batch"))
+
+
+def test_the_user_is_the_one_of_the_login_node(host: FakeHost) -> None:
+    far = SlurmBackend(Settings(), "slurm+ssh://root@login")
+    far.__dict__["_host"] = host
+    assert far.whoami().user == "alice"
 
 
 # -- what is known -------------------------------------------------------------------------------
