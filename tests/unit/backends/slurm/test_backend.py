@@ -24,7 +24,7 @@ from mpijob.backends import cancellable_sleep
 from mpijob.backends.slurm.backend import SlurmBackend
 from mpijob.backends.slurm.host import Answer
 from mpijob.backends.slurm.jobs import plain_jobs
-from mpijob.errors import BackendError, Conflict, MpiJobError, NotFound, Unsupported
+from mpijob.errors import BackendError, Conflict, InvalidJob, MpiJobError, NotFound, Unsupported
 from mpijob.formats.slurm import batch_script
 from mpijob.model import Family, JobRef, Launch, LogQuery, MPIJob, Phase, Scope
 from mpijob.model.spec.job import Code, CustomLaunch
@@ -241,6 +241,39 @@ def test_a_job_that_is_being_deleted_is_listed_as_that(backend: SlurmBackend, jo
         backend.get(job.ref)
 
 
+@pytest.mark.parametrize(
+    ("since", "phase"),
+    [
+        (lambda job: (job.began(), job.left(0, 0)), Phase.SUCCEEDED),
+        (lambda job: job.acted("suspended", at=5), Phase.SUSPENDED),
+    ],
+    ids=["ended", "suspended"],
+)
+def test_a_list_says_of_a_job_what_happened_since_slurm_said_that_it_waits(
+    backend: SlurmBackend, host: FakeHost, since: Callable[[Submitted], object], phase: Phase
+) -> None:
+    wanted = a_job(description="good")
+    told = batch_script.comment(wanted, UID, "mpich 4.1")
+    waits = {"%T": "PENDING", "%r": "Priority", "%N": "", "%S": "N/A"}
+    host.replies["squeue"] = squeue({**OURS, **waits, "%k": told})
+    job = Submitted(host, a_plan(wanted))
+    assert [(one.phase, one.description) for one in backend.list(Scope()).items] == [(Phase.QUEUED, "good")]
+    since(job)
+    (state,) = backend.list(Scope()).items
+    assert (state.phase, state.description) == (phase, "good")
+    assert host.count("squeue") == 1, "what it said is not old yet"
+
+
+def test_a_list_says_for_which_job_another_waits(backend: SlurmBackend, host: FakeHost) -> None:
+    wanted = a_job(name="later", after=("relax-50",))
+    told = batch_script.comment(wanted, "dd", "")
+    Submitted(host, a_plan(wanted, uid="dd", waits_for=(PLAIN,)), "70")
+    waits = {"%A": "70", "%T": "PENDING", "%r": "Dependency", "%N": "", "%S": "N/A", "%k": told}
+    host.replies["squeue"] = squeue(RELAX, waits)
+    (state,) = backend.list(Scope(names=("later",))).items
+    assert (state.reason, "relax-50" in state.waiting_for) == ("WaitingForJobs", True)
+
+
 def test_where_slurm_is_silent_a_list_has_what_the_nodes_wrote_and_a_notice(
     backend: SlurmBackend, host: FakeHost, job: Submitted
 ) -> None:
@@ -261,6 +294,14 @@ def test_pages_follow_each_other_without_a_gap(backend: SlurmBackend, host: Fake
     names = [[state.ref.name for state in page.items] for page in (first, second, third)]
     assert names == [["job2", "job1"], ["job0", "relax-50"], ["solve"]]
     assert (first.total, third.after) == (5, "")
+
+
+def test_a_page_that_no_page_before_gave_is_refused_even_without_jobs(
+    backend: SlurmBackend, host: FakeHost
+) -> None:
+    host.replies["squeue"] = ""
+    with pytest.raises(InvalidJob, match="'abc' is not a valid continue token"):
+        backend.list(Scope(after="abc"))
 
 
 def test_a_job_that_waits_for_one_of_plain_sbatch_waits_as_long_as_that_runs(

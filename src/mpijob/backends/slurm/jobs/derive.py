@@ -330,6 +330,7 @@ def queued(place: Place, row: Row, told: Comment) -> JobState:
     return _listed(
         place, result, mpi=told.mpi, owner=told.owner or row.user, labels=told.labels, queue=told.queue,
         priority=told.priority, waiting_for=result.message, world=told.n[1], workers_wanted=told.n[0],
+        description=told.description,
     )  # fmt: skip
 
 

@@ -218,6 +218,11 @@ class JobDirectories:
                 return place
         return None
 
+    def untouched(self, place: Place) -> bool:
+        """Return whether a job has not begun, and its owner has asked for nothing since it was submitted."""
+        folder = self.host.root / place.folder
+        return not (folder / "a1").exists() and not (folder / "acts").exists()
+
     def files(self, place: Place, *, logs: bool = True) -> JobFiles:
         """Return what is in a job's directory, as it is now; with its logs, where these are elsewhere."""
         if logs:

@@ -298,15 +298,15 @@ class JobReader:
     def _brief(self, place: Place, number: str, snapshot: Snapshot) -> JobState:
         """Return the state of a job of ours for a list: of one that only waits, Slurm's row says enough."""
         row = snapshot.rows.get(number) if number else None
-        told = batch_script.read_comment(row.comment) if row and row.state.waits else None
-        if row is None or told is None or told.more or row.state is not SlurmState.PENDING:
-            try:
-                return self.state(self.jobs.files(place, logs=False), findings=False)
-            except (NotFound, BackendError) as error:
-                if isinstance(error, BackendError) and error.passing:
-                    raise
-                return derive.unreadable(place, error)
-        return derive.queued(place, row, told)
+        told = batch_script.read_comment(row.comment) if row and _waits_only(row) else None
+        if row and told and not told.more and self.jobs.untouched(place):  # the row may be two seconds old
+            return derive.queued(place, row, told)
+        try:
+            return self.state(self.jobs.files(place, logs=False), findings=False)
+        except (NotFound, BackendError) as error:
+            if isinstance(error, BackendError) and error.passing:
+                raise
+            return derive.unreadable(place, error)
 
 
 class Listed(NamedTuple):
@@ -316,6 +316,10 @@ class Listed(NamedTuple):
     ref: JobRef
     number: str
     state: Callable[[], JobState]
+
+
+def _waits_only(row: Row) -> bool:
+    return row.state is SlurmState.PENDING and not row.reason.startswith("Dependency")
 
 
 def _because(state: JobState, found: tuple[Finding, ...]) -> JobState:
