@@ -110,6 +110,12 @@ class JobFiles:
         """The job's number in Slurm; "" where it has none (yet)."""
         return self._text("slurm").strip()
 
+    def take_number(self, number: str) -> None:
+        """Note the number that Slurm gave the job."""
+        atomic_write.write(self.path / "slurm", number.encode())
+        self.host.push(self.place.folder)
+        self.number = number
+
     @property
     def never_submitted(self) -> bool:
         """Whether whoever submitted it was ended before Slurm had the job."""

@@ -145,6 +145,10 @@ class JobReader:
         over = attempt is not None and attempt.orderly and attempt.retry_seconds is None
         over = over and not files.suspended  # Slurm may have put it back into the queue as it ended
         snapshot = Snapshot(0.0, Rows()) if over and attempt and not attempt.code else self.poll.snapshot()
+        if not files.number and (
+            found := [key for key, uid in snapshot.rows.ours() if uid == files.place.uid]
+        ):
+            files.take_number(found[0])  # its submit was ended, or had no answer, before that was noted
         row = snapshot.rows.get(files.number) if files.number else None
         if row is None and files.number and snapshot.answered and not over:
             row = self._forgotten(files.number, files.place.created)
@@ -186,9 +190,7 @@ class JobReader:
 
     def _said(self, files: JobFiles, attempt: int) -> tuple[LogLine, ...]:
         """Return the last lines of what a script said."""
-        from mpijob.backends.slurm.jobs import (
-            logs as script_logs,  # only for a failure: start-up is a feature
-        )
+        from mpijob.backends.slurm.jobs import logs as script_logs  # start-up is a feature
 
         try:
             outputs = script_logs.outputs(self.client, files.number, files, attempt)
