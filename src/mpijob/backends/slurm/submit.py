@@ -39,7 +39,7 @@ def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
         state = reader.state(jobs.files(newest), findings=False)
         if not state.phase.final:
             raise name_in_use(state.ref, state.phase)
-    place = jobs.claim(plan)
+    place = jobs.claim(plan, newest.number if newest else 0)
     if place is None:
         raise name_in_use(JobRef(job.namespace, job.name), Phase.PENDING)  # somebody else took it just now
     try:

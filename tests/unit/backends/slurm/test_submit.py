@@ -134,6 +134,16 @@ def test_a_name_in_use_is_a_conflict(host: FakeHost, reader: JobReader) -> None:
     assert reader.find(JobRef("default", "solve")).created_us / 1e6 > BEGIN
 
 
+def test_of_two_submits_that_found_the_name_free_the_slower_is_refused(reader: JobReader) -> None:
+    first = reader.jobs.claim(a_plan(), 0)
+    assert first is not None
+    reader.jobs.enter(first)
+    assert reader.jobs.claim(a_plan(uid="bb"), 0) is None
+    second = reader.jobs.claim(a_plan(uid="bb"), first.number)
+    assert second is not None
+    assert second.number == 2
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [

@@ -235,11 +235,9 @@ class JobDirectories:
             self.host.pull(place.folder, whole=True)
         return JobFiles(self.host, place)
 
-    def claim(self, plan: Plan) -> Place | None:
-        """Reserve the name for a new job; return None where another submit is doing that now."""
+    def claim(self, plan: Plan, known: int) -> Place | None:
+        """Reserve the name for a new job, after the run `known`; return None where another submit has been faster."""
         job, parent = plan.job, self.host.root / "names" / plan.job.namespace / plan.job.name
-        newest = self.find(JobRef(job.namespace, job.name))
-        known = newest.number if newest else 0
         taken = [int(name) for name in os.listdir(parent) if name.isdigit()] if parent.is_dir() else []
         last = max(taken, default=0)
         if last > known and time.time() - (parent / str(last)).stat().st_mtime < _NEVER_SUBMITTED_SECONDS:
