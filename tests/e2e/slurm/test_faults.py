@@ -181,7 +181,7 @@ def test_a_job_over_slurms_time_limit_fails_as_a_time_limit(settings: Settings) 
 
 
 def test_a_rank_out_of_memory_is_named_with_its_worker(client: Client) -> None:
-    grow = 'if [ "$MPIJOB_RANK" = 1 ]; then /usr/bin/python3 -c "x = bytearray(600 << 20)"; fi; sleep 60'
+    grow = 'if [ "$MPIJOB_RANK" = 1 ]; then /usr/bin/python3 -c "x = bytearray(600 << 20)"; fi; sleep 5'
     handle = client.submit(job("oom", grow, resources=Resources(cpu="1", memory="200Mi")))
     state = ended(handle)
     assert (state.phase, codes(state)[0]) == (Phase.FAILED, "OOM_KILLED")
@@ -212,7 +212,7 @@ def test_what_may_not_be_used_is_refused_before_it_is_submitted(client: Client) 
     for name, fields in wrong.items():
         with pytest.raises(MpiJobError, match=name):
             client.submit(job("refused", "true", **fields))
-    assert client.list().total == 0
+    assert [state.ref for state in client.jobs() if state.ref.name == "refused"] == []
 
 
 def test_a_preempted_job_is_requeued_and_runs_again_as_the_next_attempt(settings: Settings) -> None:
