@@ -76,11 +76,7 @@ def reset() -> None:
         succeeds(*machines.inside(places.CONTROLLER, ("scancel", "-u", user)))
     for name in configuration.PARTITIONS:
         machines.call(places.CONTROLLER, "scontrol", "update", f"partitionname={name}", "state=up")
-    for name in places.NODES:
-        succeeds(
-            *machines.inside(places.CONTROLLER, ("scontrol", "update", f"nodename={name}", "state=resume"))
-        )
-    wait_for("idle nodes", _all_idle, seconds=90)
+    wait_for("idle nodes", _all_resumed, seconds=120, pause=0.5)
 
 
 def power_on(name: str) -> None:
@@ -137,8 +133,23 @@ def _controller_answers() -> bool:
 
 
 def _all_idle() -> bool:
-    idle = machines.call(places.CONTROLLER, "sinfo", "-h", "-N", "-p", "main", "-t", "idle", "-o", "%N")
-    return len(idle.split()) == len(places.NODES)
+    return [*_node_states().values()] == ["idle"] * len(places.NODES)
+
+
+def _all_resumed() -> bool:
+    """Return whether all nodes are idle; one that a late end of a job has drained meanwhile is resumed."""
+    states = _node_states()
+    for name, state in states.items():
+        if state not in ("idle", "completing"):
+            update = ("scontrol", "update", f"nodename={name}", "state=resume")
+            succeeds(*machines.inside(places.CONTROLLER, update))
+    return [*states.values()] == ["idle"] * len(places.NODES)
+
+
+def _node_states() -> dict[str, str]:
+    """Return each node's state as Slurm says it: `-t idle` would also name one that is completing."""
+    lines = machines.call(places.CONTROLLER, "sinfo", "-h", "-N", "-p", "main", "-o", "%N %T").splitlines()
+    return {name: state for name, _, state in (line.partition(" ") for line in lines)}
 
 
 def _make_keys() -> None:

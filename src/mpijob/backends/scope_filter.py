@@ -42,6 +42,7 @@ def belongs(state: JobState, scope: Scope) -> bool:
 
 def paged(jobs: Sequence[J], scope: Scope, order: Callable[[J], int]) -> tuple[Sequence[J], str]:
     """Return one page of jobs, given in falling `order`, and where the next page begins; "" after the last."""
-    rest = [job for job in jobs if not scope.place or order(job) < scope.place]
+    place = scope.place  # refused even where there are no jobs
+    rest = [job for job in jobs if not place or order(job) < place]
     page = rest[: scope.limit]
     return page, str(order(page[-1])) if page and len(rest) > len(page) else ""

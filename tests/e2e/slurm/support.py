@@ -13,6 +13,8 @@ from mpijob import Client, Job, JobState, MPIJob, Phase
 from mpijob.model import Resources
 
 PATIENCE = 150.0
+_FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+_SPOOL = "/var/spool/slurm"
 T = TypeVar("T")
 
 
@@ -70,6 +72,28 @@ def without(machine: str, daemon: str, *, kill: bool = False) -> Iterator[None]:
         control.ask("daemon", "start", machine, daemon)
         if daemon == "slurmctld":
             eventually("the controller", answers)
+
+
+@contextmanager
+def clock_behind(node: str, seconds: int) -> Iterator[None]:
+    """Let all that starts on a node live some seconds in the past; slurmd, which runs already, does not."""
+    wrong = f"echo -{seconds}s >/etc/faketimerc; echo {_FAKETIME} >/etc/ld.so.preload"
+    control.call(node, "sh", "-c", wrong)
+    try:
+        yield
+    finally:
+        control.call(node, "rm", "-f", "/etc/ld.so.preload", "/etc/faketimerc")
+
+
+@contextmanager
+def spool_full(node: str) -> Iterator[None]:
+    """Let slurmd find its spool directory full."""
+    fill = f"mount -t tmpfs -o size=8k tmpfs {_SPOOL} && head -c 8192 /dev/zero >{_SPOOL}/rest"
+    control.call(node, "sh", "-c", fill)
+    try:
+        yield
+    finally:
+        control.call(node, "umount", "--lazy", _SPOOL)
 
 
 def answers() -> bool:

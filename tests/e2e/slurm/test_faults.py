@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from testbed.slurm import control
+from tests.e2e.slurm.conftest import PARTITION
 from tests.e2e.slurm.support import (
     PATIENCE,
+    clock_behind,
     codes,
     ended,
     eventually,
     job,
     running,
+    spool_full,
     switched_off,
     without,
 )
@@ -143,18 +147,28 @@ def test_without_munge_the_job_runs_and_new_ones_are_refused_with_the_cause(clie
     assert handle.wait_for_completion(PATIENCE).phase is Phase.SUCCEEDED
 
 
-def test_a_node_with_a_clock_an_hour_ahead_keeps_the_order_of_lines_and_says_so(client: Client) -> None:
-    # slurmd alone lives at another time; the ranks that it starts inherit that
-    control.ask("daemon", "stop", "n4", "slurmd")
-    control.ask("daemon", "start", "n4", "slurmd", "+5s")
-    try:
-        handle = client.submit(job("skewed", "echo from $MPIJOB_RANK; sleep 2"))
+def test_a_node_whose_clock_is_behind_keeps_the_order_of_lines_and_is_named(client: Client) -> None:
+    """Rank 0, on n3, speaks first, and rank 1, on n4, when it has heard that."""
+    said = "$MPIJOB_OUTPUT/said"
+    first, second = f"echo first; touch {said}", f"until [ -e {said} ]; do sleep 0.1; done; echo second"
+    script = f'if [ "$MPIJOB_RANK" = 0 ]; then {first}; else {second}; fi'
+    with clock_behind("n4", 60):
+        handle = client.submit(job("skewed", script))
         state = handle.wait_for_completion(PATIENCE)
-        assert state.phase is Phase.SUCCEEDED
-        assert 0.0 < (state.finished or 0.0) - (state.started or 0.0) < 60.0
-    finally:
-        control.ask("daemon", "stop", "n4", "slurmd")
-        control.ask("daemon", "start", "n4", "slurmd")
+    assert [worker.node for worker in state.workers] == ["n3", "n4"]
+    assert [line.text for line in handle.logs(ranks=(0, 1))] == [b"first", b"second"]
+    assert 0.0 < (state.finished or 0.0) - (state.started or 0.0) < 60.0
+    (skew,) = [event.message for event in handle.events() if event.reason == "ClockSkew"]
+    assert "n4" in skew
+
+
+def test_a_node_whose_spool_is_full_holds_the_job_and_says_so(client: Client) -> None:
+    with spool_full("n3"):
+        handle = client.submit(job("held", "true", requeue_on_lost_worker=True))
+        eventually("the hold", lambda: handle.state().reason == "Held")
+        assert waits_because(handle, "launch failed")
+        refused = client.submit(job("refused", "true"))
+        eventually("the drained node", lambda: waits_because(refused, "down, drained or reserved"))
 
 
 # -- limits ------------------------------------------------------------------------------------------
@@ -167,11 +181,25 @@ def test_a_job_over_slurms_time_limit_fails_as_a_time_limit(settings: Settings) 
 
 
 def test_a_rank_out_of_memory_is_named_with_its_worker(client: Client) -> None:
-    grow = 'if [ "$MPIJOB_RANK" = 1 ]; then /usr/bin/python3 -c "x = bytearray(600 << 20)"; fi; sleep 60'
+    grow = 'if [ "$MPIJOB_RANK" = 1 ]; then /usr/bin/python3 -c "x = bytearray(600 << 20)"; fi; sleep 5'
     handle = client.submit(job("oom", grow, resources=Resources(cpu="1", memory="200Mi")))
     state = ended(handle)
     assert (state.phase, codes(state)[0]) == (Phase.FAILED, "OOM_KILLED")
     assert state.findings[0].worker == 1
+
+
+def test_a_thousand_waiting_jobs_are_listed_whole_and_a_job_of_ours_has_its_turn(client: Client) -> None:
+    sbatch = f"sbatch --partition={PARTITION} --job-name=many --begin=now+1hour --nodes=2 --wrap=true"
+    submit = f"seq 1000 | xargs -P 4 -I . {sbatch} >/dev/null"  # an array that waits would be one job
+    subprocess.run(("sh", "-c", submit), check=True, cwd="/tmp")
+    handle = client.submit(job("ours", "true", workers=2))
+    assert handle.wait_for_completion(PATIENCE).phase is Phase.SUCCEEDED
+    first = client.list(limit=600, phases=("Queued",))
+    rest = client.list(limit=600, phases=("Queued",), after=first.after)
+    found = [state.ref for page in (first, rest) for state in page.items]
+    assert (first.total, len({*found}), rest.after) == (1000, 1000, "")
+    assert {ref.name.partition("-")[0] for ref in found} == {"many"}
+    subprocess.run(("scancel", "--name=many"), check=True)
 
 
 def test_what_may_not_be_used_is_refused_before_it_is_submitted(client: Client) -> None:
@@ -184,7 +212,7 @@ def test_what_may_not_be_used_is_refused_before_it_is_submitted(client: Client) 
     for name, fields in wrong.items():
         with pytest.raises(MpiJobError, match=name):
             client.submit(job("refused", "true", **fields))
-    assert client.list().total == 0
+    assert [state.ref for state in client.jobs() if state.ref.name == "refused"] == []
 
 
 def test_a_preempted_job_is_requeued_and_runs_again_as_the_next_attempt(settings: Settings) -> None:

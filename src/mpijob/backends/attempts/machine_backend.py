@@ -41,8 +41,12 @@ class MachineBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates
     _settings: Settings
 
     @abstractmethod
+    def list(self, scope: Scope) -> Page:
+        """Return one page of states, newest first."""
+
     def _page(self, scope: Scope) -> Page:
         """Return one page of states, as they are looked at again and again."""
+        return self.list(scope)
 
     @abstractmethod
     def _await_change(self, scope: Scope) -> None:

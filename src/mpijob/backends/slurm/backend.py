@@ -152,9 +152,6 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         """Return one page of states, newest first."""
         return self._reader.page(scope)
 
-    def _page(self, scope: Scope) -> Page:
-        return self._reader.page(scope)
-
     def _await_change(self, scope: Scope) -> None:
         self.pause(_POLL_SECONDS if scope.names else 10 * _POLL_SECONDS)
 

@@ -64,14 +64,14 @@ class SlurmClient:
 def refusal(command: str, answer: Answer) -> MpiJobError:
     """Return the error for a command that failed."""
     kind, found = refusals.meaning(answer.said), refusals.reasons(answer.said)
-    first = (found or [answer.said])[0][:200]
     text = f"Slurm refuses it: {'; '.join(found) or f'{command} ended with {answer.code}'}"
     match kind:
         case Refusal.SILENT:
             hint = "running jobs are not affected; check the controller: scontrol ping"
-            return BackendError(f"Slurm is not responding: {first}", hint=hint, passing=True)
+            silence = refusals.silence(answer.said)[:200]
+            return BackendError(f"Slurm is not responding: {silence}", hint=hint, passing=True)
         case Refusal.UNKNOWN_JOB:
-            return NotFound(f"Slurm no longer knows this job: {first}")
+            return NotFound(f"Slurm no longer knows this job: {found[0][:200]}")
         case Refusal.NOT_ALLOWED:
             hint = "list your accounts and partitions: sacctmgr show assoc user=$USER format=account,partition,qos"
             return NotAllowed(text, hint=hint)

@@ -53,9 +53,8 @@ def stacks(host: Host, files: JobFiles, state: JobState, ranks: Sequence[int]) -
     look = (stack_dump.SCRIPT, "mpijob-stacks", mark, spy, str(_LOOK_SECONDS))
     step = _step(files.number, f"--nodes={nodes}", "--ntasks-per-node=1")
     try:
-        answer = host.call(
-            [*step, "sh", "-c", text, "sh", host.path(folder), *look], seconds=_PATIENCE_SECONDS
-        )
+        argv = [*step, "sh", "-c", text, "sh", host.path(folder), *look]
+        answer = host.call(argv, seconds=_PATIENCE_SECONDS)
         host.pull(folder, whole=True)
         said = [path.read_text(errors="replace") for path in sorted((host.root / folder).iterdir())]
         if answer.code and not said:

@@ -202,9 +202,8 @@ def _why(
     if job.script:
         yield f"{job.script} is passed to sbatch unchanged; its mpirun and srun are those of the site"
         return
-    each = (
-        f"{shape.workers_per_node} workers a node" if shape.workers_per_node > 1 else "a node for each worker"
-    )
+    many = shape.workers_per_node
+    each = f"{many} workers a node" if many > 1 else "a node for each worker"
     memory = f", {shape.memory_mib} MiB" if shape.memory_mib else ""
     yield f"{shape.nodes} nodes, {each}: {shape.tasks_per_node} tasks of {shape.cpus_per_task} CPUs{memory} on each"
     yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {why}"

@@ -13,7 +13,6 @@ from mpijob.backends.slurm.jobs import poll
 from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.backends.slurm.jobs.poll import Kept
 from mpijob.backends.slurm.jobs.wait_estimate import Asked
-from mpijob.errors import MpiJobError
 from mpijob.formats.slurm import batch_script, cluster_facts, queries
 from mpijob.formats.slurm.queries import Rows
 from mpijob.model import Facts, JobRef, MPIJob
@@ -94,7 +93,4 @@ def _wait(job: MPIJob, slurm: SlurmFacts, reader: JobReader, rows: Rows) -> Fore
 
 def _dependency(reader: JobReader, namespace: str, after: After) -> Dependency:
     ref = JobRef(namespace, after.name)
-    try:
-        return Dependency.of(ref, reader.other(ref), after.end)
-    except MpiJobError:
-        return Dependency(ref, message="Slurm is not responding, so its phase is unknown", end=after.end)
+    return Dependency.of(ref, reader.other(ref), after.end)

@@ -1,7 +1,7 @@
 """Handing a job to Slurm: the name is taken, the directory is filled, sbatch is called; wholly or not at all.
 
-Where Slurm does not answer, it may have taken the job all the same: then the directory stays, and what becomes of the
-job is seen by its journal and its comment in squeue.
+Where Slurm did not answer sbatch, it may have taken the job all the same: then the directory stays, and what becomes of
+the job is seen by its journal and its comment in squeue.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ from mpijob.backends.slurm.jobs.job_files import JobFiles, Place
 from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.formats.launch import allocation
-from mpijob.formats.slurm import batch_script
+from mpijob.formats.slurm import batch_script, refusals
 from mpijob.model import JobRef, Phase, Plan
 from mpijob.model.spec.dependencies import End, parsed
+
+
+class _Unknown(BackendError):
+    """Slurm did not answer, and may have taken the job."""
 
 
 def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
@@ -35,27 +39,19 @@ def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
         state = reader.state(jobs.files(newest), findings=False)
         if not state.phase.final:
             raise name_in_use(state.ref, state.phase)
-    place = jobs.claim(plan)
+    place = jobs.claim(plan, newest.number if newest else 0)
     if place is None:
         raise name_in_use(JobRef(job.namespace, job.name), Phase.PENDING)  # somebody else took it just now
     try:
         files = _fill(plan, place, reader, home)
         jobs.enter(place)
         number = _sbatch(plan, files, reader.client, _dependencies(plan, reader))
-    except BackendError as error:
-        if not error.passing:
-            jobs.remove(place)
-            raise
-        raise BackendError(
-            f"{error.message}; unknown whether Slurm accepted the job",
-            hint=f"check in a minute: mpijob get {job.name}; submit again only if the job does not exist",
-            passing=True,
-        ) from error
+    except _Unknown:
+        raise
     except BaseException:
         jobs.remove(place)
         raise
-    atomic_write.write(files.path / "slurm", number.encode())
-    jobs.host.push(place.folder)
+    files.take_number(number)
     return ref
 
 
@@ -68,9 +64,8 @@ def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     (path / "work").mkdir(mode=0o700)
     # a script of this machine runs where it is, as with sbatch
     folder = job.script and job.code.path and not host.name and not job.code.git.url
-    along = (
-        code_upload.stamps(Path(job.code.path)) if folder else code_upload.lay_out(job.code, path / "work")
-    )
+    work = path / "work"
+    along = code_upload.stamps(Path(job.code.path)) if folder else code_upload.lay_out(job.code, work)
     texts = {} if job.script else allocation.texts()
     texts |= {"script": plan.batch_script, "programs": allocation.programs(job)}
     texts |= {"secrets": allocation.exports(values), "layout": batch_script.rank_nodes(plan)}
@@ -110,13 +105,24 @@ def _sbatch(plan: Plan, files: JobFiles, client: SlurmClient, after: str) -> str
     job, host = plan.job, client.host
     words = ["--parsable", f"--comment={batch_script.comment(job, plan.uid, plan.mpi)}"]
     words += [f"--dependency={after}", "--kill-on-invalid-dep=yes"] if after else []
-    if not job.script:
-        answer = host.call(("sbatch", *words, host.path(files.place.folder, "script")), bare=True)
-    else:
-        folder = host.path(files.place.folder, "work") if host.name or not job.code.path else job.code.path
-        answer = host.call(("env", "-C", folder, "sbatch", *words, *plan.launch[1:]), env=dict(plan.env))
-    if answer.code:
-        raise refusal("sbatch", answer)
+    try:
+        if not job.script:
+            answer = host.call(("sbatch", *words, host.path(files.place.folder, "script")), bare=True)
+        else:
+            folder = (
+                host.path(files.place.folder, "work") if host.name or not job.code.path else job.code.path
+            )
+            answer = host.call(("env", "-C", folder, "sbatch", *words, *plan.launch[1:]), env=dict(plan.env))
+        if answer.code:
+            raise refusal("sbatch", answer)
+    except BackendError as error:
+        if not error.passing or refusals.unsent(error.message):
+            raise
+        raise _Unknown(
+            f"{error.message}; unknown whether Slurm accepted the job",
+            hint=f"check in a minute: mpijob get {job.name}; submit again only if the job does not exist",
+            passing=True,
+        ) from error
     number = answer.out.strip().partition(";")[0]
     if not number.isdigit():
         raise BackendError(f"sbatch printed no job ID: {answer.said[:200]}")

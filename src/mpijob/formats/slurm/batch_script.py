@@ -168,7 +168,7 @@ def command_key(job: MPIJob) -> str:
 
 
 def comment(job: MPIJob, uid: str, mpi: str) -> str:
-    """Return what other clients learn about a job from squeue: a hint, never authority; labels where they fit."""
+    """Return what a list says of a waiting job, for squeue; labels and description where they fit."""
     told: dict[str, object] = {
         "mpijob": uid,
         "ns": job.namespace,
@@ -178,7 +178,8 @@ def comment(job: MPIJob, uid: str, mpi: str) -> str:
     }
     more = {"mpi": mpi, "owner": job.owner, "priority": job.priority_number, "queue": job.queue}
     told |= {name: value for name, value in more.items() if value}
-    whole = told | ({"labels": dict(job.labels)} if job.labels else {})
+    texts = {"labels": dict(job.labels), "description": job.description}
+    whole = told | {name: value for name, value in texts.items() if value}
     text = msgspec.json.encode(whole).decode()
     return (
         text
@@ -188,7 +189,7 @@ def comment(job: MPIJob, uid: str, mpi: str) -> str:
 
 
 class Comment(msgspec.Struct, frozen=True):
-    """What the comment of a job of ours says; `more`: its labels did not fit."""
+    """What the comment of a job of ours says; `more`: its labels and its description did not fit."""
 
     mpijob: str
     ns: str
@@ -200,6 +201,7 @@ class Comment(msgspec.Struct, frozen=True):
     priority: int = 0
     queue: str = ""
     labels: dict[str, str] = {}
+    description: str = ""
     more: bool = False
 
 

@@ -13,6 +13,9 @@ _SILENT = re.compile(
     r"|Munge encode failed|Transport endpoint is not connected|Slurmdbd connection|authentication credential expired",
     re.IGNORECASE,
 )
+_UNSENT = re.compile(
+    r"Munge encode failed|controller \(connect failure\)|Unable to establish control machine", re.IGNORECASE
+)
 _UNKNOWN_JOB = re.compile(r"Invalid job id specified|Job/step already completing|Job has already finished")
 _NOT_ALLOWED = re.compile(
     r"[Aa]ccess(?:/permission)? denied|Invalid account|not permitted|Invalid qos|Permission denied"
@@ -38,6 +41,16 @@ class Refusal(Enum):
 def meaning(said: str) -> Refusal:
     """Return what a failure means, by what the command said."""
     return next(one for one in Refusal if one.value.search(said))
+
+
+def silence(said: str) -> str:
+    """Return the line that says that nobody answered; "" where somebody did."""
+    return next((line for line in reasons(said) if _SILENT.search(line)), "")
+
+
+def unsent(said: str) -> bool:
+    """Return whether a command failed before it had reached Slurm: then Slurm did nothing."""
+    return _UNSENT.search(said) is not None
 
 
 def reasons(said: str) -> list[str]:

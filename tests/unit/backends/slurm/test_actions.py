@@ -214,11 +214,19 @@ def test_a_job_that_slurm_does_not_requeue_is_a_conflict_and_not_noted(
     assert job.files.acts == ()
 
 
-def test_a_job_that_ends_while_it_is_suspended_has_ended(host: FakeHost, does: Actions, clock: Clock) -> None:
+@pytest.mark.parametrize(
+    ("said", "phase"),
+    [({"%T": "COMPLETED"}, Phase.SUCCEEDED), ({**WAITS, "%r": "JobHeldUser"}, Phase.SUSPENDED)],
+)
+def test_a_job_that_ends_while_it_is_suspended_is_where_slurm_then_says(
+    host: FakeHost, does: Actions, clock: Clock, tmp_path: Path, said: dict[str, str], phase: Phase
+) -> None:
     job = a_running(host)
     clock.after(1, lambda: job.left(0, 0))
-    assert does.suspend(job.files).phase in (Phase.SUCCEEDED, Phase.SUSPENDED)
+    assert does.suspend(job.files).phase is Phase.SUSPENDED
     assert clock.now < 2
+    host.replies["squeue"] = squeue(said)
+    assert a_reader(host, tmp_path / "later").get(job.ref).phase is phase
 
 
 def test_a_suspended_job_is_left_alone_and_one_that_has_ended_is_a_conflict(

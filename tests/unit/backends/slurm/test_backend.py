@@ -24,10 +24,10 @@ from mpijob.backends import cancellable_sleep
 from mpijob.backends.slurm.backend import SlurmBackend
 from mpijob.backends.slurm.host import Answer
 from mpijob.backends.slurm.jobs import plain_jobs
-from mpijob.errors import BackendError, Conflict, MpiJobError, NotFound, Unsupported
+from mpijob.errors import BackendError, Conflict, InvalidJob, MpiJobError, NotFound, Unsupported
 from mpijob.formats.slurm import batch_script
-from mpijob.model import JobRef, LogQuery, Phase, Scope
-from mpijob.model.spec.job import Code
+from mpijob.model import Family, JobRef, Launch, LogQuery, MPIJob, Phase, Scope
+from mpijob.model.spec.job import Code, CustomLaunch
 from mpijob.model.status.accounts import AccountQuery
 from mpijob.settings import Settings
 
@@ -106,6 +106,59 @@ def test_a_connection_that_is_lost_is_closed_all_the_same(
     monkeypatch.setattr(FakeHost, "close", lost)
     backend.close()
     assert tried == [backend._host]
+
+
+# -- before --------------------------------------------------------------------------------------
+PARTITION = "PartitionName=main Default=YES MaxTime=1-00:00:00 State=UP TotalCPUs=16 TotalNodes=4\n"
+STARTS = (
+    "sbatch: Job 62 to start at 2020-01-01T00:00:00 using 2 processors on nodes n[1-2] in partition main\n"
+)
+
+
+@pytest.fixture
+def batch(host: FakeHost, tmp_path: Path) -> MPIJob:
+    """Return a script, whatever MPI this machine has; Slurm answers what a submit asks."""
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n#SBATCH --nodes=2\nsrun ./solve\n")
+    host.replies["scontrol"] = lambda argv: PARTITION if "partition" in argv else ""
+    host.replies["env"] = lambda argv: Answer(0, "", STARTS) if "--test-only" in argv else "71\n"
+    own = Launch(custom=CustomLaunch(command=("./start",)))
+    code = Code(path=str(tmp_path))
+    return a_job(name="batch", command=(), script="run.sh", code=code, mpi=Family.CUSTOM, launch=own)
+
+
+def judged(host: FakeHost) -> int:
+    return sum("--test-only" in argv for argv in host.asked)
+
+
+def test_a_plan_asks_when_slurm_would_start_it_and_a_submit_loses_no_time_on_that(
+    backend: SlurmBackend, host: FakeHost, batch: MPIJob
+) -> None:
+    found = backend.preflight(batch, backend.whoami())
+    assert found.facts.place == "Slurm partition main"
+    assert backend.plan(batch, found).engine == "slurm"
+    assert judged(host) == 1
+    backend.expect()
+    ref = backend.submit(backend.plan(batch, found), backend.whoami())
+    assert (backend.planned(ref) is not None, judged(host)) == (True, 1)
+    backend.plan(batch, found)
+    assert judged(host) == 2, "after a submit, a plan is a plan again"
+
+
+def test_a_rehearsal_is_slurms_own_judgement_and_submits_nothing(
+    backend: SlurmBackend, host: FakeHost, batch: MPIJob
+) -> None:
+    backend.expect()
+    plan = backend.plan(batch, backend.preflight(batch, backend.whoami()))
+    assert ["Slurm accepts the job" in one.message for one in backend.rehearse(plan)] == [True]
+    assert (judged(host), host.count("env")) == (1, 1)
+    with pytest.raises(NotFound):
+        backend.get(JobRef("default", "batch"))
+
+
+def test_the_user_is_the_one_of_the_login_node(host: FakeHost) -> None:
+    far = SlurmBackend(Settings(), "slurm+ssh://root@login")
+    far.__dict__["_host"] = host
+    assert far.whoami().user == "alice"
 
 
 # -- what is known -------------------------------------------------------------------------------
@@ -188,6 +241,39 @@ def test_a_job_that_is_being_deleted_is_listed_as_that(backend: SlurmBackend, jo
         backend.get(job.ref)
 
 
+@pytest.mark.parametrize(
+    ("since", "phase"),
+    [
+        (lambda job: (job.began(), job.left(0, 0)), Phase.SUCCEEDED),
+        (lambda job: job.acted("suspended", at=5), Phase.SUSPENDED),
+    ],
+    ids=["ended", "suspended"],
+)
+def test_a_list_says_of_a_job_what_happened_since_slurm_said_that_it_waits(
+    backend: SlurmBackend, host: FakeHost, since: Callable[[Submitted], object], phase: Phase
+) -> None:
+    wanted = a_job(description="good")
+    told = batch_script.comment(wanted, UID, "mpich 4.1")
+    waits = {"%T": "PENDING", "%r": "Priority", "%N": "", "%S": "N/A"}
+    host.replies["squeue"] = squeue({**OURS, **waits, "%k": told})
+    job = Submitted(host, a_plan(wanted))
+    assert [(one.phase, one.description) for one in backend.list(Scope()).items] == [(Phase.QUEUED, "good")]
+    since(job)
+    (state,) = backend.list(Scope()).items
+    assert (state.phase, state.description) == (phase, "good")
+    assert host.count("squeue") == 1, "what it said is not old yet"
+
+
+def test_a_list_says_for_which_job_another_waits(backend: SlurmBackend, host: FakeHost) -> None:
+    wanted = a_job(name="later", after=("relax-50",))
+    told = batch_script.comment(wanted, "dd", "")
+    Submitted(host, a_plan(wanted, uid="dd", waits_for=(PLAIN,)), "70")
+    waits = {"%A": "70", "%T": "PENDING", "%r": "Dependency", "%N": "", "%S": "N/A", "%k": told}
+    host.replies["squeue"] = squeue(RELAX, waits)
+    (state,) = backend.list(Scope(names=("later",))).items
+    assert (state.reason, "relax-50" in state.waiting_for) == ("WaitingForJobs", True)
+
+
 def test_where_slurm_is_silent_a_list_has_what_the_nodes_wrote_and_a_notice(
     backend: SlurmBackend, host: FakeHost, job: Submitted
 ) -> None:
@@ -208,6 +294,14 @@ def test_pages_follow_each_other_without_a_gap(backend: SlurmBackend, host: Fake
     names = [[state.ref.name for state in page.items] for page in (first, second, third)]
     assert names == [["job2", "job1"], ["job0", "relax-50"], ["solve"]]
     assert (first.total, third.after) == (5, "")
+
+
+def test_a_page_that_no_page_before_gave_is_refused_even_without_jobs(
+    backend: SlurmBackend, host: FakeHost
+) -> None:
+    host.replies["squeue"] = ""
+    with pytest.raises(InvalidJob, match="'abc' is not a valid continue token"):
+        backend.list(Scope(after="abc"))
 
 
 def test_a_job_that_waits_for_one_of_plain_sbatch_waits_as_long_as_that_runs(

@@ -473,10 +473,10 @@ def test_a_line_that_is_not_yet_whole_is_not_believed(job: Submitted, part: str)
 def test_a_list_needs_only_the_row_and_the_comment_of_a_job_that_waits(
     job: Submitted, slurm: str, reason: Reason
 ) -> None:
-    wanted = a_job(labels={"run": "7"}, owner="jane", queue="main")
+    wanted = a_job(labels={"run": "7"}, owner="jane", queue="main", description="good")
     told = batch_script.read_comment(batch_script.comment(wanted, job.plan.uid, "mpich 4.1"))
     assert told is not None
     state = derive.queued(job.place, row(T="PENDING", r=slurm), told)
     assert (state.phase, state.reason, state.world, state.workers_wanted) == (Phase.QUEUED, reason, 2, 2)
     assert (state.owner, state.labels, state.queue, state.mpi) == ("jane", {"run": "7"}, "main", "mpich 4.1")
-    assert (state.ref, state.created) == (job.ref, BEGIN)
+    assert (state.ref, state.created, state.description) == (job.ref, BEGIN, "good")

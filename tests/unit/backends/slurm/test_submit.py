@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.slurm_support import BEGIN, UID, FakeHost, Submitted, a_job, a_plan, squeue
+from tests.unit.slurm_support import BEGIN, UID, FakeHost, Submitted, a_job, a_plan, a_reader, squeue
 
 from mpijob.backends.slurm import submit
 from mpijob.backends.slurm.client import SlurmClient
@@ -16,7 +16,7 @@ from mpijob.backends.slurm.jobs.job_reader import JobReader
 from mpijob.backends.slurm.jobs.poll import Poll
 from mpijob.errors import BackendError, Conflict, InvalidJob, MpiJobError, NotFound
 from mpijob.formats.slurm import batch_script
-from mpijob.model import JobRef, Plan
+from mpijob.model import JobRef, Phase, Plan
 
 
 @pytest.fixture
@@ -134,6 +134,16 @@ def test_a_name_in_use_is_a_conflict(host: FakeHost, reader: JobReader) -> None:
     assert reader.find(JobRef("default", "solve")).created_us / 1e6 > BEGIN
 
 
+def test_of_two_submits_that_found_the_name_free_the_slower_is_refused(reader: JobReader) -> None:
+    first = reader.jobs.claim(a_plan(), 0)
+    assert first is not None
+    reader.jobs.enter(first)
+    assert reader.jobs.claim(a_plan(uid="bb"), 0) is None
+    second = reader.jobs.claim(a_plan(uid="bb"), first.number)
+    assert second is not None
+    assert second.number == 2
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
@@ -169,6 +179,44 @@ def test_a_job_that_slurm_may_have_taken_stays_and_is_not_submitted_twice(
     assert reader.jobs.files(reader.find(JobRef("default", "solve"))).number == ""
     assert send(reader, plan).uid == UID
     assert host.count("sbatch") == 1
+
+
+def test_a_job_of_whose_submit_nobody_told_is_found_by_its_comment_and_can_be_ended(
+    host: FakeHost, reader: JobReader, tmp_path: Path
+) -> None:
+    host.replies |= {"sbatch": BackendError("sbatch did not answer within 30 s", passing=True), "scancel": ""}
+    with pytest.raises(BackendError, match="unknown whether Slurm accepted"):
+        send(reader, a_plan())
+    files = reader.files(JobRef("default", "solve"))
+    assert (reader.state(files).phase, files.number) == (Phase.QUEUED, "")
+    waits = {"%T": "PENDING", "%r": "Priority", "%k": batch_script.comment(a_job(), UID, "mpich 4.1")}
+    host.replies["squeue"] = squeue({"%A": "70"}, {"%A": "71", **waits})
+    later = a_reader(host, tmp_path / "later")
+    assert "jobs of higher priority" in later.get(JobRef("default", "solve")).message
+    assert later.files(JobRef("default", "solve")).number == "71"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "sbatch: error: If munged is up, restart with --num-threads=10\n"
+        'sbatch: error: Munge encode failed: Failed to connect to "/run/munge/munge.socket.2"\n'
+        "sbatch: error: Batch job submission failed: Protocol authentication error\n",
+        "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n",
+    ],
+    ids=["no munge", "no controller"],
+)
+def test_a_job_that_never_reached_slurm_leaves_nothing_and_may_be_submitted_again(
+    host: FakeHost, reader: JobReader, said: str
+) -> None:
+    host.replies["sbatch"] = Answer(1, "", said)
+    with pytest.raises(BackendError, match=r"Munge encode failed|controller \(connect failure\)") as caught:
+        send(reader, a_plan())
+    assert caught.value.passing
+    assert "unknown" not in caught.value.message
+    assert reader.jobs.all() == []
+    host.replies["sbatch"] = "71\n"
+    assert reader.jobs.files(reader.find(send(reader, a_plan()))).number == "71"
 
 
 def test_a_script_of_the_users_own_is_handed_over_with_its_options_where_it_lies(

@@ -283,20 +283,21 @@ def test_the_comment_tells_other_clients_which_job_it_is() -> None:
     assert told.runs == batch_script.command_key(job)
 
 
-TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=63)
+LETTERS = st.characters(exclude_categories=["Cs"])
+TEXTS = st.text(LETTERS, max_size=63)
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(st.dictionaries(TEXTS, TEXTS, max_size=12))
-def test_every_comment_fits_and_is_read_again_with_its_labels_or_says_that_there_are_more(
-    labels: dict[str, str],
+@given(st.dictionaries(TEXTS, TEXTS, max_size=12), st.text(LETTERS, max_size=300))
+def test_every_comment_fits_and_is_read_again_with_its_texts_or_says_that_there_are_more(
+    labels: dict[str, str], description: str
 ) -> None:
-    text = batch_script.comment(a_job(labels=labels), UID, "")
+    text = batch_script.comment(a_job(labels=labels, description=description), UID, "")
     told = batch_script.read_comment(text)
     assert len(text.encode()) <= batch_script.MOST_COMMENT_BYTES
     assert not {"\n", "\x1e", "\x1f"} & {*text}
     assert told is not None
-    assert (told.labels, told.more) in ((labels, False), ({}, True))
+    assert (told.labels, told.description, told.more) in ((labels, description, False), ({}, "", True))
 
 
 @pytest.mark.security

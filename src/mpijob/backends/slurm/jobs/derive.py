@@ -318,10 +318,8 @@ def _finished(seen: Seen) -> float:
     if row is not None and row.ending is not None and row.ended:
         return max(row.ended, attempt.started if attempt else 0.0)
     act = seen.files.last_act("cancelled")
-    return (
-        max(act.time if act else 0.0, attempt.entries[-1].time if attempt and attempt.entries else 0.0)
-        or seen.now
-    )
+    noted = attempt.entries[-1].time if attempt and attempt.entries else 0.0
+    return max(act.time if act else 0.0, noted) or seen.now
 
 
 def queued(place: Place, row: Row, told: Comment) -> JobState:
@@ -330,6 +328,7 @@ def queued(place: Place, row: Row, told: Comment) -> JobState:
     return _listed(
         place, result, mpi=told.mpi, owner=told.owner or row.user, labels=told.labels, queue=told.queue,
         priority=told.priority, waiting_for=result.message, world=told.n[1], workers_wanted=told.n[0],
+        description=told.description,
     )  # fmt: skip
 
 

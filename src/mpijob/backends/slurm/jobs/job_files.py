@@ -110,6 +110,12 @@ class JobFiles:
         """The job's number in Slurm; "" where it has none (yet)."""
         return self._text("slurm").strip()
 
+    def take_number(self, number: str) -> None:
+        """Note the number that Slurm gave the job."""
+        atomic_write.write(self.path / "slurm", number.encode())
+        self.host.push(self.place.folder)
+        self.number = number
+
     @property
     def never_submitted(self) -> bool:
         """Whether whoever submitted it was ended before Slurm had the job."""
@@ -218,17 +224,20 @@ class JobDirectories:
                 return place
         return None
 
+    def untouched(self, place: Place) -> bool:
+        """Return whether a job has not begun, and its owner has asked for nothing since it was submitted."""
+        folder = self.host.root / place.folder
+        return not (folder / "a1").exists() and not (folder / "acts").exists()
+
     def files(self, place: Place, *, logs: bool = True) -> JobFiles:
         """Return what is in a job's directory, as it is now; with its logs, where these are elsewhere."""
         if logs:
             self.host.pull(place.folder, whole=True)
         return JobFiles(self.host, place)
 
-    def claim(self, plan: Plan) -> Place | None:
-        """Reserve the name for a new job; return None where another submit is doing that now."""
+    def claim(self, plan: Plan, known: int) -> Place | None:
+        """Reserve the name for a new job, after the run `known`; return None where another submit has been faster."""
         job, parent = plan.job, self.host.root / "names" / plan.job.namespace / plan.job.name
-        newest = self.find(JobRef(job.namespace, job.name))
-        known = newest.number if newest else 0
         taken = [int(name) for name in os.listdir(parent) if name.isdigit()] if parent.is_dir() else []
         last = max(taken, default=0)
         if last > known and time.time() - (parent / str(last)).stat().st_mtime < _NEVER_SUBMITTED_SECONDS:

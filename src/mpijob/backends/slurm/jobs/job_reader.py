@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,9 +31,6 @@ from mpijob.model import Exit, JobRef, JobState, LogLine, Page, Phase, Scope
 from mpijob.model.spec import dependencies
 from mpijob.observation.logs import cri
 from mpijob.observation.state.phase import Reason
-
-if TYPE_CHECKING:
-    pass
 
 _SAID_BYTES, _REPORT_BYTES = 16 << 10, 1 << 20
 _TEARDOWN_SECONDS = 1.0  # from what others see of a rank that goes until its own end is written down
@@ -146,7 +143,12 @@ class JobReader:
         numbers = files.attempts()
         attempt = files.attempt(numbers[-1]) if numbers else None
         over = attempt is not None and attempt.orderly and attempt.retry_seconds is None
+        over = over and not files.suspended  # Slurm may have put it back into the queue as it ended
         snapshot = Snapshot(0.0, Rows()) if over and attempt and not attempt.code else self.poll.snapshot()
+        if not files.number and (
+            found := [key for key, uid in snapshot.rows.ours() if uid == files.place.uid]
+        ):
+            files.take_number(found[0])  # its submit was ended, or had no answer, before that was noted
         row = snapshot.rows.get(files.number) if files.number else None
         if row is None and files.number and snapshot.answered and not over:
             row = self._forgotten(files.number, files.place.created)
@@ -188,9 +190,7 @@ class JobReader:
 
     def _said(self, files: JobFiles, attempt: int) -> tuple[LogLine, ...]:
         """Return the last lines of what a script said."""
-        from mpijob.backends.slurm.jobs import (
-            logs as script_logs,  # only for a failure: start-up is a feature
-        )
+        from mpijob.backends.slurm.jobs import logs as script_logs  # start-up is a feature
 
         try:
             outputs = script_logs.outputs(self.client, files.number, files, attempt)
@@ -300,15 +300,15 @@ class JobReader:
     def _brief(self, place: Place, number: str, snapshot: Snapshot) -> JobState:
         """Return the state of a job of ours for a list: of one that only waits, Slurm's row says enough."""
         row = snapshot.rows.get(number) if number else None
-        told = batch_script.read_comment(row.comment) if row and row.state.waits else None
-        if row is None or told is None or told.more or row.state is not SlurmState.PENDING:
-            try:
-                return self.state(self.jobs.files(place, logs=False), findings=False)
-            except (NotFound, BackendError) as error:
-                if isinstance(error, BackendError) and error.passing:
-                    raise
-                return derive.unreadable(place, error)
-        return derive.queued(place, row, told)
+        told = batch_script.read_comment(row.comment) if row and _waits_only(row) else None
+        if row and told and not told.more and self.jobs.untouched(place):  # the row may be two seconds old
+            return derive.queued(place, row, told)
+        try:
+            return self.state(self.jobs.files(place, logs=False), findings=False)
+        except (NotFound, BackendError) as error:
+            if isinstance(error, BackendError) and error.passing:
+                raise
+            return derive.unreadable(place, error)
 
 
 class Listed(NamedTuple):
@@ -318,6 +318,10 @@ class Listed(NamedTuple):
     ref: JobRef
     number: str
     state: Callable[[], JobState]
+
+
+def _waits_only(row: Row) -> bool:
+    return row.state is SlurmState.PENDING and not row.reason.startswith("Dependency")
 
 
 def _because(state: JobState, found: tuple[Finding, ...]) -> JobState:

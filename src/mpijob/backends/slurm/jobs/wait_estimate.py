@@ -163,11 +163,9 @@ def _corrected(row: Row, found: Forecast, now: float) -> Forecast:
     """Return a forecast with what Slurm itself says of the job: why it waits, and when it would start at the latest."""
     if row.reason == "Resources" and found.basis == queue_wait.FREE_NOW:
         found = Forecast(found.position, basis=_LACKS)
-    return (
-        queue_wait.bounded(found, row.started - now, BOUND)
-        if row.started is not None and row.started > now
-        else found
-    )
+    if row.started is None or row.started <= now:
+        return found
+    return queue_wait.bounded(found, row.started - now, BOUND)
 
 
 def waits_its_turn(row: Row) -> bool:

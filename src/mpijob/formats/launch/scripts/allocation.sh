@@ -13,9 +13,9 @@ fi
 . "$MPIJOB_DIR/allocation_common.sh"
 MPIJOB_SH=$(command -v bash) || MPIJOB_SH=/bin/sh
 export MPIJOB_AWK MPIJOB_SH
-note() {
+note() { # lines that are read together or not at all
   read -r now _ </proc/uptime
-  printf '%s %s\n' "$now" "$*" >>"$attempt/journal"
+  printf "$now %s\n" "$@" >>"$attempt/journal"
 }
 begin() {
   number=1
@@ -101,15 +101,18 @@ while :; do
   waits "$child"
   child=''
   if [ -n "$clock" ]; then kill "$clock" 2>/dev/null; fi
-  note "end code=$code"
-  if [ "$code" = 0 ] || [ "$ending" = term ]; then break; fi
-  tried=$(wc -l 2>/dev/null <"$MPIJOB_DIR/retries" || echo 0)
-  if [ "$tried" -ge "${MPIJOB_RETRIES:-0}" ]; then break; fi
-  echo "$number" >>"$MPIJOB_DIR/retries"
-  seconds=$($MPIJOB_AWK -v tried="$tried" 'BEGIN {
-    seconds = ENVIRON["MPIJOB_BACKOFF"] * ENVIRON["MPIJOB_FACTOR"] ^ tried; most = ENVIRON["MPIJOB_LONGEST"]
-    print seconds < most ? seconds : most }')
-  note "retry in=$seconds"
+  seconds=''
+  if [ "$code" != 0 ] && [ "$ending" != term ] && [ "${MPIJOB_RETRIES:-0}" -gt 0 ]; then
+    tried=$(wc -l 2>/dev/null <"$MPIJOB_DIR/retries" || echo 0)
+    if [ "$tried" -lt "$MPIJOB_RETRIES" ]; then
+      echo "$number" >>"$MPIJOB_DIR/retries"
+      seconds=$($MPIJOB_AWK -v tried="$tried" 'BEGIN {
+        seconds = ENVIRON["MPIJOB_BACKOFF"] * ENVIRON["MPIJOB_FACTOR"] ^ tried; most = ENVIRON["MPIJOB_LONGEST"]
+        print seconds < most ? seconds : most }')
+    fi
+  fi
+  note "end code=$code" ${seconds:+"retry in=$seconds"} # whoever reads the end alone takes it for the job's
+  if [ -z "$seconds" ]; then break; fi
   (trap - USR1 USR2 && pause "$seconds") >/dev/null 2>&1 7>&- 8>&- &
   child=$!
   waits "$child"
