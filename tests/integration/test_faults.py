@@ -126,4 +126,4 @@ def test_a_job_whose_worker_was_killed_is_tried_again_where_it_names_that_cause(
         assert not_retried() == []
     else:  # told once the attempt is settled, shortly after its end is known
         eventually(not_retried, "it is told that the job is not tried again")
-        assert not_retried() == ["not retried: retry.on lists preempted, and this was WORKER_LOST"]
+        assert not_retried() == ["not retried: retry.on lists preempted, and the cause was WORKER_LOST"]

@@ -112,7 +112,7 @@ def test_a_job_that_is_not_tried_again_for_its_cause_says_so_once(on: tuple[str,
     events = [message for reason, message in node.told() if reason == "NotRetried"]
     assert len(events) == told
     assert all(
-        message.startswith("not retried: retry.on lists worker_lost, and this was") for message in events
+        message.startswith("not retried: retry.on lists worker_lost, and the cause was") for message in events
     )
 
 

@@ -186,7 +186,7 @@ def test_jobs_ahead_that_cannot_be_seen_leave_a_place_and_no_number() -> None:
     api.pending("", "", "next", cluster_wide=False)
     found = told(api, WITH_VISIBILITY)["next"]
     assert (found.position, found.seconds, found.span) == (3, None, None)
-    assert found.basis == "2 jobs ahead of it cannot be seen, so the start time is unknown"
+    assert found.basis == "2 jobs before it cannot be seen, so the start time is unknown"
 
 
 def test_a_job_that_kueue_can_never_admit_has_no_place() -> None:

@@ -278,7 +278,7 @@ def test_secrets_of_this_machine_become_a_secret_of_the_job(monkeypatch: pytest.
 
 def test_a_secret_that_is_not_there_is_named() -> None:
     plan = a_plan(secrets=(Secret(env="KEY", source="env:NO_SUCH_VARIABLE"),))
-    with pytest.raises(InvalidJob, match="secret 'KEY': its source env:NO_SUCH_VARIABLE is not there"):
+    with pytest.raises(InvalidJob, match="secret 'KEY': source env:NO_SUCH_VARIABLE does not exist"):
         create_objects.submit(Store(), plan)
 
 
