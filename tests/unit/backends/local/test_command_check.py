@@ -108,9 +108,9 @@ def test_a_script_that_is_there_or_cannot_be_known_is_planned(local: Client, job
         ("./lib/run.sh", Code(), "chmod +x {here}/lib/run.sh, or name its interpreter first: sh lib/run.sh"),
         ("{here}/train.py", Code(), "chmod +x {here}/train.py, or name its interpreter first: python {here}/train.py"),
         ("./solver", Code(), "make it executable: chmod +x {here}/solver"),
-        ("./made.py", Code(files={"made.py": ""}), "name its interpreter first: python made.py; files from code.files are"),
+        ("./made.py", Code(files={"made.py": ""}), "python made.py; files from code.files are not executable"),
         ("./train.py", Code(path=".", files={"./train.py": ""}), "make it executable: chmod +x {here}/train.py"),
-        ("./solve.sh", Code(path=".", exclude=("*.sh",), files={"solve.sh": ""}), "files from code.files are not executable"),
+        ("./solve.sh", Code(path=".", exclude=("*.sh",), files={"solve.sh": ""}), "files from code.files are not exec"),
         ("./venv/run", Code(path=".", files={"venv/run": ""}), "files from code.files are not executable"),
     ],
 )  # fmt: skip
