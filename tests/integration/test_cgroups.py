@@ -31,7 +31,7 @@ def test_every_worker_enters_a_group_with_its_limits(settings: Settings, isolati
     settings = msgspec.structs.replace(settings, isolation=isolation)
     with Client(LocalBackend(settings), settings=settings) as client:
         job = a_job("held")
-        assert "the kernel holds each worker to its memory and cores" in client.plan(job).guarantee
+        assert "cgroups limit each worker to its memory and cores" in client.plan(job).guarantee
         uid = succeeded(client, job).ref.uid
     group = Path(settings.cgroup) / f"mpijob-{uid}-1"
     for index in range(2):

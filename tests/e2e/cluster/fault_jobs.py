@@ -110,7 +110,7 @@ def leader_killed(moment: Moment) -> None:
     """Of two controllers the one that leads is killed; the other goes on, and nothing is done by both."""
     place = moment.place
     with controller(place) as first, controller(place):
-        eventually(lambda: "leading" in first.said, "the first leads")
+        eventually(lambda: "leader: watching" in first.said, "the first leads")
         place.client.submit(a_tiny_job("handed", "exit 5", retry=Retry(limit=1, backoff_seconds=1)))
         time.sleep(moment.chance.uniform(0.0, 8.0))  # the fault's own moment
         first.kill()

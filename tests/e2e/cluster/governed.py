@@ -61,7 +61,7 @@ class Service:
 @contextmanager
 def controller(place: Place, *words: str, **environ: str) -> Iterator[Service]:
     """Run a controller of the place's namespace that is ready, and kill it if the test did not."""
-    service = Service(place, "controller", *words, ready="tending", **environ)
+    service = Service(place, "controller", *words, ready="controller of the jobs", **environ)
     try:
         yield service
     finally:

@@ -34,7 +34,7 @@ def a_broker(kubeconfig: Path, home: str) -> Iterator[str]:
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert "answering at " in line, line
+        assert "listening on " in line, line
         yield line.split()[-1]
     finally:
         process.send_signal(signal.SIGTERM)

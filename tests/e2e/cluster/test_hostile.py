@@ -150,7 +150,7 @@ def controller(place: Place, account: Path, webhook: Governed) -> Iterator[Servi
     if place.find(resources.ROLE, "lease") is None:
         place.put(resources.ROLE, "lease", rules=[lease])
         place.put(ROLE_BINDING, "lease", roleRef=role, subjects=[subject])
-    service = Service(place, *words, ready="tending", KUBECONFIG=str(account))
+    service = Service(place, *words, ready="controller of the jobs", KUBECONFIG=str(account))
     try:
         yield service
     finally:

@@ -134,7 +134,7 @@ def test_without_the_accounting_database_jobs_are_submitted_run_and_end(
         handle = client.submit(job("no-database", "echo ran"))
         assert handle.wait_for_completion(PATIENCE).phase is Phase.SUCCEEDED
         findings = [one.message for one in backend.doctor()]
-        assert any("accounting does not answer" in one for one in findings)
+        assert any("accounting does not respond" in one for one in findings)
 
 
 def test_without_munge_the_job_runs_and_new_ones_are_refused_with_the_cause(client: Client) -> None:

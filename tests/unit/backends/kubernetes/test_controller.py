@@ -328,6 +328,7 @@ def test_a_job_with_idle_gpus_is_suspended_where_its_namespace_says_so(
 ) -> None:
     node, path, one, ref = idle_job(monkeypatch, IdleAction.SUSPEND)
     assert node.objects[path]["spec"]["suspend"] is True
+    one._attend(ref)  # its pods still run
     rest(node, path)
     one._attend(ref)
     assert node.objects[path]["spec"]["suspend"] is True  # until its owner resumes it

@@ -18,6 +18,7 @@ from mpijob.model.spec.job import MPIJob
 from mpijob.observation.state import limits_policy
 
 _MOST_SAMPLES = 2000
+_FREEING_SECONDS = 40.0  # after that whoever noted that the job gives its GPUs back was killed before it did
 BY = "the idle GPU rule of this namespace"
 
 
@@ -43,7 +44,10 @@ class IdleGpus:
         return limits_policy.idle_alarm(look.state, gpus, past, idle, self._api.now())
 
     def free(self, look: JobSnapshot, job: MPIJob, action: IdleAction) -> None:
-        """Take its idle GPUs from a job; its program gets SIGTERM and the job's grace time first."""
+        """Take its idle GPUs from a job, once; its program gets SIGTERM and the job's grace time first."""
+        acts = user_actions.read(look.found.job)
+        if acts and acts[-1].message.endswith(BY) and self._api.now() - acts[-1].time < _FREEING_SECONDS:
+            return
         if action in (IdleAction.SUSPEND, IdleAction.REQUEUE):
             patches.suspend(self._api, look.found, look.seen, BY)
         elif action is IdleAction.CANCEL:
