@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.unit.slurm_support import row, squeue
+import time
+from pathlib import Path
 
-from mpijob.backends.slurm.jobs import wait_estimate
-from mpijob.backends.slurm.jobs.wait_estimate import Room
+import pytest
+from tests.unit.slurm_support import FakeHost, row, squeue
+
+from mpijob.backends.slurm.client import SlurmClient
+from mpijob.backends.slurm.jobs import poll, wait_estimate
+from mpijob.backends.slurm.jobs.job_files import JobDirectories
+from mpijob.backends.slurm.jobs.poll import Poll
+from mpijob.backends.slurm.jobs.wait_estimate import Room, WaitEstimates
 from mpijob.formats.slurm.queries import Rows
 
 
@@ -56,3 +62,33 @@ def test_the_queue_of_a_partition_is_in_slurms_order() -> None:
 def test_idle_cpus_are_counted_on_by_what_the_users_own_jobs_hold_since(held: int, free: int) -> None:
     assert Room(0.0, {"main": 8}, {"main": 4}).free("main", held) == free
     assert Room(0.0, {}, {}).free("main", held) == 0
+
+
+class Clock:
+    """The time as the engine reads it; it passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def time(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def test_free_cpus_are_asked_with_an_answer_of_squeue_that_comes_anyway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    for module in (poll, wait_estimate):
+        monkeypatch.setattr(module, "time", clock)
+    waiting = squeue({"%A": "10", "%T": "PENDING", "%r": "Resources"})
+    host = FakeHost(tmp_path / "root", squeue=waiting, sinfo="main|0/8/0/8\n")
+    client = SlurmClient(host)
+    asked = Poll(client, tmp_path / "poll")
+    estimates = WaitEstimates(client, asked, JobDirectories(host))
+    for _ in range(240):  # a minute, in which somebody follows a job four times a second
+        rows = asked.snapshot().rows
+        assert [*estimates.of(rows, ["10"], clock.now)] == ["10"]
+        clock.now += 0.25
+    assert host.count("squeue") <= 60 / poll.EVERY_SECONDS
+    assert 4 <= host.count("sinfo") <= 6

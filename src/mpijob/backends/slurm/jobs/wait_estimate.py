@@ -23,6 +23,7 @@ from mpijob.model.status.forecast import Forecast
 from mpijob.observation.state import queue_wait
 
 _KNOWN_SECONDS = 10.0  # for which the CPUs of partitions are not asked again
+_OLDEST_SECONDS = 30.0  # until then that waits for the next answer of squeue that comes anyway
 _TOGETHER_SECONDS = 0.1  # by which the answers of sinfo and squeue may be apart
 _ENDED_JOBS = 50  # the newest of ours, whose durations are read
 _PLAYED_JOBS = 60  # of each partition's queue; behind them only the place is told
@@ -108,17 +109,16 @@ class WaitEstimates:
         )
         return queue_wait.forecasts(played, _PLAYED_JOBS)
 
-    # -- what is known ----------------------------------------------------------------------------
     def _room(self) -> Room | None:
         """Return the CPUs of all partitions, asked at most once in some seconds by all processes together.
 
         squeue is asked with sinfo: else a job that has started or ended between both would count twice, or not at all.
         """
-        if (known := poll.recall(self._file, Room, _KNOWN_SECONDS)) is not None:
+        since, known = time.time() - _TOGETHER_SECONDS, poll.recall(self._file, Room, _OLDEST_SECONDS)
+        if known and (time.time() - known.time < _KNOWN_SECONDS or self._poll.snapshot().time < since):
             return known
         held: dict[str, int] = {}
         try:
-            since = time.time() - _TOGETHER_SECONDS
             snapshot = self._poll.snapshot(since=since)
             if snapshot.time < since:
                 return None
