@@ -119,7 +119,7 @@ def test_behind_jobs_of_others_nobody_knows_when_a_job_starts(host: FakeHost) ->
     host.replies["squeue"] = squeue({"%A": "68", **WAITS, "%r": "Priority"})
     found = facts(host)
     assert found.wait_estimate_seconds is None
-    assert "cannot be seen" in found.wait_basis
+    assert "you may not see" in found.wait_basis
 
 
 def test_each_job_that_is_waited_for_is_told_with_where_it_stands(host: FakeHost) -> None:
