@@ -15,9 +15,9 @@ COMMAND = "python -m tools.figures_page"
 TITLES = {
     "local": ("One machine", "make bench"),
     "cluster": ("A cluster", "make bench-cluster"),
-    "page": ("The page", "make bench-ui"),
+    "page": ("The web UI", "make bench-ui"),
     "services": ("Services over a day", "make soak"),
-    "faults": ("Faults made on purpose", "make faults"),
+    "faults": ("Injected faults", "make faults"),
 }
 GREATEST = {
     "NFR-006": "jobs that run at once",
@@ -25,19 +25,18 @@ GREATEST = {
     "E-512": "GPUs in use at once",
 }
 _INTRO = """\
-What was measured with this software, when, and on what. Nothing here is promised for another machine, and a goal \
-that was missed stays in the table.
+Measurements of mpijob, with date and machine. Results on other machines differ. Missed goals stay in the tables.
 
-- `make bench-all` measures everything and prints one table; `make bench`, `make bench-cluster`, `make bench-ui` and \
-`make soak` measure a part. A line that is measured again on the same machine replaces the older one; lines of other \
-machines stay.
-- *Reference* is what the same work takes without this software (bare `mpiexec`, `kubectl`, single pods), measured in \
-turn with ours on the same machine, or the bound itself. *Asked* bounds the ratio as the requirement does, *goal* as \
-we want it; *result* is about what is asked for, or about the goal where nothing is asked for.
-- Figures of a cluster are from the [test bed](testbed.md): a whole Kubernetes on the machine that is named, beside \
-the jobs. Fake nodes run nothing: they show what many objects cost, not that MPI works at that size.
-- One thread for each rank, the processor's own clock, other work on the machine ended as far as possible; where it \
-was not, the load before the measurement is named. A line marked *quick* was measured with fewer rounds.
+- `make bench-all` runs all benchmarks and prints one table; `make bench`, `make bench-cluster`, `make bench-ui` and \
+`make soak` run a part. A new measurement on the same machine replaces the older one; measurements on other machines \
+stay.
+- *Reference* is the same work without mpijob (bare `mpiexec`, `kubectl`, single pods), measured alternately on the \
+same machine, or a fixed limit. *Asked* is the limit for the ratio that the requirement sets, *goal* is our own limit. \
+*Result* refers to *asked*, or to *goal* if nothing is asked.
+- Cluster figures are from the [test bed](testbed.md): a complete Kubernetes cluster on the named machine, which also \
+runs the jobs. Fake nodes run no containers: they show the cost of many objects, not that MPI works at that size.
+- Each rank uses one thread. Other processes were stopped where possible; otherwise the load before the measurement \
+is given. Rows marked *quick* were measured with fewer rounds.
 """
 
 
@@ -57,13 +56,13 @@ def _machines(figures: Iterable[Figure]) -> str:
 
 
 def _greatest(figures: Sequence[Figure]) -> str:
-    head = "| what | greatest tested | run |\n| --- | --- | --- |\n"
+    head = "| what | largest tested | run |\n| --- | --- | --- |\n"
     rows = "".join(f"| {what} | {_largest(figures, id)} |\n" for id, what in GREATEST.items())
     words = (
         "On fake nodes, as `make bench-cluster BENCH_FLAGS='--only scale'` runs them. Longer runs of the tests are in "
         "[how large it gets](testbed.md#how-large-it-gets)."
     )
-    return f"## Greatest tested numbers\n\n{words}\n\n{head}{rows}"
+    return f"## Largest tested sizes\n\n{words}\n\n{head}{rows}"
 
 
 def _largest(figures: Sequence[Figure], id: str) -> str:
@@ -107,12 +106,12 @@ def _plain(text: str) -> str:
 def _missed(figures: Sequence[Figure]) -> str:
     missed = [one for one in figures if one.verdict == "missed"]
     lines = "".join(f"- {_plain(str(one)).removeprefix('missed: ')}\n" for one in missed) or "- none\n"
-    return f"## What was missed\n\n{lines}"
+    return f"## Missed goals\n\n{lines}"
 
 
 def _unmeasured(areas: Mapping[str, Sequence[Figure]]) -> str:
     lines = "".join(_gaps(areas)) or "- nothing was left out\n"
-    return f"## What was not measured\n\n{lines}"
+    return f"## Not measured\n\n{lines}"
 
 
 def _gaps(areas: Mapping[str, Sequence[Figure]]) -> Iterator[str]:

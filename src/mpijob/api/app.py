@@ -87,7 +87,7 @@ def _others(files: Files) -> list[BaseRoute]:
 async def _not_served(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     return errors.response(
-        errors.Refused(status, f"{request.method} is not for {request.url.path}", "", "USAGE")
+        errors.Refused(status, f"{request.method} is not supported for {request.url.path}", "", "USAGE")
     )
 
 

@@ -41,7 +41,8 @@ def _script(job: MPIJob) -> Findings:
         hint = "give its path below the uploaded directory (code.path)"
         yield error("script", f"{shown(job.script)} is outside the uploaded directory", hint)
     if job.elastic is not None:
-        yield error("elastic", "a script has steps of a fixed size", "remove elastic, or set a command")
+        message = "elastic cannot be used with a script, whose steps have a fixed number of ranks"
+        yield error("elastic", message, "remove elastic, or set a command")
 
 
 def _words(field: str, words: tuple[str, ...], first_may_be_empty: bool = False) -> Findings:

@@ -253,7 +253,7 @@ def test_the_guide_leads_to_a_job_of_ours_or_to_the_right_snippet(page: Page) ->
     )
     page.get_by_role("button", name="Start over").click()
     page.get_by_role("button", name="MPI, mpi4py or Horovod").click()
-    page.get_by_role("button", name="No, or more machines should make it faster").click()
+    page.get_by_role("button", name="No, or it should run faster on several machines").click()
     expect(kind).to_contain_text("MPI job")
     kind.get_by_role("button", name="Next").click()
     expect(page.get_by_role("heading", level=2, name=re.compile("Workload|Review"))).to_be_visible()

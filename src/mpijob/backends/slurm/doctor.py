@@ -51,7 +51,7 @@ def _accounts(client: SlurmClient, user: str) -> Iterator[Finding]:
         every = queries.read_qos(client.run(queries.all_qos()))
     except MpiJobError as error:
         message = f"Slurm's accounting does not respond: {error.message}"
-        hint = "jobs still run, but only their directories have records of them"
+        hint = "jobs still run, and mpijob shows what their directories contain; ask an administrator to check slurmdbd"
         yield _warning(message, hint)
         return
     for one in mine:

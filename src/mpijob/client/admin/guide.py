@@ -105,7 +105,7 @@ _QUESTIONS = {
     ),
     "size": Question(
         "Does it fit on one machine?",
-        (Option("Yes", "one"), Option("No, or more machines should make it faster", "mpi")),
+        (Option("Yes", "one"), Option("No, or it should run faster on several machines", "mpi")),
     ),
 }
 
@@ -115,13 +115,13 @@ GLOSSARY = {
     "worker": "A set of CPU, memory and GPUs in which ranks run; on a cluster it is a pod.",
     "rank": "One process of your program. Ranks are numbered from 0 and communicate through MPI.",
     "slot": "Capacity for one rank on a worker; with GPUs usually one for each GPU.",
-    "world": "All ranks of a job together. Its size is workers × slots.",
+    "world": "All ranks of a job together. Its size is workers × slots, unless ranks is set.",
     "hostfile": "The list of workers with their slots that mpirun reads to place the ranks.",
     "gang": "All workers of a job, started together or not at all: a job never runs with some of its workers.",
     "claim": "A PersistentVolumeClaim: storage of a project that workers mount as a volume.",
     "attempt": "One execution of a job. A job that is retried has several; their logs and results are kept.",
     "queue": "Where jobs wait, in order, until their resources or quota are free.",
-    "quota": "The limit of what a project may use at once.",
+    "quota": "The maximum resources that a project may use at the same time.",
     "project": "A namespace: jobs, quota and permissions that belong together.",
     "plan": "All decisions about a job, shown before anything starts.",
 }

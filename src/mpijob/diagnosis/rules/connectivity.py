@@ -38,7 +38,7 @@ RULES = (
         ),
         causes=("The host name {host} does not resolve.",),
         remedies=(
-            Remedy("let the job write the hostfile: remove -host, -hostfile or -f from the command"),
+            Remedy("let mpijob write the hostfile: remove -host, -hostfile or -f from the command"),
             Remedy("check the worker's state: mpijob get JOB"),
         ),
         confidence=0.95,
@@ -180,7 +180,7 @@ RULES = (
         ),
         causes=("ssh does not trust the host key of {host}.", "ssh does not trust the host key of a worker."),
         remedies=(
-            Remedy("let the job create its own keys: remove custom ssh settings from the image"),
+            Remedy("let mpijob create the SSH keys: remove custom ssh settings from the image"),
             Remedy("in a custom image: StrictHostKeyChecking no, for the workers only"),
         ),
         confidence=0.95,
@@ -205,7 +205,7 @@ RULES = (
         ),
         remedies=(
             Remedy(
-                "let the job create its own keys, and mount them in the home directory of the user that runs"
+                "let mpijob create the SSH keys, and mount them in the home directory of the user that runs"
             ),
             Remedy("make the key file readable by its owner only: chmod 600"),
         ),
@@ -320,7 +320,9 @@ RULES = (
         remedies=(
             Remedy("run ssh yourself where the launcher runs: ssh {host} true"),
             Remedy("check that the worker's server started: mpijob logs JOB --role worker"),
-            Remedy("let the job create its own keys and hostfile: remove custom ssh settings from the image"),
+            Remedy(
+                "let mpijob create the SSH keys and the hostfile: remove custom ssh settings from the image"
+            ),
         ),
         confidence=0.8,
         yields_to=(

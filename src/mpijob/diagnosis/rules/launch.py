@@ -133,7 +133,7 @@ RULES = (
         causes=("The hostfile {path} cannot be read.", "The launcher cannot read its hostfile: {detail}"),
         example="The hostfile hosts.txt cannot be read.",
         remedies=(
-            Remedy("let the job write the hostfile: remove -hostfile or -f from the command"),
+            Remedy("let mpijob write the hostfile: remove -hostfile or -f from the command"),
             Remedy("{openmpi}: write one line for each host, as in HOST slots=4"),
             Remedy("{mpich}: write one line for each host, as in HOST:4"),
             Remedy("{intel}: write one line for each host, as in HOST:4"),

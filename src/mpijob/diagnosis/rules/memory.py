@@ -15,7 +15,9 @@ SHARED_MEMORY = (
     r"[^\n]*(?:/dev/shm|shm\.h|shmget|shm_|mm_posix|mm_sysv|shared memory|shared-memory|[Ss]emaphore)"
 )
 _HALF = Remedy("halve the batch size: {batch} → {half_batch}", {"command": "{smaller_batch}"})
-_HEAP = Remedy("double the heap limit of the run time: {larger_heap_text}", {"command": "{larger_heap}"})
+_HEAP = Remedy(
+    "double the heap limit of the JVM or Node.js: {larger_heap_text}", {"command": "{larger_heap}"}
+)
 _SMALLER = Remedy("use smaller batches or chunks of data")
 
 RULES = (

@@ -67,7 +67,7 @@ def _interactive(plugin: Plugin, access: Access) -> bool:
     if plugin.interactive == "Always" and not somebody:
         raise BackendError(
             f"{_where(plugin, access)} requires an interactive terminal",
-            hint=f"run it, or `kubectl get namespaces`, in a terminal once, then again here: {plugin.command}",
+            hint=f"log in once in a terminal ({plugin.command}, or kubectl get namespaces), then try again",
         )
     return somebody
 

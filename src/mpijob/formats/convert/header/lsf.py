@@ -102,8 +102,9 @@ def _dependency(request: Request, field: str, value: str) -> None:
         request.fields["after"] = tuple(name_of(name) for name in names)
         request.notes.exact(field, value, "after", "jobs are identified by name")
         return
-    todo = "run it after that job has ended: mpijob wait OTHER; mpijob run -f FILE"
-    request.notes.dropped(field, value, "jobs are identified by name; only success can be waited for", todo)
+    why = "only conditions done(NAME), joined by &&, are converted"
+    todo = "set after: any:NAME for ended, failed:NAME for exit"
+    request.notes.dropped(field, value, why, todo)
 
 
 def _time(request: Request, field: str, value: str) -> None:

@@ -182,9 +182,8 @@ class FieldReporter:
                     leaf.path, leaf.shown, "a job starts when it is created", todo
                 ) if leaf.value else (self.notes.exact(leaf.path, leaf.shown))
             case "ttlSecondsAfterFinished" if not self.keep:
-                note = "retention of finished jobs is set in days, for records and logs"
                 self.notes.dropped(
-                    leaf.path, leaf.shown, note, "set retention.record_days and retention.logs_days"
+                    leaf.path, leaf.shown, "the time to live is not converted", "set ttl_seconds"
                 )
             case "schedulingPolicy.minAvailable" if self.job.elastic is not None:
                 note = "the gang has the minimum number of workers, which mpijob reads from the options of the command"
