@@ -203,7 +203,7 @@ def test_a_registry_may_be_left_alone_by_setting(tmp_path: Path) -> None:
     assert (
         reference_to_check("quay.example.org/a:1", Settings(registries={"quay.example.org": "off"})) is None
     )
-    with pytest.raises(InvalidJob, match="MPIJOB_IMAGE_CHECK is 'of', and one of warn, refuse, off"):
+    with pytest.raises(InvalidJob, match="MPIJOB_IMAGE_CHECK is 'of'; expected one of warn, refuse, off"):
         load({"MPIJOB_IMAGE_CHECK": "of", "HOME": str(tmp_path)})
 
 
