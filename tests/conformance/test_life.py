@@ -250,6 +250,15 @@ def test_jobs_are_deleted_in_bulk_and_each_is_accounted_for(client: Client) -> N
     assert [state.ref.name for state in client.jobs()] == ["c"]
 
 
+@pytest.mark.req("PMV-002")
+def test_a_bulk_delete_takes_the_earlier_runs_of_each_job_along(client: Client) -> None:
+    for name in ("twice", "twice", "once"):
+        finished(client, says_hello(name=name))
+    done = client.delete_all(phases=[Phase.SUCCEEDED], grace_period=0)
+    assert sorted(one.ref.name for one in done if one.ok) == ["once", "twice"]
+    assert client.list(runs=True).items == ()
+
+
 def test_a_command_in_a_running_job_returns_its_status(client: Client) -> None:
     job = running(client, runs_long())
     assert job.execute(("sh", "-c", "exit 7"), worker=1) == 7

@@ -112,7 +112,7 @@ def test_logs_are_filtered_by_rank_worker_pattern_and_tail(client: Client) -> No
 
 def test_logs_know_the_time(client: Client) -> None:
     job = finished(client, says_hello())
-    line = next(iter(job.logs(ranks=(0,))))
+    line = next(iter(job.logs(ranks=0)))
     assert list(job.logs(since=line.time / 1e9 + 3600)) == []
     assert list(job.logs(until=line.time / 1e9 - 3600)) == []
     assert [each.text for each in job.logs(since=line.time / 1e9 - 1, ranks=(0,))] == [line.text]

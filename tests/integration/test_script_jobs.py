@@ -170,6 +170,13 @@ echo never
     assert (failed.exit_code, failed.failed_rank) != (0, None)
 
 
+def test_a_script_that_goes_on_after_a_failed_step_says_which_one_failed(client: Client) -> None:
+    job = succeeded(client, script_job("goes-on", "#!/bin/sh\nmpirun -n 2 false\nmpirun -n 2 true\n"))
+    ended = "the script ended with 0; step 0 ended with 1"
+    assert job.state().message == ended
+    assert job.diagnose().summary == f"Succeeded: {ended}."
+
+
 def test_what_scripts_ask_of_a_batch_system_is_answered(client: Client) -> None:
     text = """#!/bin/bash
 exec 2>&1  # in the order of the script

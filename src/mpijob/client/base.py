@@ -144,9 +144,9 @@ class LogOptions(TypedDict, total=False):
 
     follow: bool
     roles: Iterable[Role | str]
-    workers: Iterable[int]
-    ranks: Iterable[int]
-    steps: Iterable[int]
+    workers: Iterable[int] | int
+    ranks: Iterable[int] | int
+    steps: Iterable[int] | int
     since: float | None
     until: float | None
     tail: int | None
@@ -162,15 +162,19 @@ class LogOptions(TypedDict, total=False):
     fold: bool
 
 
+def _numbers(wanted: Iterable[int] | int) -> tuple[int, ...]:
+    return (wanted,) if isinstance(wanted, int) else tuple(wanted)
+
+
 def log_query(**options: Unpack[LogOptions]) -> LogQuery:
     """Return which lines are meant."""
     level = options.get("level")
     return LogQuery(
         follow=options.get("follow", False),
         roles=tuple(Role(role) for role in options.get("roles", ())),
-        workers=tuple(options.get("workers", ())),
-        ranks=tuple(options.get("ranks", ())),
-        steps=tuple(options.get("steps", ())),
+        workers=_numbers(options.get("workers", ())),
+        ranks=_numbers(options.get("ranks", ())),
+        steps=_numbers(options.get("steps", ())),
         since=options.get("since"),
         until=options.get("until"),
         tail=options.get("tail"),

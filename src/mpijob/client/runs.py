@@ -58,6 +58,16 @@ def _numbered(name: str, number: str, namespace: str, reads: Backend) -> JobRef:
     )
 
 
+def before(ref: JobRef, backend: Backend) -> tuple[JobRef, ...]:
+    """Return the earlier jobs of a job's name that are not deleted yet, the oldest first."""
+    found = [*_there(ref, backend)]
+    this = next((state for state in found if state.ref.uid == ref.uid), None)
+    if this is None:
+        return ()
+    earlier = [one for one in found if one.created < this.created and one.owner in ("", this.owner)]
+    return tuple(one.ref for one in sorted(earlier, key=lambda one: one.created))
+
+
 def of_name(ref: JobRef, reads: Backend) -> tuple[JobState, ...]:
     """Return every job that has or had a name, numbered, newest first; raise NotFound where there is none.
 

@@ -115,12 +115,14 @@ class Writing(BaseClient):
         grace_period: float | None = None,
         forget: bool = False,
     ) -> tuple[Done, ...]:
-        """Delete all matching jobs; return the result for each."""
+        """Delete all matching jobs, with the earlier runs of each; return the result for each."""
+        from mpijob.client import runs
         from mpijob.client.history import fallback
         from mpijob.client.submit import resubmit
 
         def act(ref: JobRef) -> None:
-            fallback.delete(self._audited, ref, grace_period, forget=forget)
+            for one in (*runs.before(ref, self.backend), ref):
+                fallback.delete(self._audited, one, grace_period, forget=forget)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
         return resubmit.each(scope, self._audited, act, unlimited=every)

@@ -16,6 +16,7 @@ from mpijob.diagnosis.checklist import WORLD, Check, Mark, checklist
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.errors import Finding, Place
 from mpijob.model import Event, JobState, Phase
+from mpijob.model.status.state import script_ended
 
 _MILESTONES = {
     "Submitted": "submitted",
@@ -118,7 +119,8 @@ def _summary(state: JobState, findings: tuple[Finding, ...]) -> str:
         failed = sum(worker.phase is Phase.FAILED for worker in state.workers)
         return f"Failed - {failed}/{total} workers failed: {cause}" if failed else f"Failed: {cause}"
     if state.phase is Phase.SUCCEEDED:
-        return f"Succeeded, but: {cause}" if findings else "Succeeded: every rank ended with 0."
+        ended = script_ended(state.steps) if state.steps else "every rank ended with 0"
+        return f"Succeeded, but: {cause}" if findings else f"Succeeded: {ended}."
     return f"{state.phase.value}: {cause or state.waiting_for or state.reason}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -194,6 +195,12 @@ class StepState(msgspec.Struct, frozen=True, omit_defaults=True):
     def name(self) -> str:
         """The launcher's name, as in `mpirun`."""
         return self.command.partition(" ")[0]
+
+
+def script_ended(steps: Iterable[StepState]) -> str:
+    """Return how a script ended that succeeded, and which of its steps did not."""
+    failed = [f"step {step.number} ended with {step.exit_code}" for step in steps if step.exit_code]
+    return "; ".join(("the script ended with 0", *failed))
 
 
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -297,6 +297,8 @@ class AttemptState:
             deadline_seconds=job.deadline_seconds,
             stopped=self.stopped,
             stopped_message=self.stopped_message,
+            script=bool(job.script),
+            steps=tuple(step for _, step in sorted(self.steps.items())),
         )
 
     def ranks_ended(self) -> tuple[Exit, ...]:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from mpijob.model import Exit, Phase
+from mpijob.model import Exit, Phase, StepState
 from mpijob.model.spec.quantity import ranks_on
+from mpijob.model.status.state import script_ended
 
 
 class Reason(StrEnum):
@@ -126,6 +127,8 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     deadline_seconds: float | None = None
     stopped: Reason | None = None
     stopped_message: str = ""
+    script: bool = False
+    steps: tuple[StepState, ...] = ()
 
 
 class PhaseResult(NamedTuple):
@@ -172,9 +175,8 @@ def _resting(seen: Observation) -> PhaseResult:
     if failed := failure(seen) or _unaccounted(seen):
         return failed
     world = _world(seen)
-    return PhaseResult(
-        Phase.SUCCEEDED, Reason.COMPLETED, f"all {world} rank{'s' * (world != 1)} ended with 0"
-    )
+    ended = script_ended(seen.steps) if seen.script else f"all {world} rank{'s' * (world != 1)} ended with 0"
+    return PhaseResult(Phase.SUCCEEDED, Reason.COMPLETED, ended)
 
 
 def _ending(seen: Observation) -> PhaseResult | None:

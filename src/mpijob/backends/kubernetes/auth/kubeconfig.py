@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -72,7 +72,7 @@ def in_cluster(environ: Mapping[str, str]) -> Access | None:
     )
 
 
-def _nothing(merged: Merged, environ: Mapping[str, str]) -> Access:
+def _nothing(merged: Merged, environ: Mapping[str, str]) -> NoReturn:
     looked = merged.place or os.pathsep.join(candidates("", environ))
     raise BackendError(
         f"no cluster is configured: no kubeconfig with a context (searched {looked}), and not running in a pod",
@@ -95,10 +95,12 @@ def _access(merged: Merged, name: str, environ: Mapping[str, str]) -> Access:
             f"the kubeconfig {merged.place} has no current context",
             hint=f"choose one with --context: {', '.join(sorted(merged.contexts)) or 'it has none'}",
         )
+    if not merged.contexts:
+        _nothing(merged, environ)
     if name not in merged.contexts:
         raise NotFound(
             f"there is no context '{name}' in the kubeconfig {merged.place}",
-            hint=f"choose one of: {', '.join(sorted(merged.contexts)) or 'it has none'}",
+            hint=f"choose one of: {', '.join(sorted(merged.contexts))}",
         )
     context = typed(merged.contexts[name], Context, f"context '{name}'")
     cluster_at = _entry(merged.clusters, context.cluster, "cluster", name, merged)
