@@ -191,7 +191,7 @@ def test_a_webhook_that_is_down_is_told_by_its_owner_and_nothing_is_left(place: 
 
 
 def test_code_that_is_too_large_is_refused_before_anything_is_made(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "weights").write_bytes(os.urandom(2_000_000))
+    (tmp_path / "weights").write_bytes(os.urandom(9_000_000))
     with pytest.raises(InvalidJob, match="compressed; a cluster accepts") as caught:
         place.client.submit(a_job("heavy", code=Code(path=str(tmp_path))))
     assert "volume" in caught.value.hint

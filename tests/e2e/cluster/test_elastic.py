@@ -81,7 +81,7 @@ def test_a_launcher_sees_workers_come_and_go_and_a_lost_one_ends_nothing(place: 
     )
     seen.until("3 of 3 workers ready")
 
-    with pytest.raises(Conflict, match="goes on with 2 to 4 workers, and 5 are asked for"):
+    with pytest.raises(Conflict, match="accepts 2 to 4 workers; 5 requested"):
         job.scale(5)
     job.scale(2)
     state = job.wait_for_completion(PATIENCE)

@@ -264,7 +264,7 @@ def test_a_job_that_runs_past_its_deadline_is_ended_and_leaves_nothing_running(p
 def test_a_name_at_the_limit_works_and_one_letter_more_is_refused_with_the_number(
     place: Place, crowd: Crowd
 ) -> None:
-    with pytest.raises(InvalidJob, match="at most 44 letters"):
+    with pytest.raises(InvalidJob, match="at most 44 characters"):
         place.client.submit(a_job("n" * 45))
     assert crowd["n" * 44].state.phase is Phase.SUCCEEDED
 
