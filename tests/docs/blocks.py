@@ -95,6 +95,7 @@ class Reader:
     directory: Path
     environ: Mapping[str, str]
     timeout_seconds: float = 120.0
+    python: str = sys.executable
     status: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -108,7 +109,7 @@ class Reader:
             if isinstance(step, File):
                 (self.directory / step.name).write_text(step.text)
             elif isinstance(step, Script):
-                self._run([sys.executable, "-c", step.text], step.text, ())
+                self._run([self.python, "-c", step.text], step.text, ())
             else:
                 asked = isinstance(after, Command) and after.line == ASK_STATUS
                 script = f"(exit {self.status})\n{step.line}"

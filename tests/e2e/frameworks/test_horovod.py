@@ -57,7 +57,8 @@ def result(said: str) -> dict[str, str]:
 @pytest.mark.req("FR-031", "C-docs", "AC6")
 def test_the_guide_leads_from_nothing_to_a_model_trained_on_four_workers(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    reader = Reader(tmp_path / "work", environment(tmp_path), timeout_seconds=600)
+    python = str(PROGRAMS / "python")
+    reader = Reader(tmp_path / "work", environment(tmp_path), timeout_seconds=600, python=python)
     wrong = reader.follow((ROOT / "docs" / "horovod.md").read_text(encoding="utf-8"))
     assert wrong == [], "\n".join(wrong)
     assert (tmp_path / "work" / "results" / "model.pt").stat().st_size > 1000
