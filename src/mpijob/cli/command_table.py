@@ -287,7 +287,7 @@ ENTRIES: dict[str, CommandEntry] = {
     "delete": CommandEntry(
         "delete",
         MANAGE,
-        "Delete jobs with all their runs, running ones too; their records stay for a while.",
+        "Delete jobs and all their runs; their records stay for a while.",
         examples=("mpijob delete train", "mpijob delete --all --phase succeeded --yes"),
         common=True,
     ),

@@ -121,7 +121,7 @@ class Writing(BaseClient):
         from mpijob.client.submit import resubmit
 
         def act(ref: JobRef) -> None:
-            for one in (*runs.before(ref, self.backend), ref):
+            for one in (*runs.before(ref, self._audited), ref):
                 fallback.delete(self._audited, one, grace_period, forget=forget)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)

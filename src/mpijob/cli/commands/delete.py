@@ -28,7 +28,7 @@ def delete(
     grace: float | None,
     forget: bool,
 ) -> None:
-    """Delete jobs with all their runs, running ones too; their records stay for a while."""
+    """Delete jobs and all their runs; their records stay for a while."""
     bulk.refuse_both(names, bool(selector or phases or everything))
 
     def one(name: str) -> int:

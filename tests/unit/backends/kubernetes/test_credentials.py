@@ -235,7 +235,7 @@ def test_a_plugin_is_told_the_protocol_the_cluster_and_its_variables(
             "log in",
         ),
         ({"args": ("-c", "print('hm')")}, BackendError, "returned an invalid ExecCredential", ""),
-        ({"interactive": "Always"}, BackendError, "interactive terminal", "in a terminal once"),
+        ({"interactive": "Always"}, BackendError, "interactive terminal", "log in once in a terminal"),
     ],
 )
 def test_a_plugin_that_does_not_help_is_told_with_user_and_file(
