@@ -58,14 +58,18 @@ def _numbered(name: str, number: str, namespace: str, reads: Backend) -> JobRef:
     )
 
 
-def before(ref: JobRef, backend: Backend) -> tuple[JobRef, ...]:
-    """Return the earlier jobs of a job's name that are not deleted yet, the oldest first."""
-    found = [*_there(ref, backend)]
-    this = next((state for state in found if state.ref.uid == ref.uid), None)
-    if this is None:
-        return ()
-    earlier = [one for one in found if one.created < this.created and one.owner in ("", this.owner)]
-    return tuple(one.ref for one in sorted(earlier, key=lambda one: one.created))
+def earlier(scope: Scope, reads: Backend) -> dict[str, tuple[JobRef, ...]]:
+    """Return the earlier jobs of the same name that are not deleted yet, oldest first, for the uid of each job."""
+    from mpijob.client import paging
+
+    every = paging.pages(msgspec.structs.replace(scope, runs=True, limit=_AT_ONCE), reads)
+    before: dict[tuple[str, str], list[JobState]] = {}
+    found: dict[str, tuple[JobRef, ...]] = {}
+    for state in sorted(every, key=lambda one: one.created):
+        same = before.setdefault((state.ref.namespace, state.ref.name), [])
+        found[state.ref.uid] = tuple(one.ref for one in same if one.owner in ("", state.owner))
+        same.append(state)
+    return found
 
 
 def of_name(ref: JobRef, reads: Backend) -> tuple[JobState, ...]:

@@ -120,11 +120,13 @@ class Writing(BaseClient):
         from mpijob.client.history import fallback
         from mpijob.client.submit import resubmit
 
+        scope = self.scope(namespace=namespace, selector=selector, phases=phases)
+        earlier = runs.earlier(self.scope(namespace=namespace), self._audited)
+
         def act(ref: JobRef) -> None:
-            for one in (*runs.before(ref, self._audited), ref):
+            for one in (*earlier.get(ref.uid, ()), ref):
                 fallback.delete(self._audited, one, grace_period, forget=forget)
 
-        scope = self.scope(namespace=namespace, selector=selector, phases=phases)
         return resubmit.each(scope, self._audited, act, unlimited=every)
 
     def cancel_all(

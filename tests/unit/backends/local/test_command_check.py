@@ -16,6 +16,8 @@ from mpijob.errors import InvalidJob, Unsupported
 from mpijob.model import Code, Launch, MPIJob, Program, Volume
 from mpijob.settings import Settings
 
+WRITTEN = "files from code.files are not executable"
+
 
 @pytest.fixture
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
@@ -108,10 +110,10 @@ def test_a_script_that_is_there_or_cannot_be_known_is_planned(local: Client, job
         ("./lib/run.sh", Code(), "chmod +x {here}/lib/run.sh, or name its interpreter first: sh lib/run.sh"),
         ("{here}/train.py", Code(), "chmod +x {here}/train.py, or name its interpreter first: python {here}/train.py"),
         ("./solver", Code(), "make it executable: chmod +x {here}/solver"),
-        ("./made.py", Code(files={"made.py": ""}), "python made.py; files from code.files are not executable"),
+        ("./made.py", Code(files={"made.py": ""}), f"name its interpreter first: python made.py; {WRITTEN}"),
         ("./train.py", Code(path=".", files={"./train.py": ""}), "make it executable: chmod +x {here}/train.py"),
-        ("./solve.sh", Code(path=".", exclude=("*.sh",), files={"solve.sh": ""}), "files from code.files are not exec"),
-        ("./venv/run", Code(path=".", files={"venv/run": ""}), "files from code.files are not executable"),
+        ("./solve.sh", Code(path=".", exclude=("*.sh",), files={"solve.sh": ""}), WRITTEN),
+        ("./venv/run", Code(path=".", files={"venv/run": ""}), WRITTEN),
     ],
 )  # fmt: skip
 def test_a_program_that_is_not_marked_as_executable_is_refused(
