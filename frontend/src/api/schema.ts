@@ -3228,6 +3228,8 @@ export interface components {
         /**
          * NodeCapacity
          * @description Number of workers of this job that the nodes can run: now, and if nothing else ran.
+         *
+         *         `unready` nodes would accept the job's pods but are not ready: they count for `ever` only.
          */
         NodeCapacity: {
             ever: number;
@@ -3243,6 +3245,8 @@ export interface components {
             passed_over?: {
                 [key: string]: number;
             };
+            /** @default 0 */
+            unready?: number;
             usable: number;
         };
         /**

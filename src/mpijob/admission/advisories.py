@@ -91,6 +91,7 @@ def _fragmented(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> Iterator[Fi
     room = cluster.room
     if (
         room is None
+        or room.unready
         or room.now >= job.workers
         or room.ever < job.workers
         or any(missing_resources(job, facts))
@@ -105,6 +106,12 @@ def _fragmented(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> Iterator[Fi
 
 def _waits_for_nodes(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> Iterator[Finding]:
     room = cluster.room
+    if room is not None and room.unready and room.now < job.workers <= room.ever:
+        are = "node is" if room.unready == 1 else "nodes are"
+        message = f"{room.unready} {are} not ready; {room.now} of {job.workers} workers fit on the others now"
+        yield finding(
+            "WILL_WAIT", message, "the job starts when the nodes are ready, or ask their administrator"
+        )
     if room is not None and room.grows and room.ever < job.workers:
         message = (
             f"the nodes of {facts.place} have capacity for {room.ever} of {job.workers} workers; "

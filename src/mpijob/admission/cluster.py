@@ -221,7 +221,7 @@ def _queue_finding(
 
 
 def _check_nodes(room: NodeCapacity) -> None:
-    if room.machines and not room.usable:
+    if room.machines and not room.usable + room.unready:
         message = f"none of the {room.machines} nodes accepts this job's pods: {_format_excluded(room)}"
         hint = "change placement (node_selector, tolerations, exclude_nodes), or ask an administrator of the nodes"
         raise _quota_exceeded([finding("QUOTA_EXCEEDED", message, hint, "placement")])

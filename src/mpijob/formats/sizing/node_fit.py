@@ -28,15 +28,19 @@ _AUTOSCALED = (  # a label or annotation by which a machine belongs to a pool th
     "machine.openshift.io/machine",
     "cluster.x-k8s.io/machine",
 )
+# Set by Kubernetes itself while a machine starts or is in trouble, and taken away again when it is well.
+_PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_CORDONED = "node.kubernetes.io/unschedulable"
 _ROUNDING = 1e-9
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """One machine: what it has for pods, and what is left of it."""
+    """One machine: what it has for pods, and what is left of it: nothing while it is not ready."""
 
     name: str
     whole: Mapping[str, float]
     free: Mapping[str, float]
+    ready: bool = True
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -61,7 +65,9 @@ def count(nodes: Iterable[Document], pods: Iterable[Document], job: MPIJob) -> C
         whole = {key: resource_requests.number(amount) for key, amount in _allocatable(node).items()}
         holds = held.get(name, {})
         free = {key: max(0.0, amount - holds.get(key, 0.0)) for key, amount in whole.items()}
-        usable.append(Machine(name, whole, free))
+        ready = _ready(node)
+        usable.append(Machine(name, whole, free if ready else {}, ready))
+        reasons.update([] if ready else ["not ready"])
     return Count(tuple(usable), number, dict(reasons))
 
 
@@ -70,11 +76,13 @@ def room(counted: Count, parts: Iterable[Ask], *, grows: bool) -> NodeCapacity:
     asked = {part.role: part.requests for part in parts}
     worker, launcher = asked.get(Role.WORKER.value, {}), asked.get(Role.LAUNCHER.value, {})
     names = {*worker, "cpu", "memory"}
+    ready = sum(one.ready for one in counted.usable)
     return NodeCapacity(
         now=_fit([dict(one.free) for one in counted.usable], worker, launcher),
         ever=_fit([dict(one.whole) for one in counted.usable], worker, launcher),
         machines=counted.all,
-        usable=len(counted.usable),
+        usable=ready,
+        unready=len(counted.usable) - ready,
         passed_over=counted.passed_over,
         largest={name: max((one.whole.get(name, 0.0) for one in counted.usable), default=0.0) for name in names},
         grows=grows,
@@ -132,10 +140,8 @@ def _times(room: Mapping[str, float], pod: Mapping[str, float]) -> int:
 def _refused(node: Document, wanted: Document) -> str:
     """Return why a machine takes no worker of this job, in a few words, or ""."""
     spec, labels = node.get("spec") or {}, node["metadata"].get("labels") or {}
-    if not _ready(node):
-        return "not ready"
-    for taint in spec.get("taints") or ():
-        if taint.get("effect") in ("NoSchedule", "NoExecute") and not _tolerated(taint, wanted):
+    for taint in _lasting(node):
+        if not _tolerated(taint, wanted):
             return f"tainted {taint.get('key', '')}"
     if spec.get("unschedulable"):
         return "closed to new pods"
@@ -150,9 +156,24 @@ def _refused(node: Document, wanted: Document) -> str:
     return ""
 
 
+def _taints(node: Document) -> list[Mapping[str, Any]]:
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return [one for one in taints if one.get("effect") in ("NoSchedule", "NoExecute")]
+
+
+def _lasting(node: Document) -> list[Mapping[str, Any]]:
+    return [one for one in _taints(node) if not _passing(one)]
+
+
+def _passing(taint: Mapping[str, Any]) -> bool:
+    key = taint.get("key") or ""
+    return key.startswith(_PASSING_TAINTS) and key != _CORDONED
+
+
 def _ready(node: Document) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return ready and not any(_passing(one) for one in _taints(node))
 
 
 def _tolerated(taint: Mapping[str, Any], wanted: Document) -> bool:

@@ -77,12 +77,16 @@ class QueueFacts(Known, frozen=True):
 
 
 class NodeCapacity(Known, frozen=True):
-    """Number of workers of this job that the nodes can run: now, and if nothing else ran."""
+    """Number of workers of this job that the nodes can run: now, and if nothing else ran.
+
+    `unready` nodes would accept the job's pods but are not ready: they count for `ever` only.
+    """
 
     now: int
     ever: int
     machines: int
     usable: int
+    unready: int = 0
     passed_over: Mapping[str, int] = {}
     largest: Mapping[str, float] = {}
     grows: bool = False

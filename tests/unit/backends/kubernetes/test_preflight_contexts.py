@@ -74,20 +74,30 @@ def test_a_worker_larger_than_every_machine_is_refused(api: FakeApi) -> None:
     assert error.findings[0].field == "resources.gpu"
 
 
-def test_tainted_excluded_unready_and_unselected_machines_do_not_count() -> None:
+def test_tainted_excluded_closed_and_unselected_machines_do_not_count() -> None:
     api = FakeApi()
     a_node(api, "plain", labels={"pool": "cpu"})
     a_node(api, "tainted", taints=[{"key": "gpu", "effect": "NoSchedule"}], labels={"pool": "gpu"})
     a_node(api, "soft", taints=[{"key": "spot", "effect": "PreferNoSchedule"}], labels={"pool": "gpu"})
     a_node(api, "bad", labels={"pool": "gpu"})
-    api.objects[resources.NODE.path("", "bad")]["status"]["conditions"] = []
+    api.objects[resources.NODE.path("", "bad")]["spec"]["unschedulable"] = True
     wish = Placement(node_selector={"pool": "gpu"}, exclude_nodes=("soft",))
     error = refused(api, a_job(placement=wish), QuotaExceeded)
     assert error.message.startswith("none of the 4 nodes accepts this job's pods: ")
-    for reason in ("1 tainted gpu", "1 not ready", "1 not selected", "1 excluded"):
+    for reason in ("1 tainted gpu", "1 closed to new pods", "1 not selected", "1 excluded"):
         assert reason in error.message
     tolerant = wish.replace(tolerations=({"key": "gpu", "operator": "Exists"},))
     assert told(api, a_job(placement=tolerant)) == ()
+
+
+def test_a_machine_that_is_not_ready_yet_makes_the_job_wait_and_is_no_reason_to_refuse_it() -> None:
+    api = FakeApi()
+    a_node(api, "down", taints=[{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}])
+    a_node(api, "booting", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])
+    api.objects[resources.NODE.path("", "down")]["status"]["conditions"] = []
+    waiting = [one.message for one in told(api, a_job(workers=2)) if one.code == "WILL_WAIT"]
+    assert any("2 nodes are not ready" in message for message in waiting)
+    assert refused(api, a_job(workers=500), QuotaExceeded).findings  # no node is large enough for these
 
 
 def test_required_affinity_is_obeyed() -> None:
