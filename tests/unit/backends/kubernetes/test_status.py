@@ -189,6 +189,15 @@ def test_a_job_that_ends_in_the_second_in_which_it_began_to_run_ends_last() -> N
     assert told[-1].time == proved
 
 
+def test_events_of_an_earlier_job_of_the_same_name_are_not_part_of_its_story() -> None:
+    cluster = done()
+    cluster.told("JobSet", "bert", "SuccessfulCreate", "an earlier one's", at=-60, warning=False)
+    cluster.told("JobSet", "bert", "AllJobsCompleted", "its own", at=9, warning=False)
+    told = timeline.events(cluster.seen(), derive(cluster), BEGIN + 14.5)
+    assert told[0].reason == "Submitted"
+    assert [event.message for event in told if "JobSet" in event.message] == ["JobSet bert: its own"]
+
+
 def test_what_was_done_to_a_job_is_part_of_its_story() -> None:
     cluster = at_work().note(
         well_known.ACTS_ANNOTATION,

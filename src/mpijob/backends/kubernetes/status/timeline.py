@@ -16,6 +16,7 @@ from mpijob.backends.kubernetes.logs.pod_logs import launcher_of, role_of
 from mpijob.backends.kubernetes.status.derive_state import Objects
 from mpijob.errors import Severity
 from mpijob.formats.kubernetes.metadata import user_actions
+from mpijob.formats.status.events import Events
 from mpijob.formats.status.nested_fields import time_of
 from mpijob.model import Event, JobState, Role
 
@@ -112,14 +113,13 @@ def _acts(seen: Objects, state: JobState) -> Iterator[Event]:
 
 
 def _of_cluster(seen: Objects, state: JobState) -> Iterator[Event]:
-    for event in seen.events:
-        if event.get("type") != "Warning" and event.get("reason") in _OWN:
+    created = time_of(seen.job["metadata"]["creationTimestamp"])
+    for event in Events(seen.events, created or 0.0).all:
+        if not event.warning and event.reason in _OWN:
             continue  # told in our own words
-        moment = event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or ""
-        severity = Severity.WARNING if event.get("type") == "Warning" else Severity.NOTICE
-        about = event.get("involvedObject") or {}
-        text = f"{about.get('kind', '')} {about.get('name', '')}: {event.get('message', '')}"
-        yield Event(time_of(moment) or 0.0, str(event.get("reason", "")), text, severity, state.attempt)
+        severity = Severity.WARNING if event.warning else Severity.NOTICE
+        text = f"{event.kind} {event.name}: {event.message}"
+        yield Event(event.time, event.reason, text, severity, state.attempt)
 
 
 def _unseen(state: JobState) -> Iterator[Event]:
