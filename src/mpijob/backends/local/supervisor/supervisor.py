@@ -423,10 +423,14 @@ class Supervisor:
         shutdown.kill_ranks_and_launcher(self._workers, attempt_state)
         for pid in self._workers:
             process_tree.send(pid, signal.SIGTERM)
-        self._until(lambda: not self._workers, 3.0)
+        self._until(self._all_reaped, 3.0)
         process_tree.end_below(os.getpid())
         shutdown.end_groups(self._spec, attempt_state)
         self._drain()
+
+    def _all_reaped(self) -> bool:
+        """Whether every worker has ended, and the launcher: what is reaped later has no exit code."""
+        return not self._workers and (not self._attempt.launcher_pid or self._attempt.launcher is not None)
 
     def _end_gently(self) -> None:
         """Send the job's signal and give the ranks the grace time to write what they must keep."""
