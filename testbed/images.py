@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import build, oci, places, versions
+from testbed import build, oci, places, processes, versions
 from testbed.shell import run, say
 
 PAUSE = f"{places.IMAGES}/pause:{versions.PAUSE}"
@@ -74,7 +74,8 @@ _INSIDE = {
 def key() -> str:
     """Return a word that changes when any image would."""
     programs = [str(build.binary(name)) for name in _INSIDE]
-    return short_hash([*map(repr, WORKLOADS), *programs, versions.DEBIAN, versions.PYTHON])
+    rest = (versions.DEBIAN, versions.PYTHON, processes.LAZY_COLLECTION)
+    return short_hash([*map(repr, WORKLOADS), *programs, *rest])
 
 
 def make() -> tuple[oci.Image, ...]:
@@ -98,7 +99,7 @@ def _program_image(name: str, inside: str) -> oci.Image:
     binary = build.binary(name)
     layer = once(f"program-{binary.name}.tar", lambda target: oci.write_program_layer(binary, inside, target))
     user = "" if name == "coredns" else _SYSTEM_USER
-    return oci.Image(name_of(name), (layer,), entrypoint=(inside,), user=user)
+    return oci.Image(name_of(name), (layer,), (inside,), user=user, environment=(processes.LAZY_COLLECTION,))
 
 
 def _workload_image(workload: Workload) -> oci.Image:

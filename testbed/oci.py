@@ -33,6 +33,7 @@ class Image:
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     user: str = ""
+    environment: tuple[str, ...] = ()
 
 
 def write_folder_layer(folder: Path, layer: Path) -> None:
@@ -79,7 +80,7 @@ def write_archive(image: Image, archive: Path, architecture: str) -> None:
 
 
 def _config(image: Image, digests: Sequence[str], architecture: str) -> Mapping[str, Any]:
-    config: dict[str, Any] = {"Env": [f"PATH={_PATH}"], "WorkingDir": "/"}
+    config: dict[str, Any] = {"Env": [f"PATH={_PATH}", *image.environment], "WorkingDir": "/"}
     given = {"Entrypoint": list(image.entrypoint), "Cmd": list(image.command), "User": image.user}
     return {
         "architecture": architecture,
