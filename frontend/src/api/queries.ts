@@ -2,6 +2,7 @@
 import { QueryCache, QueryClient, useQuery } from "@tanstack/react-query";
 import { isFinal } from "../lib/phases";
 import { api, ApiError, isUnauthorized, attemptParams, jobKey, jobParams, unwrap, type JobRow } from "./client";
+import { refetchedOn } from "./refetch";
 
 export function createQueryClient(): QueryClient {
   const queries: QueryClient = new QueryClient({
@@ -44,7 +45,7 @@ export const useJob = (namespace: string, name: string, uid = "", attempt = 0, e
 /** The jobs that have had this name, newest first, with their attempts: a job that was retried by hand is a new run. */
 export const useRuns = (row: JobRow) =>
   useQuery({
-    queryKey: ["job", row.namespace, row.name, "runs", row.phase],
+    ...refetchedOn(["job", row.namespace, row.name, "runs"], row.phase),
     queryFn: () =>
       unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/runs", { params: { path: { namespace: row.namespace, name: row.name } } })),
     retry: false,
@@ -53,7 +54,7 @@ export const useRuns = (row: JobRow) =>
 /** What a job used and cost, and what earlier runs of its program lead to expect. */
 export const useAccount = (row: JobRow) =>
   useQuery({
-    queryKey: ["job", row.namespace, row.name, "account", row.uid, row.phase],
+    ...refetchedOn(["job", row.namespace, row.name, "account", row.uid], row.phase),
     queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/account", { params: jobParams(row) })),
     refetchInterval: isFinal(row.phase) ? false : ENDED_MS,
     retry: false,
@@ -62,7 +63,7 @@ export const useAccount = (row: JobRow) =>
 /** A training's own metrics. */
 export const useCurves = (row: JobRow, points = 720) =>
   useQuery({
-    queryKey: [...jobKey(row, "curves"), points, row.phase],
+    ...refetchedOn([...jobKey(row, "curves"), points], row.phase),
     queryFn: () => {
       const { path, query } = attemptParams(row);
       return unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/curves", { params: { path, query: { ...query, points } } }));
@@ -75,22 +76,20 @@ export const useCurves = (row: JobRow, points = 720) =>
 /** The scalars in the event files that a job wrote; an engine whose files are elsewhere has none. */
 export const useScalars = (row: JobRow) =>
   useQuery({
-    queryKey: [...jobKey(row, "scalars"), row.phase],
+    ...refetchedOn(jobKey(row, "scalars"), row.phase),
     queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/scalars", { params: attemptParams(row) })),
     enabled: row.started !== null,
     refetchInterval: (query) => (row.phase === "Running" && query.state.data ? ENDED_MS : false),
-    placeholderData: (before) => before,
     retry: false,
   });
 
 /** In which zone and rack the job's nodes stand; asked again only when it has other nodes. */
 export const useNodePlaces = (row: JobRow, nodes: readonly string[]) =>
   useQuery({
-    queryKey: [...jobKey(row, "nodes"), ...nodes],
+    ...refetchedOn(jobKey(row, "nodes"), nodes.join()),
     queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/nodes", { params: jobParams(row) })),
     enabled: nodes.length > 0,
     staleTime: Infinity,
-    placeholderData: (before) => before,
     retry: false,
   });
 

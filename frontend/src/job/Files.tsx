@@ -3,6 +3,7 @@ import FolderOpenIcon from "@patternfly/react-icons/dist/esm/icons/folder-open-i
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, attemptParams, jobKey, jobUrl, unwrap } from "../api/client";
+import { refetchedOn } from "../api/refetch";
 import { DataTable } from "../components/DataTable";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { Time } from "../components/Time";
@@ -17,7 +18,7 @@ export default function Files() {
   const { row } = useJobPage();
   const [text, setText] = useState("");
   const files = useQuery({
-    queryKey: [...jobKey(row, "artifacts"), row.phase],
+    ...refetchedOn(jobKey(row, "artifacts"), row.phase),
     staleTime: 60_000, // listing them may take a cluster a while
     refetchOnWindowFocus: false,
     queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/artifacts", { params: attemptParams(row) })),

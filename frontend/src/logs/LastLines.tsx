@@ -2,6 +2,7 @@ import { Skeleton } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router-dom";
 import { jobKey, streamLogLines, type JobRow, type LogRow } from "../api/client";
+import { refetchedOn } from "../api/refetch";
 import { jobPath } from "../lib/links";
 import { clockSeconds } from "../lib/time";
 import { usePreferences } from "../shell/preferences";
@@ -32,7 +33,7 @@ interface Props {
 export function LastLines({ row, count, linkRanks = false, worker }: Props) {
   const { zone } = usePreferences();
   const lines = useQuery({
-    queryKey: [...jobKey(row, "last"), row.phase, count, worker],
+    ...refetchedOn([...jobKey(row, "last"), count, worker], row.phase),
     queryFn: () => lastLines(row, count, worker),
     refetchInterval: row.phase === "Running" ? POLL_MS : false,
   });

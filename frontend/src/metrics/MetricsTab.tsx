@@ -2,6 +2,7 @@ import { EmptyState, EmptyStateBody, Flex, Skeleton, ToggleGroup, ToggleGroupIte
 import ChartLineIcon from "@patternfly/react-icons/dist/esm/icons/chart-line-icon";
 import { useQuery } from "@tanstack/react-query";
 import { api, attemptParams, jobKey, unwrap } from "../api/client";
+import { refetchedOn } from "../api/refetch";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { useJobPage } from "../job/context";
 import { useQueryParams } from "../lib/hooks";
@@ -26,7 +27,7 @@ export default function MetricsTab() {
   const each = view !== "band";
   const { path, query } = attemptParams(row);
   const usage = useQuery({
-    queryKey: [...jobKey(row, "metrics"), each, row.phase],
+    ...refetchedOn(jobKey(row, "metrics"), `${each} ${row.phase}`),
     queryFn: () =>
       unwrap(
         api.GET("/api/v1/trainjobs/{namespace}/{name}/metrics", {
@@ -34,7 +35,6 @@ export default function MetricsTab() {
         }),
       ),
     refetchInterval: row.phase === "Running" ? 5000 : false,
-    placeholderData: (before) => before,
   });
   return (
     <div className={styles["section"]}>

@@ -2,6 +2,7 @@ import { Alert, Content, Grid, GridItem, List, ListItem } from "@patternfly/reac
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { api, attemptParams, jobKey, unwrap, type MpiProfile } from "../api/client";
+import { refetchedOn } from "../api/refetch";
 import { DataTable } from "../components/DataTable";
 import { Section } from "../components/Section";
 import { UtilizationBar } from "../components/UtilizationBar";
@@ -21,7 +22,7 @@ export default function Communication() {
   const isRecorded = detail.spec.profile_mpi === true;
   const { path, query } = attemptParams(row);
   const profile = useQuery({
-    queryKey: [...jobKey(row, "profile"), row.phase],
+    ...refetchedOn(jobKey(row, "profile"), row.phase),
     queryFn: () => unwrap(api.GET("/api/v1/trainjobs/{namespace}/{name}/profile", { params: { path, query } })),
     enabled: isRecorded && row.started !== null,
     refetchInterval: row.phase === "Running" ? LIVE_MS : false,

@@ -27,10 +27,11 @@ expect.set_options(timeout=PATIENCE_MS)
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests with a browser in one process: one browser is enough."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group("page"))
+    """Spread the tests with a browser over two processes, each with a browser of its own."""
+    here = [item for item in items if item.path.parent == Path(__file__).parent]
+    files = sorted({item.path for item in here})
+    for item in here:
+        item.add_marker(pytest.mark.xdist_group(f"page-{files.index(item.path) % 2}"))
 
 
 @pytest.fixture(scope="package")  # playwright's loop must not stay for the tests after these
