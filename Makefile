@@ -154,13 +154,13 @@ lock: $(VENV)/.dev ## Pin the packages of all images by hash anew, in deploy/ima
 matrix: $(VENV)/.dev ## Write docs/reference/compatibility.md from the last results of `make test` and `make test-cluster`
 	$(BIN)/python -m tools.matrix
 
-cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this machine (root; docs/testbed.md)
+cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this machine (root; docs/how-to/contributors/testbed.md)
 	$(BIN)/python -m testbed up
 
 cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its cache
 	$(BIN)/python -m testbed down
 
-slurm: $(VENV)/.dev ## Start a Slurm cluster of four nodes on this machine (root; docs/testbed.md)
+slurm: $(VENV)/.dev ## Start a Slurm cluster of four nodes on this machine (root; docs/how-to/contributors/testbed.md)
 	$(BIN)/python -m testbed.slurm up
 
 slurm-down: $(VENV)/.dev ## Remove it; its packages stay in the cache

@@ -1,4 +1,4 @@
-"""The page of measured figures: `python -m tools.figures_page` writes docs/performance-figures.md from the records.
+"""The page of measured figures: `python -m tools.figures_page` writes it from the records.
 
 The make targets of the benches do it, so that page and records never differ; a test holds them together.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tools.figures import FILES, ROOT, Figure, number, recorded
 
-PAGE = ROOT / "docs" / "performance-figures.md"
+PAGE = ROOT / "docs" / "reference" / "performance-figures.md"
 COMMAND = "python -m tools.figures_page"
 TITLES = {
     "local": ("One machine", "make bench"),
@@ -33,8 +33,9 @@ stay.
 - *Reference* is the same work without mpijob (bare `mpiexec`, `kubectl`, single pods), measured alternately on the \
 same machine, or a fixed limit. *Asked* is the limit for the ratio that the requirement sets, *goal* is our own limit. \
 *Result* refers to *asked*, or to *goal* if nothing is asked.
-- Cluster figures are from the [test bed](testbed.md): a complete Kubernetes cluster on the named machine, which also \
-runs the jobs. Fake nodes run no containers: they show the cost of many objects, not that MPI works at that size.
+- Cluster figures are from the [test bed](../how-to/contributors/testbed.md): a complete Kubernetes cluster on \
+the named machine, which also runs the jobs. Fake nodes run no containers: they show the cost of many objects, not \
+that MPI works at that size.
 - Each rank uses one thread. Other processes were stopped where possible; otherwise the load before the measurement \
 is given. Rows marked *quick* were measured with fewer rounds.
 """
@@ -60,7 +61,7 @@ def _greatest(figures: Sequence[Figure]) -> str:
     rows = "".join(f"| {what} | {_largest(figures, id)} |\n" for id, what in GREATEST.items())
     words = (
         "On fake nodes, as `make bench-cluster BENCH_FLAGS='--only scale'` runs them. Longer runs of the tests are in "
-        "[how large it gets](testbed.md#how-large-it-gets)."
+        "[how large it gets](../how-to/contributors/testbed.md#how-large-it-gets)."
     )
     return f"## Largest tested sizes\n\n{words}\n\n{head}{rows}"
 

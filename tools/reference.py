@@ -193,8 +193,8 @@ def _job_flags() -> str:
 def sdk() -> str:
     """Return the page of the public classes and their methods."""
     intro = (
-        "`from mpijob import Client, MPIJob` imports the main classes; the [guide](../sdk.md) shows how to use "
-        "with them. The examples here are run by a test."
+        "`from mpijob import Client, MPIJob` imports the main classes; the [guide](../how-to/users/python.md) shows "
+        "how to use them. The examples here are run by a test."
     )
     classes = (
         Client,
@@ -298,7 +298,7 @@ def _errors() -> str:
 def the_page() -> str:
     """Return the page about the page: screens, keys, and where each field is."""
     intro = (
-        "`mpijob ui` opens the web UI ([guide](../page.md)). A question mark beside each field shows "
+        "`mpijob ui` opens the web UI ([guide](../how-to/users/web-ui.md)). A question mark beside each field shows "
         "the same as `mpijob explain FIELD`, and the words are those of the [glossary](glossary.md)."
     )
     return _page("Web UI", intro, reference_page.body())

@@ -9,11 +9,12 @@ from typing import Any
 from tools import openapi
 
 _INTRO = (
-    "The REST API of `mpijob ui`, under `/api/v1`, for the [web UI](../page.md) and your own programs. The OpenAPI "
-    "document is served at `/api/v1/openapi.json`; in a checkout it is `frontend/openapi.json`. Requests need the "
+    "The REST API of `mpijob ui`, under `/api/v1`, for the [web UI](../how-to/users/web-ui.md) and your own "
+    "programs. The OpenAPI document is served at `/api/v1/openapi.json`; in a checkout it is "
+    "`frontend/openapi.json`. Requests need the "
     "session cookie; requests that change something also need the CSRF token "
-    "([example](../page.md#the-rest-api)). Errors are problem documents with the messages and codes of the "
-    "command line. `{namespace}` can be omitted from a path."
+    "([example](../how-to/users/web-ui.md#the-rest-api)). Errors are problem documents with the "
+    "messages and codes of the command line. `{namespace}` can be omitted from a path."
 )
 _NOTE = "<!-- written by `python -m tools.reference`; change the code, not this page -->\n"
 

@@ -74,7 +74,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "traces": "URL of an OTLP collector for traces of finished jobs.",
         "model_registry": "URL of the Kubeflow model registry.",
         "model_registry_token_file": "File with the bearer token of the model registry.",
-        "callbacks": "Receivers of the notifier ([callbacks](../callbacks.md)).",
+        "callbacks": "Receivers of the notifier ([callbacks](../how-to/users/callbacks.md)).",
         "connections": "Data connections: object stores (S3) by name.",
     },
     "Web UI server": {
@@ -243,5 +243,5 @@ def _variables() -> str:
         "## Environment variables of commands\n\nIn addition to the variables in the tables above. Lists are separated "
         f"by commas.\n\n| variable | description |\n| --- | --- |\n{rows}\n"
         "For the variables that ranks get, such as `MPIJOB_RANK` and `MPIJOB_WORLD`, see "
-        "[frameworks](../frameworks.md).\n"
+        "[frameworks](../how-to/users/frameworks.md).\n"
     )

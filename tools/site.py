@@ -24,6 +24,7 @@ LISTS = {
     "decisions/README.md": ("Decisions", "Why it is built this way; half a page each.", DOCS / "decisions"),
     "examples/README.md": ("Examples", "", EXAMPLES),
 }
+UNLISTED = frozenset({"troubleshooting", "decisions"})
 _LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
@@ -140,10 +141,10 @@ def on_config(config: Any) -> Any:
 
 
 def unnamed(nav: Any) -> list[str]:
-    """Return the pages right in docs/ and in its reference that a navigation does not have."""
+    """Return the pages that a navigation does not have; those of UNLISTED are found through their index."""
     told = set(named(nav))
-    here = [*sorted(DOCS.glob("*.md")), *sorted((DOCS / "reference").glob("*.md"))]
-    return [one for one in (page.relative_to(DOCS).as_posix() for page in here) if one not in told]
+    here = (page.relative_to(DOCS) for page in sorted(DOCS.rglob("*.md")))
+    return [page.as_posix() for page in here if page.parts[0] not in UNLISTED and page.as_posix() not in told]
 
 
 def named(part: Any) -> Iterator[str]:

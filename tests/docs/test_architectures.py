@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests import pages
 from tests.docs.readers import ROOT
 
 from mpijob import checks
 from mpijob.formats.jobfile import jobfile_reader
 from mpijob.model.spec.job import MPIJob
 
-PAGE = (ROOT / "docs" / "architectures.md").read_text(encoding="utf-8")
+PAGE = pages.read("architectures")
 JOBS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 CRDS = sorted((ROOT / "deploy" / "base" / "crds").glob("mpijob*.yaml"))
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.docs.readers import ROOT, a_reader
+from tests import pages
+from tests.docs.readers import a_reader
 
-PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+PAGE = pages.read("ci")
 RECIPES = re.findall(r"^## (.*?)\n.*?^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -51,7 +52,7 @@ def test_the_scripts_of_a_recipe_run(title: str, text: str, tmp_path: Path) -> N
 
 
 def test_the_codes_of_the_page_are_those_of_the_reference() -> None:
-    reference = (ROOT / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+    reference = pages.read("exit-codes")
     known = set(re.findall(r"^\| (\d+) \|", reference, re.MULTILINE))
     used = set("|".join(re.findall(r"^    ([\d|]+)\) ", PAGE, re.MULTILINE)).split("|"))
     assert used

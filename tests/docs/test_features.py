@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from tests import pages
+
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs" / "features.md").read_text(encoding="utf-8")
+TEXT = pages.read("features")
 ROWS = re.findall(r"^\| (\d+) \| (.+?) \| (\w+) \| (.*?) \| `(.+?)` \|$", TEXT, re.MULTILINE)
 
 

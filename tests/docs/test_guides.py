@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import pages
 from tests.docs.blocks import Command, Script, matches, steps
-from tests.docs.readers import ROOT, a_reader, an_environment
+from tests.docs.readers import a_reader, an_environment
 from tests.integration.buckets_support import s3_server, variables
 from tests.integration.conftest import mpi_directories as mpi_directories
 from tests.integration.models_support import a_registry
@@ -17,18 +18,18 @@ from tests.integration.models_support import a_registry
 from mpijob import settings
 from mpijob.backends.local.supervisor import fault_injection
 
-SDK = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
-LOGS = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
-LOCAL = (ROOT / "docs" / "local-engine.md").read_text(encoding="utf-8")
+SDK = pages.read("python")
+LOGS = pages.read("logs")
+LOCAL = pages.read("local-engine")
 
-AUDIT = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
-HISTORY = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
+AUDIT = pages.read("audit")
+HISTORY = pages.read("history")
 
-CALLBACKS = (ROOT / "docs" / "callbacks.md").read_text(encoding="utf-8")
-DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
-NETWORK = (ROOT / "docs" / "links.md").read_text(encoding="utf-8")
-PIPELINES = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
-ACCOUNTS = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
+CALLBACKS = pages.read("callbacks")
+DATA = pages.read("data")
+NETWORK = pages.read("links")
+PIPELINES = pages.read("pipelines")
+ACCOUNTS = pages.read("accounting")
 
 
 @pytest.mark.engine

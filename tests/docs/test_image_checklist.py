@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests import images
+from tests import images, pages
 from tests.docs.blocks import Command, steps
 from tests.docs.codes import all_codes
 from tests.docs.readers import ROOT, a_reader
@@ -16,7 +16,7 @@ from tests.integration.registry import server
 from mpijob import settings
 from mpijob.backends.registry import image_exists
 
-PAGE = (ROOT / "docs" / "image-checklist.md").read_text(encoding="utf-8")
+PAGE = pages.read("image-checklist")
 
 
 @pytest.mark.req("UC4-doc", "C-docs")

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (ROOT / "docs", ROOT / "examples", ROOT / "deploy")
@@ -84,7 +85,7 @@ def test_a_decision_has_its_parts(page: Path) -> None:
 
 @pytest.mark.security
 def test_every_promise_of_the_page_on_security_names_a_test_that_there_is() -> None:
-    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    text = pages.read("security")
     rows = [line for line in text.splitlines() if line.startswith("|")][2:]
     promises = [line for line in rows if line.count("|") == 5]
     assert len(promises) > 20

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests import pages
 from tests.docs.blocks import Command, steps
-from tests.docs.readers import ROOT, a_reader
+from tests.docs.readers import a_reader
 
-PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
+PAGE = pages.read("migration")
 
 
 @pytest.mark.engine

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import click
 import pytest
+from tests import pages
 from tests.docs.blocks import Command, steps
 from tests.docs.readers import ROOT, a_reader
 
 from mpijob.cli.root import cli
 
-DOCS = ROOT / "docs"
 EXECUTED = (
-    "advanced", "checkpoints", "distribute", "failing", "log-analysis", "presets", "profiling", "status",
-    "tuning", "tutorial-batch-script",
+    "advanced", "checkpoints", "distribute-training", "failing", "log-analysis", "presets", "profiling",
+    "run-a-slurm-script", "status", "tuning",
 )  # fmt: skip
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), *(DOCS / "troubleshooting").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *pages.guides(), *(pages.DOCS / "troubleshooting").glob("*.md")])
 _SHELL = re.compile(r"^```(sh|console|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`((?:kubectl |oc )?mpijob [a-z][^`]*)`")
@@ -32,6 +32,7 @@ _TYPED, _PLAIN = (
     re.compile(r"^\w*\$ ((?:kubectl |oc )?mpijob .*)$"),
     re.compile(r"^((?:kubectl |oc )?mpijob .*)$"),
 )
+_TO_FILL_IN = re.compile(r"does not exist|requires an argument|value for '([A-Z]+)': '\1'")  # by the reader
 _ENDS = {"|", "||", "&&", ";", ">", ">>", "<", "2>", "&", "2>/dev/null", "2>&1"}
 
 
@@ -39,7 +40,7 @@ _ENDS = {"|", "||", "&&", ";", ">", ">>", "<", "2>", "&", "2>/dev/null", "2>&1"}
 @pytest.mark.req("C-docs", "AC9")
 @pytest.mark.parametrize("name", EXECUTED)
 def test_the_commands_of_a_guide_work_as_it_says(tmp_path: Path, name: str) -> None:
-    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    page = pages.read(name)
     wrong = a_reader(tmp_path).follow(page)
     assert wrong == [], "\n".join(wrong)
     assert any(isinstance(step, Command) for step in steps(page))
@@ -47,7 +48,7 @@ def test_the_commands_of_a_guide_work_as_it_says(tmp_path: Path, name: str) -> N
 
 @pytest.mark.req("C-docs")
 def test_every_page_with_commands_is_followed_by_a_test() -> None:
-    told = {page.stem for page in DOCS.glob("*.md") if "```console\n" in page.read_text(encoding="utf-8")}
+    told = {page.stem for page in pages.guides() if "```console\n" in page.read_text(encoding="utf-8")}
     folders = (ROOT / "tests" / "docs", ROOT / "tests/e2e/cluster", ROOT / "tests/e2e/frameworks")
     tests = [file for folder in folders for file in folder.glob("*.py") if file != Path(__file__)]
     text = "".join(file.read_text(encoding="utf-8") for file in tests)
@@ -87,9 +88,7 @@ def complaint(words: list[str]) -> str:
         return ""  # --help, and a command that is spoken of without its job
     except click.ClickException as error:
         said = error.format_message()
-        return (
-            "" if re.search("does not exist|requires an argument", said) else said
-        )  # the reader fills it in
+        return "" if _TO_FILL_IN.search(said) else said
     return ""
 
 
@@ -113,7 +112,7 @@ def main() -> None:
 
     for name in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as folder:
-            page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+            page = pages.read(name)
             sys.stdout.write("\n".join(a_reader(Path(folder)).follow(page)) or f"{name}: as it says\n")
 
 

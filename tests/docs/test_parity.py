@@ -9,6 +9,7 @@ import re
 import shlex
 
 import pytest
+from tests import pages
 from tests.docs.readers import ROOT
 from tests.docs.test_pages import complaint
 
@@ -17,7 +18,7 @@ from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.errors import InvalidJob, JobFailed
 from mpijob.settings import Settings
 
-PAGE = (ROOT / "docs" / "parity.md").read_text(encoding="utf-8")
+PAGE = pages.read("parity")
 KUBEFLOW = json.loads((ROOT / "tests" / "fixtures" / "parity" / "kubeflow-trainer-client.json").read_text())
 NOT_JOBS = {"list_runtimes", "get_runtime", "get_runtime_packages"}
 

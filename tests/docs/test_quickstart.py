@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from tests import pages
 from tests.docs.blocks import Command, File, Reader, Script, matches, steps
 from tests.docs.readers import a_reader
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+PAGE = pages.read("first-job")
 
 
 @pytest.mark.engine

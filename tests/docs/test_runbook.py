@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests import pages
 from tests.docs.readers import ROOT
 
-PAGE = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+PAGE = pages.read("runbook")
 QUERIES = re.findall(r"^```promql\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 RULES = yaml.safe_load((ROOT / "deploy" / "monitoring" / "rules.yaml").read_text(encoding="utf-8"))["spec"]
 _METRIC = re.compile(r"\bmpijob[:_][a-z0-9_:]+")

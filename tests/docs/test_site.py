@@ -23,7 +23,7 @@ def test_every_page_of_the_navigation_exists_and_stands_there_once() -> None:
 
 def test_a_page_that_nobody_named_comes_last() -> None:
     missing = site.unnamed([{"Start": ["README.md"]}])
-    assert "quickstart.md" in missing
+    assert "tutorials/first-job.md" in missing
     assert "reference/cli.md" in missing
     assert "README.md" not in missing
 
@@ -39,7 +39,7 @@ def test_the_pages_are_arranged_by_what_a_reader_wants() -> None:
 def test_the_first_screen_sends_each_kind_of_reader_to_a_page() -> None:
     first_screen = (site.DOCS / "README.md").read_text(encoding="utf-8").splitlines()[:30]
     for page in (
-        "quickstart.md",
+        "tutorials/first-job.md",
         "for-data-scientists.md",
         "for-mlops-engineers.md",
         "for-administrators.md",

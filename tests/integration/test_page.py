@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests import pages
 from tests.visitor import Page, opened
 
 from mpijob import Client
@@ -68,7 +69,7 @@ def test_a_job_made_by_the_page_is_the_job_of_command_line_and_sdk(
 def test_the_example_with_curl_leads_from_the_printed_address_to_a_jobs_lines(
     page: Page, client: Client, tmp_path: Path
 ) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "page.md").read_text(encoding="utf-8")
+    text = pages.read("web-ui")
     (example,) = (block for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S) if "curl" in block)
     shown, script = example.split("\n", 1)
     assert shown == "ADDRESS='http://127.0.0.1:8765/#token=…'"

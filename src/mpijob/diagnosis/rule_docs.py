@@ -37,7 +37,7 @@ def index(codes: Mapping[str, str]) -> str:
     rules = {rule.id: rule.title for rule in (*RULES, UNKNOWN)}
     return (
         "# Troubleshooting\n\n`mpijob why JOB` shows why a job failed, waits or hangs, with one of these codes; "
-        "`mpijob why --log FILE` does so for a log ([guide](../why.md)).\n\n"
+        "`mpijob why --log FILE` does so for a log ([guide](../how-to/users/why.md)).\n\n"
         f"## A job failed\n{_rows(rules)}\n\n## A command was refused\n{_rows(codes)}\n"
     )
 

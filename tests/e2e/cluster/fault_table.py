@@ -4,7 +4,7 @@ Each fault is a function that makes it at moments which its seed chooses, in a n
 holds what is left against what was promised: nothing orphaned, nothing doubled, no state gone backwards, the
 audit whole (`fault_checks`). What does not meet runs side by side: repeats, and faults. A failure prints the seed,
 with which it can be made again: `--only NAME --seed N --repeats 1`. What came out is kept in the tree as the benches'
-lines are, and shown in docs/performance-figures.md; fewer than twenty repeats never take the place of twenty.
+lines are, and shown in docs/reference/performance-figures.md; fewer than twenty repeats never take the place of twenty.
 """
 
 from __future__ import annotations

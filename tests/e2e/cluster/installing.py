@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests import pages
 from tests.e2e.cluster.support import Place
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -16,7 +17,7 @@ _OURS = "registry.example.org/mpijob/mpijob"
 
 def page(name: str, image: str, checkout: Path = ROOT) -> list[str]:
     """Return what a reader of a page types, with an image of the test bed."""
-    text = (checkout / "docs" / f"{name}.md").read_text()
+    text = pages.read(name, checkout)
     repository, _, tag = image.rpartition(":")
     text = text.replace(f"newName: {_OURS}", f"newName: {repository}")
     text = re.sub(r'newTag: "[0-9.]+"', f'newTag: "{tag}"', text)

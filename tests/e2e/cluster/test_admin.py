@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import pages
 from tests.docs.blocks import Command, Reader, steps
 from tests.docs.readers import an_environment
 from tests.e2e.cluster.furniture import a_queue
@@ -95,9 +96,7 @@ def test_a_quota_that_is_nearly_consumed_is_an_alert(place: Place) -> None:
 
 @pytest.mark.req("US3", "C-docs")
 def test_the_commands_of_the_administrators_page_work(place: Place, tmp_path: Path) -> None:
-    text = (
-        (ROOT / "docs" / "administrators.md").read_text(encoding="utf-8").replace("team-cv", place.namespace)
-    )
+    text = pages.read("administrators").replace("team-cv", place.namespace)
     environ = an_environment(tmp_path) | {"KUBECONFIG": str(place.kubeconfig), "MPIJOB_ENGINE": "kubernetes"}
     wrong = Reader(tmp_path, environ).follow(text)
     assert wrong == [], "\n".join(wrong)

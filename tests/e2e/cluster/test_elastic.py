@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import pages
 from tests.e2e.cluster.support import PATIENCE, TINY, Place, a_job, eventually, image, own_place, shows
 
 from mpijob import Job, MPIJob, Phase
@@ -30,7 +31,7 @@ while :; do
   sleep 0.5
 done
 """
-DOCS = Path(__file__).parents[3] / "docs" / "elastic.md"
+PAGE = pages.read("elastic")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,7 @@ def test_jobs_of_a_fixed_size_are_not_scaled_and_the_reason_is_told(place: Place
 
 @pytest.mark.req("R8")
 def test_the_documented_check_of_an_autoscaler_is_one_that_kueue_takes(place: Place) -> None:
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (about,) = (one for one in blocks if "ProvisioningRequestConfig" in one)
     said = place.kubectl("create", "--dry-run=server", "--filename=-", stdin=about)
     assert said.count("created (server dry run)") == 2

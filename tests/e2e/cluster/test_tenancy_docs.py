@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests import pages
 from tests.e2e.cluster.admission_support import TESTED, Governed, governed
 from tests.e2e.cluster.support import eventually, image
 
@@ -28,7 +29,7 @@ class Step(NamedTuple):
 
 
 def steps(page: str) -> Iterator[Step]:
-    text = (ROOT / "docs" / f"{page}.md").read_text()
+    text = pages.read(page)
     for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         for part in re.split(r"^(?=\w*\$ )", block, flags=re.MULTILINE):
             if part:

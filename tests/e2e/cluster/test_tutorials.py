@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import pages
 from tests.docs.blocks import Command, Reader, steps
 from tests.docs.readers import an_environment
 from tests.e2e.cluster.support import Place, image, own_place
@@ -37,7 +38,7 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 @pytest.mark.req("C-docs", "FR-UX-004")
 def test_the_tutorial_of_a_job_on_a_cluster_works_word_for_word(place: Place, tmp_path: Path) -> None:
     context = place.kubectl("config", "current-context").strip()
-    text = (ROOT / "docs" / "tutorial-cluster.md").read_text(encoding="utf-8")
+    text = pages.read("first-cluster-job")
     text = text.replace("my-cluster", context).replace("team-cv", place.namespace)
     assert sum(isinstance(step, Command) for step in steps(text)) >= 8
     wrong = followed(text, place.kubeconfig, tmp_path, MPIJOB_NAMESPACE=place.namespace)
@@ -56,7 +57,7 @@ def test_the_tutorial_of_two_teams_works_word_for_word(kubeconfig: Path, tmp_pat
         "team-speech": f"speech-{mark}",
         "gpu-nodes": f"gpu-nodes-{mark}",
     }
-    text = (ROOT / "docs" / "tutorial-share-gpus.md").read_text(encoding="utf-8")
+    text = pages.read("share-gpus")
     for name, own_name in names.items():
         text = text.replace(name, own_name)
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from tests import pages
 from tests.docs.blocks import Reader
 from tests.docs.readers import an_environment
 
@@ -59,7 +60,7 @@ def test_the_guide_leads_from_nothing_to_a_model_trained_on_four_workers(tmp_pat
     (tmp_path / "work").mkdir()
     python = str(PROGRAMS / "python")
     reader = Reader(tmp_path / "work", environment(tmp_path), timeout_seconds=600, python=python)
-    wrong = reader.follow((ROOT / "docs" / "horovod.md").read_text(encoding="utf-8"))
+    wrong = reader.follow(pages.read("horovod"))
     assert wrong == [], "\n".join(wrong)
     assert (tmp_path / "work" / "results" / "model.pt").stat().st_size > 1000
 

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import pages
 from tests.docs.blocks import Reader
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "engines.md").read_text(encoding="utf-8")
+PAGE = pages.read("engines")
 
 
 @pytest.mark.alone  # its job of plain sbatch is in every list of this user

@@ -11,6 +11,7 @@ import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import pages
 from tests.unit.cli_support import Cli
 
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
@@ -233,7 +234,7 @@ def test_an_interrupted_command_ends_with_130() -> None:
 
 
 def test_the_exit_codes_are_documented_where_they_are_promised() -> None:
-    page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+    page = pages.read("exit-codes")
     help_text = Cli().ok("--help-all")
     for code, meaning in exit_codes.MEANINGS.items():
         assert f"| {code} | {meaning} |" in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests import pages
 from tests.unit.cli_support import Cli
 
 from mpijob.backends import site_rule_loader
@@ -100,7 +101,7 @@ def test_a_file_of_something_else_is_refused_with_its_place(tmp_path: Path, text
 
 
 def test_the_file_in_the_guide_is_in_order(tmp_path: Path) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "why.md").read_text()
+    guide = pages.read("why")
     text = guide.partition("```\nrules:")[2].partition("```")[0]
     rules, wrong = site_rule_loader.check(a_file(tmp_path, "rules:" + text))
     assert (len(rules), wrong) == (1, ())

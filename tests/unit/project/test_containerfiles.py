@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests import pages
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGES = ROOT / "deploy" / "images"
@@ -91,7 +92,7 @@ def test_a_notebook_image_has_the_sdk_and_is_offered_by_an_image_stream() -> Non
 
 
 def test_every_recipe_is_on_the_page_of_images() -> None:
-    page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    page = pages.read("images")
     assert [
         one.name
         for one in IMAGES.iterdir()

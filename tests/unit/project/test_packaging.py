@@ -70,7 +70,7 @@ def test_the_source_distribution_has_what_the_tests_and_the_docs_need(
 ) -> None:
     with tarfile.open(twice[0][".gz"]) as source:
         names = {name.partition("/")[2] for name in source.getnames()}
-    assert {"Makefile", "mkdocs.yml", "docs/quickstart.md", "examples/hello/job.yaml", "LICENSE"} <= names
+    assert {"Makefile", "mkdocs.yml", "docs/README.md", "examples/hello/job.yaml", "LICENSE"} <= names
 
 
 def pinned() -> set[str]:

@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from tests import pages
+
 import mpijob
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,4 +39,4 @@ def test_changelog_and_release_notes_tell_of_this_version() -> None:
     assert sections[0] == ("Unreleased", "")
     assert sections[1][0] == mpijob.__version__
     assert sections[1][1], "a release has a day"
-    assert f"## {mpijob.__version__}" in (ROOT / "docs" / "releases.md").read_text()
+    assert f"## {mpijob.__version__}" in pages.read("releases")

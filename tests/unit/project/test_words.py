@@ -49,8 +49,8 @@ INSTEAD = {
 BANNED = re.compile("|".join(rf"\b(?:{words})\b" for words in INSTEAD), re.IGNORECASE)
 FOR_DEVELOPERS = (
     "docs/decisions/",
-    "docs/performance-figures.md",
-    "docs/testbed.md",
+    "docs/reference/performance-figures.md",
+    "docs/how-to/contributors/testbed.md",
     "docs/requirements.toml",
 )
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`|<!--.*?-->|\[\w+\]\(#\w+\)|\]\([^)]*\)", re.MULTILINE | re.DOTALL)

@@ -1,5 +1,5 @@
 /* The functions that take a count: `N` is its type, `D` that of a displacement, LARGE(name) the name with or without _c.
- * Collective calls are attributed to pairs as by the algorithm that moves least; docs/profiling.md says how. */
+ * Collective calls are attributed to pairs as by the algorithm that moves least; docs/how-to/users/profiling.md says how. */
 
 /* -- point to point ------------------------------------------------------------------------------------------------ */
 #define TO const void *buf, N count, H type, int dest, int tag, H comm

@@ -50,7 +50,7 @@ _KINDS = {
         "MPI job",
         "for programs that use MPI, mpi4py or Horovod",
         "mpijob run --workers 4 -- python train.py",
-        "docs/quickstart.md",
+        "docs/tutorials/first-job.md",
         here=True,
     ),
     "torch": Kind(
@@ -64,7 +64,7 @@ _KINDS = {
         "MPI job with DeepSpeed",
         "for DeepSpeed on several nodes: its launcher uses MPI",
         "mpijob template use deepspeed",
-        "docs/quickstart.md",
+        "docs/tutorials/first-job.md",
         here=True,
         template="deepspeed",
     ),
@@ -86,7 +86,7 @@ _KINDS = {
         "job with one worker",
         "for programs that fit on one machine",
         "mpijob run --workers 1 --slots 4 -- python train.py",
-        "docs/quickstart.md",
+        "docs/tutorials/first-job.md",
         here=True,
     ),
 }

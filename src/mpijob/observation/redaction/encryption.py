@@ -1,8 +1,8 @@
 """What of one job is encrypted, on its ways and where it rests, as far as its own spec decides it.
 
 MPI has no encryption of its own, so the honest answer for its data is the network's. What every job has in common
-is told in docs/security.md; here stands what this one does. Nothing is looked up: a storage class or a bucket
-that encrypts says so elsewhere.
+is described in docs/explanation/security.md; here is what this one does. Nothing is looked up: a storage class or
+bucket that encrypts says so elsewhere.
 """
 
 from __future__ import annotations

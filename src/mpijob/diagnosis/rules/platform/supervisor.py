@@ -65,7 +65,7 @@ RULES = (
         "1 bert-node-0-1 10.1.0.8.",
         remedies=(
             Remedy(
-                "allow traffic between the launcher and all workers, in both directions (docs/network.md)"
+                "allow traffic between the launcher and all workers, in both directions (docs/reference/network.md)"
             ),
             Remedy(
                 "compare the workers' logs; the one with the least output is the suspect: mpijob "

@@ -1,7 +1,7 @@
 """Jobs that a batch system has wait for others: for which end of them, and what does the same here.
 
-`after` waits for success, for a failure or for any end (docs/pipelines.md). For the start of a job one calls
-`mpijob wait` and begins the next one oneself.
+`after` waits for success, for a failure or for any end (docs/how-to/users/pipelines.md). For the start of a job, call
+`mpijob wait` and start the next one yourself.
 """
 
 from __future__ import annotations

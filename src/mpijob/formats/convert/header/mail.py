@@ -11,7 +11,7 @@ from mpijob.model.spec.job import Notify
 SLURM = {"BEGIN": "started", "END": "ended", "FAIL": "failed", "REQUEUE": "retried"}
 PBS = {"b": "started", "e": "ended", "a": "failed"}
 NO_ADDRESS = "set notify: [{to: ADDRESS, on: [ended]}]"
-_NOTIFIER = "a notifier with mail settings sends it: docs/callbacks.md"
+_NOTIFIER = "a notifier with mail settings sends it: docs/how-to/users/callbacks.md"
 
 
 def take_address(request: Request, field: str, value: str) -> None:

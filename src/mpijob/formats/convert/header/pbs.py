@@ -217,7 +217,7 @@ _GONE = {
         "the first line of the script names its shell",
         "nothing, or write #! with this shell as the first line",
     ),
-    "c": ("the program itself writes checkpoints", "see docs/local-engine.md, signal"),
+    "c": ("the program itself writes checkpoints", "see docs/explanation/local-engine.md, signal"),
     "d": ("a job starts in its own directory, with a copy of the uploaded files", "set code.path"),
     "w": ("a job starts in its own directory, with a copy of the uploaded files", "set code.path"),
     "h": ("jobs start when capacity is free", "run mpijob suspend NAME after creating the job"),

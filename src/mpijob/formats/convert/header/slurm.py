@@ -276,7 +276,10 @@ def _comment(request: Request, field: str, value: str) -> None:
 def _image(request: Request, field: str, value: str) -> None:
     request.fields["image"] = value.removeprefix("docker://").replace("#", "/")
     request.notes.changed(
-        field, value, "image", "the cluster pulls it; it needs sshd and the MPI library (docs/cluster.md)"
+        field,
+        value,
+        "image",
+        "the cluster pulls it; it needs sshd and the MPI library (docs/how-to/users/cluster.md)",
     )
 
 

@@ -38,7 +38,9 @@ def modern(document: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
         notes.changed("apiVersion", version, API, "this version is not in any release; it is read as v2beta1")
     else:
         note = "the old version started ranks with kubectl exec; ranks are now started by SSH, so the image needs sshd"
-        notes.changed("apiVersion", version, API, note, "see docs/cluster.md for what an image needs")
+        notes.changed(
+            "apiVersion", version, API, note, "see docs/how-to/users/cluster.md for what an image needs"
+        )
     found["apiVersion"] = API
     if version == "kubeflow.org/v1alpha1":
         _oldest(found, notes)
