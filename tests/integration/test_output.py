@@ -85,7 +85,7 @@ def resident_bytes(pid: int) -> int:
 FLOOD = """
 while [ ! -e go ]; do sleep 0.05; done
 if [ "$MPIJOB_RANK" = 0 ]; then head -c 100000000 /dev/zero | tr '\\000' x; echo; touch flooded
-else while [ ! -e flooded ]; do date +%s%N; sleep 0.05; done; fi
+else while [ ! -e flooded ]; do date +%s%N; sleep 0.005; done; fi
 """
 
 
