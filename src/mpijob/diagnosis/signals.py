@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob.diagnosis import mpi_error_classes
 from mpijob.diagnosis.evidence import Evidence, Memory, Worry
 from mpijob.diagnosis.logs.log_index import Stream, last_words, streams
 from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_of_host
@@ -25,15 +26,25 @@ NEAR_LIMIT = 0.9
 SIDECARS = ("istio-proxy", "linkerd-proxy")
 MOST_ADDRESSES = 8  # of workers in one sentence
 MOST_NAMED = 4  # ranks in one sentence
+ENDED_BY_ENGINE = ("DeadlineExceeded", "StartTimeout", "Cancelled", "Suspended", "Preempted")
 STALLS = ("RANK_IDLE", "ALL_IDLE", "RANK_SILENT", "JOB_SILENT")  # the most telling first
 QUIET_SECONDS = 10.0  # of all ranks, before a deadline: less proves nothing
+DOUBTED_CODE = 0.8  # a program may use the same numbers
 DOUBTED = 0.5  # that time alone was too short
 IDLE_CORES = 0.1  # of one worker: less is no computing
 _KILLED = ("rank-killed", "rank-killed-by-system")
 _BY_MPI = (signal.SIGKILL, signal.SIGTERM)  # by which MPI ends the other ranks when one has failed
 _NAMED_FIRST = re.compile(  # by Open MPI's launcher
     rb"The first process to do so was:\s+Process name: \[[^\n]*,(\d{1,7})\]|noticed that process rank (\d{1,7})"
+    rb"|has exited due to process rank (\d{1,7}) with PID"
 )
+_LOST_PEER = re.compile(
+    rb"(?i)socket closed|connection (?:reset|closed)|broken pipe|lost (?:the )?connection|peer"
+)
+_LOST_DAEMON = re.compile(rb"ORTE has lost communication with a remote daemon")
+_LOST_TEXT = re.compile(
+    rb"ORTE_ERROR_LOG: Out of resource in file \S*show_help\.c"
+)  # a report of a rank, dropped
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
@@ -74,6 +85,8 @@ def facts(seen: Evidence) -> Iterator[Fact]:
         yield from _memory(memory)
     said = streams(seen)
     yield from _exits(seen)
+    yield from _failed_call(seen)
+    yield from _bound_daemon(seen, said)
     yield from _world(seen, said)
     yield from _other_mpi(seen, said)
     yield from _silence(seen)
@@ -115,18 +128,34 @@ def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
 
 
 def first_rank_exit(seen: Evidence) -> Exit | None:
-    """Return the exit of the rank that ended first.
+    """Return the exit of the rank that ended first by what it did.
 
-    Open MPI ends the others by SIGKILL, too, and such an end may be seen before the failed rank's own: then the rank
-    that the launcher names is the first.
+    MPI ends the others by SIGTERM and SIGKILL, and such an end may be seen before the failed rank's own: then the rank
+    that the launcher names is the first, or one that ended with a code of its own no later; mpirun itself exits with
+    the code of the first. There is none where the launcher names a rank that ended with 0, too early.
     """
     first = first_exit(seen.ranks)
     if first is None or first.killer not in _BY_MPI:
         return first
     said = b"\n".join(line.text for line in seen.logs if line.role is Role.LAUNCHER)
-    named = [match[1] or match[2] for match in _NAMED_FIRST.finditer(said)]
-    index = int(named[-1]) if named else first.index
-    return next((exit for exit in seen.ranks if exit.index == index and not exit.good), first)
+    named = [match[match.lastindex or 0] for match in _NAMED_FIRST.finditer(said)]
+    if not named:
+        return next(_failed_before(seen, first, said), first)
+    exit = next((exit for exit in seen.ranks if exit.index == int(named[-1])), first)
+    return None if exit.good else exit
+
+
+def _failed_before(seen: Evidence, killed: Exit, said: bytes) -> Iterator[Exit]:
+    """Yield the ranks that had failed by themselves when MPI killed one, the first one first."""
+    lost = {line.rank for line in seen.logs if _LOST_PEER.search(line.text)}
+    of_launcher = seen.launcher.code if seen.launcher is not None else None
+    by_kill = killed.killer is not None and of_launcher == 128 + killed.killer
+    if by_kill or seen.reason in ENDED_BY_ENGINE or _LOST_PEER.search(said):
+        return
+    for exit in sorted(seen.ranks, key=lambda exit: exit.time):
+        own = exit.code and not (seen.family is Family.OPENMPI and exit.code == mpi_error_classes.UNKNOWN)
+        if own and exit.index not in lost and exit.time <= killed.time:
+            yield exit
 
 
 def _memory(memory: Memory) -> Iterator[Fact]:
@@ -152,6 +181,35 @@ def _exits(seen: Evidence) -> Iterator[Fact]:
         outside = launcher.signal or -(launcher.code or 0)  # 137 would be what it reports of a rank
         if outside in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
             yield Fact("launcher-killed", launcher.time, values=_how(launcher))
+
+
+def _failed_call(seen: Evidence) -> Iterator[Fact]:
+    """An MPI call that failed, by the exit code alone: Open MPI 4 sometimes drops the report of a rank that it ends."""
+    rank = first_rank_exit(seen)
+    code = rank.code if rank is not None and any(_LOST_TEXT.search(line.text) for line in seen.logs) else None
+    if rank is not None and code and (error := mpi_error_classes.name(code)) is not None:
+        of_rule = code in (mpi_error_classes.RANK, mpi_error_classes.TRUNCATE)
+        name = f"mpi-error:{code}" if of_rule else "mpi-error"
+        yield Fact(
+            name, rank.time, rank.worker, rank.index, {"error_class": error, "code": code}, DOUBTED_CODE
+        )
+
+
+def _bound_daemon(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+    """A daemon of Open MPI 4 that ended before a rank began, in a job that binds ranks: it does not say why."""
+    launch, began = seen.spec.launch, seen.ranks or seen.census
+    asked = [
+        f"{name}: {value}"
+        for name, value in (("bind_to", launch.bind_to), ("map_by", launch.map_by))
+        if value
+    ]
+    for stream in said if asked and not began and not seen.bare else ():
+        if (match := _LOST_DAEMON.search(stream.text)) is not None:
+            time = stream.time(stream.at(match.start()))
+            yield Fact(
+                "daemon-lost-binding", time, values={"asked_binding": ", ".join(asked)}, confidence=DOUBTED
+            )
+            return
 
 
 def _rank_ended(exit: Exit, memory: Memory | None) -> str:

@@ -167,13 +167,19 @@ def _consequences(
     bad = [exit for exit in exits if not exit.good and not exit.by_us]
     together = [exit for exit in bad if exit.time - bad[0].time < TOGETHER_SECONDS]
     candidates = [exit for exit in together if exit.index not in mourners] or together
-    first = next(
-        (exit for exit in candidates if attempt_state.struck(exit)), candidates[0] if candidates else None
-    )
+    first = _first(candidates, attempt_state)
     for exit in exits:
         alone = exit.good or exit is first or first is None
         followed = not alone and (_killed(exit, mourners) or _sweeps(first, exit, attempt_state))
         yield msgspec.structs.replace(exit, by_us=True) if followed else exit
+
+
+def _first(candidates: list[Exit], attempt_state: AttemptState) -> Exit | None:
+    """Return the exit that the others followed from: one by a rank's own doing, unless a rank was killed before it."""
+    struck = next((exit for exit in candidates if attempt_state.struck(exit)), None)
+    until = float("inf") if struck is None else struck.time
+    own = (exit for exit in candidates if attempt_state.failed_by_itself(exit) and exit.time <= until)
+    return next(own, struck) or next(iter(candidates), None)
 
 
 def _killed(exit: Exit, mourners: set[int | None]) -> bool:

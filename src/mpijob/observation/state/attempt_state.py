@@ -26,6 +26,9 @@ from mpijob.model import (
 from mpijob.observation.state.phase import Observation, Reason
 
 _LAST_SIGNAL = 64  # what a program says above it is a code of its own: exit(-1) is 255
+LOST_PEER_CODE = (
+    14  # MPI_ERR_UNKNOWN: a rank of Open MPI ends with it when its connection to another one is closed
+)
 TOGETHER_SECONDS = 0.25  # as long as the supervisor waits for what follows a failure
 
 
@@ -308,13 +311,21 @@ class AttemptState:
             exits = self._step_exits.get(step.number, {})
         return self.causes(sorted(exits.values(), key=self._order))
 
-    def _order(self, exit: Exit) -> tuple[float, bool, bool, bool]:
+    def _order(self, exit: Exit) -> tuple[float, bool, bool, bool, bool]:
         """What was told or done before what followed from it, also when both are learnt together."""
-        by_mpi = exit.signal in (signal.SIGKILL, signal.SIGTERM)
-        return exit.time, exit.index not in self.aborted, not self.struck(exit), by_mpi
+        told = exit.index in self.aborted
+        return exit.time, not told, not self.failed_by_itself(exit), not self.struck(exit), _by_mpi(exit)
+
+    def failed_by_itself(self, exit: Exit) -> bool:
+        """Whether a rank ended badly by what it did, and not because MPI ended it or its peer was gone."""
+        lost_peer = self._plan.family is Family.OPENMPI and exit.code == LOST_PEER_CODE
+        return not (exit.good or exit.by_us or lost_peer or _by_mpi(exit))
 
     def struck(self, exit: Exit) -> bool:
-        """Whether nobody but an outsider can have ended a rank so: Open MPI itself asks with SIGTERM first."""
+        """Whether it is probable that an outsider ended a rank: Open MPI itself asks with SIGTERM first.
+
+        It sends SIGKILL soon after that, so another rank that failed by itself is the cause.
+        """
         return self._plan.family is Family.OPENMPI and exit.signal == signal.SIGKILL and not exit.by_us
 
     def rank_states(self) -> tuple[RankState, ...]:
@@ -407,6 +418,10 @@ class AttemptState:
         if phase in (Phase.PENDING, Phase.INITIALIZING) and index in self.ready:
             return Phase.RUNNING
         return phase
+
+
+def _by_mpi(exit: Exit) -> bool:
+    return exit.signal in (signal.SIGKILL, signal.SIGTERM)
 
 
 def _launcher_ended(exit: Exit) -> LauncherPhase:
