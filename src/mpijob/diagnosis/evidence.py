@@ -112,14 +112,15 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     secrets whose values are not known here, so that none is quoted which proves nothing.
     `ready` are the workers whose server answered on their own machine. `bare` is set where there is only a
     log: then the spec is a stand-in, and nothing of it is quoted; `shown_end` is what its own end shows, well (True)
-    or ill; `went_on` says that it
-    shows neither, and a success or a result beside an error.
+    or ill; `went_on` says that it shows neither, and a success, a result or further steps beside an error;
+    `restarted`, that a launcher reports the end of its ranks, and output of further ones follows.
     """
 
     spec: MPIJob
     bare: bool = False
     shown_end: bool | None = None
     went_on: bool = False
+    restarted: bool = False
     family: Family = Family.AUTO
     attempt: int = 1
     phase: Phase | None = None

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence
-from mpijob.diagnosis.logs.error_lines import is_detail, is_handled, says_something
+from mpijob.diagnosis.logs.error_lines import is_detail, is_handled
 from mpijob.diagnosis.logs.log_index import Stream, shown, streams
 from mpijob.diagnosis.logs.outcome import WENT_ON_LINES
 from mpijob.diagnosis.logs.prefilter import Prefilter
@@ -144,8 +144,7 @@ def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]
     if any(exit.good for exit in seen.ranks if exit.index == stream.rank):
         return True
     _, last = _lines(stream, match)
-    more = sum(map(says_something, stream.window.lines[last + 1 :]))
-    return more + stream.after > AFTERWORD_LINES
+    return stream.normal_after(last) > AFTERWORD_LINES
 
 
 def _may_be_survived(rule: Rule, stream: Stream, match: re.Match[bytes], seen: Evidence) -> bool:
@@ -156,10 +155,12 @@ def _may_be_survived(rule: Rule, stream: Stream, match: re.Match[bytes], seen: E
     """
     if rule.even_on_success or rule.warning:
         return False
+    if seen.restarted:
+        return True
     first, last = _lines(stream, match)
+    lines, head = stream.window.lines, first
     if any(map(stream.by_launcher, range(first, last + 1))):
         return False
-    lines, head = stream.window.lines, first
     while head and is_detail(lines[head - 1]):  # a warning may stand before its traceback
         head -= 1
     announced = lines[max(0, head - 1)]

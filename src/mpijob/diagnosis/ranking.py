@@ -22,7 +22,7 @@ from mpijob.diagnosis.logs.log_index import streams
 from mpijob.diagnosis.matcher import Hit, find
 from mpijob.diagnosis.rule import Rule, Trust
 from mpijob.diagnosis.rules import LAUNCHER_ERROR, PROGRAM_ERROR, RULES, UNKNOWN
-from mpijob.diagnosis.signals import TOGETHER_SECONDS, first_rank_exit
+from mpijob.diagnosis.signals import ENDED_BY_ENGINE, TOGETHER_SECONDS, first_rank_exit
 from mpijob.diagnosis.template_fields import fill, fill_patch, lasting, words
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Exit, MPIJob, Role
@@ -31,7 +31,6 @@ MOST_FINDINGS = 4
 _JOB = re.compile(r"\bJOB\b")
 _OF_A_JOB = re.compile(r"(?:: |, then |; )mpijob \w+ JOB\b.*$")
 _COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod|mkdir) [^;]+)$")
-_ENDED_BY_ENGINE = ("DeadlineExceeded", "StartTimeout", "Cancelled", "Suspended", "Preempted")
 OWN_WORDS = 0.6  # how sure it is that a program's own words name the cause
 LAST_WORDS = 0.5  # and that the only error does, where a log ends with it
 
@@ -68,7 +67,7 @@ def _followed(seen: Evidence, hit: Hit) -> bool:
     if not reported:
         return False
     if first is None:  # a launcher says of ranks that the engine ended what it says of killed ones
-        return seen.reason in _ENDED_BY_ENGINE and hit.rule.id == "OOM_KILLED"
+        return seen.reason in ENDED_BY_ENGINE and hit.rule.id == "OOM_KILLED"
     if hit.rule.id == "OOM_KILLED" and first.killer not in (None, signal.SIGKILL):
         return True
     by_itself = first.code is not None and first.killer is None
@@ -144,15 +143,16 @@ def _with_earlier_error(seen: Evidence, kept: list[Hit], hits: list[Hit]) -> lis
     """Return the hits with an error that was written before the first of them, and that no rule knows.
 
     It is evidence. Before a crash it is the cause: a process that has reported an error and crashes then, crashes
-    because of it.
+    because of it. A complaint that does not call itself an error is evidence there.
     """
     first = kept[0]
     if seen.veiled or (first.fact and not first.rule.crash):
         return kept
     known = frozenset(quote for hit in hits for quote in hit.evidence)
     told = telling_line.find(seen, before=first.time, known=known)
-    if told is None or told.points < EXPLICIT:
-        return kept
+    if told is None or told.points < EXPLICIT or (first.rule.crash and not told.explicit):
+        before = telling_line.complaints_before(seen, first.time) if first.rule.crash else ()
+        return [msgspec.structs.replace(first, evidence=(*before, *first.evidence)), *kept[1:]]
     if first.rule.crash:
         return [_own(told, first), *kept]
     return [msgspec.structs.replace(first, evidence=(told.quote, *first.evidence)), *kept[1:]]

@@ -15,6 +15,11 @@ _TRACEBACK = """Traceback (most recent call last):
 KeyError: 'viscosity'"""
 _WORK = "\n".join(f"tile {n} rendered" for n in range(9))
 _STEPS = "\n".join(f"  step {n:3} residual {0.5**n:10.3e}" for n in range(1, 20))
+_PROBED = "\n".join(
+    f"step {n} loss 0.3{n}\nprobe: CUDA out of memory. Tried to allocate 9 GiB" for n in range(4)
+)
+_RESTARTED = f"""[rank1]: {_TRACEBACK.replace(chr(10), chr(10) + "[rank1]: ")}
+E1119 15:37:17.736000 2 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 1"""
 _NO_GPU = "WARNING: no CUDA-capable device is detected, using the CPU backend"
 
 
@@ -32,6 +37,9 @@ def _findings(text: str, exit_code: int | None = None) -> tuple[Finding, ...]:
         f"{_TRACEBACK}\nsum of forces: 1.2e-09",
         f"ERROR opening restart.bin\ncold start\n{_STEPS}",
         f"[W 2026-11-19 10:00:00] part 1 failed because of an error\n{_TRACEBACK}\npart 2",
+        f"{_PROBED}\nstep 4 loss 0.37",
+        f"{_RESTARTED}\nattempt 1 rank 0 trained 100 steps",
+        "read 40 rows\nERROR: cannot open notes.txt\nmean 4.5 of 40 rows",
     ],
     ids=[
         "crashed tool",
@@ -41,6 +49,9 @@ def _findings(text: str, exit_code: int | None = None) -> tuple[Finding, ...]:
         "result",
         "indented steps",
         "logged warning",
+        "series",
+        "restarted ranks",
+        "another line",
     ],
 )
 def test_what_a_run_may_have_survived_is_no_cause_where_its_outcome_is_not_shown(text: str) -> None:
@@ -53,6 +64,18 @@ def test_what_a_run_may_have_survived_is_no_cause_where_its_outcome_is_not_shown
 )
 def test_the_same_error_is_the_cause_where_the_log_ends_with_it(text: str, code: str) -> None:
     assert _findings(text)[0].code == code
+
+
+@pytest.mark.parametrize(
+    "end", ["all 6 tasks succeeded", "attempt 2: completed normally", "5 of 6 tasks succeeded"]
+)
+def test_a_report_of_success_at_the_end_leaves_no_cause(end: str) -> None:
+    assert _findings(f"{_TRACEBACK}\n3 failed: ValueError('no sample')\n{end}") == ()
+
+
+def test_what_another_rank_wrote_as_before_shows_no_survival() -> None:
+    text = "[0] reading table\nFATAL: table 3 ends before row 100\n[1] reading table"
+    assert _findings(text)[0].code == "PROGRAM_ERROR"
 
 
 def test_the_same_error_is_the_cause_where_the_exit_code_shows_a_failure() -> None:

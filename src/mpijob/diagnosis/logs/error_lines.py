@@ -212,7 +212,7 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|slurmstepd\S*: error: "
     rb"\*\*\*|Terminated$|^Killed$"
     rb"|exit(?:s|ed)? with (?:return |exit |status )*(?:code|status)|[Ee]xecution halted|application called MPI_Abort"
-    rb"|Per user-direction|thus causing|The first process to do so|(?:mpirun|prterun"
+    rb"|Per user-direction|thus causing|Abort is in progress|The first process to do so|(?:mpirun|prterun"
     rb"|mpiexec)\S* has exited|MPI processes|local "
     rb"abort before MPI_INIT"
     rb"|Killing subprocess|subprocess\.CalledProcessError|[Cc]ommand exited"
@@ -233,7 +233,8 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|^-{10,}|^={10,}\W*$|^%{10,}|job aborted|signal \d+ \(|Signal (?:code|:)|^\s*(?:Node|Host|Local host|PID):"
 )
 _OF_LAUNCHER = re.compile(  # MPI's own lines, and those of what starts ranks
-    rb"^\[(?:mpiexec|proxy)\S*@|^(?:mpirun|mpiexec|prterun|prted|orted|srun|sbatch|salloc|slurmstepd|launch_helper)\S*"
+    rb"^\[(?:mpiexec|proxy)\S*@|^\[[\w.-]+:\d{1,7}\] "
+    rb"|^(?:\S*/)?(?:mpirun|mpiexec|prterun|prted|orted|srun|sbatch|salloc|slurmstepd|launch_helper)\S*"
     rb"(?:: | \()|^HYD\w+ \(|^MPI startup\(\)|\bUCX +ERROR\b|\b(?:pml|osc|btl|mtl|coll|common)_\w+\.c:\d+"
     rb"|\b(?:ORTE|PRTE|PMIX|OPAL) ERROR\b|\b(?:ORTE|PRTE)_ERROR_LOG\b"
 )
@@ -242,12 +243,19 @@ _PROGRESS = re.compile(
     rb"|s|steps?|samples?)/(?:s|it)\b"
     rb"|\b(?:step|epoch|iteration|iter|loss|elapsed|eta)\b ?[=:]? ?\d"
 )
+_OF_ATTEMPT = (
+    re.compile(  # of a launcher that can start its ranks again: of the last attempt, it reports more
+        rb"torch/distributed/elastic/|\bfailed \(exitcode: -?\d+\) local_rank"
+        rb"|[Rr]estarting (?:all |the )?(?:workers?|ranks)"
+    )
+)
 _FATAL = re.compile(rb"(?i)\b(?:fatal|panic|uncaught|unhandled|terminating)\b")
 _DETAIL = re.compile(  # stack frames, and what explains an error line before it
     rb"^[ \t]+\S|^#\d+ |^goroutine \d|^[\w./*()$]+\([^()]*\)$|^created by |^\.{3} \d+ more|^[Ss]tack ?(?:trace|back)"
     rb"|[Bb]acktrace|^[Tt]raceback|^error: called from|^note: |^[Uu]sage\b"
     rb"|^At line \d+ of file|: note: "
     rb"|(?i:^(?:see|try|use|for|to|ensure|make sure|check|set|install|add|consider|please|you) \w)|https?://"
+    rb"|(?i:^(?:a|the) (?:full|complete|detailed) (?:log|output|report)\b)|^>>> .* <<<$"
     rb"|(?i:^run (?:it|this|with|again|the|[`'\"]|\S+ -))"
     rb"|^.{0,40}\b(?:[Ee]xiting|[Tt]erminat(?:ed|ing)|[Ss]topping|[Qq]uitting|[Hh]alted|[Ee]nd of program)\b"
     rb"|^m?\W{0,3}(?:at|from|in) \S|^\S+:\d+:in |^exit status|^The above exception|^During handling"
@@ -310,6 +318,11 @@ def is_result(line: bytes) -> bool:
     return (
         bool(_RESULT.search(line)) and points(line) < ABNORMAL and not (is_progress(line) or is_detail(line))
     )
+
+
+def is_of_attempt(line: bytes) -> bool:
+    """Return whether a launcher reports the end of an attempt, after which it may start another one."""
+    return bool(_OF_ATTEMPT.search(line))
 
 
 def is_fatal(line: bytes) -> bool:

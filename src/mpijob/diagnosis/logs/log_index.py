@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import accumulate
 
+import msgspec
+
 from mpijob.diagnosis.evidence import Evidence, Window
 from mpijob.diagnosis.logs.error_lines import (
     ABNORMAL,
@@ -22,6 +24,7 @@ from mpijob.diagnosis.logs.error_lines import (
     says_something,
 )
 from mpijob.diagnosis.logs.help_box import boxes
+from mpijob.diagnosis.logs.terminal_text import plain
 from mpijob.errors import Place
 from mpijob.model import Event, LogLine, Role
 
@@ -37,10 +40,10 @@ class Stream:
     """The lines of one speaker on one stream that follow each other, joined."""
 
     def __init__(self, window: Window) -> None:
-        self.window = window
         self.role, self.rank, self.worker = window.role, window.rank, window.worker
         self.after = window.after
-        cleaned = [line[:LINE_BYTES].replace(b"\x00", b"").rstrip() for line in window.lines]
+        cleaned = tuple(plain(line)[:LINE_BYTES].replace(b"\x00", b"").rstrip() for line in window.lines)
+        self.window = msgspec.structs.replace(window, lines=cleaned)
         self._starts = [0]
         for text in cleaned:
             self._starts.append(self._starts[-1] + len(text) + 1)

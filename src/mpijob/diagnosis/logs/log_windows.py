@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from mpijob.diagnosis.logs.prefilter import Prefilter
+from mpijob.diagnosis.logs.terminal_text import plain
 
 HEAD_LINES, TAIL_LINES = 20, 60
 BEFORE_BYTES, AFTER_BYTES = 2 << 10, 12 << 10
@@ -121,7 +122,7 @@ def _count(block: bytes) -> int:
 
 def _split(text: bytes) -> tuple[bytes, ...]:
     lines = text.removesuffix(b"\n").split(b"\n") if text else []
-    return tuple(line[:LINE_BYTES] for line in lines)
+    return tuple(plain(line)[:LINE_BYTES] for line in lines)
 
 
 def _line_end(block: bytes, lines: int) -> int:
@@ -145,7 +146,7 @@ def _line_start(block: bytes, lines: int) -> int:
 
 def _shortened(text: bytes) -> bytes:
     """Return a text with no more of each line than is kept: a log of progress bars may be a single line."""
-    return b"\n".join(line[:LINE_BYTES] for line in text.split(b"\n"))
+    return b"\n".join(plain(line)[:LINE_BYTES] for line in text.split(b"\n"))
 
 
 def _last_lines(text: bytes) -> bytes:

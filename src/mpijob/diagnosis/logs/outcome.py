@@ -11,6 +11,7 @@ from mpijob.diagnosis.logs.error_lines import (
     follows_failure,
     is_detail,
     is_fatal,
+    is_of_attempt,
     is_result,
     looks_wrong,
     of_launcher,
@@ -24,7 +25,11 @@ WENT_ON_LINES = 8  # of other text after an error: more than its own report has
 _ENDS_WITH_LINES = 6  # and at the end of a log
 _FATAL_LINES = 30
 _SERIES_OF = 40
+_TRACEBACK = b"Traceback (most recent call last)"
 _NUMBER = re.compile(rb"[-+]?\d[\d.]*(?:[eEdD][-+]?\d+)?|\s+")
+_OF_RANK = re.compile(
+    rb"(?i)(?:\b(?:rank|proc|process|worker|node|pid|device|gpu)[ =:#]{0,2}|\[)\d+\]?|\d+(?=:\d\d)|(?<=:)\d\d"
+)
 _FRAME = re.compile(rb"\s*(?:File \"|at |in |from |#|\[)")
 _LAST_STEP = re.compile(
     rb"(?i)\b(?:step|epoch|iteration|iter|cycle|sweep|frame|chunk|batch|part|pass|stage|sample|file|tile)"
@@ -32,7 +37,8 @@ _LAST_STEP = re.compile(
 )
 _WORK = (
     rb"all|training|run|job|simulation|calculation|solver|benchmark|tests?|steps?|work|study|search|optimi[sz]ation"
-    rb"|transfer|program|computation|analysis|workflow|build"
+    rb"|transfer|program|computation|analysis|workflow|build|tasks?|jobs|cases|samples|epochs?|attempt|pipeline"
+    rb"|inference|evaluation|conversion|experiment|campaign|stage|script|everything|model|processing"
 )
 _BADLY = (
     rb"(?! (?:with|by|in|after) (?:an? |the )?(?:error|failure|signal)"
@@ -44,6 +50,7 @@ _WELL = re.compile(
     + _BADLY
     + rb"|success(?:fully)?\b(?! (?:assigned|pulled))|job "
     rb"done|normal termination|converged after|total wall time|all tests passed|\d+ passed\b(?!.{0,60}\bfailed)"
+    rb"|\b(?:completed|finished|ended|stopped|terminated|exited) (?:normally|cleanly|correctly|without errors?|ok)\b"
     rb"|^OK\b(?: \(.*\))?$|out of bounds values : 0|exit(?:ed with)? (?:code|status) 0\b|finished:)"
     rb"|(?:^|[ :])(?:done|finished|completed|end|(?<!not )converged)[.!]?\s*$"
 )
@@ -70,7 +77,7 @@ def shown(lines: Iterable[bytes]) -> bool | None:
     if any(well) and not any(map(follows_failure, last)):
         return None if looks_wrong(last) else True
     if looks_wrong(last):
-        return False if _fails(said, last) else None
+        return False if _fails(said, last) and not (_continues(said) or _differs_after(said)) else None
     return True if any(_WELL.search(line) for line in last) else None
 
 
@@ -80,7 +87,68 @@ def went_on(lines: Iterable[bytes]) -> bool:
     last = _last(said)
     if not last or shown(said) is not None:
         return False
-    return is_result(said[-1]) or (any(map(_is_complete, last)) and looks_wrong(last))
+    return is_result(said[-1]) or ((any(map(_is_complete, last)) or _continues(said)) and looks_wrong(last))
+
+
+def restarted(lines: Iterable[bytes]) -> bool:
+    """Return whether the last error is that of an attempt, and output follows it."""
+    said = [line for line in _without_warnings(tuple(lines)) if line.strip()]
+    last, after, _ = _after_errors(said)
+    return bool(after) and is_of_attempt(said[last])
+
+
+def _continues(said: list[bytes]) -> bool:
+    """Whether the work advanced after the last error: by a further line of a series, or of a further attempt.
+
+    What a launcher reports is the last error, but for one that starts its ranks again.
+    """
+    last, after, reported = _after_errors(said)
+    if not after or is_detail(said[-1]):
+        return False
+    again = is_of_attempt(said[last])
+    return again or (not reported and any(_advances(line, said[:last]) for line in after))
+
+
+def _differs_after(said: list[bytes]) -> bool:
+    """Whether something new is written after the last error, which neither ends a program by its words nor is reported.
+
+    What ranks wrote before it, other ranks may write later.
+    """
+    last, after, reported = _after_errors(said)
+    fatal = any(is_fatal(line) or _TRACEBACK in line for line in said[-_FATAL_LINES:])
+    earlier = {_shape(line) for line in said[: max(0, last)]}
+    return not (reported or fatal or is_detail(said[-1])) and any(
+        _shape(line) not in earlier for line in after
+    )
+
+
+def _after_errors(said: list[bytes]) -> tuple[int, list[bytes], bool]:
+    """Return where the last error stands, the normal lines after it, and whether a launcher reports any error."""
+    inside = {at for box in boxes(said) for at in range(box.first - 1, box.last + 2)}
+    wrong = [at for at, line in enumerate(said) if at in inside or _is_wrong(line)]
+    if not wrong:
+        return -1, [], False
+    after = [line for line in said[wrong[-1] + 1 :] if says_something(line) and not is_detail(line)]
+    reported = any(at in inside or follows_failure(said[at]) or of_launcher(said[at]) for at in wrong)
+    return wrong[-1], after, reported
+
+
+def _advances(line: bytes, before: list[bytes]) -> bool:
+    """Whether a line is a further one of a series: two others of its form or more differ in numbers, and it from them.
+
+    Ranks do not count: where several write the same, one may write it later.
+    """
+    shape, own = _shape(line), _OF_RANK.sub(b"", line)
+    others = {_OF_RANK.sub(b"", other) for other in before if _shape(other) == shape}
+    return len(others) > 1 and own not in others
+
+
+def _is_wrong(line: bytes) -> bool:
+    return points(line) >= ABNORMAL or follows_failure(line) or of_launcher(line)
+
+
+def _shape(line: bytes) -> bytes:
+    return _NUMBER.sub(b"", line)
 
 
 def _last(said: list[bytes]) -> list[bytes]:
@@ -92,7 +160,7 @@ def _last(said: list[bytes]) -> list[bytes]:
 
 def _series(said: list[bytes]) -> frozenset[bytes]:
     """Return the last lines that differ in numbers only: output of steps, also where a program indents it."""
-    late = [(line, _NUMBER.sub(b"", line)) for line in said[-_SERIES_OF:] if not _FRAME.match(line)]
+    late = [(line, _shape(line)) for line in said[-_SERIES_OF:] if not _FRAME.match(line)]
     often = Counter(shape for _, shape in late)
     return frozenset(line for line, shape in late if often[shape] >= WENT_ON_LINES)
 

@@ -35,6 +35,7 @@ _AFTER_LINES = 3
 _BEFORE_LINES = 6
 _MORE_LINES = 2
 _BOX_LINES = 5
+_COMPLAINTS = 2
 _LATE_LINES = 30  # before an end
 _ANNOUNCED = 120  # characters of a report: by then it has said what it is about
 _SURVIVED_LINES = 12  # of other text after an error
@@ -51,6 +52,8 @@ _MARK = re.compile(rb"^\s*[\^~]+\s*$")  # below the program's text
 class Telling(msgspec.Struct, frozen=True):
     """A line that stands out: its text with what it announces, where it is, and its points.
 
+    `explicit` says that it calls itself an error.
+
     `very_last` says that nothing was said after it but what belongs to it: details, further errors, what follows any
     failure. `last` allows for two lines more, and `nearly_last` for some as other ranks wrote them before it,
     too, or for any after what calls itself fatal.
@@ -61,6 +64,7 @@ class Telling(msgspec.Struct, frozen=True):
 
     text: str
     points: float
+    explicit: bool
     quote: str
     evidence: tuple[str, ...]
     place: Place
@@ -211,6 +215,18 @@ def last_before(seen: Evidence, time: float) -> tuple[str, ...]:
     return stream.quote(at, at)
 
 
+def complaints_before(seen: Evidence, time: float) -> tuple[str, ...]:
+    """Return the last lines before a crash that look wrong, each form once, if little else was written after them."""
+    lines = [line for stream in streams(seen) for line in _lines(stream) if line.time < time]
+    wrong = {
+        _shape(line.text): line
+        for line in lines
+        if line.points >= ABNORMAL and line.went_on <= _SURVIVED_LINES
+    }
+    late = sorted(wrong.values(), key=lambda line: line.time)[-_COMPLAINTS:]
+    return tuple(quote for line in late for quote in line.stream.quote(line.at, line.at))
+
+
 def final_words(seen: Evidence, rank: int | None, ended: float) -> Telling | None:
     """Return what a rank wrote to stderr last, in the moments before its end; None where that is progress or a log.
 
@@ -234,8 +250,9 @@ def _told(line: _Line, score: float) -> Telling:
     stream, at = line.stream, line.at
     if line.box is not None:
         of_box = stream.quote(at, min(line.box.last, at + _BOX_LINES))
-        return Telling(line.box.text, score, "".join(stream.quote(at, at)), of_box, stream.place(at), line.time,
-                       stream.rank, stream.worker, of_launcher=True, boxed=True)  # fmt: skip
+        quote = "".join(stream.quote(at, at))
+        return Telling(line.box.text, score, True, quote, of_box, stream.place(at), line.time, stream.rank,
+                       stream.worker, of_launcher=True, boxed=True)  # fmt: skip
     following = stream.window.lines[at + 1 : at + 1 + _AFTER_LINES]
     text = _unframed(line.text)
     if _BOXED.match(line.text):
@@ -252,8 +269,8 @@ def _told(line: _Line, score: float) -> Telling:
             break
         quotes += stream.quote(after, after)
     quote = "".join(stream.quote(at, at))
-    return Telling(text, score, quote, tuple(quotes), stream.place(at), line.time, stream.rank, stream.worker,
-                   of_launcher=of_launcher(line.text))  # fmt: skip
+    return Telling(text, score, line.points >= EXPLICIT, quote, tuple(quotes), stream.place(at), line.time,
+                   stream.rank, stream.worker, of_launcher=of_launcher(line.text))  # fmt: skip
 
 
 def _rest_of_box(lines: Iterable[bytes]) -> Iterator[str]:
