@@ -48,7 +48,7 @@ def _rows(titles: Mapping[str, str]) -> str:
 
 
 def _signs(rule: Rule) -> str:
-    literals = sorted({sign.literal.strip() for sign in rule.signs})
+    literals = sorted({sign.literal.strip() for sign in rule.signs} - {""})
     if not literals:
         return ""
     return "\nIn the log: " + ", ".join(f"`{literal}`" for literal in literals) + ".\n"

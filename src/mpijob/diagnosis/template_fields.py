@@ -97,11 +97,11 @@ def _smaller_batch(command: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _of_components(spec: MPIJob, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the job's own settings that select components of the frameworks that a report names, emptied.
+    """Return the job's own settings of the frameworks or the parameter that a report names, emptied.
 
     Open MPI takes an empty list for none: it chooses among all.
     """
-    frameworks = [name for field in ("framework", "needed") if (name := said.get(field))]
+    frameworks = [name for field in ("framework", "needed", "parameter") if (name := said.get(field))]
     settings = {name: "" for name in frameworks if spec.launch.settings.get(name)}
     variables = {name: "" for framework in frameworks if spec.env.get(name := f"OMPI_MCA_{framework}")}
     return {

@@ -119,6 +119,12 @@ RULES = (
                 r"At least one pair of MPI processes are unable to reach each other",
             ),
             Sign(
+                "invalid value was given for",
+                r"An invalid value was given for (?P<parameter>\w*_if_(?:include|exclude))\.[\s\S]{0,160}?"
+                r"Local host: (?P<on>\S+) Value: (?P<interface>\S+) Message: (?P<said>[^\n]{4,80})"
+                r"(?=[\s\S]{0,6000}?(?:unable to reach each other|MPI_INIT failed))",
+            ),
+            Sign(
                 "complete a TCP connection",
                 r"was unable to complete a TCP connection to another process:"
                 r"(?: Local host: \S+ Remote host: (?P<host>\S+))?",
@@ -140,12 +146,24 @@ RULES = (
                 "inbound MPI TCP", r"inbound MPI TCP connection request from a peer [\s\S]{0,200}?unexpected"
             ),
         ),
+        example="MPI communication failure - check NetworkPolicies: HOST cannot be reached by TCP.",
         causes=(
+            "The ranks cannot reach each other: {on} has no network interface {interface}, which {parameter} "
+            "selects ({said}).",
             "A rank cannot connect to {host}: {detail}.",
             "MPI communication failure - check NetworkPolicies: {host} cannot be reached by TCP.",
             "MPI communication failure - check NetworkPolicies",
         ),
         remedies=(
+            Remedy(
+                "let Open MPI choose the interface: empty the job's own setting {own_setting} in launch.settings",
+                {"launch": {"settings": "{emptied_setting}"}},
+            ),
+            Remedy(
+                "let Open MPI choose the interface: empty the job's own variable {own_variable}",
+                {"env": "{emptied_variable}"},
+            ),
+            Remedy("let Open MPI choose the interface: remove {parameter}, or name one that every node has"),
             Remedy(
                 "Check if InfiniBand network is available. Fall back to TCP communication by setting "
                 "`MPI_FLAGS=--mca btl tcp,self`",

@@ -204,6 +204,41 @@ RULES = (
                 r"(?P<detail>ProcessGroupNCCL is only supported with GPUs, no GPUs found[^\n]{0,20})",
             ),
             Sign("no ROCm-capable device", r"(?P<detail>no ROCm-capable device is detected)"),
+            Sign("No HIP GPUs", r"(?P<detail>No HIP GPUs are available)"),
+            Sign(  # Lightning
+                "You requested gpu:",
+                r"(?P<detail>You requested gpu: \[[\d, ]*\] But your machine only has: \[[\d, ]*\])",
+            ),
+            Sign("gpu backend found", r"(?P<detail>No supported gpu backend found)"),
+            Sign(
+                "accelerator can not run",
+                r"(?P<detail>`?(?:CUDA|GPU)Accelerator`? can not run on your system[^\n]{0,120})",
+            ),
+            Sign(
+                "Attempting to deserialize",
+                r"(?P<detail>Attempting to deserialize object on (?:a CUDA device|CUDA device \d+) but "
+                r"torch\.cuda\.(?:is_available\(\) is False|device_count\(\) is \d+))",
+            ),
+            Sign("visible GPU devices", r"(?P<detail>[Nn]o visible GPU devices)"),  # JAX
+            Sign(
+                "nknown backend",
+                r"(?P<detail>[Uu]nknown backend:? '?(?:gpu|cuda|rocm)'?[^\n]{0,120})",
+            ),
+            Sign(
+                "initialize backend",
+                r"RuntimeError: (?P<detail>Unable to initialize backend '(?:cuda|gpu|rocm)'[^\n]{0,160})",
+            ),
+            Sign("CudaSupportError", r"CudaSupportError: (?P<detail>[^\n]{4,200})"),  # Numba
+            Sign(
+                "NVIDIA-SMI has failed",
+                r"(?P<detail>NVIDIA-SMI has failed because it couldn't communicate[^\n]{0,80})",
+            ),
+            Sign(  # GROMACS, LAMMPS, Kokkos and others
+                "GPU",
+                r"(?i)\b(?:error|fatal|cannot|can not|requires?|requested)\b[^\n]{0,160}?"
+                r"(?P<detail>\b(?:no|find any|0)(?: \w+){0,2} (?:gpus?|cuda devices?)"
+                r"(?: were| was| is| are)? (?:detected|found|available|visible|present)[^\n]{0,80})",
+            ),
         ),
         causes=("{who} found no usable GPU: {detail}.",),
         remedies=(

@@ -144,6 +144,7 @@ RULES = (
     ),
     Rule(
         id="BAD_BINDING",
+        facts=("daemon-lost-binding",),
         title="The ranks cannot be bound as requested",
         why="The command binds or maps ranks to more cores, sockets or hardware threads than the "
         "node, or the container's share of it, has.",
@@ -213,10 +214,13 @@ RULES = (
             Sign("CPU binding outside", r"(?P<detail>CPU binding outside of job step allocation[^\n]{0,80})"),
         ),
         causes=(
+            "MPI's daemon ended before it started a rank, and Open MPI 4 does not report why. The job binds its ranks "
+            "({asked_binding}): probably the node has fewer cores than that requires.",
             "The ranks cannot be bound as requested: {detail}",
             "The ranks cannot be bound to {target}: the node has none free.",
             "The node has fewer cores than ranks to bind.",
         ),
+        example="The ranks cannot be bound as requested: not enough cpus are available to meet the request",
         remedies=(
             Remedy("turn binding off: --bind-to none", {"launch": {"bind_to": "none"}}),
             Remedy("run fewer ranks on each node, or request more cores: resources.cpu"),

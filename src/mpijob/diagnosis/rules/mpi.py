@@ -202,6 +202,7 @@ RULES = (
     ),
     Rule(
         id="TRUNCATED_MESSAGE",
+        facts=("mpi-error:15",),
         title="A message is larger than its receive buffer",
         why="A rank received more data than its buffer holds: counts or types differ between sender "
         "and receiver, or it received a message that belongs to another call.",
@@ -219,6 +220,7 @@ RULES = (
     ),
     Rule(
         id="INVALID_RANK",
+        facts=("mpi-error:6",),
         title="An MPI call names a rank that does not exist",
         why="Ranks are numbered from 0 to the number of ranks minus 1. The program names another one: "
         "often the number of ranks is fixed in the code, and the job has fewer.",
@@ -244,6 +246,7 @@ RULES = (
     ),
     Rule(
         id="MPI_CALL_ERROR",
+        facts=("mpi-error",),
         title="An MPI call failed",
         why="An MPI call failed and MPI ended the job. The error class says what is wrong: counts, "
         "types, communicators or roots that do not match.",
@@ -272,6 +275,7 @@ RULES = (
             "MPI_{call} failed: {error} ({reason}).",
             "MPI_{call} failed with {error}.",
             "An MPI call failed: {error} ({reason}).",
+            "An MPI call of {whom} failed with {error_class}: the exit code {code} is Open MPI's number of this error.",
             "MPI_{call} failed.",
         ),
         example="MPI_Bcast failed: Invalid root (Invalid root (value given was 77)).",

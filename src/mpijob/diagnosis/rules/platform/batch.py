@@ -76,7 +76,7 @@ RULES = (
             Sign(  # the shell goes on: what fails by itself afterwards is another matter
                 "module: ",
                 r"^(?:\S+[ ])?\S*: (?:line )?\d+: (?P<command>module): (?:command )?not found$"
-                r"(?![\s\S]*\n(?:\S+ )?Traceback)",
+                r"(?![\s\S]*(?:\n(?:\S+ )?Traceback|\r|\\r'))",
                 code=127,
             ),
         ),

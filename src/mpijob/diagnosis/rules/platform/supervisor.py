@@ -280,7 +280,10 @@ RULES = (
         ),
         confidence=0.8,
         even_on_success=True,
-        yields_to=("OOM_KILLED", "MEMORY_LIMIT", "WORKER_LOST", "WORKER_EVICTED", "WORKER_PREEMPTED"),
+        yields_to=(
+            *("OOM_KILLED", "MEMORY_LIMIT", "WORKER_LOST", "WORKER_EVICTED", "WORKER_PREEMPTED"),
+            "BAD_BINDING",
+        ),
     ),
 )
 

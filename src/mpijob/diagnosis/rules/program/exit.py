@@ -8,6 +8,7 @@ from mpijob.diagnosis.rules.program.start import SAID_BY_PYTHON, WITH_MPI4PY
 
 _NOT_LOST = (  # what follows from another rank's end, or is told by a rule of its own
     r"(?![^\n]{0,400}(?:Connection (?:closed|reset) by peer|ChildFailedError|SignalException|HorovodInternalError"
+    r"|Horovod has been shut down"
     r"|collective operation timeout|CalledProcessError: Command [^\n]{0,2000}died with <Signals\.SIGKILL"
     r"|CalledProcessError: Command [^\n]{0,200}(?:local_rank"
     r"|torch\.distributed|deepspeed)))"
@@ -179,15 +180,45 @@ RULES = (
                 r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): (?P<error>unexpected EOF[^\n]{0,120})",
             ),
             Sign("yntax error", r"(?P<script>[^\s:]+): (?P<line>\d+): (?P<error>Syntax error: [^\n]{1,120})"),
+            Sign(  # lines of a script from Windows: the carriage return belongs to the last word
+                "\r",
+                r"^(?:\S+[ ])?(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): "
+                r"(?P<error>[^\n]{0,160}(?:\r|\\r)[^\n]{0,100})(?P<from_windows>)",
+            ),
+            Sign(
+                "\\r'",
+                r"^(?:\S+[ ])?(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): "
+                r"(?P<error>[^\n]{0,160}\$?'[^'\n]{0,80}\\r'[^\n]{0,100})(?P<from_windows>)",
+            ),
+            Sign(  # of the C shell, for what only other shells know
+                ": Command not found.",
+                r"^(?:\S+[ ])?(?P<of_bash>export|source|declare|local|shopt|unset|function|trap|type|\w+=\S*"
+                r"|\[\[): Command not found\.$",
+            ),
+            Sign(
+                "ndefined variable",
+                r"^(?:\S+[ ])?(?P<unset>\w+): Undefined variable\.$",
+            ),
             Sign(
                 "rgument list too long",
                 r"(?P<script>[^\s:]+): (?:line )?(?P<line>\d+): "
                 r"(?P<error>[^\n]{1,120}: (?P<too_long>Argument list too long))",
             ),
         ),
-        causes=("Line {line} of {script} failed: {error}.",),
+        causes=(
+            "{script} has Windows line endings: the shell reads each carriage return (\\r) as a part of the "
+            "last word of its line. Line {line}: {error}{from_windows:.0}",
+            "Line {line} of {script} failed: {error}.",
+            "The script is run by a C shell, which has no {of_bash}: its commands are those of bash.",
+            "The script uses the variable {unset}, which is not set (C shell).",
+        ),
         example="Line 2 of rank.sh failed: DATA_DIR: unbound variable.",
         remedies=(
+            Remedy("remove the carriage returns: sed -i 's/\\r$//' {script}{from_windows:.0}"),
+            Remedy(
+                "run the script with bash: begin it with #!/bin/bash, or put bash before it in the command{of_bash:.0}"
+            ),
+            Remedy("set the variable in the job: env.{unset}"),
             Remedy("pass fewer arguments: use a pattern, a file with the list, or xargs{too_long:.0}"),
             Remedy("set the variable in the job: env.{variable}"),
             Remedy("correct the script; bash -n SCRIPT checks its syntax"),

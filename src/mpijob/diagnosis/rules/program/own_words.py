@@ -47,6 +47,10 @@ UNCAUGHT_ERROR = Rule(
             _TAG
             + r"lua[\d.]*: (?P<file>[^\s:]+):(?P<line>\d+): (?P<error>[^\n]{1,300})(?=\nstack traceback:)",
         ),
+        Sign(  # Go's run time
+            "fatal error: ",
+            _TAG + r"fatal error: (?P<error>[^\n]{1,300})(?=[\s\S]{0,600}?^(?:\S+[ ])?goroutine \d+)",
+        ),
         Sign("panic: ", _TAG + r"panic: (?P<error>[^\n]{1,300})(?=[\s\S]{0,400}^goroutine \d+)"),  # Go
         Sign(
             "    at ",  # Node.js
@@ -178,13 +182,16 @@ LAUNCHER_ERROR = Rule(
     title="MPI or its launcher reported an error",
     why="The MPI library, or the program that starts the ranks (mpirun, mpiexec, srun), reported an "
     "error that no other code covers. The text is its own.",
+    signs=(Sign("recursive calls", r"(?P<nested>\S+ does not support recursive calls)"),),
     causes=(
+        "The program that the ranks run starts mpirun again: {nested}.",
         "MPI or its launcher reported an error: {last}",
         "MPI or its launcher reported an error: {error}",
     ),
     example="MPI or its launcher reported an error: The specified fork agent was not found; Node: n2; Fork agent: "
     "/opt/agent",
     remedies=(
+        Remedy("start the ranks only once: remove mpirun from the program that the ranks run{nested:.0}"),
         Remedy("fix what the message names: an option, an environment variable, a path or a host"),
         Remedy("read the lines before it: mpijob logs JOB --tail 50"),
     ),

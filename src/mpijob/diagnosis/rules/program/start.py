@@ -55,7 +55,7 @@ RULES = (
             Sign("exec: ", r"exec: (?P<program>[^\s:]+): not found"),
             Sign(
                 ": command not found",
-                r"^(?:\S+[ ])?[^\s:]+: (?:line \d+: )?(?P<program>(?!\x7fELF)[^\s:]+): command not found$",
+                r"^(?:\S+[ ])?[^\s:]+: (?:line \d+: )?(?P<program>(?!\x7fELF|module:)[^\s:]+): command not found$",
                 code=127,
             ),
             Sign(
