@@ -22,6 +22,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.unit.cluster_objects import COUNTED, Cluster, at_work, ended
+from tests.unit.history_support import stored_lines
 from tests.unit.kube_node import TEAM, Node, Stream, lay_out
 
 from mpijob.backends.kubernetes.client import resources
@@ -228,7 +229,7 @@ def check(play: Play, archive: Archive, past: ArchiveReader) -> None:
     ref = JobRef(TEAM, play.cluster.spec.name)
     state = past.state(ref)
     assert state is not None
-    stored = {voice.source: [*ArchiveReader(archive).raw(voice)] for voice in archive.sources(state.ref.key)}
+    stored = {voice.source: stored_lines(archive, voice) for voice in archive.sources(state.ref.key)}
     for name, said in play.said.items():
         wanted = [one.raw for one in said]
         lost, more = len(set(wanted) - set(stored[name])), len(stored[name]) - len(set(stored[name]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
 from mpijob.history.records import LogFormat, LogSource, Position
+from mpijob.history.storage import chunks, tiering
 from mpijob.model import JobKey, JobRef, JobState, LogQuery, MPIJob, Phase, Role
 from mpijob.observation.logs import cri
 
@@ -60,10 +62,19 @@ def texts(past: ArchiveReader, name: str = "bert", **query: Any) -> list[str]:
     return [one.text.decode() for one in past.logs(JobRef("team", name), wanted)]
 
 
+def stored_lines(archive: Archive, source: LogSource) -> list[bytes]:
+    """Return the stored lines of one log source, each with its newline, as the engine wrote them."""
+    blocks = (
+        block
+        for chunk in archive.chunks(source.id)
+        for block in chunks.read(tiering.local_path(archive, chunk.file), chunk.size)
+    )
+    return [*io.BytesIO(b"".join(blocks))]
+
+
 def recorded(archive: Archive, uid: str) -> bytes:
     """Return all stored lines of a job as they were given."""
-    past = ArchiveReader(archive)
-    return b"".join(raw for voice in archive.sources(a_key(uid)) for raw in past.raw(voice))
+    return b"".join(raw for source in archive.sources(a_key(uid)) for raw in stored_lines(archive, source))
 
 
 def said(archive: Archive, count: int, **voice: Any) -> Capture:

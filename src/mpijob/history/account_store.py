@@ -1,13 +1,16 @@
 """Store the accounts of jobs: updated with their records, queried by column, kept longer than the rest.
 
-An account is rebuilt whenever a job's state or usage is stored, in the same transaction. The fields that
-queries filter by are columns; the account itself is one JSON value.
+An account is rebuilt whenever a job's state or usage is stored, in the same transaction, so it never
+disagrees with the record. The fields that queries filter by are columns; the account itself is one JSON
+value. What an account contains is computed in `accounting`.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
@@ -28,18 +31,15 @@ _BATCH_SIZE = 1000
 class Connection(Protocol):
     """The part of a database connection that this module uses."""
 
-    def execute(self, sql: str, values: Any = (), /) -> Any:
-        """Run a statement."""
+    def execute(self, sql: str, values: Any = (), /) -> Any: ...
 
-    def executemany(self, sql: str, values: Any, /) -> Any:
-        """Run a statement for many rows."""
+    def executemany(self, sql: str, values: Any, /) -> Any: ...
 
 
 class Reader(Protocol):
     """Runs queries; an `Archive` does."""
 
-    def read(self, sql: str, *values: Any) -> list[Any]:
-        """Return all rows of a query."""
+    def read(self, sql: str, *values: Any) -> list[Any]: ...
 
 
 class _StoredPlan(msgspec.Struct):
@@ -51,6 +51,10 @@ class _StoredPlan(msgspec.Struct):
 # -- usage ------------------------------------------------------------------------------------------
 class TallyStore:
     """The usage of each worker, in a database where these columns identify a job."""
+
+    # Tallies are added up when samples arrive, not when they are queried: samples may be thinned or deleted
+    # later without changing an account, and a week of a hundred workers is sixty million of them
+    # (docs/decisions/0031).
 
     def __init__(self, *columns: str) -> None:
         names = ", ".join(columns)
@@ -80,24 +84,21 @@ LOCAL_TALLIES = TallyStore("uid")
 def parse_tallies(rows: Iterable[Any]) -> dict[Key, Tally]:
     """Return selected tallies by attempt and worker."""
     tallies = (Tally(*row) for row in rows)
-    return {(one.attempt, one.worker): one for one in tallies}
+    return {(tally.attempt, tally.worker): tally for tally in tallies}
 
 
 def downsample(samples: list[Sample], limit: int) -> list[Sample]:
     """Return at most `limit` samples of each worker, evenly over time; 0 means all."""
     if not limit:
         return samples
-    positions: dict[Key, int] = {}
-    counts: dict[Key, int] = {}
-    for sample in samples:
-        counts[sample.attempt, sample.worker] = counts.get((sample.attempt, sample.worker), 0) + 1
+    counts = Counter((sample.attempt, sample.worker) for sample in samples)
+    positions: Counter[Key] = Counter()
     selected = []
     for sample in samples:
         key = (sample.attempt, sample.worker)
-        position = positions.get(key, 0)
-        positions[key] = position + 1
-        if position % -(-counts[key] // limit) == 0:
+        if positions[key] % -(-counts[key] // limit) == 0:
             selected.append(sample)
+        positions[key] += 1
     return selected
 
 
@@ -108,7 +109,7 @@ def _is_unseen(sample: Sample, known: dict[Key, Tally]) -> bool:
 
 # -- accounts ---------------------------------------------------------------------------------------
 def update_account(db: Connection, key: JobKey, now: float) -> None:
-    """Rebuild a job's account from its stored state and usage."""
+    """Rebuild a job's account from its stored state and usage, in the caller's transaction."""
     row = db.execute("SELECT state, spec, plan FROM jobs WHERE namespace=? AND uid=?", key).fetchone()
     if row is not None:
         state, spec, plan = row
@@ -139,7 +140,6 @@ def _decode_spec(spec: bytes) -> MPIJob | None:
 
 
 def save_account(db: Connection, account: Account) -> None:
-    """Insert or update the account of a job."""
     ref = account.ref
     labels = msgspec.json.encode(account.labels).decode()
     db.execute(
@@ -167,18 +167,15 @@ def backfill(db: Connection) -> None:
 # -- queries ----------------------------------------------------------------------------------------
 def page(archive: Reader, query: AccountQuery) -> AccountPage:
     """Return one page of accounts, newest first."""
-    found: list[Account] = []
-    for account in find(archive, query):
-        found.append(account)
-        if len(found) > query.limit:
-            break
-    return AccountPage(
-        tuple(found[: query.limit]), cursor(found[query.limit - 1]) if len(found) > query.limit else ""
-    )
+    found = [*islice(find(archive, query), query.limit + 1)]
+    next_page = cursor(found[query.limit - 1]) if len(found) > query.limit else ""
+    return AccountPage(tuple(found[: query.limit]), next_page)
 
 
 def find(archive: Reader, query: AccountQuery) -> Iterator[Account]:
     """Yield the accounts that match a query, newest first."""
+    # A selector is not fully evaluated in SQL, so one batch may not fill the page. The first batch is small:
+    # usually it is enough.
     after, size = query.after, min(_BATCH_SIZE, query.limit + 1)
     while True:
         where, values = _where(query, after)
@@ -221,7 +218,7 @@ def cursor(account: Account) -> str:
 
 
 def sort_key(account: Account) -> tuple[float, str, str]:
-    """Return the sort key of the list of accounts."""
+    """Return the sort key of the list of accounts, which is newest first: sort in reverse."""
     return account.created, account.ref.uid, account.ref.namespace
 
 
@@ -237,21 +234,20 @@ def _parse_cursor(text: str) -> tuple[float, str, str]:
 
 def _where(query: AccountQuery, after: str) -> tuple[str, list[Any]]:
     parts, values = ["1=1"], list[Any]()
-    equals = (
-        ("namespace", query.namespace),
-        ("queue", query.queue),
-        ("cause", query.cause),
-        ("program", query.program),
-    )
-    multi_valued = (("owner", query.owners), ("phase", query.phases))
+    single = {
+        "namespace": query.namespace, "queue": query.queue, "cause": query.cause, "program": query.program
+    }  # fmt: skip
+    accepted: dict[str, tuple[str, ...]] = {column: (value,) for column, value in single.items() if value}
+    accepted |= {"owner": query.owners, "phase": query.phases}
     if query.names or query.uids:
-        marks = [",".join("?" * len(values_of)) or "NULL" for values_of in (query.names, query.uids)]
+        # An empty list is not valid in PostgreSQL; NULL matches nothing.
+        marks = [",".join("?" * len(wanted)) or "NULL" for wanted in (query.names, query.uids)]
         parts.append(f"(name IN ({marks[0]}) OR uid IN ({marks[1]}))")
         values += [*query.names, *query.uids]
-    for column, values_of in (*((name, (value,) if value else ()) for name, value in equals), *multi_valued):
-        if values_of:
-            parts.append(f"{column} IN ({','.join('?' * len(values_of))})")
-            values += values_of
+    for column, wanted in accepted.items():
+        if wanted:
+            parts.append(f"{column} IN ({','.join('?' * len(wanted))})")
+            values += wanted
     if query.since is not None:
         parts.append("coalesce(ended, created)>=?" if query.by_end else "(ended IS NULL OR ended>=?)")
         values.append(query.since)

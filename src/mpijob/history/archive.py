@@ -1,5 +1,7 @@
 """An archive: the directory that holds the job history, and the only code that opens its database.
 
+It stores what it is given; `log_writer` fills it with lines, `archive_reader` answers queries from it.
+
 DIRECTORY/history.db              jobs, their states over time, events, facts, samples, the index of logs
 DIRECTORY/logs/NAMESPACE/UID/*    compressed chunks of log lines (see `chunks`, `layout`)
 DIRECTORY/recorder.lock           held by the recorder that writes here
@@ -18,7 +20,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -40,12 +42,6 @@ _SOURCE_COLUMNS = (
     "namespace, uid, attempt, role, worker, rank, source, origin, form, family, tagged, id, ended"
 )
 _CHUNK_COLUMNS = "id, voice, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed"
-V = TypeVar("V")
-
-
-def decode(kind: type[V], data: bytes) -> V:
-    """Decode a stored value."""
-    return codec.decode(data, kind)
 
 
 class Archive:
@@ -57,6 +53,7 @@ class Archive:
         self.directory = directory
         self.database = database
         self.objects = objects
+        # Reentrant: `put_job` calls methods that open the same transaction again.
         self._lock = threading.RLock()
         self._nesting = 0
         with storage_errors(directory):
@@ -67,7 +64,6 @@ class Archive:
             )
 
     def close(self) -> None:
-        """Close the database."""
         with self._lock:
             self._db.close()
 
@@ -78,6 +74,7 @@ class Archive:
             if self._nesting:
                 yield self._db
                 return
+            # The write lock at once: SQLite does not wait for a lock that is upgraded later, it fails.
             self._db.execute("BEGIN IMMEDIATE")
             self._nesting = 1
             try:
@@ -91,7 +88,6 @@ class Archive:
                 self._nesting = 0
 
     def read(self, sql: str, *values: Any) -> list[Any]:
-        """Return all rows of a query."""
         with self._lock, storage_errors(self.directory):
             rows: list[Any] = self._db.execute(sql, values).fetchall()
             return rows
@@ -103,11 +99,9 @@ class Archive:
         return os.path.join(self.directory, "logs")
 
     def job_directory(self, key: JobKey) -> str:
-        """Return the directory of one job's chunks."""
         return os.path.join(self.logs, layout.job_directory(key))
 
     def chunk_path(self, file: str) -> str:
-        """Return the path of one chunk."""
         return os.path.join(self.logs, layout.safe_name(file))
 
     def new_file(self, key: JobKey) -> str:
@@ -162,10 +156,9 @@ class Archive:
     def attempts(self, key: JobKey) -> list[JobState]:
         """Return the stored last states of all attempts but the last."""
         rows = self.read("SELECT state FROM attempts WHERE namespace=? AND uid=? ORDER BY attempt", *key)
-        return [decode(JobState, encoded) for (encoded,) in rows]
+        return [codec.decode(encoded, JobState) for (encoded,) in rows]
 
     def add_events(self, key: JobKey, events: Iterable[Event]) -> None:
-        """Store events of a job."""
         with self.transaction() as db:
             _add_events(db, key, events, frozenset())
 
@@ -179,14 +172,13 @@ class Archive:
             )
 
     def state(self, key: JobKey) -> JobState | None:
-        """Return the last stored state of a job."""
         rows = self.read("SELECT state FROM jobs WHERE namespace=? AND uid=?", *key)
-        return decode(JobState, rows[0][0]) if rows else None
+        return codec.decode(rows[0][0], JobState) if rows else None
 
     def spec(self, key: JobKey) -> MPIJob | None:
         """Return the job as it was submitted, if that was stored."""
         rows = self.read("SELECT spec FROM jobs WHERE namespace=? AND uid=?", *key)
-        return decode(MPIJob, rows[0][0]) if rows and rows[0][0] else None
+        return codec.decode(rows[0][0], MPIJob) if rows and rows[0][0] else None
 
     def mark_deleted(self, key: JobKey, deleted_at: float, reason: str = "") -> None:
         """Store that a job was deleted; if its end was not observed, it ended at that time."""
@@ -256,14 +248,12 @@ class Archive:
         return _parse_source(row)
 
     def sources(self, key: JobKey) -> list[LogSource]:
-        """Return the log sources of a job."""
         rows = self.read(
             f"SELECT {_SOURCE_COLUMNS} FROM voices WHERE namespace=? AND uid=? ORDER BY attempt, id", *key
         )
         return [_parse_source(row) for row in rows]
 
     def end_source(self, source: LogSource) -> None:
-        """Store that a log source has ended."""
         with self.transaction() as db:
             db.execute("UPDATE voices SET ended=1 WHERE id=?", (source.id,))
 
@@ -292,6 +282,7 @@ class Archive:
     def add_gap(self, key: JobKey, gap: Gap) -> None:
         """Store a gap; one that continues a gap with the same reason extends it."""
         with self.transaction() as db:
+            # A gap that is reported again replaces the earlier report.
             db.execute("DELETE FROM gaps WHERE namespace=? AND uid=? AND voice=? AND first_ns=? AND reason=?",
                        (*key, gap.source_id, gap.first_ns, gap.reason))  # fmt: skip
             last = db.execute(
@@ -314,7 +305,7 @@ class Archive:
     def gaps(self, key: JobKey) -> tuple[Gap, ...]:
         """Return the gaps in a job's record, in order."""
         rows = self.read("SELECT gap FROM gaps WHERE namespace=? AND uid=? ORDER BY first_ns", *key)
-        return tuple(decode(Gap, row[0]) for row in rows)
+        return tuple(codec.decode(row[0], Gap) for row in rows)
 
     # -- lock -------------------------------------------------------------------------------------
     @contextlib.contextmanager
@@ -324,6 +315,7 @@ class Archive:
         with storage_errors(self.directory):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            # The kernel releases it with the process, however that ends; the file itself stays.
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -357,7 +349,6 @@ def deleted_state(state: JobState, deleted_at: float, message: str = "") -> JobS
 
 
 def deleted_event(deleted_at: float, attempt: int) -> Event:
-    """Return the last event of a job."""
     return Event(deleted_at, "Deleted", "job deleted; its history is kept", attempt=attempt)
 
 
@@ -367,7 +358,7 @@ def _add_events(db: Connection, key: JobKey, events: Iterable[Event], unique_rea
         (event.reason, event.attempt)
         for reason in unique_reasons
         for (encoded,) in db.execute(query, (*key, reason))
-        for event in [decode(Event, encoded)]
+        for event in (codec.decode(encoded, Event),)
     }
     new = [event for event in events if (event.reason, event.attempt) not in stored]
     db.executemany(
@@ -389,7 +380,7 @@ def _add_transition(db: Connection, state: JobState, now: float) -> None:
     row = db.execute(
         "SELECT moment FROM moments WHERE namespace=? AND uid=? ORDER BY time DESC LIMIT 1", state.ref.key
     ).fetchone()
-    if row is None or msgspec.structs.replace(decode(Transition, row[0]), time=now) != transition:
+    if row is None or msgspec.structs.replace(codec.decode(row[0], Transition), time=now) != transition:
         values = (*state.ref.key, now, _encode(transition))
         db.execute("INSERT INTO moments (namespace, uid, time, moment) VALUES (?,?,?,?)", values)
 

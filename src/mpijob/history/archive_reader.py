@@ -1,7 +1,7 @@
 """Read an archive: return what an engine would return, for jobs that were deleted.
 
 Lines have the same types, queries, merge and filters as an engine's; a gap is reported where lines are
-missing. Only chunks that can hold a matching line are opened.
+missing. Only chunks that can hold a matching line are opened. Writing is done in `archive` and `log_writer`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mpijob import codec
 from mpijob.history import account_store
-from mpijob.history.archive import Archive, decode, deleted_state
+from mpijob.history.archive import Archive, deleted_state
 from mpijob.history.log_writer import DAMAGED, make_gap, time_bounds
 from mpijob.history.records import Chunk, Fact, Gap, LogFormat, LogSource, Record, Transition, parse_numbers
 from mpijob.history.retention import erase
@@ -84,7 +85,6 @@ class CriReader:
         )
 
     def flush(self) -> Iterator[LogLine]:
-        """Yield nothing: no line is held back."""
         return iter(())
 
 
@@ -139,8 +139,8 @@ class ArchiveReader:
             deleted=deleted,
             first_seen=first_seen,
             last_seen=last_seen,
-            moments=tuple(decode(Transition, encoded) for (encoded,) in moments),
-            facts=tuple(decode(Fact, encoded) for (encoded,) in facts),
+            moments=tuple(codec.decode(encoded, Transition) for (encoded,) in moments),
+            facts=tuple(codec.decode(encoded, Fact) for (encoded,) in facts),
             gaps=self._archive.gaps(key),
         )
 
@@ -171,12 +171,13 @@ class ArchiveReader:
         row = self._find_row(ref)
         wanted = "SELECT fact FROM facts WHERE namespace=? AND uid=? AND kind=? ORDER BY name"
         rows = self._archive.read(wanted, *_key(row), kind) if row else []
-        return tuple(decode(Fact, encoded) for (encoded,) in rows)
+        return tuple(codec.decode(encoded, Fact) for (encoded,) in rows)
 
     def _deleted_rows(
         self, where: str, values: Sequence[Any], after: _Position | None = None, limit: int | None = None
     ) -> Sequence[Any]:
         """Return the rows of deleted jobs in list order, after a position."""
+        # A position instead of an offset: jobs deleted meanwhile do not shift the pages.
         if after is not None:
             where, values = f"{where} AND (deleted, seq) < (?, ?)", [*values, *after]
         limit_clause = "" if limit is None else f" LIMIT {limit}"
@@ -190,9 +191,8 @@ class ArchiveReader:
         row = self._find_row(ref)
         query = "SELECT event FROM events WHERE namespace=? AND uid=? ORDER BY time"
         rows = self._archive.read(query, *_key(row)) if row else []
-        ordered = sorted(
-            (decode(Event, encoded) for (encoded,) in rows), key=lambda event: (event.time, event.sequence)
-        )
+        events = (codec.decode(encoded, Event) for (encoded,) in rows)
+        ordered = sorted(events, key=lambda event: (event.time, event.sequence))
         return tuple(
             msgspec.structs.replace(event, sequence=sequence) for sequence, event in enumerate(ordered, 1)
         )
@@ -202,10 +202,9 @@ class ArchiveReader:
         for (encoded,) in self._archive.read(
             "SELECT state FROM jobs WHERE ended IS NULL AND deleted IS NULL"
         ):
-            yield decode(JobState, encoded)
+            yield codec.decode(encoded, JobState)
 
     def samples(self, ref: JobRef, since: float = 0.0) -> tuple[Sample, ...]:
-        """Return the stored usage samples."""
         row = self._find_row(ref)
         rows = self._archive.read(
             "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory, io_wait, network FROM samples"
@@ -224,6 +223,7 @@ class ArchiveReader:
             if ref.uid
             else ("namespace=? AND name=?", (ref.namespace, ref.name))
         )
+        # An account may have outlived its record.
         keys = self._archive.read(
             f"SELECT namespace, uid FROM jobs WHERE {where} UNION SELECT namespace, uid FROM accounts WHERE {where}",
             *values, *values,
@@ -275,23 +275,13 @@ class ArchiveReader:
                 yield from reader.read(raw)
         yield from reader.flush()
 
-    def raw(self, source: LogSource, query: LogQuery | None = None) -> Iterator[bytes]:
-        """Yield the stored lines of one log source, each with its newline, as the engine wrote them."""
-        for block in self.blocks(source, query):
-            yield from io.BytesIO(block)
-
-    def blocks(self, source: LogSource, query: LogQuery | None = None) -> Iterator[bytes]:
-        """Yield the same lines in blocks that end with a line, for sorting and searching in bulk."""
-        for part in self._parts(source, query):
-            yield _format_gap(source, part) if isinstance(part, Gap) else part
-
-    def _parts(self, source: LogSource, query: LogQuery | None) -> Iterator[bytes | Gap]:
+    def _parts(self, source: LogSource, query: LogQuery) -> Iterator[bytes | Gap]:
         """Yield blocks of lines, and the gaps between them."""
         gaps = deque(gap for gap in self._archive.gaps(source.key) if gap.source_id == source.id)
         for chunk in self._archive.chunks(source.id):
             while gaps and gaps[0].first_ns < chunk.first_ns:
                 yield gaps.popleft()
-            if query is None or _chunk_may_match(source, chunk, query):
+            if _chunk_may_match(source, chunk, query):
                 for part in self._chunk_parts(source, chunk):
                     yield from _with_gaps(part, gaps) if gaps and isinstance(part, bytes) else (part,)
         yield from gaps
@@ -306,7 +296,7 @@ class ArchiveReader:
             if self._is_current(chunk):
                 yield make_gap(source, chunk.first_ns, chunk.last_ns, DAMAGED)
             else:
-                # It was sealed or moved while it was read: the row names another file now.
+                # It was sealed while it was read (`log_writer`): the row names another file now.
                 yield from self._reread(source, chunk, yielded)
                 yield from self._reread(source, chunk, yielded)
 
@@ -343,11 +333,9 @@ def _may_match(source: LogSource, query: LogQuery) -> bool:
 def _required_literal(source: LogSource, query: LogQuery) -> bytes:
     """Return a literal that every matching line contains; b"" if context lines or parts of long lines count too."""
     single_lines = not (query.before or query.after or query.tidy or query.fold or query.level)
-    return (
-        regex_literals.needed(query.regex)
-        if query.regex and single_lines and source.format is LogFormat.CRI
-        else b""
-    )
+    if query.regex and single_lines and source.format is LogFormat.CRI:
+        return regex_literals.needed(query.regex)
+    return b""
 
 
 def _chunk_may_match(source: LogSource, chunk: Chunk, query: LogQuery) -> bool:
@@ -377,15 +365,6 @@ def _with_gaps(block: bytes, gaps: deque[Gap]) -> Iterator[bytes | Gap]:
     yield b"".join(lines)
 
 
-def _format_gap(source: LogSource, gap: Gap) -> bytes:
-    """Return a gap as a stored line of its log source."""
-    line = cri.format_line(gap.first_ns, "stderr", gap.format_message().encode(), False)
-    if source.format is LogFormat.CRI:
-        return line
-    timestamp, _, _, text = line.split(b" ", 3)
-    return timestamp + b" " + text
-
-
 def _gap_line(gap: Gap) -> LogLine:
     role = gap.role or Role.LAUNCHER
     text = gap.format_message().encode()
@@ -399,7 +378,7 @@ def _key(row: tuple[Any, ...]) -> JobKey:
 def _last_state(row: tuple[Any, ...]) -> JobState:
     """Return the last state; for a job whose deletion was not observed, as of when it was last seen."""
     encoded, deleted, _, last_seen = row[2:6]
-    state = decode(JobState, encoded)
+    state = codec.decode(encoded, JobState)
     if deleted is not None:
         return state
     message = f"last seen {state.phase.value}; its end was not recorded"

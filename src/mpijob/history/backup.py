@@ -1,7 +1,8 @@
 """Back up the job history to one file while it is in use, and restore it elsewhere.
 
 Writers are blocked only while the database is copied and the log files are hard-linked; then that state is
-packed into the file. A backup is verified before it is restored.
+packed into the file. A backup is verified before it is restored. Histories in PostgreSQL or an object store
+are backed up with the tools of those servers.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def _snapshot(archive: Archive) -> Iterator[str]:
     with storage_errors(archive.directory):
         os.mkdir(snapshot, 0o700)
     try:
+        # Under the write lock: the copy of the database names exactly the files that are linked.
         with archive.transaction():
             for chunk, file in archive.read("SELECT id, file FROM chunks"):
                 _link(archive.chunk_path(file), os.path.join(snapshot, f"{chunk}.log"))
@@ -83,6 +85,7 @@ def _pack(tar: tarfile.TarFile, path: str, name: str, size: int) -> None:
     """Add the valid bytes of a file to the backup; a shorter file is damaged, which reading it reports."""
     try:
         with open(path, "rb") as file:
+            # A hard link is the same file: an open chunk keeps growing after the snapshot.
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = min(size, os.fstat(file.fileno()).st_size), 0o600
             tar.addfile(entry, file)
@@ -97,6 +100,7 @@ def restore(source: str, directory: str) -> int:
             f"{directory} already contains a job history",
             hint="move it away, or restore into another directory",
         )
+    # Unpacked beside the target, so that a backup that turns out to be damaged leaves nothing there.
     staging = f"{directory.rstrip('/')}.restoring"
     with storage_errors(source):
         shutil.rmtree(staging, ignore_errors=True)

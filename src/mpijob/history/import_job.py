@@ -22,6 +22,8 @@ from mpijob.model import Event, JobKey, JobState, Sample
 
 # Of each worker: more than any chart shows.
 _MAX_SAMPLES = 2000
+# Stored logs are at least this many times smaller than the originals.
+_MIN_COMPRESSION = 4
 
 
 class JobImport(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,10 +40,6 @@ class JobImport(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[Fact, ...] = ()
     gaps: tuple[Gap, ...] = ()
     attempts: tuple[JobState, ...] = ()
-
-
-# Stored logs are at least this many times smaller than the originals.
-_MIN_COMPRESSION = 4
 
 
 def import_job(
@@ -81,8 +79,8 @@ def _register(archive: Archive, source: LogSource, stored: _StoredLog) -> None:
     for chunk in stored.chunks:
         archive.put_chunk(source.key, msgspec.structs.replace(chunk, source_id=source.id, ranks=ranks))
     if stored.error:
-        at = stored.chunks[-1].last_ns + 1 if stored.chunks else 0
-        archive.add_gap(source.key, make_gap(source, at, at, stored.error))
+        gap_ns = stored.chunks[-1].last_ns + 1 if stored.chunks else 0
+        archive.add_gap(source.key, make_gap(source, gap_ns, gap_ns, stored.error))
     archive.end_source(source)
 
 
@@ -94,6 +92,7 @@ def _store_log(archive: Archive, key: JobKey, path: str) -> _StoredLog:
                 raise BackendError("disk full")
             written.append(_write_chunk(archive, key, lines))
         return _StoredLog(written)
+    # Deleting a job must work on a full disk, so a log that does not fit does not end the import.
     except (BackendError, OSError) as error:
         reason = f"the log could not be stored when the job was deleted: {error}"
         return _StoredLog(written, reason.splitlines()[0])
@@ -112,12 +111,12 @@ def _write_chunk(archive: Archive, key: JobKey, lines: bytes) -> Chunk:
 
 
 def _blocks(path: str) -> Iterator[bytes]:
-    """Yield a file in blocks that end with a line; a last line without a newline gets one."""
     with open(path, "rb") as file:
         yield from _whole_lines(iter(lambda: file.read(CHUNK_BYTES), b""))
 
 
 def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in blocks that end with a line."""
     incomplete = b""
     for piece in pieces:
         end = piece.rfind(b"\n") + 1

@@ -2,7 +2,8 @@
 
 Lines are buffered briefly, appended to the source's open chunk as one frame, and then registered in the
 database. The position is always read from what is stored: after a crash, the caller reads `position` and
-continues from there with the engine's lines. A full chunk is rewritten in larger frames and sealed.
+continues from there with the engine's lines. A full chunk is rewritten in larger frames and sealed. The file
+format is in `storage/chunks`; following the engine's log is done by the engine's recorder.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable
+from itertools import groupby
 
 import msgspec
 
@@ -73,7 +75,7 @@ class Capture:
             self._buffer, self._buffered_bytes = [], 0
 
     def end(self) -> None:
-        """Store the buffer; the log source has ended."""
+        """Store the buffer and seal the chunk; the log source has ended."""
         self.flush()
         with self._lock:
             if self._chunk is not None:
@@ -111,6 +113,8 @@ class Capture:
     def _store(self, lines: bytes) -> None:
         chunk = self._chunk or self._new_chunk()
         path = self._archive.chunk_path(chunk.file)
+        # The frame first, then its row: a crash in between leaves bytes that no row counts, and the next frame
+        # overwrites them. The other order could register lines that were never written.
         with storage_errors(self._archive.directory):
             size = chunks.append(path, chunk.size, chunks.frame(lines))
         first_ns, last_ns = time_bounds(lines)
@@ -133,30 +137,25 @@ class Capture:
         )
 
     def _seal(self, chunk: Chunk) -> None:
-        """Close a chunk; one with many small frames is rewritten, and its old file removed once the new one
-        counts.
-        """
-        path = self._archive.chunk_path(chunk.file)
+        """Close a chunk, with its content on disk; one with many small frames is rewritten first."""
+        path, key = self._archive.chunk_path(chunk.file), self.source.key
         with storage_errors(self._archive.directory):
-            if chunks.count_frames(path, chunk.size) * chunks.LARGE_BYTES <= max(
-                chunk.raw_bytes, chunks.LARGE_BYTES
-            ):
+            frames = chunks.count_frames(path, chunk.size)
+            if frames * chunks.LARGE_BYTES <= max(chunk.raw_bytes, chunks.LARGE_BYTES):
                 chunks.sync(path)
-                self._archive.put_chunk(self.source.key, msgspec.structs.replace(chunk, sealed=True))
+                self._archive.put_chunk(key, msgspec.structs.replace(chunk, sealed=True))
                 return
-        old, file = self._archive.chunk_path(chunk.file), self._archive.new_file(self.source.key)
+        file = self._archive.new_file(key)
         with storage_errors(self._archive.directory):
-            pieces = chunks.merge_frames(chunks.read(old, chunk.size))
+            pieces = chunks.merge_frames(chunks.read(path, chunk.size))
             size = chunks.write(self._archive.chunk_path(file), pieces)
-        self._archive.put_chunk(
-            self.source.key, msgspec.structs.replace(chunk, file=file, size=size, sealed=True)
-        )
+        self._archive.put_chunk(key, msgspec.structs.replace(chunk, file=file, size=size, sealed=True))
+        # Only now: until the row names the new file, readers open the old one.
         with contextlib.suppress(OSError):
-            os.unlink(old)
+            os.unlink(path)
 
 
 def make_gap(source: LogSource, first_ns: int, last_ns: int, reason: str) -> Gap:
-    """Build a gap in the lines of one log source."""
     return Gap(
         first_ns=first_ns, last_ns=max(first_ns, last_ns), reason=reason, source_id=source.id,
         attempt=source.attempt, role=source.role, worker=source.worker, rank=source.rank,
@@ -180,9 +179,5 @@ def _last_position(path: str, chunk: Chunk) -> Position | None:
     if not last_frame:
         return None
     stamps = [line.partition(b" ")[0] for line in (previous_frame + last_frame).split(b"\n")[:-1]]
-    repeats = 0
-    for stamp in reversed(stamps):
-        if stamp != stamps[-1]:
-            break
-        repeats += 1
-    return Position(stamps[-1], repeats)
+    last_stamp, repeated = next(groupby(reversed(stamps)))
+    return Position(last_stamp, len([*repeated]))

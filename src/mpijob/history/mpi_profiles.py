@@ -1,4 +1,7 @@
-"""MPI profiles of deleted jobs: a fact for each rank of the last attempt."""
+"""MPI profiles of deleted jobs: a fact for each rank of the last attempt.
+
+Profiles of jobs that still exist are read by the engines.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,6 @@ def profile_facts(profiles: Iterable[RankProfile], now: float) -> tuple[Fact, ..
 
 
 def read_profiles(reader: ArchiveReader, ref: JobRef) -> RankProfiles:
-    """Return the stored profiles of a job."""
     return RankProfiles(
         tuple(codec.convert(fact.data, RankProfile) for fact in reader.facts(ref, PROFILE)),
         tuple(str(fact.data["message"]) for fact in reader.facts(ref, MISSING_PROFILE)),

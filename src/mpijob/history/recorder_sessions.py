@@ -8,6 +8,8 @@ from mpijob.errors import Severity
 from mpijob.history.archive import Archive
 from mpijob.model import Event, JobRef
 
+_MAX_SESSIONS = 1000
+
 
 class Session:
     """One recorder's session on an archive; the time since the previous one's last heartbeat is the gap."""
@@ -20,10 +22,10 @@ class Session:
         with archive.transaction() as db:
             row = db.execute("INSERT INTO sessions (began, beat) VALUES (?,?)", (now, now))
             self._id = row.lastrowid
-            db.execute("DELETE FROM sessions WHERE id < ?", (int(self._id or 0) - 1000,))
+            # A recorder that crashes in a loop must not fill the table.
+            db.execute("DELETE FROM sessions WHERE id < ?", (int(self._id or 0) - _MAX_SESSIONS,))
 
     def heartbeat(self, now: float) -> None:
-        """Store that the recorder is alive."""
         with self._archive.transaction() as db:
             db.execute("UPDATE sessions SET beat=? WHERE id=?", (now, self._id))
 
@@ -33,7 +35,7 @@ class Session:
             db.execute("UPDATE sessions SET beat=?, ended=? WHERE id=?", (now, now, self._id))
 
     def recorded_jobs(self, namespace: str = "") -> list[JobRef]:
-        """Return the jobs that existed when the last recorder looked."""
+        """Return the jobs that had not been deleted when the last recorder stored its observations."""
         where, values = ("AND namespace=?", (namespace,)) if namespace else ("", ())
         rows = self._archive.read(
             f"SELECT namespace, name, uid FROM jobs WHERE deleted IS NULL {where}", *values

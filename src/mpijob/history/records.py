@@ -1,4 +1,7 @@
-"""The values of the job history: records, log sources, chunks and gaps."""
+"""The values of the job history: records, log sources, chunks and gaps.
+
+Their field names are part of the stored format.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +53,10 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of one source's lines in a file; `size` is how much of the file is valid, `ranks` whose lines it
-    has.
+    """A part of one source's lines, in a file whose name is below the directory of logs (`layout`).
 
-    `file` is its name below the directory of logs (`layout`).
+    `size` is how many bytes of the file are valid, `ranks` the ranks whose lines it contains, as in
+    `format_numbers` ("" if they are not known). A sealed chunk never changes.
     """
 
     id: int

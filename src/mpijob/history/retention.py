@@ -1,6 +1,7 @@
-"""Retention of the job history: by age, by size, and until a job is erased.
+"""Retention of the job history: by age and by size, and erasure on request.
 
-Deletion removes the files and the rows. Log lines removed because of the size limit leave a gap.
+Deletion removes the files and the rows. Log lines removed because of a limit leave a gap. Retention of the
+audit log is in `audit/retention`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from mpijob.history.archive import Archive, decode
+from mpijob import codec
+from mpijob.history.archive import Archive
 from mpijob.history.log_writer import make_gap
 from mpijob.history.storage import layout, tiering
 from mpijob.history.storage.database import storage_errors
@@ -41,7 +43,6 @@ class RetentionSettings(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: Settings) -> RetentionSettings:
-        """Read the retention settings."""
         days = {
             name: RetentionDays(setting.logs_days, setting.record_days, setting.accounts_days)
             for name, setting in settings.keep.items()
@@ -56,17 +57,14 @@ class RetentionSettings(msgspec.Struct, frozen=True):
             # Accounts belong to the installation: a job cannot shorten how long they are kept.
             return RetentionDays(requested.logs_days, requested.record_days)
         default = Retention()
-        logs = (
-            namespace_days.logs_days
-            if requested.logs_days == default.logs_days
-            else min(requested.logs_days, namespace_days.logs_days)
-        )
-        record = (
-            namespace_days.record_days
-            if requested.record_days == default.record_days
-            else min(requested.record_days, namespace_days.record_days)
-        )
+        logs = _limit_days(requested.logs_days, default.logs_days, namespace_days.logs_days)
+        record = _limit_days(requested.record_days, default.record_days, namespace_days.record_days)
         return RetentionDays(min(logs, record), record, namespace_days.accounts_days)
+
+
+def _limit_days(requested: float, default: float, maximum: float) -> float:
+    # The default is not a request, and may be shorter than what the administrator set.
+    return maximum if requested == default else min(requested, maximum)
 
 
 def apply_retention(archive: Archive, policy: RetentionSettings, now: float) -> int:
@@ -95,6 +93,7 @@ def erase(archive: Archive, keys: Iterable[JobKey]) -> None:
     """Delete jobs, and what the database files still hold of them."""
     for key in keys:
         archive.delete_job(key)
+    # `secure_delete` overwrites deleted rows in the database file; the write-ahead log still has them.
     with storage_errors(archive.directory):
         archive.read("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -108,7 +107,7 @@ def _delete_expired(archive: Archive, policy: RetentionSettings, now: float) -> 
     changed = 0
     for namespace, uid, ended, spec, stored in rows:
         key = JobKey(namespace, uid)
-        days_kept = policy.days_for(namespace, decode(MPIJob, spec) if spec else None)
+        days_kept = policy.days_for(namespace, codec.decode(spec, MPIJob) if spec else None)
         days = (now - ended) / _DAY
         if days >= days_kept.record_days:
             archive.delete_job(key, keep_account=days < days_kept.accounts_days)
@@ -136,6 +135,7 @@ def _delete_logs(archive: Archive, key: JobKey, reason: str) -> None:
 
 def _enforce_size_limit(archive: Archive, max_bytes: int) -> int:
     """Delete the oldest sealed chunks until the rest fits the size limit."""
+    # Chunks that are still written stay, so the limit may be exceeded by one chunk of each running log.
     total = int(archive.read("SELECT coalesce(sum(size), 0) FROM chunks")[0][0]) if max_bytes else 0
     affected: set[JobKey] = set()
     while total > max_bytes > 0:

@@ -197,12 +197,13 @@ def test_a_method_that_is_not_declared_or_not_for_this_way_raises(tmp_path: Path
 
 def test_a_method_of_the_schedules_or_the_record_that_is_not_declared_raises(tmp_path: Path) -> None:
     port = AuditedBackend(Audited(), Settings(home=str(tmp_path)))
-    kept = MemorySchedules()
+    kept, record = MemorySchedules(), remembered(tmp_path / "record")
     kept.wipe = lambda: None  # type: ignore[attr-defined]  # what somebody may add
+    record.wipe = lambda: None  # type: ignore[attr-defined]
     with pytest.raises(NotImplementedError):
         _ = AuditedSchedules(kept, port).wipe
     with pytest.raises(NotImplementedError):
-        _ = AuditedPast(remembered(tmp_path / "record"), port).blocks
+        _ = AuditedPast(record, port).wipe
 
 
 class AuditedWipe(SupportsWipe):

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from tests.unit.history_support import a_key, a_spec, a_state, archived, encoded, said, texts
 
+from mpijob.codec import decode
 from mpijob.errors import BackendError, Conflict, InvalidJob
 from mpijob.history import log_writer as capturing
 from mpijob.history import retention
-from mpijob.history.archive import Archive, decode
+from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader, open_archive
 from mpijob.history.records import Fact
 from mpijob.history.retention import RetentionDays, RetentionSettings
@@ -127,11 +128,11 @@ def test_a_page_of_deleted_jobs_reads_no_others(archive: Archive, monkeypatch: p
         archive.mark_deleted(a_key(f"u{number}"), 6.0 + number)
     read = list[Any]()
 
-    def watched(kind: type[Any], blob: bytes) -> Any:
+    def watched(blob: bytes, kind: type[Any]) -> Any:
         read.append(kind)
-        return decode(kind, blob)
+        return decode(blob, kind)
 
-    monkeypatch.setattr("mpijob.history.archive_reader.decode", watched)
+    monkeypatch.setattr("mpijob.history.archive_reader.codec.decode", watched)
     page = ArchiveReader(archive).list(Scope(namespace="team", limit=3))
     assert (len(page.items), page.total, len(read)) == (3, 20, 3)
 

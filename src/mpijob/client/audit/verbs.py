@@ -47,7 +47,6 @@ PAST: Mapping[str, Kind] = {
     **_of(Kind.READ, "state attempts record spec list events unfinished_jobs samples facts accounts"),
     **_of(Kind.LOOK, "logs"),
     **_of(Kind.ACT, "delete_job"),
-    **_of(Kind.BARE, "raw blocks"),
 }
 
 

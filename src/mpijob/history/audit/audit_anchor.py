@@ -7,7 +7,7 @@ with an anchor.
 
 from __future__ import annotations
 
-import os
+import syslog
 import time
 from collections.abc import Callable
 
@@ -30,14 +30,11 @@ class Anchor(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
 
 
 def format_anchor(directory: str, head: Head) -> str:
-    """Format an anchor for the system log."""
     return f"audit anchor {head} {directory}"
 
 
 def write_syslog(directory: str, head: Head) -> None:
     """Write an anchor to the system log; in a container without one it is lost."""
-    import syslog
-
     syslog.openlog(IDENT, syslog.LOG_PID, syslog.LOG_AUTH)
     syslog.syslog(syslog.LOG_NOTICE, format_anchor(directory, head))
 
@@ -52,7 +49,7 @@ class Anchors:
     def write_anchor(self) -> None:
         """Write an anchor unless the head is unchanged."""
         try:
-            head = read_head(self._directory)[0] if os.path.isdir(self._directory) else Head()
+            head = read_head(self._directory)[0]
         except OSError:
             # Writing an entry reports a directory that cannot be read.
             return

@@ -67,6 +67,7 @@ class AuditLog:
         try:
             with self._locked():
                 handle, head = self._append(event)
+            # After the lock is released: other processes need not wait for this disk.
             try:
                 if on_disk:
                     os.fdatasync(handle)
@@ -128,6 +129,7 @@ class AuditLog:
         # An incomplete line stays as it is; the newline ends it, so that this entry is a line of its own.
         whole = (b"\n" if after_torn else b"") + line + b"\n"
         try:
+            # The write that fills a disk is short; the next one would raise.
             written = os.write(handle, whole)
             if written < len(whole):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -143,7 +145,6 @@ class AuditLog:
         return head
 
     def _write_head(self, head: Head) -> None:
-        """Store the head of the chain."""
         # The line is written already: a full disk must not fail it because of this note.
         with contextlib.suppress(OSError):
             handle = os.open(self._path("head"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -159,7 +160,7 @@ class AuditLog:
         return max(today, *daily_files(self.directory)[-1:], today)
 
     def _prune(self, name: str, last: Head, keep_days: float) -> Head:
-        """Remove expired days before a new day begins."""
+        """Remove expired days before a new day begins; return the head after the entry that records it."""
         from mpijob.history.audit import retention
 
         expired = retention.expired_files(self.directory, name, keep_days)
@@ -199,6 +200,7 @@ def _lock(handle: int) -> None:
     """Take the lock, or raise TimeoutError: a stopped process that holds it must not block all others."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
     while True:
+        # Polled: a blocking flock has no timeout.
         try:
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -17,6 +17,7 @@ _decoder = codec.decoder(AuditEvent)
 
 def entries(directory: str, query: AuditQuery) -> list[AuditEvent]:
     """Return each operation once: its result, or its start if no result was written."""
+    # An operation has two lines with one id: its request and its result (docs/decisions/0026).
     by_id: dict[str, AuditEvent] = {}
     for event in _events(directory, query):
         is_known = event.audit_id in by_id

@@ -1,4 +1,7 @@
-"""The file format of the audit chain: daily files, their lines, and what the hash of a line covers."""
+"""The file format of the audit chain: daily files, their lines, and what the hash of a line covers.
+
+Writing is done in `audit_log`, verification in `verify_chain`.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,7 @@ def _is_daily_file(name: str) -> bool:
 def append_hash(body: bytes) -> tuple[bytes, str]:
     """Return the line for an encoded entry with its hash appended, and the hash."""
     digest = sha256(body).hexdigest()
+    # The hash becomes the last annotation: annotations are the last field, so the entry ends with `}}`.
     return body[:-2] + f',"{HASH}":"{digest}"}}}}'.encode(), digest
 
 
@@ -65,7 +69,6 @@ def split_hash(line: bytes) -> tuple[bytes, str] | None:
 
 
 def has_valid_hash(line: bytes) -> bool:
-    """Return whether a line has the hash of its content."""
     parts = split_hash(line)
     return parts is not None and sha256(parts[0]).hexdigest() == parts[1]
 
@@ -80,6 +83,7 @@ def sequence_of(line: bytes) -> int:
 
 def read_head(directory: str) -> tuple[Head, int]:
     """Return the head of the chain, and the number of bytes after it that are not a complete line."""
+    # From the lines, not from the file `head`: that is written later, and lost if the writer is killed.
     torn_bytes = 0
     for index, name in enumerate(reversed(daily_files(directory))):
         data = _read_end(os.path.join(directory, name))
@@ -99,7 +103,7 @@ def _read_end(path: str) -> bytes:
 
 
 def stored_head(directory: str) -> Head | None:
-    """Return the head that was stored after the last write."""
+    """Return the head that was stored after the last write; None if it is missing or damaged."""
     try:
         with open(os.path.join(directory, "head"), encoding="ascii") as file:
             number, digest = file.read(200).split()
@@ -109,7 +113,7 @@ def stored_head(directory: str) -> Head | None:
 
 
 def new_id() -> str:
-    """Return a new audit id."""
+    # A random UUID in its usual form; the module `uuid` would take longer to import.
     digits = os.urandom(16).hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 

@@ -1,4 +1,7 @@
-"""The last audit entry of a job: its result and its usage. It is written by the process that observes the end."""
+"""The last audit entry of a job: its result and its usage, written by the process that observes the end.
+
+All other entries are written by the client (`client/audit`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ _log = logging.getLogger(__name__)
 def write_job_end(
     directory: str, state: JobState, job: MPIJob | None, samples: Iterable[Sample] = (), *, user: str
 ) -> None:
-    """Write the end of an attempt to the audit log if there is one."""
+    """Write the end of an attempt to the audit log if there is one; an error is logged only."""
+    # Not created here: without a directory, the audit log is switched off.
     if not os.path.isdir(directory):
         return
     try:
@@ -41,7 +45,6 @@ def write_job_end(
 def job_end_event(
     state: JobState, job: MPIJob | None, samples: Iterable[Sample] = (), *, user: str
 ) -> AuditEvent:
-    """Return the audit entry for the end of an attempt."""
     now, ref = stamp(time.time()), state.ref
     annotations = {
         "phase": state.phase.value,

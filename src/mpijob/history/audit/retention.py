@@ -40,20 +40,14 @@ def expired_files(directory: str, today: str, keep_days: float) -> list[str]:
     if not earlier:
         return []
     newest = date.fromisoformat(earlier[-1].removeprefix("audit-").removesuffix(".jsonl"))
-    oldest, oldest_write = (
-        newest - timedelta(days=days_to_keep + 1),
-        time.time() - days_to_keep * _DAY_SECONDS,
-    )
+    first_kept = f"audit-{(newest - timedelta(days=days_to_keep + 1)).isoformat()}.jsonl"
+    oldest_write = time.time() - days_to_keep * _DAY_SECONDS
+
+    def is_expired(name: str) -> bool:
+        return name < first_kept and os.stat(os.path.join(directory, name)).st_mtime < oldest_write
+
     # Without a gap: the entries that stay must follow the last removed one.
-    return [
-        *itertools.takewhile(
-            lambda name: (
-                name < f"audit-{oldest.isoformat()}.jsonl"
-                and os.stat(os.path.join(directory, name)).st_mtime < oldest_write
-            ),
-            earlier,
-        )
-    ]
+    return [*itertools.takewhile(is_expired, earlier)]
 
 
 def prune_event(directory: str, removed: list[str], keep_days: float) -> AuditEvent:

@@ -1,7 +1,7 @@
 """Verify the audit log: every line, its hash, its sequence number, and both ends of the chain.
 
 Always found: a line that was changed, removed, inserted or moved, and a beginning that was cut off. A
-truncated end is found by comparing with the stored head, or with an anchor that was kept elsewhere. Somebody
+truncated end is found by comparing with the stored head, or with an anchor that was kept elsewhere. A user
 who can rewrite every file and the stored head can make a consistent chain: only an anchor, or the API
 server's own audit log, shows that.
 """
@@ -102,6 +102,8 @@ class _ChainCheck:
         if self._invalid is not None:
             file, number, size = self._invalid
             self._invalid = None
+            # The next writer records in its own entry how many bytes a killed one left (`audit_log`). Without that
+            # record, somebody else wrote them.
             if event.note("torn-bytes") == str(size):
                 self.remarks.append(
                     ChainFault(file, number, f"{size} bytes of an incomplete entry: its writer was killed")
@@ -128,35 +130,25 @@ class _ChainCheck:
     def check_ends(self, directory: str, anchor: Head | None) -> None:
         if self._invalid is not None:
             file, number, size = self._invalid
-            self.remarks.append(
-                ChainFault(
-                    file, number, f"the last {size} bytes are an incomplete entry: its writer was killed"
-                )
-            )
+            text = f"the last {size} bytes are an incomplete entry: its writer was killed"
+            self.remarks.append(ChainFault(file, number, text))
         self._check_start()
+        # The chain may be longer than the stored head, whose writer can be killed before it stores it.
         stored = chain.stored_head(directory)
         if stored is not None and stored.sequence > self.last.sequence:
             self._add_fault("head", 1, f"{_span(self.last.sequence + 1, stored.sequence)} missing at the end")
         elif stored is not None and self.hashes.get(stored.sequence, stored.hash) != stored.hash:
-            self._add_fault(
-                "head",
-                1,
-                f"entry {stored.sequence} does not have the stored last hash: the chain was rewritten",
-            )
+            text = f"entry {stored.sequence} does not have the stored last hash: the chain was rewritten"
+            self._add_fault("head", 1, text)
         elif stored is None and self.lines:
             self._add_fault("head", 0, "the stored head is missing: a truncated end would not be noticed")
         if anchor is not None and self.hashes.get(anchor.sequence) != anchor.hash:
-            problem = (
-                "differs from the anchor"
-                if anchor.sequence in self.hashes
-                else "is the anchor, but is missing"
-            )
+            known = anchor.sequence in self.hashes
+            problem = "differs from the anchor" if known else "is the anchor, but is missing"
             self._add_fault("", 0, f"entry {anchor.sequence} {problem}")
 
     def _check_start(self) -> None:
-        if self.start is None or self.start == Head():
-            return
-        if str(self.start) not in self.pruned:
+        if self.start is not None and self.start != Head() and str(self.start) not in self.pruned:
             missing = _span(1, self.start.sequence)
             self._add_fault(
                 "", 0, f"{missing} missing at the beginning, and no retention entry records their removal"

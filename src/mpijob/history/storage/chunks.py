@@ -6,11 +6,12 @@ they are.
 
 A frame is appended first and then registered in the database, so a file may be longer than its registered
 size (the writer was killed in between; the rest is cut off before the next frame) and, after a crash of the
-machine, shorter or damaged: `intact` returns the valid part. Which files exist is the archive's business.
+machine, shorter or damaged: `intact_extent` returns the valid part. Which files exist is known by `archive`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import struct
@@ -18,9 +19,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-_HEAD = struct.Struct("<4sIII")  # magic, bytes of the payload, bytes of the lines, checksum of the payload
+# Magic, bytes of the payload, bytes of the lines, checksum of the payload.
+_HEAD = struct.Struct("<4sIII")
+# The magic tells how the payload is compressed, so that another method can be added later.
 _PLAIN, _COLUMNS = b"mjl1", b"mjl2"
-_PARTS = struct.Struct("<II")  # how many lines, bytes of their stamps
+# Number of lines, bytes of their compressed time stamps.
+_PARTS = struct.Struct("<II")
 _STAMP_STRUCT = struct.Struct("31s")
 # Length of `2026-11-15T16:43:01.123456789Z `, the space included.
 _STAMP_LENGTH = 31
@@ -43,7 +47,6 @@ class Extent(NamedTuple):
 
 
 def frame(lines: bytes, *, quick: bool = False) -> bytes:
-    """Return lines as one frame."""
     # A small frame is compressed quickly: it will be merged with others and compressed again.
     level = _FAST_LEVEL if quick or len(lines) < LARGE_BYTES else _BEST_LEVEL
     payload, magic = _encode_columns(lines, level) if len(lines) >= LARGE_BYTES else b"", _COLUMNS
@@ -60,12 +63,8 @@ def _encode_columns(lines: bytes, level: int) -> bytes:
         return b""
     stamps = b"".join([row[:_STAMP_LENGTH] for row in rows])
     count = len(rows)
-    expected_ends = b"Z" * count, b" " * count
-    if (
-        len(stamps) != _STAMP_LENGTH * count
-        or (stamps[_STAMP_LENGTH - 2 :: _STAMP_LENGTH], stamps[_STAMP_LENGTH - 1 :: _STAMP_LENGTH])
-        != expected_ends
-    ):
+    ends = stamps[_STAMP_LENGTH - 2 :: _STAMP_LENGTH], stamps[_STAMP_LENGTH - 1 :: _STAMP_LENGTH]
+    if len(stamps) != _STAMP_LENGTH * count or ends != (b"Z" * count, b" " * count):
         return b""
     columns = zlib.compress(
         b"".join([stamps[column::_STAMP_LENGTH] for column in range(_STAMP_LENGTH)]), _FAST_LEVEL
@@ -76,17 +75,23 @@ def _encode_columns(lines: bytes, level: int) -> bytes:
 
 def append(path: str, offset: int, frames: bytes) -> int:
     """Write frames after the valid part of a file, truncating what follows it; return the new size."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    with _opened(path, os.O_RDWR | os.O_CREAT) as fd:
         size = os.fstat(fd).st_size
         if size < offset:
             raise CorruptChunk(path)
         if size > offset:
             os.ftruncate(fd, offset)
         _write(fd, frames, offset)
+    return offset + len(frames)
+
+
+@contextlib.contextmanager
+def _opened(path: str, flags: int) -> Iterator[int]:
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        yield fd
     finally:
         os.close(fd)
-    return offset + len(frames)
 
 
 def _write(fd: int, data: bytes, offset: int) -> None:
@@ -98,17 +103,14 @@ def _write(fd: int, data: bytes, offset: int) -> None:
 
 def write(path: str, pieces: Iterable[bytes], *, quick: bool = False, sync: bool = True) -> int:
     """Write a whole file of frames; return its size. With `sync`, it is on disk when this returns."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        size = 0
+    size = 0
+    with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
         for piece in pieces:
             data = frame(piece, quick=quick)
             _write(fd, data, size)
             size += len(data)
         if sync:
             os.fdatasync(fd)
-    finally:
-        os.close(fd)
     return size
 
 
@@ -168,16 +170,11 @@ def _decode_columns(payload: bytes, raw_size: int, path: str) -> bytes:
 
 
 def sync(path: str) -> None:
-    """Flush a file to disk."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _opened(path, os.O_RDONLY) as fd:
         os.fdatasync(fd)
-    finally:
-        os.close(fd)
 
 
 def count_frames(path: str, size: int) -> int:
-    """Return the number of frames of a file."""
     offset = frame_count = 0
     with open(path, "rb") as file:
         while offset < size:
@@ -193,13 +190,10 @@ def count_frames(path: str, size: int) -> int:
 def intact_extent(path: str, size: int) -> Extent:
     """Return the valid part of a file, at most `size`."""
     extent = Extent(0, 0, 0)
-    offset = 0
-    try:
+    with contextlib.suppress(CorruptChunk):
         for lines in read(path, size):
-            offset = _next_frame(path, offset)
-            extent = Extent(offset, extent.lines + lines.count(b"\n"), extent.raw_bytes + len(lines))
-    except CorruptChunk:
-        pass
+            end = _next_frame(path, extent.size)
+            extent = Extent(end, extent.lines + lines.count(b"\n"), extent.raw_bytes + len(lines))
     return extent
 
 

@@ -1,4 +1,7 @@
-"""Open the database of an archive, create it, and migrate it to the newest schema (`schema`)."""
+"""Open the database of an archive, create it, and migrate it to the newest schema (`schema`).
+
+Statements are run by `archive`; a PostgreSQL database is opened by `postgres`.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,8 @@ def open_database(path: str, *, shared: bool = False, address: str = "") -> Any:
         db = sqlite3.connect(
             path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=not shared
         )
+        # With a write-ahead log, the last commits may be lost in a power failure; they are read from the
+        # engine again. The database cannot be damaged.
         db.execute("PRAGMA synchronous=NORMAL")
         # Erased data must not be recoverable from the file.
         db.execute("PRAGMA secure_delete=ON")
@@ -50,6 +55,7 @@ def _migrate(db: sqlite3.Connection) -> None:
     enable_wal(db)
     db.execute("BEGIN IMMEDIATE")
     try:
+        # The version is read again under the lock: another process may have migrated meanwhile.
         schema.migrate(db, int(db.execute("PRAGMA user_version").fetchone()[0]))
         db.execute(f"PRAGMA user_version={schema.VERSION}")
     except BaseException:

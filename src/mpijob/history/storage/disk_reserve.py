@@ -21,8 +21,8 @@ def available_bytes(directory: str | os.PathLike[str]) -> int:
     """Return how many bytes logs may still take."""
     try:
         stats = os.statvfs(directory)
-    # The directory was removed: its disk is unknown, and writing will report the error.
     except OSError:
+        # The directory was removed: its disk is unknown, and writing will report the error.
         return MAX_RESERVE
     reserve = min(max(stats.f_blocks * stats.f_frsize // 50, MIN_RESERVE), MAX_RESERVE)
     return max(0, stats.f_bavail * stats.f_frsize - reserve)

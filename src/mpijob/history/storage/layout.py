@@ -4,7 +4,7 @@ NAMESPACE/UID/RANDOM.log     since format 4
 UID/RANDOM.log               before; these files stay where they are
 
 A row holds the whole name of its file, so readers need not know the layout. A directory of the newer layout
-belongs to one job.
+belongs to one job (docs/decisions/0047).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ _STORED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 def job_directory(key: JobKey) -> str:
-    """Return the directory of one job's files."""
     return f"{_directory_name(key.namespace)}/{_directory_name(key.uid)}"
 
 
@@ -37,6 +36,8 @@ def new_file(key: JobKey) -> str:
 
 def job_directories(key: JobKey, files: list[str]) -> set[str]:
     """Return the directories that hold files of this job only: of both layouts."""
+    # In the older layout, a uid of two namespaces shares one directory; `remove_directory` keeps what is not
+    # empty.
     return {
         job_directory(key),
         *(os.path.dirname(file) for file in map(safe_name, files) if file.count("/") == 1),
@@ -45,12 +46,13 @@ def job_directories(key: JobKey, files: list[str]) -> set[str]:
 
 def safe_name(file: str) -> str:
     """Return the stored name of a file, with parts replaced that could lead outside the directory."""
+    # A restored database may come from anywhere.
     return "/".join(part if _STORED_NAME.fullmatch(part) else _digest(part) for part in file.split("/"))
 
 
 def _directory_name(name: str) -> str:
-    """Return a directory name for a namespace or uid."""
-    # A uid may contain anything, and no two may share a directory.
+    # A uid is a label that users can write: it may contain anything, and no two may share a directory. A digest
+    # begins with an underscore, which no plain name does.
     return name if _PLAIN_NAME.fullmatch(name) else _digest(name)
 
 

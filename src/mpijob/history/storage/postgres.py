@@ -28,6 +28,7 @@ _TRANSLATIONS = (
     (re.compile(r"\browid=\?"), "ctid=?::tid"),
     (re.compile(r"\browid\b"), "ctid"),
     (re.compile(r"BEGIN IMMEDIATE"), "BEGIN"),
+    # In this order: the second one writes `%`, which the first one would double.
     (re.compile(r"%"), "%%"),
     (re.compile(r"\?"), "%s"),
 )
@@ -53,15 +54,14 @@ class Result:
         self._cursor = cursor
         self.lastrowid: int | None = cursor.fetchone()[0] if returns_id else None
 
+    # psycopg raises when rows of a statement without a result are fetched; sqlite3 returns none.
     def fetchall(self) -> list[Any]:
-        """Return all rows."""
         return list(self._cursor.fetchall()) if self._cursor.description else []
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.fetchall())
 
     def fetchone(self) -> Any:
-        """Return the first row, or None."""
         return self._cursor.fetchone() if self._cursor.description else None
 
 
@@ -78,20 +78,17 @@ class Database:
         self._migrate()
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Result:
-        """Run one statement."""
         if sql == _CHECKPOINT:
             return self._vacuum()
         return self._execute(lambda cursor: cursor.execute(translate(sql), _adapt(values)), sql)
 
     def executemany(self, sql: str, values: Iterable[Sequence[Any]], /) -> Result | None:
-        """Run one statement for each row."""
         rows = [_adapt(row) for row in values]
         if not rows:
             return None
         return self._execute(lambda cursor: cursor.executemany(translate(sql), rows), sql, many=True)
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     # -- the server -------------------------------------------------------------------------------
@@ -103,6 +100,7 @@ class Database:
             cursor = self._run_or_reconnect(run, may_repeat=not self._in_transaction)
             if begins:
                 self._in_transaction = True
+                # PostgreSQL lets transactions write concurrently; the archive relies on one writer at a time.
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             elif sql in ("COMMIT", "ROLLBACK"):
                 self._in_transaction = False
@@ -126,8 +124,8 @@ class Database:
         cursor = self._connection.cursor()
         try:
             run(cursor)
-        # Only a statement outside a transaction may be repeated, and only after the connection was lost.
         except psycopg.OperationalError:
+            # Only a statement outside a transaction may be repeated, and only after the connection was lost.
             if not may_repeat or not self._connection.closed:
                 raise
             self._connect()
@@ -147,7 +145,6 @@ class Database:
             ) from error
 
     def _vacuum(self) -> Result:
-        """Remove erased rows from the files of the server."""
         # Without it, the content of deleted rows stays in the server's files.
         for table in schema.TABLES:
             self._execute(lambda cursor, table=table: cursor.execute(f"VACUUM {table}"), "VACUUM")
@@ -192,10 +189,8 @@ class _EmptyCursor:
 def _adapt(values: Sequence[Any]) -> list[Any]:
     """Return values that PostgreSQL accepts: integers for booleans, no NUL in texts."""
     return [
-        int(value)
-        if isinstance(value, bool)
-        else value.replace("\0", "�")
-        if isinstance(value, str)
+        int(value) if isinstance(value, bool)
+        else value.replace("\0", "�") if isinstance(value, str)
         else value
         for value in values
-    ]
+    ]  # fmt: skip

@@ -84,7 +84,6 @@ class ObjectStore:
         self._client: s3.Client | None = None
 
     def close(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             self._client.close()
 
@@ -106,7 +105,7 @@ class ObjectStore:
             return None
 
     def remove(self, name: str) -> None:
-        """Remove an object if it exists."""
+        """Remove an object; one that does not exist is no error."""
         with self._translate_errors("DELETE"):
             self._api().delete_object(**self._object_params(name))
 
@@ -145,8 +144,8 @@ class ObjectStore:
                 self._connection(), self._guard, f"the upload of {name}", self._hint, NotStored
             ):
                 yield
-        # It was uploaded just now, so a missing object is a failed upload.
         except NotFound as error:
+            # It was uploaded just now, so a missing object is a failed upload.
             raise NotStored(f"{error.message}: {name}", hint=self._hint) from error
 
     def _api(self) -> Any:
@@ -171,6 +170,7 @@ def fetch_cached(objects: ObjectStore, name: str, directory: str) -> str | None:
     os.makedirs(directory, mode=0o700, exist_ok=True)
     path = os.path.join(directory, os.path.basename(name))
     if os.path.exists(path):
+        # The cache evicts by modification time; a sealed chunk never changes, so it cannot be outdated.
         os.utime(path)
         return path
     content = objects.get(name)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mpijob.history.storage import layout
+
 _MIGRATIONS = (
     """
 CREATE TABLE jobs (
@@ -247,16 +249,11 @@ def migrate(db: Any, version: int) -> None:
 
 
 def _backfill_accounts(db: Any) -> None:
+    # `account_store` is imported when a database is migrated, not whenever one is opened.
     from mpijob.history import account_store
 
     account_store.backfill(db)
 
 
-def _backfill_files(db: Any) -> None:
-    from mpijob.history.storage import layout
-
-    layout.backfill(db)
-
-
 # Data of a newer version that is computed from the data of the older one.
-_BACKFILLS: dict[int, Callable[[Any], None]] = {2: _backfill_accounts, 4: _backfill_files}
+_BACKFILLS: dict[int, Callable[[Any], None]] = {2: _backfill_accounts, 4: layout.backfill}

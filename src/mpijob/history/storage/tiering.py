@@ -1,4 +1,7 @@
-"""Chunk files on disk or in the object store: moved there when sealed, found in either."""
+"""Chunk files on disk or in the object store: moved there when sealed, found in either.
+
+The store itself is in `s3`; open chunks stay on disk, because objects cannot be appended to.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,7 @@ def move_sealed(archive: Archive) -> int:
     moved, failures = 0, []
     for file, size in archive.read("SELECT file, size FROM chunks WHERE sealed=1 ORDER BY id"):
         path = archive.chunk_path(file)
+        # It was moved earlier.
         if not os.path.exists(path):
             continue
         with open(path, "rb") as opened:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.api_town import Person, Town, at
-from tests.unit.history_support import line
+from tests.unit.history_support import line, stored_lines
 
 from mpijob import codec
 from mpijob.api.live import list_query, rows
@@ -150,7 +150,7 @@ def test_each_of_two_jobs_with_one_uid_has_the_record_that_it_would_have_alone(
 ) -> None:
     assert _answers(both, ref)[:8] == _alone(tmp_path, ref)
     (voice,) = both.sources(ref.key)
-    assert b"".join(ArchiveReader(both).raw(voice)).count(ref.name.encode()) == (30 if ref == BOBS else 7)
+    assert b"".join(stored_lines(both, voice)).count(ref.name.encode()) == (30 if ref == BOBS else 7)
 
 
 @pytest.mark.thorough

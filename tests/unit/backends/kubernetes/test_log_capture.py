@@ -6,18 +6,18 @@ import threading
 
 import pytest
 from tests.unit.cluster_objects import ended, running
-from tests.unit.history_support import shared_archive
+from tests.unit.history_support import shared_archive, stored_lines
 from tests.unit.kube_node import Node, stamped
 
 from mpijob.backends.kubernetes.logs import pod_logs
+from mpijob.backends.kubernetes.logs.archive import of_archive
 from mpijob.backends.kubernetes.recorder.log_capture import ContainerRun, LogCapture
 from mpijob.backends.kubernetes.recorder.recorder import Recorder
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.launch.rank_output import ranks_in
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.retention import RetentionSettings
-from mpijob.model import Family, JobRef, JobState, Phase, Role
+from mpijob.model import Family, JobRef, JobState, LogQuery, Phase, Role
 
 archive = pytest.fixture(shared_archive)
 POD = "/api/v1/namespaces/cv/pods/p"
@@ -49,8 +49,7 @@ def _heard(node: Node, archive: Archive, restarts: int = 0) -> LogCapture:
 
 
 def _lines(archive: Archive) -> list[bytes]:
-    past = ArchiveReader(archive)
-    return [raw for voice in archive.sources(KEY) for raw in past.raw(voice)]
+    return [raw for voice in archive.sources(KEY) for raw in stored_lines(archive, voice)]
 
 
 def _reasons(archive: Archive) -> list[str]:
@@ -101,10 +100,10 @@ def test_what_a_node_has_rotated_away_is_a_gap_between_its_neighbours(node: Node
     _heard(node, archive)
     (gap,) = archive.gaps(KEY)
     assert "rotated this part of the log" in gap.reason
-    told = [line.split(b" ", 1)[1] for line in _lines(archive)]
-    assert told[:3] == [b"line 0\n", b"line 1\n", b"line 2\n"]
-    assert b"lines are missing here" in b"".join(told)
-    assert told[-2:] == [b"line 7\n", b"line 8\n"]
+    texts = [line.text for line in of_archive(archive).logs(REF, LogQuery())]
+    assert texts[:3] == [b"line 0", b"line 1", b"line 2"]
+    assert b"lines are missing here" in texts[3]
+    assert texts[4:] == [b"line 7", b"line 8"]
     assert (gap.last_ns - gap.first_ns) == 500_000_000
 
 
