@@ -1,4 +1,5 @@
 """What jobs used and what that cost: accounts built from states and samples, reports, estimates, budgets.
 
-Pure: `history` stores accounts, engines measure, `client/history/accounts` combines both.
+No input or output: `history/account_store` stores accounts, engines measure usage, and
+`client/history/accounts` combines both.
 """

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from mpijob.model import Sample
 from mpijob.model.status.accounts import Tally
 
-Key = tuple[int, int]  # attempt, worker
+# Attempt and worker.
+Key = tuple[int, int]
 # A longer gap between samples is not filled: the usage during it is unknown.
 _MAX_GAP_SECONDS = 120.0
 # The time that a first sample represents.
@@ -16,6 +17,7 @@ _FIRST_SAMPLE_SECONDS = 1.0
 
 def tally(samples: Iterable[Sample], known: Mapping[Key, Tally] | None = None) -> dict[Key, Tally]:
     """Return the tallies that samples change, added to known ones; a repeated sample counts once."""
+    # A process that was restarted may report a sample again: only later ones than the last count.
     changed: dict[Key, Tally] = {}
     for sample in sorted(samples, key=lambda s: s.time):
         key = (sample.attempt, sample.worker)

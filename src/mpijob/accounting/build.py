@@ -1,4 +1,8 @@
-"""Build the account of a job from its state, its spec and what was measured."""
+"""Build the account of a job from its state, its spec and what was measured.
+
+An account counts what was held and what was used: a GPU that a job holds is available to nobody else, so its
+cost follows what was held (docs/decisions/0031).
+"""
 
 from __future__ import annotations
 
@@ -79,6 +83,7 @@ def program(job: MPIJob) -> str:
 
 def exit_code(state: JobState) -> int | None:
     """Return the exit code as a shell would report it: of the rank that failed first, else the launcher's."""
+    # Other ranks often fail only because of the first one, and the launcher reports a code of its own.
     failed = [item for item in state.ranks if item.exit_code and not item.followed]
     blamed = [item for item in failed if _matches_cause(item, state)]
     workers = [item for item in state.workers if item.exit_code]

@@ -37,7 +37,6 @@ def charge(rate_setting: RateSetting, core_hours: float, gib_hours: float, gpu_h
 
 
 def money(amount: float, currency: str) -> str:
-    """Format an amount of money."""
     digits = 2 if amount >= 0.995 or amount == 0 else 4
     return f"{amount:,.{digits}f} {currency}".rstrip()
 
@@ -73,6 +72,7 @@ def budgets(
 
 
 def _budget(namespace: str, monthly: float, spent: float, currency: str, now: float) -> Budget:
+    # At the beginning of a month a forecast is made from at least one day.
     forecast = spent / max(_share_of_month(now), 1 / 31)
     share = spent / monthly if monthly else 0.0
     return Budget(

@@ -1,4 +1,7 @@
-"""Estimate run time and cost of a job from earlier runs of the same program, with a range and its basis."""
+"""Estimate run time and cost of a job from earlier runs of the same program, with a range and its basis.
+
+Changes of a job's resources are recommended in `right_sizing`.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def _runs(count: int) -> str:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return minimum, median and maximum, wider if there are few values."""
+    """Return minimum, median and maximum, wider if there are fewer than `_MIN_RUNS` values."""
     middle, least, most = median(values), min(values), max(values)
     if len(values) >= _MIN_RUNS:
         return least, middle, most
@@ -87,7 +90,6 @@ def _with_costs(
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """Return an estimate as text."""
     if estimate.low_seconds == estimate.high_seconds:
         duration = f"about {_format_duration(estimate.seconds)}"
     else:

@@ -58,6 +58,7 @@ def _format_bytes(value: float | None) -> str:
     return "-" if not value else as_bytes(value)
 
 
+# None if nothing was measured: 0 would say that the job used nothing.
 def _measured_attribute(name: str) -> Callable[[Account, Rates], Any]:
     return lambda account, _: getattr(account, name) if account.measured else None
 
@@ -122,6 +123,8 @@ FIELDS: dict[str, Field] = {
     "cost": Field("cost of the allocated resources", costs.cost, _format_number),
     "currency": Field("currency of the cost", lambda account, rates: costs.rate(rates, account.ref.namespace).currency),
 }  # fmt: skip
+# sacct's names in lower case and without underscores, for formats that users have in scripts. There, an account
+# is what pays for a job: a namespace here.
 _SACCT_NAMES = {
     "jobname": "name", "jobid": "uid", "jobidraw": "uid", "account": "namespace", "partition": "queue",
     "ntasks": "ranks", "nnodes": "workers", "nodelist": "nodes", "exitcode": "exit", "elapsedraw": "elapsed",
@@ -138,6 +141,7 @@ DEFAULT_FIELDS = (
 def parse_fields(text: str) -> tuple[str, ...]:
     """Parse a list such as `name,user,elapsed`; raise InvalidJob for an unknown field."""
     fields = []
+    # sacct's format may have a width, as in `jobname%30`.
     for field in (part.strip().lower().partition("%")[0] for part in text.split(",")):
         name = _SACCT_NAMES.get(field.replace("_", ""), field.replace("-", "_"))
         if name not in FIELDS:

@@ -1,8 +1,12 @@
-"""Reports over many accounts: totals by user, namespace, label or month, as in sreport, and unused resources."""
+"""Reports over many accounts: totals by user, namespace, label or month, as in sreport, and unused resources.
+
+Single accounts are shown by `fields`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -103,7 +107,7 @@ def _group_value(account: Account, key: str) -> str:
     if key == "month":
         return costs.month_of(account.counted)
     if key == "day":
-        return _day(account.counted)
+        return datetime.fromtimestamp(account.counted, UTC).strftime("%Y-%m-%d")
     values = {
         "user": account.owner,
         "namespace": account.ref.namespace,
@@ -113,15 +117,10 @@ def _group_value(account: Account, key: str) -> str:
     return values[key] if key in values else str(getattr(account, key))
 
 
-def _day(timestamp: float) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d")
-
-
 def _row(key: tuple[str, ...], accounts: Sequence[Account], rates: Mapping[str, RateSetting]) -> Row:
     measured = [account for account in accounts if account.measured]
     sums = _costs_by_currency(accounts, rates)
+    # Namespaces without a price must not hide the currency of the others.
     charged = {currency: amount for currency, amount in sums.items() if amount}
     currencies = [*(charged or sums.keys() - {""})]
     return Row(
@@ -148,7 +147,6 @@ def _row(key: tuple[str, ...], accounts: Sequence[Account], rates: Mapping[str, 
 
 
 def _costs_by_currency(accounts: Sequence[Account], rates: Mapping[str, RateSetting]) -> dict[str, float]:
-    """Return the costs of accounts by currency."""
     sums: dict[str, float] = {}
     for account in accounts:
         currency = costs.rate(rates, account.ref.namespace).currency

@@ -1,4 +1,7 @@
-"""Recommend resources for the next run from what runs of the same program used, with reasons."""
+"""Recommend resources for the next run from what runs of the same program used, with reasons.
+
+Run time and cost are estimated in `estimates`.
+"""
 
 from __future__ import annotations
 
@@ -87,13 +90,14 @@ def _memory(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:
     others = [account for account in runs if account.cause not in _KILLED and account.peak_bytes]
     if not requested:
         return []
+    # A run that was not killed with this much memory, or less, is better evidence than one that was.
     if killed and not any(0 < account.worker_memory_bytes <= requested for account in others):
         return _after_kill(job, requested, killed)
     return _by_peak(job, requested, others)
 
 
 def _after_kill(job: MPIJob, requested: int, killed: Sequence[Account]) -> list[Advice]:
-    """Return the amount that the fix of such a failure proposes; nothing where the job asks for that already."""
+    """Return the amount that the fix of such a failure proposes; nothing if the job requests that already."""
     run = max(killed, key=lambda account: account.worker_memory_bytes)
     limit = run.worker_memory_bytes or requested
     value = quantity.doubled(max(run.peak_bytes, limit))
@@ -214,9 +218,7 @@ def _serial_share(sizes: Sequence[Size]) -> float | None:
 
 
 def _best(sizes: Sequence[Size]) -> int:
-    """Return the largest number of ranks whose speed-up over the next smaller size is at least half of its
-    extra cost.
-    """
+    """Return the largest size whose speed-up over the next smaller one is at least half of its extra ranks."""
     best = sizes[0]
     for size in sizes[1:]:
         if best.seconds / size.seconds - 1 < 0.5 * (size.ranks / best.ranks - 1):

@@ -1,5 +1,4 @@
-"""botocore's HTTP session with connections of `guard`, bounded bodies and the system's certificate
-authorities.
+"""botocore's HTTP session with connections of `guard`, bounded bodies and the system's certificate authorities.
 
 botocore reads a whole HTTP response into memory, and urllib3 resolves names itself. Both are replaced here:
 connections come from the guard, and bodies are read in counted blocks. Imported by `s3` only.
@@ -59,6 +58,7 @@ class GuardedSession(URLLib3Session):  # type: ignore[misc]  # botocore has no t
     def __init__(self, guard: Guard, *, verify: bool | str, **options: Any) -> None:
         self._guard = guard
         super().__init__(verify=verify, **options)
+        # botocore's pool manager creates its connections from these classes; it has no setting for them.
         self._pool_classes_by_scheme = {
             "http": _guarded_pool(AWSHTTPConnectionPool, AWSHTTPConnection, guard),
             "https": _guarded_pool(AWSHTTPSConnectionPool, AWSHTTPSConnection, guard),
@@ -98,6 +98,8 @@ class GuardedSession(URLLib3Session):  # type: ignore[misc]  # botocore has no t
 
 
 def _guarded_pool(pool_class: Any, connection_class: Any, guard: Guard) -> Any:
+    # `_new_conn` is where urllib3 resolves the name and connects; TLS and proxies are done above it. botocore
+    # translates and retries urllib3's exceptions only.
     class Connection(connection_class):  # type: ignore[misc]  # botocore has no types
         def _new_conn(self) -> socket.socket:
             try:
@@ -144,6 +146,7 @@ class _Body:
         """Return the next available bytes, at most `size`; without a size, return everything."""
         if size is None:
             return b"".join(self.stream())
+        # `read1`, because `read` waits until the block is full.
         piece: bytes = self._raw.read1(min(size, _BLOCK_BYTES)) if size else b""
         self._guard.check()
         self._count += len(piece)
@@ -155,7 +158,6 @@ class _Body:
         return piece
 
     def stream(self, *_: Any) -> Iterator[bytes]:
-        """Yield the blocks."""
         while piece := self.read(_BLOCK_BYTES):
             yield piece
 

@@ -61,8 +61,7 @@ class InvalidRequest(ValueError):
 
 
 class _Reader(io.BufferedReader):
-    """Reads a response; `http.client` itself takes a cut between two header lines for the end of the headers."""
-
+    # `http.client` takes a connection that is cut between two header lines for the end of the headers.
     def __init__(self, raw: Any) -> None:
         super().__init__(raw, BLOCK_BYTES)
         self._lines_size = 0
@@ -143,7 +142,7 @@ class Response(http.client.HTTPResponse):
         return block
 
     def read_all(self, limit: int) -> bytes:
-        """Return the whole body; raise TooLong if it exceeds the limit."""
+        """Return the whole body; raise BodyTooLong if it exceeds the limit."""
         if (self.length or 0) > limit:
             raise BodyTooLong(f"response larger than {limit} bytes")
         blocks, size = [], 0
@@ -195,7 +194,6 @@ class Connection(http.client.HTTPConnection):
         self._create_connection = lambda address, timeout, source: dialer(address[0], address[1], timeout)
 
     def connect(self) -> None:
-        """Connect, through the proxy and with TLS if set."""
         try:
             super().connect()
             for name, level, value in _KEEPALIVE:
@@ -229,11 +227,12 @@ class Connection(http.client.HTTPConnection):
         try:
             self.endheaders(body)
         except ConnectionError:
+            # A server that refuses a body by its size responds and closes without reading it.
             if not body or self.sock is None or not has_data(self.sock):
                 raise
 
     def read_response(self) -> Response:
-        """Read the status line and headers of the response."""
+        """Return the response once its status line and headers are read."""
         response = self.getresponse()
         assert isinstance(response, Response)
         return response
@@ -256,6 +255,7 @@ def check_headers(headers: Iterable[str]) -> None:
 
 def tls_context(*, ca: str = "", insecure: bool = False) -> ssl.SSLContext:
     """Return a context that trusts a CA (PEM); without one, the system's."""
+    # Without the system's certificate authorities: loading them takes time, and they must not be trusted here.
     own_context = ca or insecure
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if own_context else ssl.create_default_context()
     if insecure:
@@ -267,12 +267,10 @@ def tls_context(*, ca: str = "", insecure: bool = False) -> ssl.SSLContext:
 
 
 def connect_direct(host: str, port: int, timeout: float) -> socket.socket:
-    """Connect to a host without a proxy."""
     return socket.create_connection((_encode_host(host), port), timeout)  # type: ignore[arg-type]  # bytes do as well
 
 
 def _encode_host(name: str) -> str | bytes:
-    """Return a host name for the socket functions."""
     # As bytes: for a str Python imports the codec for international names, which costs start-up time.
     return name.encode() if name.isascii() else name
 
@@ -290,6 +288,7 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str:
 
 
 def _bypasses_proxy(host: str, port: int, exceptions: str) -> bool:
+    # A proxy would reach its own loopback interface.
     if host == "localhost" or host == "::1" or host.startswith("127."):
         return True
     return any(
@@ -312,6 +311,7 @@ def _entry_matches(entry: str, host: str, port: int) -> bool:
 
 
 def _in_network(entry: str, host: str) -> bool:
+    # Imported here because few NO_PROXY entries are networks.
     import ipaddress
 
     try:

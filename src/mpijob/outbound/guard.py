@@ -26,14 +26,15 @@ def resolve(host: str, port: int) -> list[AddressInfo]:
     """Return the addresses of a host, IPv4 first; raise OSError if it cannot be resolved."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    # The name cannot be encoded.
     except UnicodeError as error:
+        # The name cannot be encoded.
         raise socket.gaierror(socket.EAI_NONAME, "invalid host name") from error
     return sorted(infos, key=lambda info: info[0] == socket.AF_INET6)
 
 
 def forbidden_address(policy: Policy, host: str, port: int, infos: Iterable[AddressInfo]) -> str:
     """Return the first address that the policy forbids, "" if it allows all of them."""
+    # One forbidden address among several is enough: which one is connected to may depend on who responds.
     infos = tuple(infos)
     for info in infos:
         if not policy.permits(host, port, str(info[4][0])):
@@ -70,7 +71,11 @@ class Forbidden(NotAllowed):
 
 
 class Guard:
-    """The connections of one operation under a policy."""
+    """The connections of one operation under a policy.
+
+    The sockets belong to the caller. The time limit begins with the first connection; a timer thread shuts the
+    sockets down when it is exceeded.
+    """
 
     def __init__(self, policy: Policy = UNRESTRICTED) -> None:
         self.policy = policy
@@ -134,7 +139,7 @@ class Guard:
             raise BackendError("the server exceeded the time limit of the request", hint="try again later")
 
     def close(self) -> None:
-        """Stop the timer; the sockets belong to the caller."""
+        """Stop the timer; the connections stay open."""
         self._cancel()
         with self._lock:
             for sock in self._sockets:
@@ -148,6 +153,7 @@ class Guard:
 
     def _expire(self) -> None:
         self.expired = True
+        # `shutdown` ends the connection for the caller's descriptor too, and wakes a blocked read.
         with self._lock:
             for sock in self._sockets:
                 with suppress(OSError):
@@ -156,6 +162,7 @@ class Guard:
 
 def _connect_first(infos: Sequence[AddressInfo], timeout: float | None, options: Options) -> socket.socket:
     """Connect to the first address that accepts, without resolving the name again."""
+    # `socket.create_connection` would resolve it, possibly to another address than the one checked.
     last_error: OSError = OSError("the host has no address")
     for family, kind, protocol, _, address in infos:
         sock = socket.socket(family, kind, protocol)

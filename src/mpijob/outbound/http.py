@@ -1,9 +1,8 @@
-"""One HTTP request to a service. Redirects are not followed, so a token goes only to its server.
+"""One HTTP request to a service, over a connection of `connection` that `guard` has checked.
 
-`download` sends no token and follows redirects to HTTPS URLs.
-
-Body and time are bounded. Error messages contain host and status, never bytes of the body. Proxies of the
-environment are used unless the policy is restricted: a proxy would resolve the name again, unchecked.
+Redirects are not followed, so a token goes only to its server; `download` sends no token and follows
+redirects to HTTPS URLs. Body and time are bounded. Error messages contain host and status, never bytes of the
+body.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ class Response(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the status is a success."""
         return 200 <= self.status < 300
 
     def __str__(self) -> str:
@@ -65,6 +63,7 @@ def download(url: str, *, seconds: float, max_bytes: int) -> Response:
         response, target = _send("GET", url, None, {}, seconds, max_bytes, UNRESTRICTED)
         if not target:
             return response
+        # The operator applies with administrator permissions what it downloads.
         if not target.startswith("https://"):
             raise OSError(f"redirect to {_redact_url(target)} refused: not HTTPS")
         url = target
@@ -80,7 +79,7 @@ def _send(
     max_bytes: int,
     policy: Policy,
 ) -> tuple[Response, str]:
-    """Return the response, and the target of a redirect."""
+    """Return the response, and the target of a redirect or ""."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("only http and https URLs are supported")
@@ -97,6 +96,7 @@ def _send(
         except BodyTooLong as error:
             raise OSError(f"response larger than {max_bytes} bytes") from error
         except (http.client.HTTPException, OSError) as error:
+            # A guard that shuts its sockets down looks like a server that closed the connection.
             if guard.expired:
                 raise TimeoutError(f"no response within {seconds:g} s") from error
             if isinstance(error, http.client.HTTPException):
@@ -108,6 +108,7 @@ def _send(
 
 def _connection(url: str, guard: Guard, seconds: float) -> Connection:
     tls = tls_context() if url.lower().startswith("https:") else None
+    # A proxy would resolve the name again, to addresses that the policy has not checked.
     proxy = "" if guard.policy.restricted else proxy_for(url, os.environ)
     try:
         return Connection(url, timeout=seconds, tls=tls, proxy=proxy, dial=guard.connect, watch=guard.watch)

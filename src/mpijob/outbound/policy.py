@@ -1,4 +1,6 @@
-"""Where a process may connect on behalf of a user, and how much it reads from there.
+"""Where a process may connect on behalf of a user, and how much it reads from there (docs/decisions/0045).
+
+`guard` applies a policy to connections.
 
 A user's own process may connect anywhere. A server that acts for others may reach public addresses and those
 its administrator allows; never itself, link-local addresses (the metadata service of a cloud), the API server
@@ -20,7 +22,9 @@ from mpijob.settings import OutboundSetting
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+# The well-known prefix (RFC 6052): the last 32 bits are the IPv4 address.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# For local use (RFC 8215): where the IPv4 address is depends on the network.
 _LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
 # Metadata services outside 169.254.0.0/16: Azure's wire server, Alibaba's, and AWS's and Google's over IPv6.
 _METADATA = tuple(
@@ -36,12 +40,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """One policy; the default is for a user's own process. A limit of 0 means none."""
 
     restricted: bool = False
+    # Networks, addresses and host names, each optionally with a port.
     allow: tuple[str, ...] = ()
-    """Networks, addresses and host names, each optionally with a port."""
+    # Servers that other users must not reach through this process even if they are public: HOST, or HOST:PORT.
     internal: tuple[str, ...] = ()
-    """Servers that other users must not reach through this process even if they are public: HOST, or HOST:PORT."""
+    # Time limit of one operation, however many requests it sends.
     seconds: float = 0.0
-    """Time limit of one operation, however many requests it sends."""
     download_seconds: float = 0.0
     download_bytes: int = 0
     listed_objects: int = 0
@@ -53,14 +57,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         ip = unwrap_address(address)
         if any(ip in network and allowed_port in (0, port) for network, allowed_port in self._networks()):
             return True
+        # Not even for an allowed name: its owner chooses its address.
         if _is_special(ip):
             return False
         return self.allows_name(host, port) or is_public(address)
 
     def allows_name(self, host: str, port: int) -> bool:
-        """Return whether the administrator has allowed a host; `*.example.org` matches all names below
-        example.org.
-        """
+        """Return whether the administrator has allowed a host; `*.example.org` matches all names below it."""
         host = host.rstrip(".").lower()
         for entry in self.allow:
             name, allowed_port = split_host_port(entry.lower())
@@ -81,7 +84,6 @@ PUBLIC = Policy(restricted=True)
 
 
 def default_server_policy() -> Policy:
-    """Return the policy of a server for several users with default settings."""
     return server_policy(OutboundSetting(), ())
 
 

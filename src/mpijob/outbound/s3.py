@@ -136,6 +136,7 @@ class Client:
         self._http = GuardedSession(
             guard,
             verify=ca_bundle or True,
+            # A proxy would resolve the name again, to addresses that the policy has not checked.
             proxies={} if restricted else get_environ_proxies(store.endpoint),
             timeout=(_CONNECT_SECONDS, _READ_SECONDS),
         )
@@ -143,7 +144,6 @@ class Client:
         self.api.meta.events.register("before-send.s3", lambda request, **_: self._http.send(request))
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
 
@@ -226,12 +226,13 @@ def translate_errors(
             hint="check endpoint and region",
         ) from error
     except (ConnectionError, HTTPClientError, IncompleteReadError) as error:
+        # Its kind would reveal to a user which hosts exist inside the cluster.
         reason = "" if guard.policy.restricted else f": {type(error).__name__}"
         raise error_type(
             f"object store {store.host}: no response to {operation}{reason}", hint=hint, passing=True
         ) from error
-    # The last two are raised for invalid values and for deep nesting in XML.
     except (BotoCoreError, ValueError, RecursionError) as error:
+        # The last two are raised for invalid values and for deep nesting in XML.
         raise error_type(
             f"object store {store.host} returned an invalid S3 response to {operation}", hint=hint
         ) from error

@@ -1,7 +1,8 @@
 """Mail by SMTP, under the same policy as every other connection: names are resolved once, addresses are checked.
 
-`smtps://` is TLS from the beginning, `smtp://` must offer STARTTLS; only where an administrator allows private
-addresses may a server of theirs do without.
+`smtps://` is TLS from the beginning, and `smtp://` must offer STARTTLS. Only a server for which the
+administrator allows private addresses may do without, and then only without a login. The text of mails is
+written in `client/integrations/webhooks`.
 """
 
 from __future__ import annotations
@@ -23,43 +24,52 @@ _SECONDS = 20.0
 
 
 class Login(NamedTuple):
-    """With which name and password to log in; none where there is no name."""
+    """User and password at the mail server; without a user, no login is attempted."""
 
     user: str = ""
     password: str = ""
 
 
 class _Connection(smtplib.SMTP):
-    """An SMTP connection over a socket that the policy has allowed."""
-
-    def __init__(self, host: str, port: int, opened: guard.Guard, context: ssl.SSLContext | None) -> None:
-        self._opened, self._context = opened, context
+    def __init__(
+        self, host: str, port: int, connection_guard: guard.Guard, context: ssl.SSLContext | None
+    ) -> None:
+        self._guard, self._context = connection_guard, context
         super().__init__(host, port, timeout=_SECONDS)
 
+    # smtplib's own hook for subclasses: `SMTP_SSL` overrides it, too.
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        plain = self._opened.connect(host, port, timeout)
-        return plain if self._context is None else self._context.wrap_socket(plain, server_hostname=host)
+        sock = self._guard.connect(host, port, timeout)
+        return sock if self._context is None else self._context.wrap_socket(sock, server_hostname=host)
 
 
 def send(url: str, message: bytes, login: Login = Login(), *, allow_private: bool = False) -> None:  # noqa: B008 - a value
-    """Send one mail to whom its `To` names; raise InvalidJob or BackendError where it was not taken."""
+    """Send one mail to its `To` addresses.
+
+    Raise InvalidJob if the URL or the server is not usable, BackendError if the mail could not be delivered to
+    the server. With `allow_private`, private addresses and unencrypted servers are allowed.
+    """
     try:
         parts, port = urlsplit(url), urlsplit(url).port
     except ValueError as error:
         raise InvalidJob(f"{url!r} is not a valid URL: {error}", hint="write smtps://HOST") from error
     if parts.scheme not in _PORTS or not parts.hostname or parts.username or parts.password:
-        raise InvalidJob(f"{url!r} is not a mail server", hint="write smtps://HOST; the name into user")
+        raise InvalidJob(
+            f"{url!r} is not the URL of a mail server",
+            hint="write smtps://HOST, and the user name into `user`",
+        )
     context = ssl.create_default_context()
-    wrapped = context if parts.scheme == "smtps" else None
+    implicit_tls = context if parts.scheme == "smtps" else None
     policy = UNRESTRICTED if allow_private else PUBLIC
     try:
-        with guard.Guard(policy) as opened:
-            opened.limit(_SECONDS)
-            with _Connection(parts.hostname, port or _PORTS[parts.scheme], opened, wrapped) as server:
-                encrypted = wrapped is not None or _encrypted(server, context)
+        with guard.Guard(policy) as connection_guard:
+            connection_guard.limit(_SECONDS)
+            address = (parts.hostname, port or _PORTS[parts.scheme])
+            with _Connection(*address, connection_guard, implicit_tls) as server:
+                encrypted = implicit_tls is not None or _start_tls(server, context)
                 if not encrypted and (login.user or not allow_private):
                     raise InvalidJob(
-                        "the mail server offers no STARTTLS", hint="use smtps://, or one that does"
+                        "the mail server offers no STARTTLS", hint="use smtps://, or a server that offers it"
                     )
                 if login.user:
                     server.login(login.user, login.password)
@@ -67,11 +77,11 @@ def send(url: str, message: bytes, login: Login = Login(), *, allow_private: boo
     except guard.Forbidden as error:
         raise InvalidJob(error.reason, hint="set allow_private for private mail servers") from error
     except (OSError, smtplib.SMTPException) as error:
-        raise BackendError(f"{parts.scheme}://{parts.netloc} did not take a mail: {error}") from error
+        raise BackendError(f"cannot send mail through {parts.scheme}://{parts.netloc}: {error}") from error
 
 
-def _encrypted(server: smtplib.SMTP, context: ssl.SSLContext) -> bool:
-    """Encrypt a connection where the server offers it; return whether it does."""
+def _start_tls(server: smtplib.SMTP, context: ssl.SSLContext) -> bool:
+    """Encrypt the connection if the server offers it; return whether it does."""
     server.ehlo()
     if not server.has_extn("starttls"):
         return False

@@ -2,5 +2,5 @@
 
 `connections` limits connections and request times, `concurrency` the requests served at once, `server` runs
 an application in a thread, `service` is the application of a small service. starlette and uvicorn are used
-only here and in `api`.
+only here and in `api` (docs/decisions/0048).
 """

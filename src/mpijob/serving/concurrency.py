@@ -36,6 +36,7 @@ class ConcurrencyLimit:
             self._release(address)
 
     async def _acquire(self, address: str) -> None:
+        # Not while others are queued, even if a slot is free: they came first.
         if self._free and not self._queues and self._active.get(address, 0) < self._max_per_address:
             self._assign(address)
             return
@@ -86,6 +87,7 @@ class ConcurrencyLimit:
                 self._queues.move_to_end(address)
             else:
                 del self._queues[address]
+            # It is done if its request was cancelled and has not run since.
             if not slot.done():
                 self._assign(address)
                 slot.set_result(None)

@@ -58,31 +58,30 @@ class TimedProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Start the idle timer; the name of a client certificate is available to every request."""
         super().connection_made(transport)
         if certificate := transport.get_extra_info("peercert"):
+            # uvicorn copies this state into the scope of every request of the connection.
             self.app_state = {**self.app_state, CLIENT_NAME: _common_name(certificate)}
         self._start_idle()
 
     def data_received(self, data: bytes) -> None:
-        """Stop the idle timer once a request has started."""
         super().data_received(data)
+        # Only once the headers are complete: single bytes do not extend the time.
         if self._busy:
             self._stop_idle()
 
     def on_response_complete(self) -> None:
-        """Start the idle timer unless the next request has started already."""
         super().on_response_complete()
+        # A pipelined request may have started already.
         if not self._busy and not self.transport.is_closing():
             self._start_idle()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """Hand the connection over to the WebSocket protocol."""
+        # Another protocol object takes over the connection; this one must not close it.
         self._stop_idle()
         super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the idle timer."""
         self._stop_idle()
         super().connection_lost(exc)
 
@@ -120,7 +119,7 @@ def limit_handshakes(loop: asyncio.AbstractEventLoop, *, encrypted: bool) -> Non
     if encrypted:
         # uvicorn has no such setting, and asyncio's default is a minute.
         bounded = partial(loop.create_server, ssl_handshake_timeout=HEAD_SECONDS)
-        loop.create_server = bounded  # type: ignore[method-assign]  # as said
+        loop.create_server = bounded  # type: ignore[method-assign]  # there is no other way, see above
 
 
 def new_protocol_class() -> type[TimedProtocol]:
@@ -141,7 +140,10 @@ class Listener(socket.socket):
         self._warned: dict[str, float] = {}
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection from an address below its limit."""
+        """Return the next connection from an address below its limit; others are closed.
+
+        Raise BlockingIOError after some refusals, which the event loop takes for an empty queue.
+        """
         for _ in range(_MAX_REFUSED_AT_ONCE):
             connection, address = super().accept()
             peer = address[0] if isinstance(address, tuple) else ""
@@ -180,8 +182,8 @@ class _CountedSocket(socket.socket):
         self._release: Callable[[], None] | None = release
 
     def close(self) -> None:
-        """Close the connection and release its place."""
         super().close()
+        # May be called more than once.
         release, self._release = self._release, None
         if release is not None:
             release()

@@ -1,4 +1,7 @@
-"""Serve an ASGI application from its own thread."""
+"""Serve an ASGI application from its own thread, with bounded connections (`connections`).
+
+What is served is an application of `service` or of `api`.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,7 @@ def server_config(
         "server_header": False,
         "proxy_headers": False,
         "timeout_graceful_shutdown": 1,
+        # Headers of one request.
         "h11_max_incomplete_event_size": 32 << 10,
     }
     return uvicorn.Config(app, **options | overrides)
@@ -88,6 +92,7 @@ class Server:
 
     def __enter__(self) -> Self:
         self._thread.start()
+        # uvicorn offers a flag instead of an event.
         while not self._server.started and not self._ended.wait(0.01):
             pass
         return self
@@ -99,8 +104,8 @@ class Server:
     def _run(self, encrypted: bool) -> None:
         try:
             asyncio.run(self._serve(encrypted))
-        # The outermost handler of this thread.
         except Exception:
+            # The outermost handler of this thread.
             _log.exception("the server stopped unexpectedly")
         finally:
             self._ended.set()

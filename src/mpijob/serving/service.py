@@ -31,7 +31,7 @@ TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
 
 class Reply(NamedTuple):
-    """A response."""
+    """What a handler returns."""
 
     status: int
     body: bytes | str
@@ -40,19 +40,18 @@ class Reply(NamedTuple):
 
 
 class Request:
-    """A request."""
+    """What a handler gets; its body is read on demand, within limits."""
 
     def __init__(self, request: WebRequest) -> None:
         self._request = request
 
     @property
     def path(self) -> str:
-        """The requested path."""
         return self._request.url.path
 
     @property
     def peer(self) -> str:
-        """The client's address."""
+        """The client's address; "" if it is not known."""
         return self._request.client.host if self._request.client else ""
 
     @property
@@ -71,6 +70,7 @@ class Request:
         declared = self._request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > max_bytes:
             raise HTTPException(413)
+        # Counted as well: a chunked body declares no length.
         blocks, size = [], 0
         try:
             async with asyncio.timeout(seconds):
@@ -108,6 +108,7 @@ async def _error_response(_: WebRequest, error: Exception) -> Response:
     """Respond to an error that no handler answered, so that a program can parse it."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     body = {"code": _CODES.get(status, "USAGE"), "message": HTTPStatus(status).phrase}
+    # The rest of a refused body is not read, so the connection cannot be reused.
     return Response(json.dumps(body), status, {"content-type": JSON, "connection": "close"})
 
 
@@ -158,8 +159,10 @@ def build_registry(metrics_by_name: Mapping[str, Metric]) -> CollectorRegistry:
         def collect(self) -> Iterator[Any]:
             for name, metric in metrics_by_name.items():
                 family = CounterMetricFamily if metric.counter else GaugeMetricFamily
+                # prometheus_client appends `_total` to counters itself.
                 yield family(name.removesuffix("_total"), metric.help, value=metric.value())
 
+    # `auto_describe` would call every metric at registration.
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector())
     return registry
