@@ -63,7 +63,7 @@ class Knowing:
     def runtime(self, document: Mapping[str, Any], namespace: str) -> Document | None:
         return self._runtime
 
-    def around(self, asked: Incoming) -> Around:
+    def facts(self, asked: Incoming) -> Around:
         return self._around
 
     def count_admitted(self, asked: Incoming) -> None:

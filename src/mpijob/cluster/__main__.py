@@ -1,4 +1,7 @@
-"""`python -m mpijob.cluster operator`: run one of the services of a cluster."""
+"""`python -m mpijob.cluster operator`: run one of the services of a cluster.
+
+`mpijob operator` executes this: the layers do not let `cli` import `cluster`.
+"""
 
 from __future__ import annotations
 

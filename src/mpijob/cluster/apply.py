@@ -25,7 +25,7 @@ _CREATED_LAST = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration
 
 
 class AppliedObject(NamedTuple):
-    """The inventory's entry for an object."""
+    """Identifies an object; an entry of the inventory."""
 
     api: str
     kind: str
@@ -34,7 +34,7 @@ class AppliedObject(NamedTuple):
 
 
 class ObjectClient:
-    """Handles manifests through one API client."""
+    """Finds, applies and deletes objects of any kind through one API client."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -42,6 +42,7 @@ class ObjectClient:
 
     def kind(self, api_version: str, name: str) -> Kind | None:
         """Return a kind as the cluster serves it; None if it does not."""
+        # A kind that is missing is not cached: its CRD may be the next object that is applied.
         if (api_version, name) not in self._kinds:
             root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
             discovery = self.api.find(root) or {}
@@ -65,7 +66,6 @@ class ObjectClient:
         return self.api.patch(path, document, form="apply", manager=MANAGER, accept=PARTIAL)
 
     def find(self, entry: AppliedObject) -> Document | None:
-        """Return an object, or None."""
         path = self.path(entry)
         return None if path is None else self.api.find(path)
 
@@ -76,11 +76,12 @@ class ObjectClient:
             return True
         path = self.path(entry)
         assert path is not None
+        # With the uid: a new object of the same name may belong to somebody else.
         self.api.delete(path, uid=found["metadata"]["uid"])
         return False
 
     def instances(self, crd: Document) -> int:
-        """Return the number of objects of a CRD."""
+        """Return the number of objects of a CRD in all namespaces."""
         spec = crd["spec"]
         version = next(served["name"] for served in spec["versions"] if served["served"])
         path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
@@ -93,7 +94,6 @@ class ObjectClient:
 
 
 def with_component(document: Mapping[str, Any], component: str) -> Document:
-    """Return a manifest with the label of its component."""
     metadata = dict(document["metadata"])
     metadata["labels"] = {**(metadata.get("labels") or {}), COMPONENT_LABEL: component}
     return {**document, "metadata": metadata}
@@ -105,7 +105,6 @@ def component_of(document: Mapping[str, Any]) -> str:
 
 
 def entry_of(document: Mapping[str, Any]) -> AppliedObject:
-    """Return the inventory entry of a manifest."""
     metadata = document["metadata"]
     return AppliedObject(
         document["apiVersion"], document["kind"], metadata.get("namespace") or "", metadata["name"]

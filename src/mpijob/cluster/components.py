@@ -1,4 +1,7 @@
-"""The manifests of the platform: our services, roles, CRDs, runtimes and queues."""
+"""The manifests of the platform: our services, roles, CRDs, runtimes and queues.
+
+`reconcile` applies them; manifests of engines are read by `manifests`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import copy
 from collections.abc import Iterator
 from pathlib import Path
 
-from mpijob.cluster import crds, manifests
+import msgspec
+
+from mpijob.cluster import manifests
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.runtimes import builtin as shipped
@@ -20,20 +25,8 @@ STATIC_COMPONENTS = ("roles", "audit")
 
 
 def services(platform: Platform) -> dict[str, Service]:
-    """Return the settings of each of our services."""
-    settings = platform.services
-    return {
-        "controller": settings.controller,
-        "admission": settings.admission,
-        "recorder": settings.recorder,
-        "page": settings.page,
-        "broker": settings.broker,
-    }
-
-
-def definitions() -> list[Document]:
-    """Return our CRDs."""
-    return [*crds.documents()]
+    """Return the settings of each of our services, by the names of their directories."""
+    return msgspec.structs.asdict(platform.services)
 
 
 def service_directory(name: str, deploy: Path, *, openshift: bool) -> Path:
@@ -49,7 +42,6 @@ def service(settings: Service, source: Path, platform: Platform) -> list[Documen
 
 
 def without_fs_group(document: Document) -> Document:
-    """Return a Deployment without fsGroup."""
     # OpenShift assigns a group from the namespace's range and rejects any other.
     if document["kind"] != "Deployment":
         return document
@@ -65,7 +57,6 @@ def _with_replicas(document: Document, replicas: int) -> Document:
 
 
 def queues(platform: Platform) -> list[Document]:
-    """Return Kueue's objects for the platform's queues."""
     if not platform.queues:
         return []
     flavor = {"apiVersion": KUEUE_API, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}}
@@ -127,10 +118,11 @@ def _with_alert_percentage(document: Document, percent: float) -> Document:
 def _with_threshold(rule: Document, percent: float) -> Document:
     if rule.get("alert") != QUOTA_ALERT:
         return rule
+    # The rule of `deploy/monitoring` ends with its default threshold.
     expression, bound, _ = rule["expr"].rpartition(">= ")
     return {**rule, "expr": f"{expression}{bound}{percent / 100:g}"}
 
 
 def is_managed(state: Management, platform: Platform) -> bool:
-    """Return whether a component is managed."""
+    # A platform that is not managed overrides all of its components.
     return state is Management.MANAGED and platform.management_state is Management.MANAGED

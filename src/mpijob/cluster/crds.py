@@ -38,6 +38,8 @@ def documents() -> tuple[Schema, ...]:
 
 def platform() -> Schema:
     """Return the CRD of `MPIJobPlatform`, a singleton called `default`."""
+    # Cluster-scoped like `MPIJobLimits`: plain RBAC keeps administrators of a namespace from changing its limits
+    # (docs/decisions/0025).
     columns = (
         _column("State", "string", ".spec.managementState"),
         _column("Ready", "string", f"{_READY}.status"),
@@ -132,8 +134,8 @@ def _field(owner: type, field: types.Field) -> Schema:
 
 def _schema(info: types.Type) -> Schema:
     match info:
-        # Optional fields: structural schemas have absence instead of null.
         case types.UnionType():
+            # Optional fields: structural schemas have absence instead of null.
             (inner,) = [part for part in info.types if not isinstance(part, types.NoneType)]
             return _schema(inner)
         case types.StructType():

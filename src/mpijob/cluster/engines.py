@@ -1,4 +1,7 @@
-"""How the operator detects engines: whether they are installed, who manages them, and which jobs need them."""
+"""How the operator detects engines: whether they are installed, who manages them, and which jobs need them.
+
+They are installed and removed by `reconcile`.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,7 @@ def engine_settings(known: EngineInfo, engines: Engines) -> Engine:
 
 def external_manager(objects: ObjectClient, known: EngineInfo) -> str:
     """Return who manages an engine that is not ours; "" if nobody does."""
+    # The DataScienceCluster first: before it has installed the engine, there is no CRD to look at.
     if known.component and (owner := _data_science_cluster(objects, known.component)):
         return owner
     crd = objects.api.find(CRD.path("", known.crd))
@@ -96,7 +100,7 @@ class EngineState(NamedTuple):
 
 
 def engine_state(objects: ObjectClient, known: EngineInfo) -> EngineState:
-    """Return the observed state of an engine, whoever manages it."""
+    """Return the observed state of an engine, also of one that others manage."""
     if objects.api.find(CRD.path("", known.crd)) is None:
         return EngineState(False)
     installed = deployments(objects, known)
@@ -122,6 +126,7 @@ def version_of(deployment: Document) -> str:
 def is_available(deployment: Mapping[str, Any]) -> bool:
     """Return whether the newest generation of a Deployment is rolled out and available."""
     status = deployment.get("status") or {}
+    # Until then the status is that of the previous spec.
     if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0):
         return False
     wanted_replicas = deployment["spec"].get("replicas", 1)
@@ -146,8 +151,8 @@ def unfinished_jobs(objects: ObjectClient, known: EngineInfo) -> list[str]:
     ]
 
 
-def _has_ended(work: Document) -> bool:
-    conditions = (work.get("status") or {}).get("conditions") or ()
+def _has_ended(item: Document) -> bool:
+    conditions = (item.get("status") or {}).get("conditions") or ()
     return any(
         condition["type"] in _FINISHED_CONDITIONS and condition["status"] == "True"
         for condition in conditions

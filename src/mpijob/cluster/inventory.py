@@ -26,7 +26,6 @@ class Inventory:
         self._namespace = namespace
 
     def read(self, component: str) -> list[AppliedObject]:
-        """Return the objects created for a component."""
         config_map = self._api.find(resources.CONFIG_MAP.path(self._namespace, NAME)) or {}
         text = (config_map.get("data") or {}).get(component, "[]")
         return codec.decode(text, list[AppliedObject])
@@ -34,6 +33,7 @@ class Inventory:
     def write(self, component: str, entries: Iterable[AppliedObject]) -> None:
         """Store the entries of a component; an empty list removes it."""
         ordered = sorted(set(entries))
+        # In a merge patch, null removes the key.
         value = msgspec.json.encode(ordered).decode() if ordered else None
         path = resources.CONFIG_MAP.path(self._namespace, NAME)
         if self._api.find(path) is None:

@@ -17,8 +17,15 @@ from mpijob.errors import NotAllowed, NotFound
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.outbound import http
 
+OUR_IMAGE = "mpijob"
 _MAX_BYTES = 64 << 20
 _TIMEOUT_SECONDS = 30.0
+_CLUSTER_WIDE = (
+    "Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass",
+    "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding", "APIService", "ClusterTrainingRuntime", "ConsoleLink",
+    "SecurityContextConstraints", "OAuthClient",
+)  # fmt: skip
 
 
 def manifests(source: str, name: str, version: str, digest: str = "") -> list[Document]:
@@ -94,7 +101,7 @@ def _parse(text: str) -> list[Document]:
 
 # -- our own manifests --------------------------------------------------------------------------------
 def read_kustomization(path: Path) -> list[Document]:
-    """Return the manifests of one of our kustomizations."""
+    """Return the manifests of one of our kustomizations; raise NotFound if the directory is none."""
     if not (path / "kustomization.yaml").is_file():
         raise NotFound(
             f"{path} is not a kustomization", hint="set --deploy to the deploy directory of this project"
@@ -125,14 +132,6 @@ def _resource(path: Path) -> Iterator[Document]:
         yield from _parse(path.read_text())
 
 
-_CLUSTER_WIDE = (
-    "Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass",
-    "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding", "APIService", "ClusterTrainingRuntime", "ConsoleLink",
-    "SecurityContextConstraints", "OAuthClient",
-)  # fmt: skip
-
-
 def in_namespace(document: Document, namespace: str) -> Document:
     """Set the namespace of a manifest as kustomize does, and of the service accounts in bindings."""
     changed = dict(document)
@@ -160,6 +159,7 @@ def _with_images(value: Any, registry: str, own: str) -> Any:
 
 
 def _image(key: str, value: Any, registry: str, own: str) -> Any:
+    # By the key alone, so that images in custom resources (a runtime's pod template) are replaced as well.
     if key != "image" or not isinstance(value, str):
         return _with_images(value, registry, own)
     if own and value.partition(":")[0] == OUR_IMAGE:
@@ -167,11 +167,9 @@ def _image(key: str, value: Any, registry: str, own: str) -> Any:
     return mirror_name(value, registry) if registry else value
 
 
-OUR_IMAGE = "mpijob"
-
-
 def mirror_name(image: str, registry: str) -> str:
     """Return an image's name at a mirror, without its original host."""
     host, slash, name = image.partition("/")
+    # As the container engines decide it: `kubeflow/trainer` is a name on Docker Hub, not on a host.
     has_host = bool(slash) and ("." in host or ":" in host or host == "localhost")
     return f"{registry.rstrip('/')}/{name if has_host else image}"

@@ -1,8 +1,9 @@
 """The operator: reconciles the `MPIJobPlatform`.
 
-Changes of the resource only wake the loop, which looks at everything and takes one step (`reconcile`). So the
-resource stores only its status, has no finalizer, and a lost event costs at most a minute. With several
-replicas, the holder of the Lease is active.
+Changes of the resource only wake the loop, which compares everything with the spec and takes one step
+(`reconcile`). So the resource stores only its status, has no finalizer, and a lost event costs at most a
+minute. With several replicas, the holder of the Lease is active. Jobs are handled by the controller
+(`backends/kubernetes/controller`).
 """
 
 from __future__ import annotations
@@ -62,17 +63,16 @@ class Operator:
         self._wake_event.set()
 
     def stop(self) -> None:
-        """End the loop."""
         self._stop.set()
         self._wake_event.set()
 
     def run(self) -> None:
-        """Reconcile until stopped."""
         with self._election:
             due = 0.0
             while not self._stop.is_set():
                 self.heartbeat = time.monotonic()
                 if self._election.leads and (self.heartbeat >= due or self._wake_event.is_set()):
+                    # Before the step: a change during it wakes the loop again.
                     self._wake_event.clear()
                     due = self.heartbeat + self._guarded(self.reconcile)
                 elif self._election.leads:
@@ -143,9 +143,9 @@ def serve(namespace: str, deploy: Path, *, health_port: int | None = None) -> No
     namespace_used = namespace or access.namespace or "default"
     identity = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
     _apply_crds(api)
-    operator = Operator(
-        api, Election(Api(access, timeout=4.0), namespace_used, LEASE, identity), namespace_used, deploy
-    )
+    # A connection of its own with a short timeout: a slow request must not cost the Lease.
+    election = Election(Api(access, timeout=4.0), namespace_used, LEASE, identity)
+    operator = Operator(api, election, namespace_used, deploy)
     loop = threading.Thread(target=operator.run, daemon=True, name="platform")
     loop.start()
     health = contextlib.nullcontext() if health_port is None else _health(operator, health_port)
@@ -182,6 +182,3 @@ def _apply_crds(api: Api) -> None:
     objects = ObjectClient(api)
     for document in crds.documents():
         objects.apply(with_component(document, "crds"))
-
-
-__all__ = ["Operator", "serve", "wake_on_change"]

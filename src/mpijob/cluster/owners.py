@@ -3,7 +3,7 @@
 An unlimited right to impersonate allows acting as anybody. So the operator, which is an administrator anyway,
 keeps the controller's permission minimal: the users, groups and service accounts that own a job with retries
 or with dependencies, whose identity was recorded by admission and cannot be forged. Components of the cluster
-(`system:…`) are never included.
+(`system:…`) are never included (docs/decisions/0049).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def jobs_to_recreate(api: Api) -> list[Document]:
     jobs: list[Document] = []
     for kind in (resources.TRAINJOB, resources.MPIJOB):
         try:
+            # Metadata is enough, and much smaller than thousands of jobs.
             jobs += api.list(kind.path(), labels=_SELECTOR, accept=METADATA).items
         except ApiError as error:
             # 404: the cluster does not serve the kind.
@@ -40,6 +41,7 @@ def jobs_to_recreate(api: Api) -> list[Document]:
 def _may_be_recreated(metadata: Mapping[str, Any]) -> bool:
     annotations = metadata.get("annotations") or {}
     uid = (metadata.get("labels") or {}).get(well_known.UID_LABEL, "")
+    # The uid contains a digest of namespace and owner, so a copied owner annotation does not match it.
     is_verified = job_uid.belongs_to(
         uid, metadata["namespace"], str(annotations.get(well_known.OWNER_LABEL, ""))
     )
@@ -59,6 +61,7 @@ def rbac_documents(jobs: Iterable[Mapping[str, Any]], namespace: str) -> list[Do
     groups = sorted({group for owner in owners for group in owner.groups})
     rules = [_rule(plural, names) for plural, names in (("users", users), ("groups", groups)) if names]
     objects = _role_and_binding("Cluster", "", rules, namespace)
+    # Service accounts are namespaced: a Role there, never for those of the control plane or of our services.
     for account_namespace in sorted(
         {owner.partition(":")[0] for owner in accounts} - {"kube-system", namespace}
     ):

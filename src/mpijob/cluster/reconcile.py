@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from mpijob.backends.kubernetes.client.api import Api, ApiError
-from mpijob.cluster import components, engines, manifests, owners, service_certs, trust, ui_route
+from mpijob.cluster import components, crds, engines, manifests, owners, service_certs, trust, ui_route
 from mpijob.cluster.apply import (
     CRD,
     AppliedObject,
@@ -32,14 +33,8 @@ from mpijob.errors import MpiJobError, NotAllowed, NotFound
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model.platform.governance import Component, Management, Page, Platform
 
-READY, WAITING, ADOPTED, ABSENT, REMOVING, FAILED = (
-    "Ready",
-    "Progressing",
-    "Adopted",
-    "Absent",
-    "Removing",
-    "Failed",
-)
+READY, WAITING, ADOPTED = "Ready", "Progressing", "Adopted"
+ABSENT, REMOVING, FAILED = "Absent", "Removing", "Failed"
 HEALTHY_STATES = (READY, ADOPTED, ABSENT)
 _MAX_SHOWN = 3
 _log = logging.getLogger(__name__)
@@ -57,25 +52,16 @@ class PlatformReconciler:
 
     def reconcile(self, platform: Platform) -> tuple[Component, ...]:
         """Take one step for every component and return their states."""
+        # Removed in the reverse order: Trainer requires JobSet.
+        ordered = engines.ENGINES if _is_managed(platform) else reversed(engines.ENGINES)
         steps: list[tuple[str, Callable[[], Component]]] = [
-            ("crds", lambda: self._part("crds", components.definitions, stays=True, platform=platform)),
-        ]
-        steps += [
-            (engine.name, lambda engine=engine: self._engine(engine, platform))  # type: ignore[misc] # mypy knows no defaults of a lambda
-            for engine in (engines.ENGINES if _is_managed(platform) else reversed(engines.ENGINES))
-        ]
-        steps += [
-            ("queues", lambda: self._queues(platform)),
-            ("runtimes", lambda: self._runtimes(platform)),
-            ("monitoring", lambda: self._monitoring(platform)),
-        ]
-        steps += [
-            (name, lambda name=name: self._folder(name, platform))  # type: ignore[misc] # as above
-            for name in components.STATIC_COMPONENTS
-        ]
-        steps += [
-            (name, lambda name=name: self._service(name, platform))  # type: ignore[misc] # as above
-            for name in components.services(platform)
+            ("crds", partial(self._part, "crds", lambda: [*crds.documents()], platform, stays=True)),
+            *((engine.name, partial(self._engine, engine, platform)) for engine in ordered),
+            ("queues", partial(self._queues, platform)),
+            ("runtimes", partial(self._runtimes, platform)),
+            ("monitoring", partial(self._monitoring, platform)),
+            *((name, partial(self._folder, name, platform)) for name in components.STATIC_COMPONENTS),
+            *((name, partial(self._service, name, platform)) for name in components.services(platform)),
         ]
         return tuple(_guarded(name, step) for name, step in steps)
 
@@ -147,7 +133,7 @@ class PlatformReconciler:
         return self._part("queues", lambda: components.queues(platform), platform)
 
     def _runtimes(self, platform: Platform) -> Component:
-        """Install the built-in runtimes; one that somebody else created under such a name stays unchanged."""
+        """Install the built-in runtimes; one that others created under such a name stays unchanged."""
         component = Component(name="runtimes", state=ABSENT)
         if not components.is_managed(platform.runtimes, platform):
             return self._remove("runtimes", self._inventory.read("runtimes"), component)
@@ -161,9 +147,8 @@ class PlatformReconciler:
             for runtime in runtimes
             if self._belongs_to_others(runtime, "runtimes")
         ]
-        self._apply(
-            "runtimes", [runtime for runtime in runtimes if runtime["metadata"]["name"] not in others]
-        )
+        own = [runtime for runtime in runtimes if runtime["metadata"]["name"] not in others]
+        self._apply("runtimes", own)
         message = f"created by others, left unchanged: {', '.join(others)}" if others else ""
         return msgspec.structs.replace(component, state=READY, kept_by="mpijob", message=message)
 
@@ -243,7 +228,7 @@ class PlatformReconciler:
         return self._remove(name, entries, component)
 
     def _external_manager(self, name: str, documents: Iterable[Document]) -> str:
-        """Return why a service is managed by somebody else, or ""."""
+        """Return why a service is managed by others, or ""."""
         for deployment in filter(_is_deployment, documents):
             existing = self._objects.find(entry_of(deployment))
             if existing is not None and entry_of(deployment) not in self._inventory.read(name):
@@ -260,6 +245,7 @@ class PlatformReconciler:
         """Apply manifests and delete objects that the component no longer has."""
         documents = [document for document in documents if self._is_served(document)]
         recorded, current = self._inventory.read(component), [entry_of(document) for document in documents]
+        # Recorded before they are created: after a crash in between, they are still known and can be removed.
         if not set(current) <= set(recorded):
             self._inventory.write(component, [*recorded, *current])
         for document in creation_order(documents):
@@ -273,7 +259,6 @@ class PlatformReconciler:
             )
 
     def _is_served(self, document: Document) -> bool:
-        """Return whether the cluster serves the kind of a manifest."""
         # Older clusters have no ValidatingAdmissionPolicy; there the webhook alone decides.
         kind = document["kind"]
         return kind not in _OPTIONAL_KINDS or self._objects.kind(document["apiVersion"], kind) is not None
@@ -282,10 +267,12 @@ class PlatformReconciler:
         if not entries:
             return component
         kept = [entry for entry in entries if entry.kind == CRD.name and self._in_use(entry)]
+        # In the reverse order of creation: webhooks first, so that they cannot block the rest.
         to_delete = [entry for entry in reversed(_removal_order(entries)) if entry not in kept]
         remaining = [
             entry for entry in to_delete if entry.kind != _DATA and not self._objects.remove(entry, name)
         ]
+        # Until then the inventory stays as it is, and the next step continues from it.
         if all(entry.kind == CRD.name for entry in remaining):
             self._inventory.write(name, [*remaining, *kept])
         if remaining:
@@ -299,7 +286,6 @@ class PlatformReconciler:
         return msgspec.structs.replace(component, state=ABSENT, message=message)
 
     def _in_use(self, definition: AppliedObject) -> bool:
-        """Return whether a CRD has objects."""
         # Deleting the CRD would delete them.
         crd = self._objects.api.find(CRD.path("", definition.name))
         return crd is not None and bool(self._objects.instances(crd))

@@ -32,8 +32,9 @@ def with_certificate(api: Api, service: str, documents: list[Document], *, opens
     entry = secret_of(service, deployment["metadata"]["namespace"])
     secret = api.find(resources.SECRET.path(entry.namespace, entry.name))
     if secret is not None and tls_secret.parse_keys(secret) is None:
-        # It belongs to somebody else, who also renews it.
+        # It was created by others (cert-manager), which also renew it.
         return documents
+    # The Service's names as clients in the cluster use them.
     host = f"mpijob-{service}.{entry.namespace}"
     names = (f"{host}.svc", host, f"{host}.svc.cluster.local")
     keys = tls_secret.ensure_keys(

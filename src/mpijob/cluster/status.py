@@ -1,4 +1,7 @@
-"""The status of the platform: conditions for the whole and for each component, with versions."""
+"""The status of the platform: conditions for the whole and for each component, with versions.
+
+The states of components come from `reconcile`; the operator writes the result.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,7 @@ def _component_condition(component: Component) -> Condition:
 
 
 def _with_transition_time(condition: Condition, old: Condition | None, generation: int) -> Condition:
+    # The message does not count: it may hold a number that changes with every step.
     is_unchanged = old is not None and (old.status, old.reason) == (condition.status, condition.reason)
     timestamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     since = old.last_transition_time if is_unchanged and old is not None else timestamp

@@ -36,6 +36,7 @@ def with_host_and_login(api: Api, documents: list[Document], host: str) -> list[
         if any(document["kind"] == "OAuthClient" for document in documents)
         else ""
     )
+    # A ConsoleLink without an address is not valid.
     return [
         _complete(document, host, client)
         for document in documents
@@ -46,9 +47,8 @@ def with_host_and_login(api: Api, documents: list[Document], host: str) -> list[
 def _route_host(api: Api, documents: list[Document]) -> str:
     for document in documents:
         if document["kind"] == "Route":
-            route = (
-                api.find(ROUTE.path(document["metadata"]["namespace"], document["metadata"]["name"])) or {}
-            )
+            metadata = document["metadata"]
+            route = api.find(ROUTE.path(metadata["namespace"], metadata["name"])) or {}
             return str((route.get("spec") or {}).get("host") or "")
     return ""
 
@@ -68,7 +68,7 @@ def _complete(document: Document, host: str, client: str) -> Document:
 def _with_host_argument(deployment: Document, host: str) -> Document:
     template: dict[str, Any] = deployment["spec"]["template"]
     containers = [
-        {**container, "args": [*filter(_is_no_host_argument, container["args"]), f"--host={host}"]}
+        {**container, "args": [*_without_host(container["args"]), f"--host={host}"]}
         if container["name"] == "page"
         else container
         for container in template["spec"]["containers"]
@@ -77,8 +77,8 @@ def _with_host_argument(deployment: Document, host: str) -> Document:
     return {**deployment, "spec": {**deployment["spec"], "template": changed}}
 
 
-def _is_no_host_argument(word: str) -> bool:
-    return not word.startswith("--host=")
+def _without_host(args: list[str]) -> list[str]:
+    return [argument for argument in args if not argument.startswith("--host=")]
 
 
 def _client_secret(api: Api, namespace: str) -> str:

@@ -413,7 +413,7 @@ def test_a_conflict_is_told_as_one() -> None:
 @pytest.mark.security
 def test_what_we_cannot_judge_is_refused_except_where_an_administrator_opens_the_namespace() -> None:
     class Broken(Knowing):
-        def around(self, asked: Incoming) -> Around:
+        def facts(self, asked: Incoming) -> Around:
             raise ValueError("broken")
 
     *runtime, document = documents(a_job())

@@ -76,7 +76,7 @@ def test_kubectl_is_told_the_stage() -> None:
         def runtime(self, document: Any, namespace: str) -> None:
             return None
 
-        def around(self, asked: Incoming) -> Any:
+        def facts(self, asked: Incoming) -> Any:
             return self._around
 
         def count_admitted(self, asked: Incoming) -> None:

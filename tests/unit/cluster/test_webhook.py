@@ -107,7 +107,7 @@ def test_the_server_is_ready_when_everything_is_known_and_answers_reviews(server
     *runtime, document = documents(a_job(workers=9))
     body = msgspec.json.encode(a_review(document))
     assert ask(server, "/judge", body)[0] == 503
-    server.known = Knowing(limited(max_workers=8), *runtime)
+    server.cluster = Knowing(limited(max_workers=8), *runtime)
     assert ask(server, "/readyz")[0] == 200
     status, answer = ask(server, "/judge", body)
     assert (status, json.loads(answer)["response"]["allowed"]) == (200, False)
@@ -126,7 +126,7 @@ def test_the_server_is_ready_when_everything_is_known_and_answers_reviews(server
     ],
 )
 def test_nonsense_is_answered_and_harms_nobody(server: Server, path: str, body: bytes, status: int) -> None:
-    server.known = Knowing()
+    server.cluster = Knowing()
     assert ask(server, path, body)[0] == status
     assert ask(server, "/healthz")[0] == 200
 
@@ -230,4 +230,4 @@ def test_the_rule_on_privileges_looks_at_what_runs_first_too_where_there_is_any(
     rule = next(one for one in configuration.policies() if one["metadata"]["name"] == "mpijob-privileges")
     (test,) = (one["expression"] for one in rule["spec"]["validations"] if "privileged" in one["expression"])
     for field in ("containers", "initContainers"):
-        assert f"(has(pod.spec.{field}) && pod.spec.{field}.exists(one, " in test
+        assert f"(has(pod.spec.{field}) && pod.spec.{field}.exists(container, " in test

@@ -33,7 +33,7 @@ from mpijob.cluster.webhook.server import Options, Server
 made = Server(Options(host="127.0.0.1", port=0))
 made.use_keys(certificates.renew(("127.0.0.1",)))
 with made:
-    made.known = Knowing()
+    made.cluster = Knowing()
     print(made.port, flush=True)
     sys.stdin.read()
 """

@@ -1,4 +1,7 @@
-"""The webhook's HTTP application: probes, and reviews with bounded size, concurrency and threads."""
+"""The webhook's HTTP application: probes, and reviews with bounded size, concurrency and threads.
+
+What a request is limited to is decided here, the response in `admission_review`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from mpijob.serving import service
 from mpijob.serving.concurrency import ConcurrencyLimit, QueueFull
 
 if TYPE_CHECKING:
-    from mpijob.cluster.webhook.admission_review import ClusterKnowledge
+    from mpijob.cluster.webhook.admission_review import ClusterView
 
 PATHS = ("/defaults", "/restricted", "/judge", "/strict", "/open")
 # Two objects of etcd's maximum size: the new and the old one.
@@ -27,43 +30,44 @@ _DECODER = codec.decoder(dict[str, Any])
 
 
 class Reviews:
-    """Handles review requests; `known` is what the webhook knows, None until it is loaded.
+    """Handles review requests; `cluster` is what the webhook knows, None until it is loaded.
 
     With a `client_name` ("" for any), only clients with a certificate are served.
     """
 
     def __init__(self, *, client_name: str | None = None) -> None:
-        self.known: ClusterKnowledge | None = None
+        self.cluster: ClusterView | None = None
         self._client_name = client_name
         self._limit = ConcurrencyLimit(_MAX_ACTIVE, _MAX_PER_ADDRESS, _MAX_QUEUED_PER_ADDRESS)
-        self._threads = ThreadPoolExecutor(_MAX_ACTIVE, thread_name_prefix="judging")
+        # One thread for each active request: a review may wait for the API server.
+        self._threads = ThreadPoolExecutor(_MAX_ACTIVE, thread_name_prefix="review")
 
     def accepts_client(self, client: str | None) -> bool:
         """Return whether a client with this certificate name (None: no certificate) is served."""
         return self._client_name is None or (client is not None and self._client_name in ("", client))
 
     async def respond(self, request: service.Request) -> service.Reply:
-        """Respond to one review."""
         if not self.accepts_client(request.client_name):
             return service.Reply(403, "client certificate of the API server required\n")
-        known = self.known
-        if known is None:
+        cluster = self.cluster
+        if cluster is None:
             return service.Reply(503, "not ready\n")
         try:
             async with self._limit.slot(request.peer):
                 content = await request.body(MAX_BYTES)
                 loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._threads, _review, request.path, content, known)
+                return await loop.run_in_executor(self._threads, _review, request.path, content, cluster)
         except QueueFull:
             return service.Reply(429, "too many queued requests\n")
 
 
-def _review(path: str, content: bytes, known: ClusterKnowledge) -> service.Reply:
+def _review(path: str, content: bytes, cluster: ClusterView) -> service.Reply:
+    # Before it is parsed: as Python objects, a document of `{}` takes many times its size (docs/decisions/0048).
     if max_node_count(content) > MAX_NODES:
         return service.Reply(413, f"more than {MAX_NODES} values\n")
     try:
         review: Mapping[str, Any] = _DECODER.decode(content)
-        response = admission_review.respond(path, review, known)
+        response = admission_review.respond(path, review, cluster)
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError):
         return service.Reply(400, "not an AdmissionReview\n")
     return service.Reply(200, msgspec.json.encode(response), "application/json")
@@ -75,8 +79,7 @@ def max_node_count(content: bytes) -> int:
 
 
 def application(reviews: Reviews) -> service.Application:
-    """Return the webhook's application."""
     posts = dict.fromkeys(PATHS, reviews.respond)
     return service.application(
-        post_handlers=posts, alive=lambda: True, ready=lambda: reviews.known is not None
+        post_handlers=posts, alive=lambda: True, ready=lambda: reviews.cluster is not None
     )

@@ -1,7 +1,8 @@
 """What the webhook knows about the cluster: limits, quotas and jobs, kept up to date by watches.
 
 An API server waits for the response, so data that rarely changes is kept in memory; only a runtime that was
-just created, and permissions of the user, are requested. What cannot be read does not limit.
+just created, and permissions of the user, are requested. What cannot be read does not limit. The decision is
+made in `admission`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ PLATFORM = Kind(governance.API, "MPIJobPlatform", "mpijobplatforms", namespaced=
 LIMITS = Kind(governance.API, "MPIJobLimits", "mpijoblimits", namespaced=False)
 REVIEW = Kind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
 _FINISHED_CONDITIONS = ("Complete", "Failed", "Succeeded")
+# Longer than a watch needs to deliver a new job. A job that was admitted here and rejected by another webhook
+# counts for this time.
 _ADMITTED_TTL_SECONDS = 5.0
 _RESOURCES = {"TrainJob": "trainjobs.trainer.kubeflow.org", "MPIJob": "mpijobs.kubeflow.org"}
 _WATCHED = {
@@ -45,7 +48,7 @@ _LIMIT_SOURCES = ("platform", "limits")
 
 
 class WebhookCache:
-    """The watched objects, updated in the background."""
+    """The watched objects, updated in the background while its context is open; a `ClusterView`."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -73,17 +76,11 @@ class WebhookCache:
 
     def limits(self, namespace: str) -> NamespaceLimits:
         """Return the limits of a namespace, completed by the platform's defaults."""
-        limits_object, platform_object = (
-            self._cache.find("limits", "", namespace),
-            self._cache.find("platform", "", governance.SINGLETON),
-        )
+        limits = self._cache.find("limits", "", namespace)
+        platform = self._cache.find("platform", "", governance.SINGLETON)
         try:
-            defaults = (
-                governance.platform_of(platform_object).defaults if platform_object else NamespaceLimits()
-            )
-            return governance.effective(
-                governance.limits_of(limits_object) if limits_object else None, defaults
-            )
+            defaults = governance.platform_of(platform).defaults if platform else NamespaceLimits()
+            return governance.effective(governance.limits_of(limits) if limits else None, defaults)
         except msgspec.ValidationError:
             # The CRD's schema rejects invalid objects, so this is one of another version.
             return NamespaceLimits()
@@ -103,8 +100,7 @@ class WebhookCache:
             return None
         return {"kind": kind, **runtime} if runtime is not None else None
 
-    def around(self, request: Incoming) -> Around:
-        """Return the facts needed to review a request."""
+    def facts(self, request: Incoming) -> Around:
         limits = self.limits(request.namespace)
         job = request.job
         asks: tuple[Ask, ...] = ()
@@ -147,6 +143,7 @@ class WebhookCache:
         return [item for item in self._cache.objects(source) if item["metadata"]["namespace"] == namespace]
 
     def _running_jobs(self, request: Incoming) -> int:
+        """Return how many other jobs of the namespace have not ended."""
         jobs = {
             job["metadata"]["name"]
             for kind in _RESOURCES
@@ -164,11 +161,9 @@ class WebhookCache:
         return len(jobs - {request.name})
 
     def _is_own_code(self, request: Incoming, name: str) -> bool:
-        """Return whether a ConfigMap holds the code of the job itself.
-
-        Its creator need not be allowed to read it back. It is named after the first attempt's object; the job
-        is that attempt, or a further attempt of the same owner.
-        """
+        """Return whether a ConfigMap holds the code of the job itself."""
+        # Its creator need not be allowed to read it back. It is named after the first attempt's object; the job is
+        # that attempt, or a further attempt of the same owner.
         job_name = well_known.owner_of_code(name)
         if not job_name:
             return False

@@ -33,7 +33,7 @@ class Keys(NamedTuple):
 
 
 def renew(names: Iterable[str], old_keys: Keys | None = None, *, now: datetime | None = None) -> Keys:
-    """Return valid keys: those that are still fresh stay, those due are renewed."""
+    """Return new keys for the service; the CA stays while it is not due."""
     now = now or datetime.now(UTC)
     authorities = _authorities(old_keys, now)
     if old_keys is None or not authorities or is_due(authorities[0], now):
@@ -63,7 +63,6 @@ def needs_renewal(keys: Keys, names: Iterable[str], now: datetime | None = None)
 
 
 def expiry(keys: Keys) -> datetime:
-    """Return when the serving certificate expires."""
     return x509.load_pem_x509_certificate(keys.certificate).not_valid_after_utc
 
 
@@ -74,6 +73,7 @@ def is_due(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def _authorities(old_keys: Keys | None, now: datetime) -> list[x509.Certificate]:
+    """Return the CA certificates that have not expired, the newest first."""
     try:
         certificates = x509.load_pem_x509_certificates(old_keys.bundle) if old_keys is not None else []
     except ValueError:
@@ -103,6 +103,7 @@ def _serving(
     names: tuple[str, ...],
     now: datetime,
 ) -> x509.Certificate:
+    # A common name has at most 64 characters (RFC 5280); clients check the alternative names.
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
     builder = _builder(subject, authority.subject, serving_key.public_key(), now, SERVING_DAYS)
     builder = builder.add_extension(

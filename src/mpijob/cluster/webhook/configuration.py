@@ -24,15 +24,8 @@ __all__ = ["LABEL", "MUTATING", "NAME", "SYSTEM_NAMESPACES", "VALIDATING", "conf
 NAME = "mpijob-webhook"
 LABEL = f"{well_known.DOMAIN}/admission"
 API = "admissionregistration.k8s.io/v1"
-MUTATING = Kind(
-    "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False
-)
-VALIDATING = Kind(
-    "admissionregistration.k8s.io/v1",
-    "ValidatingWebhookConfiguration",
-    "validatingwebhookconfigurations",
-    False,
-)
+MUTATING = Kind(API, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False)
+VALIDATING = Kind(API, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False)
 # Called one after the other; a namespace with `open` waits at most 3 s for a service that does not respond.
 TIMEOUT_SECONDS = {
     "defaults": 5,
@@ -56,6 +49,7 @@ def configurations(
 ) -> tuple[Document, ...]:
     """Return both configurations for the service of this name; requests of `engines` are exempt."""
     service = {"name": name, "namespace": namespace}
+    # The API server evaluates it before it calls the webhook: engines update the status of their jobs often.
     match_conditions = [
         {
             "name": "engines",
@@ -134,9 +128,11 @@ def _webhook(
     webhook = {
         "name": f"{operation}.{well_known.DOMAIN}",
         "admissionReviewVersions": ["v1"],
+        # Required for server-side dry runs.
         "sideEffects": "None",
         "timeoutSeconds": TIMEOUT_SECONDS[operation],
         "failurePolicy": failure,
+        # Also for requests in another version of the same API.
         "matchPolicy": "Equivalent",
         "namespaceSelector": {"matchExpressions": [system, _without_label("off"), *selectors]},
         "clientConfig": {"service": service | {"path": path}},

@@ -30,9 +30,9 @@ from mpijob.cluster.webhook.configuration import NAME
 from mpijob.serving import server as serving
 
 if TYPE_CHECKING:
-    from mpijob.cluster.webhook.admission_review import ClusterKnowledge
+    from mpijob.cluster.webhook.admission_review import ClusterView
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _MAX_CONNECTIONS, _MAX_CONNECTIONS_PER_ADDRESS = 1024, 256
 
 
@@ -65,7 +65,7 @@ def names(options: Options) -> tuple[str, ...]:
 
 
 class Server(serving.Server):
-    """Serves reviews; `known` is what the webhook knows, None until it is loaded."""
+    """Serves reviews; it is not ready before `cluster` is set."""
 
     def __init__(self, options: Options) -> None:
         self.reviews = app.Reviews(client_name=options.client_name if options.client_ca else None)
@@ -80,16 +80,17 @@ class Server(serving.Server):
         )
 
     @property
-    def known(self) -> ClusterKnowledge | None:
-        """What requests are reviewed with."""
-        return self.reviews.known
+    def cluster(self) -> ClusterView | None:
+        """What requests are reviewed with; None until it is loaded."""
+        return self.reviews.cluster
 
-    @known.setter
-    def known(self, known: ClusterKnowledge | None) -> None:
-        self.reviews.known = known
+    @cluster.setter
+    def cluster(self, cluster: ClusterView | None) -> None:
+        self.reviews.cluster = cluster
 
     def use_keys(self, keys: Keys) -> None:
         """Use these keys for all new connections."""
+        # `load_cert_chain` reads files only.
         with tempfile.NamedTemporaryFile(dir=_memory_directory()) as file:
             file.write(keys.certificate + keys.key)
             file.flush()
@@ -110,7 +111,8 @@ def renew_keys(
         keys = tls_secret.ensure_keys(api, options.namespace, names(options), name=options.name)
         tls_secret.publish_bundle(api, keys.bundle, name=options.name)
     except ApiError as error:
-        _LOG.warning("could not renew or publish the certificates: %s", error)
+        # A certificate that is due is valid for another third of its lifetime.
+        _log.warning("could not renew or publish the certificates: %s", error)
         return current
     if keys != current:
         use(keys)
@@ -131,15 +133,15 @@ def serve(options: Options, stop: threading.Event) -> None:
             # Without the limits every job would be admitted, so it is not ready before they are loaded.
             while not cache.limits_known() and not stop.wait(0.2):
                 pass
-            server.known = cache
-            _LOG.warning("serving on port %s", server.port)
+            server.cluster = cache
+            _log.warning("serving on port %s", server.port)
             while not stop.wait(options.renew_seconds):
                 keys = renew_keys(api, options, server.use_keys, keys)
     api.close()
 
 
 def main() -> None:
-    """Read the options from the inherited file descriptor, and serve."""
+    """Read the options from the inherited file descriptor that the first argument names, and serve."""
     stop = until_ended()
     with os.fdopen(int(sys.argv[1]), "rb") as file:
         options = codec.decode(file.read(), Options)

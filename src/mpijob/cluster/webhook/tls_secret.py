@@ -32,6 +32,7 @@ def ensure_keys(
 ) -> Keys:
     """Return valid keys, created and stored if necessary; `secret` is the Secret's name if not `NAME-keys`."""
     path = resources.SECRET.path(namespace, secret or f"{name}-keys")
+    # Another replica may create, renew or delete the Secret between our read and our write.
     for _ in range(_ATTEMPTS):
         existing = api.find(path)
         keys = parse_keys(existing) if existing else None
@@ -48,7 +49,7 @@ def ensure_keys(
 
 
 def publish_bundle(api: Api, bundle: bytes, *, name: str = NAME) -> None:
-    """Write the bundle into both configurations if it differs."""
+    """Write the bundle into both webhook configurations where it differs."""
     encoded = base64.b64encode(bundle).decode()
     for kind in (MUTATING, VALIDATING):
         path = kind.path("", name)

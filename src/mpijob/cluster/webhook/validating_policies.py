@@ -1,5 +1,4 @@
-"""Policies that the API server evaluates itself (ValidatingAdmissionPolicy, CEL), without any service of
-ours.
+"""Policies that the API server evaluates itself (ValidatingAdmissionPolicy, CEL), without any service of ours.
 
 * `mpijob-labels`: the label by which a job's network policy selects its pods is set only by engines, on what
 they create for a job; a user who sets it on a pod, or on anything that creates pods, would enter another
@@ -9,6 +8,8 @@ authenticated user of its creation, and never added, changed or removed later; a
 * `mpijob-fixed`: a created job is immutable; engines and queues may complete it, users may only suspend it.
 * `mpijob-privileges`: a job's pods have no access to the host.
 * `mpijob-controller`: what our own controller may write at all, in any namespace.
+
+Rules that need facts of the cluster are those of the webhook (`admission_review`).
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def policies(engines: Iterable[Account] = trust.ENGINES, namespace: str = NAMESP
 def _rules(namespace: str) -> list[_Rule]:
     create_update = ["CREATE", "UPDATE"]
     return [
-        _Rule("mpijob-labels", _POD_CREATORS, create_update, _label_rules(), {"made": _created_by_engine()}),
+        _Rule(
+            "mpijob-labels", _POD_CREATORS, create_update, _label_rules(), {"by_engine": _created_by_engine()}
+        ),
         _Rule(
             "mpijob-identity",
             [*_JOBS, _RUNTIMES],
@@ -108,12 +111,8 @@ def _label_rules() -> list[Document]:
         f"the label {_UID} lets pods into a job's network and is set only by engines, on what they create for "
         "the job (remove it; a job's own pods get it automatically)"
     )
-    return [
-        _validation(
-            f"!({_has_network_label()}) || ({_keeps_label()}) || (variables.trusted && variables.made)",
-            message,
-        )
-    ]
+    is_allowed = f"({_keeps_label()}) || (variables.trusted && variables.by_engine)"
+    return [_validation(f"!({_has_network_label()}) || {is_allowed}", message)]
 
 
 def _created_by_engine() -> str:
@@ -121,8 +120,8 @@ def _created_by_engine() -> str:
     owner_kinds = "{'Pod': ['Job', 'MPIJob'], 'Job': ['JobSet', 'MPIJob'], 'JobSet': ['TrainJob']}"
     return (
         f"object.kind in {owner_kinds} && has(object.metadata.ownerReferences) && "
-        "object.metadata.ownerReferences.exists(one, has(one.controller) && one.controller && "
-        f"one.kind in {owner_kinds}[object.kind])"
+        "object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller && "
+        f"owner.kind in {owner_kinds}[object.kind])"
     )
 
 
@@ -143,7 +142,7 @@ def _has_network_label() -> str:
 
 def _keeps_label() -> str:
     """Return CEL: does an update keep the label that an engine set?"""
-    new_labels, old_labels = (_metadata_map(one, "labels") for one in ("object", "oldObject"))
+    new_labels, old_labels = _metadata_map("object", "labels"), _metadata_map("oldObject", "labels")
     is_same = (
         f"'{_UID}' in {new_labels} && '{_UID}' in {old_labels} && {new_labels}['{_UID}'] == "
         f"{old_labels}['{_UID}']"
@@ -218,7 +217,8 @@ def _pod_identity_rules(labels: str) -> list[Document]:
     has_foreign_uid = (
         f"'{_UID}' in {pod_labels} && !('{_UID}' in {labels} && {pod_labels}['{_UID}'] == {labels}['{_UID}'])"
     )
-    has_engine_label = " || ".join(f"'{one}' in {pod_labels}" for one in well_known.ENGINE_NAMES.values())
+    engine_labels = well_known.ENGINE_NAMES.values()
+    has_engine_label = " || ".join(f"'{label}' in {pod_labels}" for label in engine_labels)
     return [
         _validation(
             f"!variables.templates.exists(pod, {has_foreign_uid})",
@@ -286,15 +286,20 @@ def _privilege_rules() -> list[Document]:
         host: "the host's network, processes or memory",
         paths: "a directory of the host",
         sysctls: "kernel parameters (sysctls)",
-        _some_container(f"({_is_set('privileged')})"): "a privileged container",
         _some_container(
-            "(has(one.ports) && one.ports.exists(port, has(port.hostPort) && port.hostPort > 0))"
+            "(has(container.securityContext) && has(container.securityContext.privileged) && "
+            "container.securityContext.privileged)"
+        ): "a privileged container",
+        _some_container(
+            "(has(container.ports) && container.ports.exists(port, has(port.hostPort) && port.hostPort > 0))"
         ): "a port of the host",
         _some_container(
-            "(has(one.securityContext) && has(one.securityContext.procMount) && "
-            "one.securityContext.procMount != 'Default')"
+            "(has(container.securityContext) && has(container.securityContext.procMount) && "
+            "container.securityContext.procMount != 'Default')"
         ): "an unmasked /proc",
-        f"({_unconfined('pod.spec')}) || {_some_container(_unconfined('one'))}": "a container without seccomp",
+        f"({_unconfined('pod.spec')}) || {_some_container(_unconfined('container'))}": (
+            "a container without seccomp"
+        ),
     }
     return [
         _validation(
@@ -303,10 +308,6 @@ def _privilege_rules() -> list[Document]:
         )
         for test, description in descriptions.items()
     ]
-
-
-def _is_set(field: str) -> str:
-    return f"has(one.securityContext) && has(one.securityContext.{field}) && one.securityContext.{field}"
 
 
 def _unconfined(part: str) -> str:
@@ -318,7 +319,7 @@ def _unconfined(part: str) -> str:
 
 def _some_container(test: str) -> str:
     return " || ".join(
-        f"(has(pod.spec.{field}) && pod.spec.{field}.exists(one, {test}))"
+        f"(has(pod.spec.{field}) && pod.spec.{field}.exists(container, {test}))"
         for field in ("containers", "initContainers")
     )
 
