@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     """Build what is asked for; return 1 where that is impossible."""
     try:
         if arguments == ["--own"]:
-            library.build_own()
+            library.build_for_wheel()
         else:
             for machine, target in TARGETS.items():
                 zig = (sys.executable, "-m", "ziglang", "cc", "-target", target)

@@ -40,7 +40,7 @@ def broken(place: Path, script: str) -> Installation:
     ],
 )
 def test_what_is_no_world_of_two_is_told(tmp_path: Path, script: str, word: str) -> None:
-    assert word in mpi_installations.try_out(broken(tmp_path, script))
+    assert word in mpi_installations.test_run(broken(tmp_path, script))
 
 
 def test_an_mpi_that_does_not_work_is_a_warning(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_where_a_model_is_is_told_as_servers_of_models_read_it() -> None:
 
     def where(path: str) -> str:
         job = a_job(volumes=(s3, claim), model=Model(name="bert", path=path))
-        return model_registry.uri_of(job, known, {})
+        return model_registry.model_uri(job, known, {})
 
     assert where("/out/model") == (
         "s3://bucket/team/results/7/model?endpoint=https%3A%2F%2Fs3.example.org&defaultRegion=eu-1"

@@ -16,7 +16,7 @@ import pytest
 from tests.unit.kube_support import make_certificates
 from tests.unit.visitor_support import Listener, listening, tell
 
-from mpijob.backends.s3_volumes import Bucket, Connection, from_variables, named
+from mpijob.backends.s3_volumes import Bucket, Connection, find_connection, from_variables
 from mpijob.errors import BackendError, InvalidJob, NotStored, Unsupported
 from mpijob.history.storage.s3 import ObjectStore
 from mpijob.outbound import s3
@@ -119,7 +119,9 @@ def test_one_key_without_the_other_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="only one of"):
         ObjectStore(ObjectsSetting("http://x", "b", access_key="a")).get("x")
     with pytest.raises(InvalidJob, match="only one of"):
-        named("lake", {"lake": ObjectsSetting("http://x", "b", secret_key_file=str(tmp_path / "key"))}, {})
+        find_connection(
+            "lake", {"lake": ObjectsSetting("http://x", "b", secret_key_file=str(tmp_path / "key"))}, {}
+        )
     place = {"AWS_S3_ENDPOINT": "http://x", "AWS_S3_BUCKET": "b"}
     with pytest.raises(InvalidJob, match="lacks AWS_ACCESS_KEY_ID"):
         from_variables(place | {"AWS_SECRET_ACCESS_KEY": "k"})

@@ -26,7 +26,7 @@ def kept(settings: Settings) -> Iterator[ScheduleFiles]:
     yield schedules
     for one in schedules.all():
         schedules.remove(one.schedule.namespace, one.schedule.name)
-    eventually(lambda: not schedules.ring(), "the clock ends when no schedule is left")
+    eventually(lambda: not schedules.wake(), "the clock ends when no schedule is left")
 
 
 def a_schedule(name: str = "nightly", script: str = "true") -> Schedule:
@@ -70,7 +70,7 @@ def test_a_clock_that_was_killed_is_started_by_the_next_submit(
     client.schedules.create(a_schedule())
     first = clock_of(settings.home)
     os.kill(first, signal.SIGKILL)
-    eventually(lambda: not kept.ring(), "it is gone")
+    eventually(lambda: not kept.wake(), "it is gone")
     client.submit(a_job("other")).wait(PATIENCE)
     assert clock_of(settings.home) != first
 

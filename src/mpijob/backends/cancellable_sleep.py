@@ -11,26 +11,26 @@ import time
 _own = threading.local()
 
 
-class Abandoned(BaseException):
+class StreamCancelled(BaseException):
     """Nobody reads the stream of this thread any more; no stream catches it, and it ends the thread alone."""
 
 
-def obey(stopped: threading.Event | None) -> None:
+def set_stop_event(stopped: threading.Event | None) -> None:
     """Let the streams of this thread end when this happens."""
     _own.stopped = stopped
 
 
-def heed() -> None:
+def raise_if_cancelled() -> None:
     """Raise Abandoned where the reader of this thread's stream has left."""
     stopped: threading.Event | None = getattr(_own, "stopped", None)
     if stopped is not None and stopped.is_set():
-        raise Abandoned
+        raise StreamCancelled
 
 
-def pause(seconds: float) -> None:
-    """Let a moment pass, shorter where the reader of this thread's stream leaves: raise Abandoned then."""
+def sleep(seconds: float) -> None:
+    """Let a moment pass, shorter where the reader of this thread's stream leaves: raise StreamCancelled then."""
     stopped: threading.Event | None = getattr(_own, "stopped", None)
     if stopped is None:
         time.sleep(seconds)
     elif stopped.wait(seconds):
-        raise Abandoned
+        raise StreamCancelled

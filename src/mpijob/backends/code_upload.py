@@ -19,8 +19,8 @@ from mpijob.model import Code, MPIJob
 from mpijob.model.spec import quantity
 
 Stamp = tuple[int, int]
-MOST_FILES = 5_000
-MOST_BYTES = 256 << 20
+MAX_FILES = 5_000
+MAX_BYTES = 256 << 20
 _SKIPPED = (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache",
             ".ipynb_checkpoints", ".tox", "*.egg-info")  # fmt: skip
 
@@ -45,7 +45,7 @@ def resolve(job: MPIJob, directory: Path, own: tuple[str, ...]) -> MPIJob:
     whole = code.replace(path=str(directory.resolve()))
     try:
         whole = _without(own, whole)
-        chosen(whole)
+        select_files(whole)
     except InvalidJob:  # nobody asked for the whole directory: what the command names is enough
         whole = whole.replace(include=named)
     return job.replace(code=whole)
@@ -101,7 +101,7 @@ def _missing(path: Path) -> Finding:
     )  # fmt: skip
 
 
-def chosen(code: Code) -> list[tuple[Path, Path]]:
+def select_files(code: Code) -> list[tuple[Path, Path]]:
     """Return (file, place in the working directory) for all that goes along; refuse too much of it."""
     if not code.path:
         return []
@@ -111,7 +111,7 @@ def chosen(code: Code) -> list[tuple[Path, Path]]:
     for path in _walk(root, code):
         total += path.lstat().st_size
         found.append((path, path.relative_to(root)))
-        if len(found) > MOST_FILES or total > MOST_BYTES:
+        if len(found) > MAX_FILES or total > MAX_BYTES:
             raise _too_much(root)
     return found
 
@@ -148,18 +148,18 @@ def _included(relative: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _too_much(root: Path) -> InvalidJob:
-    limit = quantity.as_bytes(MOST_BYTES)
+    limit = quantity.as_bytes(MAX_BYTES)
     return InvalidJob.of((Finding(
         code="CODE_TOO_LARGE", field="code.path",
-        message=f"{root} holds more than {MOST_FILES} files or {limit}: too large to upload with a job",
+        message=f"{root} holds more than {MAX_FILES} files or {limit}: too large to upload with a job",
         hint="name what is needed in code.include, or leave data out with code.exclude and use a volume",
     ),))  # fmt: skip
 
 
-def inlined(code: Code) -> Code:
+def inline(code: Code) -> Code:
     """Return what goes along as texts in the job itself, for a place that sees no directory of this machine."""
     files = dict(code.files)
-    for source, place in chosen(code):
+    for source, place in select_files(code):
         try:
             files[str(place)] = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -171,11 +171,11 @@ def inlined(code: Code) -> Code:
     return Code(files=files)
 
 
-def lay_out(code: Code, work: Path) -> dict[str, Stamp]:
+def copy_into(code: Code, work: Path) -> dict[str, Stamp]:
     """Copy what goes along into the job's working directory; return how each file lies there."""
     laid: dict[str, Stamp] = {}
     try:
-        for source, place in chosen(code):
+        for source, place in select_files(code):
             target = work / place
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
@@ -202,6 +202,6 @@ def stamps(folder: Path) -> dict[str, Stamp]:
         with contextlib.suppress(FileNotFoundError):  # it was removed since we looked
             if path.is_file():
                 found[str(path.relative_to(folder))] = stamp(path.stat())
-        if len(found) > MOST_FILES:
+        if len(found) > MAX_FILES:
             return {}
     return found

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mpijob.settings import Settings
 
 
-EVERY_JOB = "mpijob list --all-namespaces shows every job"
+LIST_ALL_HINT = "mpijob list --all-namespaces shows every job"
 
 
 def name_in_use(ref: JobRef, phase: Phase) -> Conflict:
@@ -53,7 +53,7 @@ def no_such_job(ref: JobRef) -> NotFound:
     named = f"'{ref.name}'" if ref.name else f"with the uid {ref.uid}"
     return NotFound(
         f"no job {named} in namespace '{ref.namespace}'",
-        hint=EVERY_JOB,
+        hint=LIST_ALL_HINT,
     )
 
 

@@ -131,12 +131,12 @@ class Registry:
             raise BackendError(f"the model registry {self._host} did not answer: {error}") from error
 
 
-def told(made: Registered) -> str:
+def format_registered(made: Registered) -> str:
     """Return what is said of a model that was written down."""
     return f"registered version '{made.version}' of model '{made.model}': {made.uri}"
 
 
-def not_registered(error: MpiJobError) -> Finding:
+def registration_failed(error: MpiJobError) -> Finding:
     """Return what is said of one that was not: the job has succeeded all the same."""
     return Finding(
         code="MODEL_NOT_REGISTERED",
@@ -147,7 +147,7 @@ def not_registered(error: MpiJobError) -> Finding:
     )
 
 
-def token_of(path: str) -> str:
+def read_token(path: str) -> str:
     """Return the token in a file, "" where none is named."""
     if not path:
         return ""
@@ -161,7 +161,7 @@ def token_of(path: str) -> str:
         ) from error
 
 
-def uri_of(
+def model_uri(
     job: MPIJob, buckets: Mapping[str, tuple[str, str, str, str]], directories: Mapping[str, str]
 ) -> str:
     """Return where the model of a job is, for whoever serves it later.

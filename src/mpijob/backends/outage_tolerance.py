@@ -15,7 +15,7 @@ LONGEST_SECONDS = 900.0
 _PAUSE_SECONDS = 1.0
 
 
-class Patience:
+class OutageTolerance:
     """Remembers since when there has been no answer."""
 
     def __init__(self, longest_seconds: float = LONGEST_SECONDS) -> None:
@@ -23,11 +23,11 @@ class Patience:
         self._since: float | None = None
 
     @property
-    def tried(self) -> bool:
+    def in_outage(self) -> bool:
         """Whether the last question got no answer."""
         return self._since is not None
 
-    def bear(self, error: BackendError) -> float:
+    def tolerate(self, error: BackendError) -> float:
         """Return how long to pause before asking again; raise what does not pass, or has lasted too long."""
         now = time.monotonic()
         if not error.passing or (self._since is not None and now - self._since > self._longest_seconds):
@@ -37,7 +37,7 @@ class Patience:
             _log(f"{error.message}; retrying for up to {self._longest_seconds / 60:g} minutes")
         return _PAUSE_SECONDS
 
-    def answered(self) -> None:
+    def reset(self) -> None:
         """Note that there was an answer."""
         if self._since is not None:
             _log(f"the connection is back after {time.monotonic() - self._since:.0f} s")

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 class Schedules(Protocol):
     """The recurring jobs of a place; its calls block shortly."""
 
-    def settled(self, job: MPIJob, directory: Path) -> MPIJob:
+    def resolve(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as it can be started later, when this process and its directory are gone."""
 
-    def changing(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Let nobody else change a schedule between reading and keeping it, where two may do so at once."""
 
     def put(self, recurrence: Recurrence) -> None:
@@ -57,7 +57,7 @@ class Schedules(Protocol):
     def remove(self, namespace: str, name: str) -> None:
         """Forget a schedule; jobs that it started stay."""
 
-    def attend(self) -> None:
+    def ensure_scheduler(self) -> None:
         """See to it that somebody keeps the time."""
 
 
@@ -98,10 +98,10 @@ class Backend(Protocol):
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would run; start nothing."""
 
-    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+    def server_dry_run(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the place's own server judge a plan, where it has one; nothing is created."""
 
-    def expect(self) -> None:
+    def prewarm(self) -> None:
         """A submit is about to follow: get ready meanwhile what takes a moment; never needed."""
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
@@ -110,7 +110,7 @@ class Backend(Protocol):
     def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
 
-    def planned(self, ref: JobRef) -> Plan | None:
+    def submitted_plan(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted, where the engine keeps it."""
 
     def get(self, ref: JobRef) -> JobState:
@@ -181,7 +181,7 @@ class Backend(Protocol):
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this machine."""
 
-    def past(self) -> ArchiveReader | None:
+    def history(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that are gone, where somebody writes it down."""
 
     def schedules(self) -> Schedules:

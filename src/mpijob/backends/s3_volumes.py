@@ -39,7 +39,7 @@ _MOST_PARTS = 10_000
 _PIECE = 1 << 20
 
 
-class Moved(msgspec.Struct, frozen=True):
+class Transferred(msgspec.Struct, frozen=True):
     """How many files went over, and how many bytes they had."""
 
     files: int = 0
@@ -51,10 +51,14 @@ class Moved(msgspec.Struct, frozen=True):
         return f"{self.files} file{'' if self.files == 1 else 's'}, {as_bytes(self.size)}"
 
 
-Known = dict[str, tuple[int, int]]  # size and time of change of each file, as it was last stored or fetched
+FileStamps = dict[
+    str, tuple[int, int]
+]  # size and time of change of each file, as it was last stored or fetched
 
 
-def named(name: str, settings: Mapping[str, ObjectsSetting], environ: Mapping[str, str]) -> Connection:
+def find_connection(
+    name: str, settings: Mapping[str, ObjectsSetting], environ: Mapping[str, str]
+) -> Connection:
     """Return a connection by its name, with which files can be moved from here; `env` is that of the variables."""
     found = _named(name, settings, environ)
     s3.check_setting(found.endpoint, found.bucket, Bucket._hint)
@@ -188,13 +192,13 @@ def _read(source: int, size: int) -> bytes:
 
 
 # -- directories -------------------------------------------------------------------------------------
-def parted(source: str) -> tuple[str, str]:
+def split_source(source: str) -> tuple[str, str]:
     """Return connection and folder of a volume's source, `CONNECTION/FOLDER`."""
     connection, _, folder = source.partition("/")
     return connection, folder
 
 
-def fetch(bucket: Bucket, target: Path, pulse: Callable[[], object] = lambda: None) -> Moved:
+def fetch(bucket: Bucket, target: Path, pulse: Callable[[], object] = lambda: None) -> Transferred:
     """Fetch every object of the folder into a directory; `pulse` is called before each and may end it all."""
     files = size = 0
     for name, length in bucket.names():
@@ -207,7 +211,7 @@ def fetch(bucket: Bucket, target: Path, pulse: Callable[[], object] = lambda: No
         finally:
             os.close(handle)
         files, size = files + 1, size + length
-    return Moved(files, size)
+    return Transferred(files, size)
 
 
 def write(target: int, pieces: Iterable[bytes]) -> None:
@@ -246,9 +250,9 @@ def _new_file(target: Path, place: PurePosixPath) -> int:
         os.close(folder)
 
 
-def seen(source: Path) -> Known:
+def stamp_files(source: Path) -> FileStamps:
     """Return every plain file below a directory, with its size and time of change."""
-    found: Known = {}
+    found: FileStamps = {}
     for folder, _, names in os.walk(source):
         for name in names:
             path = os.path.join(folder, name)
@@ -261,11 +265,11 @@ def seen(source: Path) -> Known:
     return found
 
 
-def store(bucket: Bucket, source: Path, known: Known) -> tuple[Moved, Known]:
+def store(bucket: Bucket, source: Path, known: FileStamps) -> tuple[Transferred, FileStamps]:
     """Store what is new or changed below a directory; return what went over, and what is stored now."""
     files = size = 0
     now = dict(known)
-    for name, about in sorted(seen(source).items()):
+    for name, about in sorted(stamp_files(source).items()):
         if known.get(name) == about:
             continue
         try:
@@ -279,4 +283,4 @@ def store(bucket: Bucket, source: Path, known: Known) -> tuple[Moved, Known]:
             os.close(handle)
         # what was stored is what the file held then: one that has changed since `seen` is stored again next time
         files, size, now[name] = files + 1, size + before.st_size, about
-    return Moved(files, size), now
+    return Transferred(files, size), now

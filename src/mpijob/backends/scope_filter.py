@@ -11,7 +11,7 @@ from mpijob.model.spec.selector import selects
 J = TypeVar("J")
 
 
-def named(ref: JobRef, scope: Scope) -> bool:
+def matches_ref(ref: JobRef, scope: Scope) -> bool:
     """Return whether a job may be one that the scope is about, as far as its address tells."""
     return (
         scope.namespace in ("", ref.namespace)
@@ -20,16 +20,16 @@ def named(ref: JobRef, scope: Scope) -> bool:
     )
 
 
-def tells_more_than_names(scope: Scope) -> bool:
+def needs_state(scope: Scope) -> bool:
     """Return whether a scope asks for more than addresses tell."""
     bounded = scope.since is not None or scope.until is not None
     return bounded or bool(scope.phases or scope.owner or scope.queue or scope.selector or scope.kinds)
 
 
-def belongs(state: JobState, scope: Scope) -> bool:
+def matches(state: JobState, scope: Scope) -> bool:
     """Return whether a job is one that the scope is about."""
     return (
-        named(state.ref, scope)
+        matches_ref(state.ref, scope)
         and (not scope.phases or state.phase.value in scope.phases)
         and (not scope.owner or state.owner == scope.owner)
         and (not scope.queue or state.queue == scope.queue)
@@ -40,7 +40,7 @@ def belongs(state: JobState, scope: Scope) -> bool:
     )
 
 
-def paged(jobs: Sequence[J], scope: Scope, order: Callable[[J], int]) -> tuple[Sequence[J], str]:
+def paginate(jobs: Sequence[J], scope: Scope, order: Callable[[J], int]) -> tuple[Sequence[J], str]:
     """Return one page of jobs, given in falling `order`, and where the next page begins; "" after the last."""
     place = scope.place  # refused even where there are no jobs
     rest = [job for job in jobs if not place or order(job) < place]

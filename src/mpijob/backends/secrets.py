@@ -11,7 +11,7 @@ from mpijob.model import Secret
 _LONGEST = 128 << 10  # what Linux takes for one variable, its name included
 
 
-def value(secret: Secret) -> str:
+def read_value(secret: Secret) -> str:
     """Return the value of a secret: of the variable or file that its source names, else of its own variable."""
     kind, _, where = secret.source.partition(":")
     try:
@@ -27,13 +27,13 @@ def value(secret: Secret) -> str:
     return found
 
 
-def found(secrets: Iterable[Secret]) -> tuple[str, ...]:
+def read_available(secrets: Iterable[Secret]) -> tuple[str, ...]:
     """Return the values of those secrets whose sources are there, and still hold what can be one."""
     values = []
     for secret in secrets:
         try:
             if _lasts(secret.source):
-                values.append(value(secret))
+                values.append(read_value(secret))
         except InvalidJob:
             continue
     return tuple(values)

@@ -23,7 +23,7 @@ def load(path: str) -> tuple[Rule, ...]:
     return tuple(site_rules.made(rule) for rule in read)
 
 
-def known(path: str) -> tuple[Rule, ...]:
+def load_if_valid(path: str) -> tuple[Rule, ...]:
     """Return the rules of a file for an engine: none where there is no file or something is wrong with it.
 
     A failure is explained all the same; what is wrong, `mpijob rules test` and `why` say to whoever can mend it.

@@ -100,7 +100,7 @@ def _there(ref: JobRef, reads: Backend) -> Iterable[JobState]:
 
 
 def _remembered(ref: JobRef, reads: Backend) -> Iterable[JobState]:
-    past = reads.past()
+    past = reads.history()
     if past is None:
         return
     scope = Scope(namespace=ref.namespace, names=(ref.name,), limit=_AT_ONCE)

@@ -48,13 +48,13 @@ async def run_in_thread(work: Callable[[], T], pool: Pool = Pool.SHORT, *, cance
 def _obeying(work: Callable[[], T], stopped: threading.Event | None) -> T:
     if stopped is None:
         return work()
-    cancellable_sleep.obey(stopped)
+    cancellable_sleep.set_stop_event(stopped)
     try:
         return work()
-    except cancellable_sleep.Abandoned as error:
+    except cancellable_sleep.StreamCancelled as error:
         raise RuntimeError("the caller no longer waits for this call") from error
     finally:
-        cancellable_sleep.obey(None)  # the thread serves others after this
+        cancellable_sleep.set_stop_event(None)  # the thread serves others after this
 
 
 @functools.cache
@@ -103,10 +103,10 @@ class _StreamReader(Generic[T]):
 
     def _work(self) -> None:
         outcome: BaseException | None = None
-        cancellable_sleep.obey(self._stopped)
+        cancellable_sleep.set_stop_event(self._stopped)
         try:
             self._read()
-        except cancellable_sleep.Abandoned:
+        except cancellable_sleep.StreamCancelled:
             return
         except Exception as error:  # raised where the stream is read
             outcome = error

@@ -37,7 +37,7 @@ def job_text(job: MPIJob, directory: str | Path = ".") -> str:
     from mpijob.settings import load, own_places
 
     resolved = code_upload.resolve(job, Path(directory), own_places(load()))
-    return jobfile_reader.write(resolved.replace(code=code_upload.inlined(resolved.code)))
+    return jobfile_reader.write(resolved.replace(code=code_upload.inline(resolved.code)))
 
 
 def component(*, image: str = IMAGE, packages: Sequence[str] = PACKAGES) -> Any:

@@ -62,7 +62,7 @@ def known(place: Place, name: str) -> Record | None:
 
 def heard(place: Place, name: str, lines: int) -> bool:
     """Whether the record, which is read while it is written, holds at least so many lines."""
-    past = place.client.backend.past()
+    past = place.client.backend.history()
     if past is None:
         return False
     return sum(line.rank is not None for line in past.logs(place.client.ref(name), LogQuery())) >= lines

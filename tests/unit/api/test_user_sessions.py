@@ -152,7 +152,7 @@ def test_a_bundle_of_a_visitor_reads_no_file_that_the_job_names(
 
     client = Client(Visited(), settings=AT_A_CLUSTER)
     client.run(MPIJob(name="bert", workers=1, command=("true",), secrets=planted))
-    monkeypatch.setattr(sources, "value", read)
+    monkeypatch.setattr(sources, "read_value", read)
     made = client.bundle("bert", tmp_path / "b.tar.gz")
     assert made.size
 

@@ -23,7 +23,7 @@ def a_tree(root: Path, *names: str) -> Path:
 
 
 def taken(chosen: Code) -> list[str]:
-    return [str(place) for _, place in code_upload.chosen(chosen)]
+    return [str(place) for _, place in code_upload.select_files(chosen)]
 
 
 def test_the_directory_goes_along_when_the_command_names_a_file_in_it(tmp_path: Path) -> None:
@@ -51,16 +51,16 @@ def test_only_what_is_included_goes_along(tmp_path: Path) -> None:
 def test_a_directory_that_is_too_large_is_refused_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_upload, "MOST_FILES", 2)
+    monkeypatch.setattr(code_upload, "MAX_FILES", 2)
     a_tree(tmp_path, "a.py", "b.py", "c.py")
     with pytest.raises(InvalidJob, match=r"more than 2 files.*\nhint: name what is needed in code.include"):
-        code_upload.chosen(Code(path=str(tmp_path)))
+        code_upload.select_files(Code(path=str(tmp_path)))
 
 
 def test_of_a_large_directory_that_nobody_named_only_the_named_files_go_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_upload, "MOST_FILES", 2)
+    monkeypatch.setattr(code_upload, "MAX_FILES", 2)
     a_tree(tmp_path, "a.py", "b.py", "c.py")
     job = code_upload.resolve(MPIJob(name="j", command=("python", "./b.py")), tmp_path, ())
     assert taken(job.code) == ["b.py"]
@@ -73,7 +73,7 @@ def test_a_directory_that_is_not_there_is_an_error_at_its_field(tmp_path: Path) 
 
 
 def test_inline_files_are_laid_out_too(tmp_path: Path) -> None:
-    code_upload.lay_out(Code(files={"sub/x.py": "print()"}), tmp_path)
+    code_upload.copy_into(Code(files={"sub/x.py": "print()"}), tmp_path)
     assert (tmp_path / "sub/x.py").read_text() == "print()"
 
 
@@ -128,7 +128,7 @@ def test_what_the_job_wrote_is_listed_and_what_went_along_is_not(tmp_path: Path)
     work = tmp_path / "work"
     work.mkdir()
     chosen = Code(path=str(source), files={"inline.py": "1"})
-    along = code_upload.lay_out(chosen, work)
+    along = code_upload.copy_into(chosen, work)
     (work / "model.bin").write_bytes(b"12345")
     (work / "config.txt").write_text("changed by the job")
     for folder in ("attempt-2", "attempt-x"):
@@ -136,7 +136,7 @@ def test_what_the_job_wrote_is_listed_and_what_went_along_is_not(tmp_path: Path)
         (work / folder / "out").write_text("1")
     (source / "train.py").write_text("changed by the user since")
     (source / "config.txt").unlink()
-    listed = artifacts.left(work, along)
+    listed = artifacts.list_written(work, along)
     assert [(file.path, file.size, file.attempt) for file in listed] == [
         ("attempt-2/out", 1, 2), ("attempt-x/out", 1, 0), ("config.txt", 18, 0), ("model.bin", 5, 0)]  # fmt: skip
 
@@ -163,17 +163,17 @@ def test_nothing_outside_the_working_directory_is_fetched(tmp_path: Path, path: 
 @pytest.mark.security
 def test_a_link_that_leads_out_is_not_listed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
-    assert artifacts.left(tmp_path, {}) == ()
+    assert artifacts.list_written(tmp_path, {}) == ()
 
 
 @pytest.mark.req("B-artifacts")
 def test_an_inline_file_that_the_job_wrote_anew_is_listed_although_it_has_the_same_size(
     tmp_path: Path,
 ) -> None:
-    along = code_upload.lay_out(Code(files={"./a.txt": "1", "b.txt": "1"}), tmp_path)
+    along = code_upload.copy_into(Code(files={"./a.txt": "1", "b.txt": "1"}), tmp_path)
     (tmp_path / "a.txt").write_text("2")
     os.utime(tmp_path / "a.txt", ns=(0, 0))
-    assert [file.path for file in artifacts.left(tmp_path, along)] == ["a.txt"]
+    assert [file.path for file in artifacts.list_written(tmp_path, along)] == ["a.txt"]
 
 
 @pytest.mark.parametrize(("module", "named"), [("mypkg.train", "mypkg"), ("tool", "tool.py")])
@@ -184,7 +184,7 @@ def test_a_module_counts_as_a_file_of_the_directory(
     job = MPIJob(name="j", command=("python", "-m", module))
     assert code_upload.resolve(job, tmp_path, ()).code.path == str(tmp_path)
     assert code_upload.resolve(job.replace(command=("python", "-m", "mpi4py")), tmp_path, ()).code.path == ""
-    monkeypatch.setattr(code_upload, "MOST_FILES", 1)
+    monkeypatch.setattr(code_upload, "MAX_FILES", 1)
     assert code_upload.resolve(job, tmp_path, ()).code.include == (named,), (
         "of a large directory only what is named"
     )

@@ -12,11 +12,11 @@ import sys
 
 import pytest
 
-from mpijob.backends.mpi.fail_fast import FOLDER
+from mpijob.backends.mpi.fail_fast import DIRECTORY
 
 
 def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": FOLDER}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": DIRECTORY}
     words = [sys.executable, *options, *(("-c", script) if script else ())]
     return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
@@ -71,7 +71,7 @@ def test_an_exit_that_is_caught_is_one_like_any_other() -> None:
 def test_in_a_pod_a_rank_that_leaves_is_heard_before_it_ends_the_world() -> None:
     """What it says and its abort reach the launcher by two ways; what comes behind an abort is lost."""
     script = "import sitecustomize, sys\nsitecustomize._tell(7)\nprint('it ends the world', file=sys.stderr)"
-    environ = {"PYTHONPATH": FOLDER, "MPIJOB_RANK": "1"}
+    environ = {"PYTHONPATH": DIRECTORY, "MPIJOB_RANK": "1"}
     with subprocess.Popen(
         [sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as rank:
@@ -86,7 +86,7 @@ def test_in_a_pod_a_rank_that_leaves_is_heard_before_it_ends_the_world() -> None
 def test_it_is_loaded() -> None:
     assert (
         run("import sitecustomize; print(sitecustomize.__file__)").stdout.strip()
-        == f"{FOLDER}/sitecustomize.py"
+        == f"{DIRECTORY}/sitecustomize.py"
     )
 
 

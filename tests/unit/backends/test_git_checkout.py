@@ -56,7 +56,7 @@ def resolved(source: GitSource, directory: Path = Path("/"), path: str = "") -> 
 
 def text(code: Code) -> str:
     """Return what the file of the repository says where the job would get it from."""
-    ((source, place),) = code_upload.chosen(code)
+    ((source, place),) = code_upload.select_files(code)
     assert place.name == "main.py"
     return source.read_text()
 
@@ -94,11 +94,11 @@ def test_path_is_a_directory_of_the_repository_wherever_its_checkout_was(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = resolved(GitSource(url=str(repository)), path="train")
-    assert [str(place) for _, place in code_upload.chosen(code)] == ["main.py"]
+    assert [str(place) for _, place in code_upload.select_files(code)] == ["main.py"]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other machine"))
     again = code_upload.resolve(MPIJob(name="j", code=code), Path("/"), ()).code
     assert again.path.startswith(str(tmp_path / "other machine"))
-    assert [str(place) for _, place in code_upload.chosen(again)] == ["main.py"]
+    assert [str(place) for _, place in code_upload.select_files(again)] == ["main.py"]
     with pytest.raises(InvalidJob, match="has no directory nothing at commit"):
         resolved(GitSource(url=str(repository)), path="nothing")
 
@@ -177,7 +177,7 @@ def test_a_link_within_the_repository_goes_along(repository: Path) -> None:
     (repository / "train" / "same.py").symlink_to("main.py")
     commit(repository, "2")
     code = resolved(GitSource(url=str(repository)))
-    assert [str(place) for _, place in code_upload.chosen(code)] == ["train/main.py", "train/same.py"]
+    assert [str(place) for _, place in code_upload.select_files(code)] == ["train/main.py", "train/same.py"]
 
 
 @pytest.mark.security

@@ -12,7 +12,7 @@ from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.client import connection, http
 from mpijob.backends.kubernetes.client.api_errors import CERTIFICATE, NO_LOGIN, TIMEOUT, ApiError, translate
 from mpijob.backends.memory import MemoryBackend
-from mpijob.backends.outage_tolerance import Patience
+from mpijob.backends.outage_tolerance import OutageTolerance
 from mpijob.errors import BackendError, WaitTimeout
 from mpijob.model import JobRef, JobState
 from mpijob.settings import Settings
@@ -64,10 +64,10 @@ def test_time_that_is_up_while_nobody_answers_is_told_as_that() -> None:
 
 
 def test_patience_ends() -> None:
-    patience = Patience(longest_seconds=0.0)
-    patience.bear(SILENT)
+    patience = OutageTolerance(longest_seconds=0.0)
+    patience.tolerate(SILENT)
     with pytest.raises(BackendError, match="is not responding"):
-        patience.bear(SILENT)
+        patience.tolerate(SILENT)
 
 
 @pytest.mark.parametrize(

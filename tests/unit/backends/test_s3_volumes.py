@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cluster_support import a_job, a_rich_job
 
 from mpijob import checks
-from mpijob.backends.s3_volumes import Connection, from_variables, named, parted
+from mpijob.backends.s3_volumes import Connection, find_connection, from_variables, split_source
 from mpijob.errors import InvalidJob
 from mpijob.formats.jobfile import jobfile_reader
 from mpijob.formats.kubernetes import mpijob, pod_template, trainjob
@@ -75,5 +75,5 @@ def test_a_connection_shows_no_key_and_says_what_it_lacks() -> None:
     with pytest.raises(InvalidJob, match="lacks AWS_S3_BUCKET, AWS_SECRET_ACCESS_KEY"):
         from_variables({"AWS_S3_ENDPOINT": "https://s3", "AWS_ACCESS_KEY_ID": "a"})
     with pytest.raises(InvalidJob, match="cannot read the key file"):
-        named("lake", {"lake": ObjectsSetting("https://s3", "b", secret_key_file="/nowhere")}, {})
-    assert parted("lake/a/b") == ("lake", "a/b")
+        find_connection("lake", {"lake": ObjectsSetting("https://s3", "b", secret_key_file="/nowhere")}, {})
+    assert split_source("lake/a/b") == ("lake", "a/b")

@@ -24,7 +24,7 @@ def of(path: Path | str) -> Secret:
 @pytest.mark.parametrize("held", [b"hunter2", b"hunter2\n", b"hunter2\r\n", b"hunter2\n\n"])
 def test_a_file_is_read_without_the_end_of_its_line(tmp_path: Path, held: bytes) -> None:
     (tmp_path / "t").write_bytes(held)
-    assert secrets.value(of(tmp_path / "t")) == "hunter2"
+    assert secrets.read_value(of(tmp_path / "t")) == "hunter2"
 
 
 @pytest.mark.parametrize(
@@ -33,31 +33,31 @@ def test_a_file_is_read_without_the_end_of_its_line(tmp_path: Path, held: bytes)
 def test_a_file_that_holds_no_text_is_refused(tmp_path: Path, held: bytes, reason: str) -> None:
     (tmp_path / "t").write_bytes(held)
     with pytest.raises(InvalidJob, match=f"secret 'T': the value from file:.*/t {reason}") as refused:
-        secrets.value(of(tmp_path / "t"))
+        secrets.read_value(of(tmp_path / "t"))
     assert "base64" in refused.value.hint
 
 
 def test_a_variable_that_holds_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "BAD", os.fsdecode(b"ab\xffcdefgh"))
     with pytest.raises(InvalidJob, match="secret 'T': the value from env:BAD is not valid Unicode"):
-        secrets.value(Secret(env="T", source="env:BAD"))
+        secrets.read_value(Secret(env="T", source="env:BAD"))
 
 
 @pytest.mark.parametrize("letter", ["x", "é"])
 def test_a_secret_is_as_large_as_a_variable_can_be_and_no_larger(tmp_path: Path, letter: str) -> None:
     fits = letter * (LARGEST // len(letter.encode()))
     (tmp_path / "t").write_text(fits + "\n")
-    assert secrets.value(of(tmp_path / "t")) == fits
+    assert secrets.read_value(of(tmp_path / "t")) == fits
     subprocess.run(["true"], env={"T": fits}, check=True)
     (tmp_path / "t").write_text(fits + letter)
     with pytest.raises(InvalidJob, match=rf"is too large for an environment variable \({LARGEST} bytes\)"):
-        secrets.value(of(tmp_path / "t"))
+        secrets.read_value(of(tmp_path / "t"))
 
 
 def test_a_secret_is_not_cut_where_a_large_file_has_empty_lines(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("x" + "\n" * (256 << 10) + "x")
     with pytest.raises(InvalidJob, match="too large for an environment variable"):
-        secrets.value(of(tmp_path / "t"))
+        secrets.read_value(of(tmp_path / "t"))
 
 
 @pytest.mark.timeout(60)
@@ -65,7 +65,7 @@ def test_an_endless_file_is_refused() -> None:
     with pytest.raises(
         InvalidJob, match="the value from file:/dev/zero is too large for an environment variable"
     ):
-        secrets.value(of("/dev/zero"))
+        secrets.read_value(of("/dev/zero"))
 
 
 @pytest.mark.timeout(60)
@@ -74,7 +74,7 @@ def test_what_can_still_be_read_is_found_and_nothing_else_is_waited_for(tmp_path
     (tmp_path / "bad").write_bytes(b"\xff")
     os.mkfifo(tmp_path / "pipe")
     places = ["bad", "pipe", "gone", "good"]
-    assert secrets.found(of(tmp_path / place) for place in places) == ("hunter2",)
+    assert secrets.read_available(of(tmp_path / place) for place in places) == ("hunter2",)
 
 
 def test_the_log_of_an_ended_job_needs_no_source_that_can_be_read(tmp_path: Path) -> None:

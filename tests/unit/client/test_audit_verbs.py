@@ -60,7 +60,11 @@ CAPABILITIES = {
     if name.startswith("Supports")
 }
 SOURCE = Path(mpijob.__file__).parent
-CLOCKS_OWN = {"root", "ring", "time_kept"}  # of the process that keeps the time, which has no audited port
+CLOCKS_OWN = {
+    "root",
+    "wake",
+    "scheduler_lock",
+}  # of the process that keeps the time, which has no audited port
 
 
 def remembered(directory: Path) -> ArchiveReader:
@@ -238,7 +242,7 @@ class Able(Audited, SupportsArtifactStore, SupportsModelRegistry):
     name = "cluster"
     record = ""
 
-    def past(self) -> ArchiveReader | None:  # type: ignore[override]  # the simulated engine has none
+    def history(self) -> ArchiveReader | None:  # type: ignore[override]  # the simulated engine has none
         return open_archive(self.record) if self.record else None
 
     def register(self, ref: JobRef, model: Model) -> Registered:

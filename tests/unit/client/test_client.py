@@ -239,7 +239,7 @@ def test_blocking_calls_work_inside_a_running_loop() -> None:
 def test_a_closed_stream_of_a_silent_job_leaves_no_thread() -> None:
     async def opened_and_closed() -> None:
         lines = threads.stream_in_thread(
-            lambda: log_reader.followed(lambda: ((), {}, False), LogQuery(follow=True), paused)
+            lambda: log_reader.follow(lambda: ((), {}, False), LogQuery(follow=True), paused)
         )
         waiting = asyncio.ensure_future(anext(lines))
         await asyncio.sleep(0.05)
@@ -249,7 +249,7 @@ def test_a_closed_stream_of_a_silent_job_leaves_no_thread() -> None:
         await lines.aclose()
 
     def paused(seconds: float) -> None:
-        cancellable_sleep.pause(600.0)
+        cancellable_sleep.sleep(600.0)
 
     asyncio.run(opened_and_closed())
     left = [thread for thread in threading.enumerate() if thread.name == "mpijob-stream"]
@@ -270,8 +270,8 @@ def test_a_silent_watch_of_a_cluster_ends_with_its_reader(monkeypatch: pytest.Mo
             stopped.set()
 
     def read() -> None:
-        cancellable_sleep.obey(stopped)
-        with contextlib.suppress(cancellable_sleep.Abandoned):
+        cancellable_sleep.set_stop_event(stopped)
+        with contextlib.suppress(cancellable_sleep.StreamCancelled):
             list(watch_jobs.changes(cast("Any", None), Scope(), frozenset(), cast("Any", None)))
         ended.set()
 
@@ -288,7 +288,7 @@ def test_a_stream_is_closed_when_its_reader_stops() -> None:
     def stream() -> Iterator[int]:
         try:
             yield 1
-            cancellable_sleep.pause(600.0)
+            cancellable_sleep.sleep(600.0)
         finally:
             closed.set()
 

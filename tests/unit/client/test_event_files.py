@@ -35,7 +35,7 @@ class WithFiles(MemoryBackend, SupportsWorkingDirectory):
         return self.work
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        return artifacts.left(self.work, {})
+        return artifacts.list_written(self.work, {})
 
 
 def written(path: Path, tag: str, values: list[float]) -> None:
@@ -45,7 +45,7 @@ def written(path: Path, tag: str, values: list[float]) -> None:
 
 
 def read(work: Path, points: int = 100) -> EventScalars:
-    return event_files.of_directory(work, artifacts.left(work, {}), points=points)
+    return event_files.of_directory(work, artifacts.list_written(work, {}), points=points)
 
 
 def test_every_directory_of_event_files_is_a_run(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_job_is_started_once_when_it_is_due_and_never_before() -> None:
 class Unattended(ScheduleFiles):
     """Schedules of a home that no clock keeps the time of."""
 
-    def attend(self) -> None:
+    def ensure_scheduler(self) -> None:
         """The test is the clock."""
 
 

@@ -128,7 +128,7 @@ def test_a_shim_that_the_images_c_library_does_not_take_is_taken_away_and_the_lo
 def test_whatever_sshd_starts_inherits_the_shim(worker: Worker) -> None:
     from mpijob.backends.profiler import library
 
-    a_shim(worker, library.provide(worker.home).read_bytes())
+    a_shim(worker, library.ensure_shim(worker.home).read_bytes())
     said = worker.sh("begin_profile; kill $!")
     assert said == ""
     assert (worker.home / ".ssh" / "environment").read_text().splitlines() == [

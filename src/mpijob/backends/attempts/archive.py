@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from mpijob.backends.attempts import mpi_profiles as profile_files
-from mpijob.backends.attempts.log_reader import speaker, workers_of
+from mpijob.backends.attempts.log_reader import parse_file_name, workers_of
 from mpijob.errors import MpiJobError
 from mpijob.history import mpi_profiles, retention
 from mpijob.history.archive import Archive, deleted_event, deleted_state
@@ -37,7 +37,7 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[JobState, ...] = ()
 
 
-def put_away(ref: JobRef, collect: Callable[[], EndedJob], settings: Settings, engine: str) -> None:
+def archive_job(ref: JobRef, collect: Callable[[], EndedJob], settings: Settings, engine: str) -> None:
     """Put a job that has ended into the archive of an engine, before it is removed.
 
     A disk without room does not keep anybody from deleting: what frees room must not need any.
@@ -73,7 +73,7 @@ def _record(job: EndedJob, now: float) -> JobImport:
 def _sources(job: EndedJob) -> Iterator[tuple[LogSource, str]]:
     workers = workers_of(job.state.ranks)
     for path, attempt in _files(job.logs):
-        if (found := speaker(path.name)) is None:
+        if (found := parse_file_name(path.name)) is None:
             continue
         role, number, _step = found
         rank = number if role is Role.RANK else None

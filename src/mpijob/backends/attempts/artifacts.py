@@ -25,7 +25,7 @@ from mpijob.model import Artifact
 _FOLDER = re.compile(r"attempt-([1-9][0-9]{0,5})")
 
 
-def read_along(record: Path) -> dict[str, Stamp]:
+def read_uploaded(record: Path) -> dict[str, Stamp]:
     """Return the files that went along with a job, as they were then, of where that was noted; nothing of no note."""
     try:
         return codec.decode(record.read_bytes(), dict[str, tuple[int, int]])
@@ -33,7 +33,7 @@ def read_along(record: Path) -> dict[str, Stamp]:
         return {}
 
 
-def left(work: Path, along: Mapping[str, Stamp]) -> tuple[Artifact, ...]:
+def list_written(work: Path, along: Mapping[str, Stamp]) -> tuple[Artifact, ...]:
     """Return what the job wrote: files that did not go along with it, or that it changed since.
 
     They are compared with what the job was given, never with the user's own files: those go on changing.
@@ -52,7 +52,7 @@ def _written(work: Path, along: Mapping[str, Stamp]) -> Iterator[Artifact]:
                 yield Artifact(str(relative), status.st_size, status.st_mtime, _attempt(relative))
 
 
-def folder(attempt: int) -> str:
+def attempt_directory(attempt: int) -> str:
     """Return the directory, below the working directory, that one attempt has for itself."""
     return f"attempt-{attempt}"
 

@@ -59,7 +59,7 @@ def findings_for(
     worries: tuple[Worry, ...] = (),
 ) -> tuple[Finding, ...]:
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
-    site = site_rule_loader.known(attempt.rules)
+    site = site_rule_loader.load_if_valid(attempt.rules)
     lines = log_reader.tails(attempt.logs, attempt.number, attempt_state.ranks, LINES_PER_FILE)
     said = tuple(line for line in lines if attempt.follows is None or not attempt.follows(line))
     seen = _evidence(attempt, attempt_state, standing, said, site)

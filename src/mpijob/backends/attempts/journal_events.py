@@ -11,7 +11,7 @@ from mpijob.model import Event, JobState
 from mpijob.model.spec.quantity import ranks_on
 
 
-def of(attempt: Attempt, state: JobState, system: str) -> Iterator[Event]:
+def attempt_events(attempt: Attempt, state: JobState, system: str) -> Iterator[Event]:
     """Yield the events of an attempt of a job; `system` is what gave it its nodes."""
     number, workers, start = attempt.number, state.workers_wanted, attempt.started
     hosts = ", ".join(attempt.hosts) or "its nodes"

@@ -32,7 +32,7 @@ class LogFileSource:
     """One log file and how far it has been read."""
 
     def __init__(self, path: Path, attempt: int, worker_of: Mapping[int, int]) -> None:
-        who = speaker(path.name)
+        who = parse_file_name(path.name)
         assert who is not None
         self.path = path
         self._role, self._number, self._step = who
@@ -75,7 +75,7 @@ class LogFileSource:
             self._told = True
             said = self._line(cri.parse(b""))
             why = f"{self.path.name} was removed while it was read"
-            yield missing(why, time.time_ns(), said.role, said.worker, said.rank, self._attempt)
+            yield gap_line(why, time.time_ns(), said.role, said.worker, said.rank, self._attempt)
 
     def last(self, count: int) -> Iterator[LogLine]:
         """Yield the last lines only, reading no more than the file's end."""
@@ -109,7 +109,7 @@ class LogFileSource:
         """Return a stored line of the file."""
         return self._line(cri.parse(raw))
 
-    def may_hold(self, query: LogQuery) -> bool:
+    def may_match(self, query: LogQuery) -> bool:
         """Return whether a wanted line can be in the file."""
         if query.roles and self._role not in query.roles:
             return False
@@ -117,7 +117,7 @@ class LogFileSource:
             return False
         return not (query.ranks and (self._role is not Role.RANK or self._number not in query.ranks))
 
-    def learn(self, worker_of: Mapping[int, int]) -> None:
+    def set_workers(self, worker_of: Mapping[int, int]) -> None:
         """Take in on which worker each rank is, as far as it is known by now."""
         self._worker_of = worker_of
 
@@ -147,7 +147,7 @@ def _start_of_last(data: bytes, count: int) -> int:
     return at + 1
 
 
-def missing(
+def gap_line(
     why: str,
     time_ns: int,
     role: Role,
@@ -162,7 +162,7 @@ def missing(
     return LogLine(time_ns, text, role, "stderr", worker, rank, attempt, marks=(Mark.GAP,))
 
 
-def speaker(file: str) -> tuple[Role, int | None, int | None] | None:
+def parse_file_name(file: str) -> tuple[Role, int | None, int | None] | None:
     """Return who speaks in a log file by its name, with its number and its step; None for another file."""
     match = _NAME.fullmatch(file)
     if match is None:
@@ -175,7 +175,7 @@ def sources(directory: Path, attempt: int, worker_of: Mapping[int, int]) -> list
     """Return the log files of one attempt."""
     if not directory.is_dir():
         return []
-    paths = sorted(path for path in directory.iterdir() if speaker(path.name))
+    paths = sorted(path for path in directory.iterdir() if parse_file_name(path.name))
     return [LogFileSource(path, attempt, worker_of) for path in paths]
 
 
@@ -190,26 +190,26 @@ def tails(directory: Path, attempt: int, ranks: Mapping[int, RankState], count: 
     return live_merge.merged([source.last(count) for source in found])
 
 
-def stored(
+def read_stored(
     attempts: Iterable[tuple[Path, int]], worker_of: Mapping[int, int], query: LogQuery
 ) -> Iterator[LogLine]:
     """Yield the wanted lines of finished attempts, one attempt after the other."""
-    found = wanted_sources(attempts, worker_of, query)
-    if query.tail is not None and whole_files(replace(query, tail=None)):
+    found = matching_sources(attempts, worker_of, query)
+    if query.tail is not None and reads_whole_files(replace(query, tail=None)):
         count = query.tail + (_PIECES if query.tidy else 0)
         return pipeline.select(live_merge.merged([source.last(count) for source in found]), query)
     return pipeline.select(live_merge.merged([source.read() for source in found]), query)
 
 
-def wanted_sources(
+def matching_sources(
     attempts: Iterable[tuple[Path, int]], worker_of: Mapping[int, int], query: LogQuery
 ) -> list[LogFileSource]:
     """Return the log files that can hold a wanted line."""
     found = [source for path, attempt in attempts for source in sources(path, attempt, worker_of)]
-    return [source for source in found if source.may_hold(query)]
+    return [source for source in found if source.may_match(query)]
 
 
-def whole_files(query: LogQuery) -> bool:
+def reads_whole_files(query: LogQuery) -> bool:
     """Whether every line is wanted of every file that may hold one; workers are known line by line."""
     chosen = (
         query.regex or query.level or query.streams or query.since or query.until or query.tail is not None
@@ -217,7 +217,7 @@ def whole_files(query: LogQuery) -> bool:
     return not chosen and not query.workers
 
 
-def followed(
+def follow(
     where: Callable[[], tuple[Iterable[tuple[Path, int]], Mapping[int, int], bool]],
     query: LogQuery,
     pause: Callable[[float], None],
@@ -231,7 +231,7 @@ def followed(
     merger, wanted = live_merge.Merger(HOLD_NS), pipeline.LogPipeline(query)
     attempts, worker_of, _ = where()
     _meet(known, attempts, worker_of, query)
-    if query.tail is not None and whole_files(replace(query, tail=None)):
+    if query.tail is not None and reads_whole_files(replace(query, tail=None)):
         for source in known.values():
             source.skip_to_last(query.tail + (_PIECES if query.tidy else 0))
     for line in wanted.history(live_merge.merged([source.read() for source in known.values()]), query.tail):
@@ -262,7 +262,7 @@ def _meet(
     """Take in the files that are new, and what is known of the ranks by now."""
     for path, attempt in attempts:
         for source in sources(path, attempt, worker_of):
-            if source.path not in known and source.may_hold(query):
+            if source.path not in known and source.may_match(query):
                 known[source.path] = source
     for source in known.values():
-        source.learn(worker_of)
+        source.set_workers(worker_of)

@@ -18,7 +18,7 @@ from mpijob.backends.capabilities import (
     SupportsTeamTemplates,
     SupportsWorkingDirectory,
 )
-from mpijob.backends.outage_tolerance import Patience
+from mpijob.backends.outage_tolerance import OutageTolerance
 from mpijob.errors import BackendError, Unsupported
 from mpijob.settings import history_directory
 
@@ -55,13 +55,13 @@ class MachineBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates
     def watch(self, scope: Scope) -> Iterator[JobState]:
         """Yield every job's state once, then each change."""
         seen: dict[str, JobState] = {}
-        patience = Patience()
+        patience = OutageTolerance()
         while True:
             try:
                 page = self._page(scope)
-                patience.answered()
+                patience.reset()
             except BackendError as error:
-                self.pause(patience.bear(error))
+                self.pause(patience.tolerate(error))
                 continue
             for state in page.items:
                 if seen.get(state.ref.uid) != state:
@@ -86,11 +86,11 @@ class MachineBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates
 
     def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets, by their sources on this machine."""
-        from mpijob.backends.secrets import found
+        from mpijob.backends.secrets import read_available
 
-        return found(secrets)
+        return read_available(secrets)
 
-    def past(self) -> ArchiveReader | None:
+    def history(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that were deleted."""
         from mpijob.history.archive_reader import open_archive
 
@@ -104,7 +104,7 @@ class MachineBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates
 
     def pause(self, seconds: float) -> None:
         """Sleep: this backend's calls block, shortly."""
-        cancellable_sleep.pause(seconds)
+        cancellable_sleep.sleep(seconds)
 
     def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
         """Return the templates that a namespace shares, from the directory that the settings name."""

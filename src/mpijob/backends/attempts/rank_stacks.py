@@ -26,13 +26,13 @@ def worker_of(state: JobState, worker: int | None, rank: int | None) -> int:
     return index
 
 
-def pyspy() -> str:
+def find_pyspy() -> str:
     """Return where py-spy is: beside the Python that runs us (`mpijob[stacks]`), else on the path."""
     beside = Path(sys.executable).parent / "py-spy"
     return str(beside) if beside.exists() else shutil.which("py-spy") or ""
 
 
-def with_the_rest(found: Iterable[RankStack], wanted: Iterable[RankState]) -> tuple[RankStack, ...]:
+def add_missing_ranks(found: Iterable[RankStack], wanted: Iterable[RankState]) -> tuple[RankStack, ...]:
     """Return what was found of the ranks asked for, each with its worker; one that has ended is told as that."""
     seen = {stack.rank: stack for stack in found}
     return tuple(

@@ -27,8 +27,9 @@ class Attempt(NamedTuple):
     proved: float | None
     ended: float | None
     code: int | None
-    asked_at: float | None
-    asked: str  # why the launcher ended it: `term` where the batch system wanted that, `deadline`, "" where nothing did
+    stop_requested_at: float | None
+    # Why the launcher ended it: `term` if the batch system requested that, `deadline`, or "".
+    stop_reason: str
     retry_seconds: float | None
     hosts: tuple[str, ...]
     state: AttemptState
@@ -36,7 +37,7 @@ class Attempt(NamedTuple):
     @property
     def orderly(self) -> bool:
         """Whether it ended without the batch system wanting it: then what the launcher wrote is the whole truth."""
-        return self.ended is not None and self.asked != "term"
+        return self.ended is not None and self.stop_reason != "term"
 
 
 def read(number: int, plan: Plan, directory: Path) -> Attempt:
@@ -63,7 +64,7 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
     start = next((one for one in ordered if one.verb == "start"), None)
     nodes = units.hosts(start.words.get("nodes", "")) if start else None
     hosts = nodes or ()
-    asked, asked_at, code, ended, proved, retry = "", None, None, None, None, None
+    stopped, stop_at, code, ended, proved, retry = "", None, None, None, None, None
     for one in ordered:
         state.now = one.time
         match one.verb:
@@ -88,9 +89,14 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
             case "wrong":
                 state.stop(Reason.WRONG_WORLD, _wrong(one, plan))
             case "deadline":
-                state.deadline_passed, state.ending, asked, asked_at = True, True, "deadline", one.time
+                state.deadline_passed, state.ending, stopped, stop_at = (
+                    True,
+                    True,
+                    "deadline",
+                    one.time,
+                )
             case "term":
-                state.ending, asked, asked_at = True, "term", one.time
+                state.ending, stopped, stop_at = True, "term", one.time
             case "end" if _known(one, "code"):
                 code, ended = _number(one, "code"), one.time
                 _end(state, code)
@@ -99,7 +105,7 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
             case _:
                 continue
     began = start.time if start else state.now
-    return Attempt(number, tuple(ordered), began, proved, ended, code, asked_at, asked, retry, hosts, state)
+    return Attempt(number, tuple(ordered), began, proved, ended, code, stop_at, stopped, retry, hosts, state)
 
 
 def _known(one: Entry, name: str) -> bool:

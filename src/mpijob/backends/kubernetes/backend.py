@@ -140,7 +140,7 @@ class KubernetesBackend(
     def _arrivals(self) -> Submission:
         from mpijob.backends.kubernetes.submit.submission import Submission
 
-        return Submission(self._api, self._reader, self._settings, self._access, self.name, self.past)
+        return Submission(self._api, self._reader, self._settings, self._access, self.name, self.history)
 
     @cached_property
     def _shortages(self) -> Counter:
@@ -152,7 +152,9 @@ class KubernetesBackend(
     def _forecasts(self) -> LiveForecasts:
         from mpijob.backends.kubernetes.queues.live import LiveForecasts
 
-        return LiveForecasts(self._api, self._settings, self._access, lambda: self._reader.served, self.past)
+        return LiveForecasts(
+            self._api, self._settings, self._access, lambda: self._reader.served, self.history
+        )
 
     @cached_property
     def _worries(self) -> JobWarnings:
@@ -175,7 +177,7 @@ class KubernetesBackend(
             from mpijob.backends.kubernetes.logs import loki_client
 
             loki = loki_client.of_settings(self._settings)
-        return JobFollower(self._api, self._reader, loki, self.past)
+        return JobFollower(self._api, self._reader, loki, self.history)
 
     @cached_property
     def _wishes(self) -> LifecycleActions:
@@ -244,7 +246,7 @@ class KubernetesBackend(
 
             delegated.refuse_own_files(job)
 
-    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+    def server_dry_run(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the API server judge what would be created; it keeps nothing."""
         from pathlib import Path
 
@@ -252,7 +254,7 @@ class KubernetesBackend(
 
         return dry_run.rehearse(self._api, plan, Path(self._settings.home))
 
-    def expect(self) -> None:
+    def prewarm(self) -> None:
         """Nothing takes a moment here."""
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
@@ -265,7 +267,7 @@ class KubernetesBackend(
         """Return what was asked for; who asked is in the state, for nobody can ask as somebody else."""
         return self._reader.wanted(ref).replace(owner="")
 
-    def planned(self, ref: JobRef) -> Plan | None:
+    def submitted_plan(self, ref: JobRef) -> Plan | None:
         """Return nothing: a cluster keeps the objects that were made, not the plan."""
         self._reader.find(ref)
         return None
@@ -289,7 +291,7 @@ class KubernetesBackend(
         from mpijob.backends.kubernetes.status import attempts
 
         seen = self._reader.attempts(ref)
-        past = self.past()
+        past = self.history()
         return seen if past is None else attempts.merged(past.attempts(seen[-1].ref), seen)
 
     def list(self, scope: Scope) -> Page:
@@ -366,12 +368,12 @@ class KubernetesBackend(
         slots = self._reader.spec(look.found, look.seen.runtime).slots
         with telling(f"read the MPI profiles of {ref.name}"):
             found = mpi_profile.read(self._api, self._reader.voices(look.found), look.state, slots)
-        past = self.past()
+        past = self.history()
         return found if found.ranks or past is None else mpi_profiles.read_profiles(past, look.state.ref)
 
     def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are there; none where a recorder writes all of them down."""
-        if self.past() is not None:
+        if self.history() is not None:
             return ()
         from mpijob.backends.kubernetes.metrics import accounts
 
@@ -511,7 +513,7 @@ class KubernetesBackend(
         job = self._reader.spec(look.found, look.seen.runtime)
         return register_model.register(self._api, look.state, job, model, self._settings)
 
-    def past(self) -> ArchiveReader | None:
+    def history(self) -> ArchiveReader | None:
         """Return what a recorder has written down of this cluster's jobs, where it can be read from here."""
         from mpijob.backends.kubernetes.logs.archive import remembered
 

@@ -98,12 +98,12 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
 
         return planner.plan(job, found.facts, self._settings, self._home, machine_backend.current_directory())
 
-    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+    def server_dry_run(self, plan: Plan) -> tuple[Finding, ...]:
         """Return nothing: there is no server here that could judge it."""
         return ()
 
     # -- submit ------------------------------------------------------------------------------------
-    def expect(self) -> None:
+    def prewarm(self) -> None:
         """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
         self._waker.expect(self._store)
 
@@ -121,14 +121,14 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
     def _keep_time(self) -> None:
         """After a restart of the machine nobody keeps the time of schedules, where there are some."""
         if os.path.isdir(self._home.schedules):
-            self.schedules().attend()
+            self.schedules().ensure_scheduler()
 
     # -- read --------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
         return self._store.plan(self._row(ref).uid).job
 
-    def planned(self, ref: JobRef) -> Plan | None:
+    def submitted_plan(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted."""
         return self._store.plan(self._row(ref).uid)
 
@@ -199,10 +199,10 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         for line in places.lost():
             yield line
         if query.follow:
-            for line in log_reader.followed(followed, query, self.pause):
+            for line in log_reader.follow(followed, query, self.pause):
                 yield line
             return
-        for line in log_reader.stored(places.directories, places.worker_of, query):
+        for line in log_reader.read_stored(places.directories, places.worker_of, query):
             yield line
 
     def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         from mpijob.backends.attempts import log_reader
         from mpijob.backends.local.logs import locations
 
-        if not log_reader.whole_files(query):
+        if not log_reader.reads_whole_files(query):
             return False
         found = locations.places(self._store, self._home, self._row(ref).uid, query)
         if found.lost():
@@ -342,7 +342,7 @@ class LocalBackend(MachineBackend, SupportsArtifactStore, SupportsMergedLogs, Su
         from mpijob.backends.local.storage import job_files
 
         uid = self._row(ref).uid
-        return artifacts.left(self._home.work(uid), job_files.read_along(self._home, uid))
+        return artifacts.list_written(self._home.work(uid), job_files.read_along(self._home, uid))
 
     def register(self, ref: JobRef, model: Model | None) -> Registered:
         """Write the model of a job down in the registry, or write it down again."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mpijob.backends.attempts.rank_stacks import pyspy, with_the_rest
+from mpijob.backends.attempts.rank_stacks import add_missing_ranks, find_pyspy
 from mpijob.backends.local.worker.exec_server import Call, visit
 from mpijob.errors import BackendError
 from mpijob.formats.launch import stack_dump as words
@@ -38,12 +38,12 @@ def collect(
     wanted = [one for one in state.ranks if not ranks or one.rank in ranks]
     if not counted:
         found = _visit(attempt_dir / "door-0", ())
-        return with_the_rest(found, wanted)
+        return add_missing_ranks(found, wanted)
     alive = [one for one in wanted if one.exit_code is None]
     workers = sorted({one.worker for one in alive})
     with ThreadPoolExecutor(max_workers=_LANES) as lanes:
         looks = lanes.map(lambda index: _worker(attempt_dir, index, alive), workers)
-    return with_the_rest([stack for found in looks for stack in found], wanted)
+    return add_missing_ranks([stack for found in looks for stack in found], wanted)
 
 
 def _worker(attempt_dir: Path, index: int, ranks: Iterable[RankState]) -> list[RankStack]:
@@ -60,7 +60,7 @@ def _worker(attempt_dir: Path, index: int, ranks: Iterable[RankState]) -> list[R
 
 def _visit(door: Path, pairs: Sequence[str], worker: int | None = None) -> tuple[RankStack, ...]:
     mark = secrets.token_hex(12)
-    argv = ("/bin/sh", "-c", words.SCRIPT, "mpijob-stacks", mark, pyspy(), str(LOOK_SECONDS), *pairs)
+    argv = ("/bin/sh", "-c", words.SCRIPT, "mpijob-stacks", mark, find_pyspy(), str(LOOK_SECONDS), *pairs)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     try:

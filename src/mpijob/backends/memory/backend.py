@@ -120,11 +120,11 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
         with self._changed:
             return planning.make(job, found.facts, self._engine.new_uid())
 
-    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+    def server_dry_run(self, plan: Plan) -> tuple[Finding, ...]:
         """Return nothing: there is no server here."""
         return ()
 
-    def expect(self) -> None:
+    def prewarm(self) -> None:
         """Do nothing: a played job needs no preparation."""
 
     def submit(self, plan: Plan, who: Identity) -> JobRef:
@@ -143,7 +143,7 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
         with self._changed:
             return find_jobs.find(self._engine, ref).job
 
-    def planned(self, ref: JobRef) -> Plan | None:
+    def submitted_plan(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted."""
         with self._changed:
             return find_jobs.find(self._engine, ref).plan
@@ -165,9 +165,9 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
             chosen = [
                 record
                 for record in find_jobs.listed(self._engine, runs=scope.runs)
-                if scope_filter.belongs(record.state, scope)
+                if scope_filter.matches(record.state, scope)
             ]
-            page, following = scope_filter.paged(chosen, scope, lambda record: record.number)
+            page, following = scope_filter.paginate(chosen, scope, lambda record: record.number)
             items = tuple(
                 msgspec.structs.replace(find_jobs.view(self._engine, record), ranks=()) for record in page
             )
@@ -325,9 +325,9 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
 
     def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets, by their sources on this machine."""
-        from mpijob.backends.secrets import found
+        from mpijob.backends.secrets import read_available
 
-        return found(secrets)
+        return read_available(secrets)
 
     def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
         """Return the templates that a namespace shares."""
@@ -352,18 +352,18 @@ class MemoryBackend(CapableBackend, SupportsSecretValues, SupportsTeamTemplates)
         """Say that everybody may."""
         return True
 
-    def past(self) -> None:
+    def history(self) -> None:
         """What is deleted here is gone."""
 
     def pause(self, seconds: float) -> None:
         """Let virtual time pass."""
-        cancellable_sleep.heed()
+        cancellable_sleep.raise_if_cancelled()
         with self._changed:
             self._engine.advance(seconds)
             self._changed.notify_all()
 
     def _go_on(self) -> None:
-        cancellable_sleep.heed()
+        cancellable_sleep.raise_if_cancelled()
         with self._changed:
             if not self._engine.leap():
                 self._changed.wait(_IDLE_SECONDS)

@@ -125,7 +125,7 @@ def news(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:
     for record in reversed(current(engine)):
         uid = record.state.ref.uid
         told = uid in seen and seen[uid][0] == record.version
-        if not told and scope_filter.belongs(record.state, scope):
+        if not told and scope_filter.matches(record.state, scope):
             fresh.append(view(engine, record))
             seen[uid] = (record.version, record.state)
     for uid in [uid for uid in seen if uid not in engine.records]:

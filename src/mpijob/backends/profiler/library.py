@@ -36,7 +36,7 @@ def prebuilt(machine: str) -> Path:
     return FOLDER / "lib" / f"mpi_profile-{machine}.so"
 
 
-def planned(home: Path) -> Path | None:
+def find_shim(home: Path) -> Path | None:
     """Return where this machine's shim is, or will be when it was compiled; None where it cannot be had."""
     machine = platform.machine()
     if machine not in MACHINES:
@@ -47,9 +47,9 @@ def planned(home: Path) -> Path | None:
     return made if made.exists() or _compiler() else None
 
 
-def provide(home: Path) -> Path:
+def ensure_shim(home: Path) -> Path:
     """Return this machine's shim, compiled now where it is not there yet; raise Unsupported where it cannot be had."""
-    path = planned(home)
+    path = find_shim(home)
     if path is None:
         raise Unsupported(f"MPI calls cannot be counted on this machine ({platform.machine()})", hint=HINT)
     if not path.exists():
@@ -57,15 +57,15 @@ def provide(home: Path) -> Path:
     return path
 
 
-def every(home: Path) -> dict[str, bytes]:
+def shims_by_machine(home: Path) -> dict[str, bytes]:
     """Return the shim for each kind of machine that it can be had for, for pods on nodes of any."""
     found = {machine: prebuilt(machine).read_bytes() for machine in MACHINES if prebuilt(machine).exists()}
-    if platform.machine() not in found and planned(home) is not None:
-        found[platform.machine()] = provide(home).read_bytes()
+    if platform.machine() not in found and find_shim(home) is not None:
+        found[platform.machine()] = ensure_shim(home).read_bytes()
     return found
 
 
-def build_own() -> Path:
+def build_for_wheel() -> Path:
     """Compile the shim for this machine to where a wheel has it; raise Unsupported without a compiler."""
     machine, compiler = platform.machine(), _compiler()
     if machine not in MACHINES or not compiler:

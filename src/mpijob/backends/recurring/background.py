@@ -20,7 +20,7 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME
          "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "COVERAGE_FILE")  # fmt: skip
 
 
-def ring(wakeup_pipe: Path) -> bool:
+def wake_listener(wakeup_pipe: Path) -> bool:
     """Wake whoever listens on a pipe; return False when nobody does."""
     try:
         fd = os.open(wakeup_pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)

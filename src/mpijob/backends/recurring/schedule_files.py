@@ -40,12 +40,12 @@ class ScheduleFiles:
         self._home = StateHome(settings.home)
         self.root = Path(settings.home, folder)
 
-    def settled(self, job: MPIJob, directory: Path) -> MPIJob:
+    def resolve(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as it can be started later from anywhere: with the directory that goes along named."""
         return code_upload.resolve(job, directory, own_places(self._settings))
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Let no other process, or thread, change a schedule meanwhile."""
         path = self.root / "changes"
         try:
@@ -69,13 +69,13 @@ class ScheduleFiles:
             atomic_write.write(path, msgspec.json.encode(recurrence))
         except OSError as error:
             raise cannot_write(path, str(error.strerror)) from error
-        self.ring()
+        self.wake()
 
     def remove(self, namespace: str, name: str) -> None:
         """Forget a schedule; its jobs stay."""
         self.get(namespace, name)
         self._path(namespace, name).unlink(missing_ok=True)
-        self.ring()
+        self.wake()
 
     def get(self, namespace: str, name: str) -> Recurrence:
         """Return one schedule; raise NotFound."""
@@ -99,17 +99,17 @@ class ScheduleFiles:
         return self.root / namespace / f"{name}.json"
 
     # -- the clock -----------------------------------------------------------------------------------
-    def attend(self) -> None:
+    def ensure_scheduler(self) -> None:
         """See to it that somebody keeps the time, where there is a schedule."""
-        if self.root.is_dir() and next(self._read("*"), None) is not None and not self.ring():
+        if self.root.is_dir() and next(self._read("*"), None) is not None and not self.wake():
             background.start(self._home, self._settings, _CLOCK)
 
-    def ring(self) -> bool:
+    def wake(self) -> bool:
         """Wake the clock so that it looks at the schedules; return False when there is none."""
-        return background.ring(self.root / "bell")
+        return background.wake_listener(self.root / "bell")
 
     @contextlib.contextmanager
-    def time_kept(self) -> Iterator[int | None]:
+    def scheduler_lock(self) -> Iterator[int | None]:
         """Be the clock: the pipe on which it hears of changes, or None where another process is it."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self.root / "clock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -111,7 +111,7 @@ class Actions:
         same = [one for one in self._reader.jobs.all() if (one.namespace, one.name) == named]
         for place in [newest] if ref.uid else same:
             files = self._reader.jobs.files(place)
-            archive.put_away(place.ref, partial(self._record, files), settings, name)
+            archive.archive_job(place.ref, partial(self._record, files), settings, name)
             self._reader.jobs.remove(place)
 
     def _record(self, files: JobFiles) -> EndedJob:

@@ -108,13 +108,13 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         made = planner.plan(job, found.facts, self._settings, self._host, machine_backend.current_directory())
         return made if self._submitting else planner.estimated(made, self._client)
 
-    def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+    def server_dry_run(self, plan: Plan) -> tuple[Finding, ...]:
         """Let Slurm judge the plan (sbatch --test-only); nothing is submitted."""
         from mpijob.backends.slurm import planner
 
         return planner.rehearsed(plan, self._client)
 
-    def expect(self) -> None:
+    def prewarm(self) -> None:
         """A submit follows: then no time is spent on when Slurm would start the job."""
         self._submitting = True
 
@@ -135,7 +135,7 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         row = self._reader.plain(ref)
         return plain_jobs.spec(row, self._client.script(row.number))
 
-    def planned(self, ref: JobRef) -> Plan | None:
+    def submitted_plan(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted."""
         files = self._reader.ours(ref)
         return None if files is None else files.plan
@@ -266,8 +266,8 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
 
         files = self._reader.files(ref)
         self._host.pull(f"{files.place.folder}/work", whole=True)
-        along, place = artifacts.read_along(files.path / "along.json"), self.working_directory(ref)
-        left = artifacts.left(place, along) if along or place == files.work else ()
+        along, place = artifacts.read_uploaded(files.path / "along.json"), self.working_directory(ref)
+        left = artifacts.list_written(place, along) if along or place == files.work else ()
         ours = os.path.relpath(self._settings.home, place)  # a script may run where our own state is
         return tuple(one for one in left if place == files.work or not one.path.startswith(f"{ours}/"))
 

@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Sequence
 
-from mpijob.backends.attempts.rank_stacks import pyspy, with_the_rest, worker_of
+from mpijob.backends.attempts.rank_stacks import add_missing_ranks, find_pyspy, worker_of
 from mpijob.backends.common_errors import wrong_phase
 from mpijob.backends.slurm.client import refusal
 from mpijob.backends.slurm.host import Host
@@ -49,7 +49,7 @@ def stacks(host: Host, files: JobFiles, state: JobState, ranks: Sequence[int]) -
     host.make(folder)
     nodes = len({one.node for one in state.workers}) or 1
     text = _LOOK % (state.ref.uid, state.attempt)
-    spy = "" if host.name else pyspy()  # the nodes see it as this machine does: on a shared file system
+    spy = "" if host.name else find_pyspy()  # the nodes see it as this machine does: on a shared file system
     look = (stack_dump.SCRIPT, "mpijob-stacks", mark, spy, str(_LOOK_SECONDS))
     step = _step(files.number, f"--nodes={nodes}", "--ntasks-per-node=1")
     try:
@@ -62,7 +62,7 @@ def stacks(host: Host, files: JobFiles, state: JobState, ranks: Sequence[int]) -
     finally:
         host.remove(folder)
     found = [one for part in said for one in stack_dump.read(mark, part)]
-    return with_the_rest(found, (one for one in state.ranks if not ranks or one.rank in ranks))
+    return add_missing_ranks(found, (one for one in state.ranks if not ranks or one.rank in ranks))
 
 
 def _step(number: str, *words: str) -> list[str]:

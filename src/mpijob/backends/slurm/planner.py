@@ -166,8 +166,10 @@ def _environ(
     users = host.environ()
     own = () if host.name else mpi_installations.environment_bin()
     path = environment.search_path(found, users, own=own)
-    environ = environment.kept(users) | {"PATH": path} | environment.libraries(found, users)
-    environ |= environment.tuning(users) | dict(command_line.settings_as_variables(found.family, job.launch))
+    environ = environment.inherited(users) | {"PATH": path} | environment.library_variables(found, users)
+    environ |= environment.tuning_variables(users) | dict(
+        command_line.settings_as_variables(found.family, job.launch)
+    )
     environ |= batch_script.variables(job, launcher, found.family, shape, directory=place, uid=uid)
     environ["MPIJOB_SYNC"] = "1" if _file_system(host).startswith("nfs") else ""
     if not host.name:
@@ -219,7 +221,7 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
         )
     for field, message in unused_fields(job, "as installed on the nodes", "the site's"):
         yield _notice(field, message)
-    if job.profile_mpi and (job.script or not profiler.every(home)):
+    if job.profile_mpi and (job.script or not profiler.shims_by_machine(home)):
         why = "the script uses the programs of the site" if job.script else profiler.HINT
         yield _notice("profile_mpi", f"MPI calls are not counted: {why}")
     if job.ttl_seconds is not None:

@@ -58,14 +58,14 @@ def submit(plan: Plan, reader: JobReader, home: Path) -> JobRef:
 def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
     """Put everything into the job's directory that its processes will need."""
     job, host = plan.job, reader.jobs.host
-    values = {secret.env: secrets.value(secret) for secret in job.secrets}
+    values = {secret.env: secrets.read_value(secret) for secret in job.secrets}
     host.make(place.folder)
     path = host.root / place.folder
     (path / "work").mkdir(mode=0o700)
     # a script of this machine runs where it is, as with sbatch
     folder = job.script and job.code.path and not host.name and not job.code.git.url
     work = path / "work"
-    along = code_upload.stamps(Path(job.code.path)) if folder else code_upload.lay_out(job.code, work)
+    along = code_upload.stamps(Path(job.code.path)) if folder else code_upload.copy_into(job.code, work)
     texts = {} if job.script else allocation.texts()
     texts |= {"script": plan.batch_script, "programs": allocation.programs(job)}
     texts |= {"secrets": allocation.exports(values), "layout": batch_script.rank_nodes(plan)}
@@ -73,7 +73,7 @@ def _fill(plan: Plan, place: Place, reader: JobReader, home: Path) -> JobFiles:
         if text:
             atomic_write.write(path / name, text.encode())
     if job.profile_mpi and not job.script:
-        for machine, shim in profiler.every(home).items():
+        for machine, shim in profiler.shims_by_machine(home).items():
             atomic_write.write(path / allocation.PROFILER.format(machine), shim)
     atomic_write.write(path / "along.json", msgspec.json.encode(along))
     atomic_write.write(path / "plan.json", msgspec.json.encode(plan))

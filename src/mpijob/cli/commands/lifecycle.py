@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from mpijob.backends.common_errors import EVERY_JOB
+from mpijob.backends.common_errors import LIST_ALL_HINT
 from mpijob.cli import bulk, exit_codes
 from mpijob.cli.commands.list import phase_choice
 from mpijob.cli.context import App, pass_app
@@ -59,7 +59,7 @@ def _labelled(app: App, selector: str) -> tuple[str, ...]:
     """Return the names of jobs with labels; where these name an array that was submitted again, those of the last."""
     found = tuple(app.client.jobs(selector=selector))
     if not found:
-        raise NotFound(f"no job has the labels {selector}", hint=EVERY_JOB)
+        raise NotFound(f"no job has the labels {selector}", hint=LIST_ALL_HINT)
     meant = newest(found) if asks_for(selector, ARRAY_LABEL) else found
     if left := len(found) - len(meant):
         app.out.note(f"not waiting for {left} jobs of an earlier submission of the array")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mpijob.backends.outage_tolerance import Patience
+from mpijob.backends.outage_tolerance import OutageTolerance
 from mpijob.cli import exit_codes
 from mpijob.cli.commands.list import filters
 from mpijob.cli.context import App, pass_app
@@ -71,15 +71,15 @@ def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | No
     from rich.live import Live
 
     secrets = app.client.masked_values(name) if name else ()
-    patience, worries = Patience(), _Asked(app)
+    patience, worries = OutageTolerance(), _Asked(app)
     with Live(auto_refresh=False, screen=False) as live:
         while True:
             try:
                 state, picture = _picture(app, name, chosen, secrets, worries)
             except BackendError as error:
-                time.sleep(patience.bear(error))
+                time.sleep(patience.tolerate(error))
                 continue
-            patience.answered()
+            patience.reset()
             live.update(picture, refresh=True)
             if state is not None and state.phase.final:
                 return state

@@ -75,13 +75,13 @@ def _home(settings: Settings) -> Iterator[Finding]:
 
 
 def _mpi(settings: Settings) -> Iterator[Finding]:
-    known = mpi_installations.found(settings, Home(settings.home))
+    known = mpi_installations.find_all(settings, Home(settings.home))
     has_mpi4py = importlib.util.find_spec("mpi4py") is not None
     for one in known:
         name = f"MPI {one.family.value} {one.version} in {one.prefix}"
         if not has_mpi4py:
             yield _fine(f"{name}: found, but not tested, because mpi4py is not installed")
-        elif wrong := mpi_installations.try_out(one):
+        elif wrong := mpi_installations.test_run(one):
             hint = "programs built with it may still run; for Python, select another with mpi: FAMILY"
             yield Finding(
                 "DOCTOR_MPI", f"{name} does not run mpi4py: {wrong}", hint, severity=Severity.WARNING

@@ -12,7 +12,7 @@ from mpijob.settings import Settings, load
 def installations(settings: Settings | None = None) -> list[dict[str, object]]:
     """Return every MPI installation that jobs can use here; of each family, the first is the default."""
     settings = load() if settings is None else settings
-    found = mpi_installations.found(settings, Home(settings.home))
+    found = mpi_installations.find_all(settings, Home(settings.home))
     default = {one.family: one for one in reversed(found)}
     return [
         {"family": one.family.value, "version": one.version, "prefix": one.prefix, "launcher": one.launcher,

@@ -141,9 +141,9 @@ class AuditedBackend(Auditor):
         found = self._backend.capability(kind)
         return None if found is None else audited(kind, found, self)
 
-    def past(self) -> ArchiveReader | None:
+    def history(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that are gone."""
-        past = self._backend.past()
+        past = self._backend.history()
         return None if past is None else cast("ArchiveReader", AuditedPast(past, self))
 
     def schedules(self) -> Schedules:
@@ -233,7 +233,7 @@ class AuditedBackend(Auditor):
 
     def _remembered(self, ref: JobRef, error: MpiJobError) -> bool:
         """Return whether the record has a job that the engine does not know: then reading that is told."""
-        past = self._backend.past() if isinstance(error, NotFound) else None
+        past = self._backend.history() if isinstance(error, NotFound) else None
         return past is not None and past.state(ref) is not None
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:

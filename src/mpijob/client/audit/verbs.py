@@ -24,8 +24,9 @@ def _of(kind: Kind, names: str) -> dict[str, Kind]:
 
 
 PORT: Mapping[str, Kind] = {
-    **_of(Kind.READ, "name namespace capability whoami devices preflight plan rehearse expect spec planned get"),
-    **_of(Kind.READ, "attempts list watch events samples mpi_profile accounts warnings artifacts pause past schedules"),
+    **_of(Kind.READ, "name namespace capability whoami devices preflight plan server_dry_run prewarm spec"),
+    **_of(Kind.READ, "submitted_plan get attempts list watch events samples mpi_profile accounts warnings artifacts"),
+    **_of(Kind.READ, "pause history schedules"),
     **_of(Kind.LOOK, "logs fetch"),
     **_of(Kind.ACT, "submit cancel suspend resume scale delete execute stacks reconcile"),
 }  # fmt: skip
@@ -40,7 +41,7 @@ ABILITIES: Mapping[str, Kind] = {  # what only some engines have
     **_of(Kind.BARE, "api close now"),
 }
 SCHEDULES: Mapping[str, Kind] = {
-    **_of(Kind.READ, "settled changing get all attend"),
+    **_of(Kind.READ, "resolve lock get all ensure_scheduler"),
     **_of(Kind.ACT, "put remove"),
 }
 PAST: Mapping[str, Kind] = {

@@ -40,7 +40,7 @@ def too_much(folder: str) -> str:
     try:
         if Path(folder).resolve() == Path.home().resolve():
             return "the script is in your home directory, which would be uploaded completely"
-        code_upload.chosen(Code(path=folder))
+        code_upload.select_files(Code(path=folder))
     except InvalidJob as error:
         return error.findings[0].message
     except (OSError, RuntimeError):

@@ -64,7 +64,7 @@ def page(backend: Backend, wanted: AccountQuery) -> AccountPage:
 
 def _all(backend: Backend, wanted: AccountQuery) -> Iterator[Account]:
     here = backend.accounts(wanted)
-    past = backend.past()
+    past = backend.history()
     known = {one.ref.key for one in here}
     gone = () if past is None else (one for one in past.accounts(wanted) if one.ref.key not in known)
     return heapq.merge(here, gone, key=account_store.sort_key, reverse=True)

@@ -62,7 +62,7 @@ class _Remembering(_Recalls):
 
     def recall(self, ref: JobRef, error: NotFound) -> tuple[ArchiveReader, JobState]:
         """Return the past and what it knows of a job that the engine does not know; raise the error where nothing."""
-        past = self._backend.past()
+        past = self._backend.history()
         state = None if past is None else past.state(ref)
         if past is None or state is None:
             raise error
@@ -173,13 +173,13 @@ def deleted(backend: Backend, scope: Scope) -> Page:
     """Return one page of the jobs that were deleted, the last one deleted first."""
     from mpijob.model import Page
 
-    past = backend.past()
+    past = backend.history()
     return Page(()) if past is None else past.list(scope)
 
 
 def record(backend: Backend, ref: JobRef) -> Record:
     """Return all that was written down of a job; raise NotFound where nothing was."""
-    past = backend.past()
+    past = backend.history()
     found = None if past is None else past.record(ref)
     if found is None:
         raise NotFound(
@@ -194,7 +194,7 @@ def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, forget
     try:
         backend.delete(ref, grace_seconds=grace_seconds)
     except NotFound as error:
-        past = backend.past()
+        past = backend.history()
         if past is None or past.state(ref) is None:
             raise
         if not forget:
@@ -202,5 +202,5 @@ def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, forget
                 f"job '{ref.name}' is already deleted; only its record remains",
                 hint=f"mpijob delete {ref.name} -n {ref.namespace} --forget erases that too",
             ) from error
-    if forget and (past := backend.past()) is not None:
+    if forget and (past := backend.history()) is not None:
         past.delete_job(ref)

@@ -46,7 +46,7 @@ def _states(backend: Backend, scope: Scope) -> Iterator[JobState]:
     for state in paging.pages(scope, backend):
         seen.add(state.ref.uid)
         yield state
-    past = backend.past()
+    past = backend.history()
     while past is not None:
         page = past.list(scope)
         yield from (state for state in page.items if state.ref.uid not in seen)

@@ -17,8 +17,8 @@ from mpijob.settings import Settings
 
 
 def _bucket(settings: Settings, source: str) -> Bucket:
-    name, folder = s3_volumes.parted(source)
-    return Bucket(s3_volumes.named(name, settings.connections, os.environ), folder)
+    name, folder = s3_volumes.split_source(source)
+    return Bucket(s3_volumes.find_connection(name, settings.connections, os.environ), folder)
 
 
 def _directory(path: str) -> Path:
@@ -55,7 +55,9 @@ def keep(settings: Settings, source: str, directory: str, every: float) -> Itera
     ended = shutdown.until_ended()
     bucket, place = _bucket(settings, source), _directory(directory)
     stored = dict(bucket.names())
-    known = {name: about for name, about in s3_volumes.seen(place).items() if stored.get(name) == about[0]}
+    known = {
+        name: about for name, about in s3_volumes.stamp_files(place).items() if stored.get(name) == about[0]
+    }
     last = False
     while not last:
         last = ended.wait(every)

@@ -176,7 +176,7 @@ def _or_why(work: Callable[[], Any]) -> Any:
 
 def _plan(state: JobState, spec: MPIJob, backend: Backend) -> Any:
     """Return the plan that was submitted; where nobody kept it, what would be planned now, which may differ."""
-    found = _or_why(lambda: backend.planned(state.ref))
+    found = _or_why(lambda: backend.submitted_plan(state.ref))
     if found is None:
         found = _or_why(lambda: _made_anew(spec, backend))
     if isinstance(found, dict):

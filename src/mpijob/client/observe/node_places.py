@@ -39,6 +39,6 @@ def nodes_of(state: JobState) -> Iterator[str]:
 
 
 def _recorded(backend: Backend, ref: JobRef) -> Iterator[NodePlace]:
-    past = backend.past()
+    past = backend.history()
     for fact in () if past is None else past.facts(ref, "node"):
         yield placement.node_place(fact.name, fact.data.get("labels") or {})

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from mpijob.backends.outage_tolerance import Patience
+from mpijob.backends.outage_tolerance import OutageTolerance
 from mpijob.errors import BackendError, Conflict, JobFailed, Severity, WaitTimeout
 from mpijob.model import Phase
 
@@ -31,13 +31,13 @@ def wait(
     Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted. Waiting changes nothing.
     """
     state, wanted = backend.get(ref), FINAL if phases is None else tuple(phases)
-    begun, paused, step, patience = time.monotonic(), 0.0, _FIRST_PAUSE, Patience()
+    begun, paused, step, patience = time.monotonic(), 0.0, _FIRST_PAUSE, OutageTolerance()
     while state.phase not in wanted:
         if state.phase.final:
             return _ended_otherwise(state, wanted)
         waited = max(time.monotonic() - begun, paused)
         if seconds is not None and waited >= seconds:
-            raise _too_late(state, seconds, silent=patience.tried)
+            raise _too_late(state, seconds, silent=patience.in_outage)
         moment = step if seconds is None else min(step, seconds - waited)
         backend.pause(moment)
         paused, step = paused + moment, min(step * _GROWTH, _LONGEST_PAUSE)
@@ -45,14 +45,14 @@ def wait(
     return state
 
 
-def _next(state: JobState, backend: Backend, patience: Patience) -> JobState:
+def _next(state: JobState, backend: Backend, patience: OutageTolerance) -> JobState:
     """Return the job's next state, or the last one while the engine does not answer."""
     try:
         state = backend.get(state.ref)
     except BackendError as error:
-        patience.bear(error)
+        patience.tolerate(error)
     else:
-        patience.answered()
+        patience.reset()
     return state
 
 

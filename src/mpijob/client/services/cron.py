@@ -50,7 +50,7 @@ def serve(settings: Settings) -> str:
     kept = open_backend(settings).schedules()
     assert isinstance(kept, ScheduleFiles)  # of an engine that starts this clock
     while True:
-        with kept.time_kept() as bell:
+        with kept.scheduler_lock() as bell:
             if bell is None:
                 return "another process already runs the scheduler of these schedules"
             with Client(open_backend(settings), settings=settings) as client:
@@ -122,7 +122,7 @@ class CronDaemon:
 
     def _note(self, known: Recurrence, **told: float | str) -> None:
         """Write down what came of it, unless the schedule was deleted or changed meanwhile."""
-        with self._kept.changing():
+        with self._kept.lock():
             fresh = [
                 one for one in self._kept.all(known.schedule.namespace) if one.schedule == known.schedule
             ]

@@ -51,12 +51,12 @@ class Schedules:
                 f"schedule '{schedule.name}' already exists in namespace '{schedule.namespace}'",
                 hint=f"delete it first: mpijob schedule delete {schedule.name} -n {schedule.namespace}",
             )
-        job = self._kept.settled(schedule.job, Path.cwd())
+        job = self._kept.resolve(schedule.job, Path.cwd())
         schedule = schedule.replace(job=job.replace(name=schedule.name, namespace=schedule.namespace))
         self._client.plan(schedule.job_of(time.time()))
         made = Recurrence(schedule, time.time())
         self._kept.put(made)
-        self._kept.attend()
+        self._kept.ensure_scheduler()
         return _with_next(made)
 
     def _localized(self, schedule: Schedule) -> Schedule:
@@ -76,7 +76,7 @@ class Schedules:
     def list(self, *, namespace: str | None = None, all_namespaces: bool = False) -> tuple[Recurrence, ...]:
         """Return the schedules of a namespace, or of all, by name."""
         where = "" if all_namespaces else namespace or self._client.namespace
-        self._kept.attend()
+        self._kept.ensure_scheduler()
         return tuple(_with_next(one) for one in self._kept.all(where))
 
     def get(self, name: str, *, namespace: str | None = None) -> Recurrence:
@@ -85,7 +85,7 @@ class Schedules:
 
     def delete(self, name: str, *, namespace: str | None = None) -> None:
         """Forget a schedule; the jobs that it started stay."""
-        with self._kept.changing():
+        with self._kept.lock():
             self._kept.remove(namespace or self._client.namespace, name)
 
     def pause(self, name: str, *, namespace: str | None = None) -> Recurrence:
@@ -97,13 +97,13 @@ class Schedules:
         return self._changed(name, namespace, paused=False)
 
     def _changed(self, name: str, namespace: str | None, *, paused: bool) -> Recurrence:
-        with self._kept.changing():
+        with self._kept.lock():
             known = self._kept.get(namespace or self._client.namespace, name)
             changed = msgspec.structs.replace(
                 known, schedule=known.schedule.replace(paused=paused), since=time.time()
             )
             self._kept.put(changed)
-        self._kept.attend()
+        self._kept.ensure_scheduler()
         return _with_next(changed)
 
     def fire(self, schedule: Schedule, name: str = "", *, since: float = 0.0) -> str:

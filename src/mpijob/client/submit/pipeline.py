@@ -55,7 +55,7 @@ def _judged(
 
 def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
     """Start the job, or queue it, wholly or not at all."""
-    backend.expect()
+    backend.prewarm()
     return carry_through(job, backend, max_workers=max_workers)
 
 
@@ -83,7 +83,7 @@ def plan(job: MPIJob, backend: Backend, *, max_workers: int, server: bool = Fals
     made = prepare(job, backend.whoami(), backend, max_workers=max_workers)
     if not server:
         return made
-    said = backend.rehearse(made) or (_no_server(backend.name),)
+    said = backend.server_dry_run(made) or (_no_server(backend.name),)
     return msgspec.structs.replace(made, notices=(*made.notices, *said))
 
 

@@ -65,7 +65,7 @@ def _spec(ref: JobRef) -> bytes:
 @pytest.fixture
 def alice(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> Iterator[Person]:
     town = Town()
-    monkeypatch.setattr(town.engine, "past", lambda: open_archive(archive.directory))
+    monkeypatch.setattr(town.engine, "history", lambda: open_archive(archive.directory))
     with at(town.room()) as http:
         yield Person(http, "alice-token")
 

@@ -87,7 +87,7 @@ class OfNodes(MemoryBackend, SupportsNodePlaces):
         ranks = (RankState(0, 0, node="n3"),)
         return msgspec.structs.replace(self.state, workers=workers, ranks=ranks)
 
-    def past(self) -> ArchiveReader | None:  # type: ignore[override] # the twin in memory has none
+    def history(self) -> ArchiveReader | None:  # type: ignore[override] # the twin in memory has none
         return self._past
 
     def node_places(self, names: Sequence[str]) -> tuple[NodePlace, ...]:

@@ -74,7 +74,7 @@ def test_the_machines_clock_may_jump_while_a_log_is_followed(
         log.feed("stdout", b"tick\n")
         return [(tmp_path, 1)], {0: 0}, time.monotonic() - begun > 5
 
-    lines = log_reader.followed(where, LogQuery(follow=True), pause)
+    lines = log_reader.follow(where, LogQuery(follow=True), pause)
     assert [next(lines).text for _ in range(3)] == [b"tick"] * 3
     assert time.monotonic() - begun < 5
 

@@ -137,7 +137,7 @@ def test_a_text_that_takes_the_place_of_an_executable_file_is_executable(
 ) -> None:
     along = Code(path=".", files={"lib/run.sh": "#!/bin/sh\necho other\n"})
     made = local.plan(MPIJob(name="j", workers=2, command=("./lib/run.sh",), code=along))
-    code_upload.lay_out(made.job.code, tmp_path / "laid")
+    code_upload.copy_into(made.job.code, tmp_path / "laid")
     assert subprocess.run([tmp_path / "laid/lib/run.sh"], capture_output=True).stdout == b"other\n"
 
 

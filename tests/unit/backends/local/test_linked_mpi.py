@@ -33,24 +33,24 @@ def place(tmp_path: Path) -> Path:
 
 
 def found(place: Path, *argv: str, path: str = "/usr/bin:/bin") -> LinkedMPI | None:
-    return linked_mpi.of_commands(iter([argv]), place, {"PATH": path})
+    return linked_mpi.find_in_commands(iter([argv]), place, {"PATH": path})
 
 
 def test_the_loader_tells_the_library_of_each_family() -> None:
     lib = str(Path(sys.prefix) / "lib")
-    mpich = linked_mpi.of_file(str(module("mpich")), lib)
+    mpich = linked_mpi.inspect_file(str(module("mpich")), lib)
     assert mpich is not None
     assert (mpich.families, mpich.library) == (HYDRA, f"{lib}/libmpi.so.12")
-    openmpi = linked_mpi.of_file(str(module("openmpi")))
+    openmpi = linked_mpi.inspect_file(str(module("openmpi")))
     assert openmpi is not None
     assert openmpi.families == (Family.OPENMPI,)
 
 
 def test_what_is_no_mpi_program_has_no_library(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("libmpi.so.40\0")
-    assert linked_mpi.of_file("/bin/ls") is None
-    assert linked_mpi.of_file(str(tmp_path / "text")) is None
-    assert linked_mpi.of_file(str(tmp_path / "missing")) is None
+    assert linked_mpi.inspect_file("/bin/ls") is None
+    assert linked_mpi.inspect_file(str(tmp_path / "text")) is None
+    assert linked_mpi.inspect_file(str(tmp_path / "missing")) is None
 
 
 WRAPPERS = (
@@ -155,7 +155,7 @@ def chosen(
     settings: Settings, place: Path, linked: LinkedMPI | None, mpi: Family = Family.AUTO
 ) -> mpi_selection.Choice:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linked_mpi, "of_commands", lambda *_: linked)
+        patch.setattr(linked_mpi, "find_in_commands", lambda *_: linked)
         job = MPIJob(name="job", workers=2, command=("solve",), mpi=mpi)
         return mpi_selection.choose(job, settings, Home(settings.home), place)
 

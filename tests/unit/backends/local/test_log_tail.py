@@ -24,7 +24,7 @@ def texts(folder: Path, query: LogQuery, *, over: bool = True) -> list[bytes]:
     def where() -> tuple[Iterable[tuple[Path, int]], dict[int, int], bool]:
         return [(folder, 1)], {0: 0, 1: 0}, over
 
-    return [line.text.split(b" x")[0].strip() for line in log_reader.followed(where, query, time.sleep)]
+    return [line.text.split(b" x")[0].strip() for line in log_reader.follow(where, query, time.sleep)]
 
 
 @pytest.mark.parametrize(("count", "width"), [(5, 0), (3000, 0), (3000, 700)])
@@ -48,7 +48,7 @@ def test_what_is_written_after_the_last_lines_follows_them_once(tmp_path: Path) 
             log.feed("stdout", b"later\n")
         return [(tmp_path, 1)], {0: 0}, next(looks) > 20
 
-    found = [line.text for line in log_reader.followed(where, LogQuery(follow=True, tail=2), lambda s: None)]
+    found = [line.text for line in log_reader.follow(where, LogQuery(follow=True, tail=2), lambda s: None)]
     assert found == [b"498 of 0 ", b"499 of 0 ", b"later"]
 
 

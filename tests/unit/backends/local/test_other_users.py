@@ -384,7 +384,7 @@ def test_rules_that_everybody_may_write_are_not_believed(tmp_path: Path) -> None
     path.write_text("rules: []\n")
     path.chmod(0o666)
     check_refused(lambda: site_rule_loader.load(str(path)))
-    assert site_rule_loader.known(str(path)) == ()
+    assert site_rule_loader.load_if_valid(str(path)) == ()
 
 
 def test_users_that_a_namespace_does_not_know_are_told_apart_only_outside(

@@ -66,7 +66,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     def pause(seconds: float) -> None:
         plans.pop(0)()
 
-    monkeypatch.setattr(cancellable_sleep, "pause", pause)
+    monkeypatch.setattr(cancellable_sleep, "sleep", pause)
     return plans
 
 
@@ -137,9 +137,9 @@ def test_a_plan_asks_when_slurm_would_start_it_and_a_submit_loses_no_time_on_tha
     assert found.facts.place == "Slurm partition main"
     assert backend.plan(batch, found).engine == "slurm"
     assert judged(host) == 1
-    backend.expect()
+    backend.prewarm()
     ref = backend.submit(backend.plan(batch, found), backend.whoami())
-    assert (backend.planned(ref) is not None, judged(host)) == (True, 1)
+    assert (backend.submitted_plan(ref) is not None, judged(host)) == (True, 1)
     backend.plan(batch, found)
     assert judged(host) == 2, "after a submit, a plan is a plan again"
 
@@ -147,9 +147,9 @@ def test_a_plan_asks_when_slurm_would_start_it_and_a_submit_loses_no_time_on_tha
 def test_a_rehearsal_is_slurms_own_judgement_and_submits_nothing(
     backend: SlurmBackend, host: FakeHost, batch: MPIJob
 ) -> None:
-    backend.expect()
+    backend.prewarm()
     plan = backend.plan(batch, backend.preflight(batch, backend.whoami()))
-    assert ["Slurm accepts the job" in one.message for one in backend.rehearse(plan)] == [True]
+    assert ["Slurm accepts the job" in one.message for one in backend.server_dry_run(plan)] == [True]
     assert (judged(host), host.count("env")) == (1, 1)
     with pytest.raises(NotFound):
         backend.get(JobRef("default", "batch"))
@@ -164,7 +164,7 @@ def test_the_user_is_the_one_of_the_login_node(host: FakeHost) -> None:
 # -- what is known -------------------------------------------------------------------------------
 def test_a_job_of_ours_is_told_from_its_own_files(backend: SlurmBackend, job: Submitted) -> None:
     assert backend.spec(job.ref) == job.plan.job
-    assert backend.planned(job.ref) == job.plan
+    assert backend.submitted_plan(job.ref) == job.plan
     assert backend.get(JobRef("default", "solve")).ref == job.ref
     assert backend.get(job.ref).phase is Phase.RUNNING
     assert backend.samples(job.ref) == ()
@@ -176,7 +176,7 @@ def test_a_job_of_plain_sbatch_is_told_by_slurm(backend: SlurmBackend, host: Fak
     spec = backend.spec(PLAIN)
     assert (spec.name, spec.workers, spec.slots) == ("relax-50", 2, 2)
     assert backend.get(JobRef("default", "50")).ref == PLAIN
-    assert backend.planned(PLAIN) is None
+    assert backend.submitted_plan(PLAIN) is None
     assert backend.samples(PLAIN) == ()
     assert backend.mpi_profile(PLAIN).ranks == ()
     assert [*backend.events(PLAIN)] == []
@@ -184,7 +184,7 @@ def test_a_job_of_plain_sbatch_is_told_by_slurm(backend: SlurmBackend, host: Fak
 
 CALLS: dict[str, Callable[[SlurmBackend], object]] = {
     "spec": lambda backend: backend.spec(NOBODY),
-    "planned": lambda backend: backend.planned(NOBODY),
+    "planned": lambda backend: backend.submitted_plan(NOBODY),
     "get": lambda backend: backend.get(NOBODY),
     "attempts": lambda backend: backend.attempts(NOBODY),
     "logs": lambda backend: [*backend.logs(NOBODY, LogQuery())],
@@ -481,5 +481,5 @@ def test_accounts_past_and_schedules_are_those_of_this_cluster(
 ) -> None:
     host.replies["sacct"] = sacct({"jobidraw": "52", "jobname": "old"})
     assert sorted(one.ref.name for one in backend.accounts(AccountQuery())) == ["old-52", "relax-50"]
-    assert backend.past() is None
+    assert backend.history() is None
     assert [*backend.schedules().all("")] == []

@@ -233,7 +233,7 @@ def test_a_folder_that_is_too_large_or_the_home_is_to_do(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path) if home else "/nowhere")
     if not home:
-        monkeypatch.setattr(code_upload, "MOST_FILES", 1)
+        monkeypatch.setattr(code_upload, "MAX_FILES", 1)
         for name in ("a", "b"):
             (tmp_path / name).write_text("x")
     one = slurm("srun ./a", folder=str(tmp_path))

@@ -168,7 +168,7 @@ def _stem(volume: Volume) -> str:
 
 
 def _bucket(api: Api, job: MPIJob, volume: Volume, guard: Guard) -> Bucket:
-    name, folder = s3_volumes.parted(volume.source)
+    name, folder = s3_volumes.split_source(volume.source)
     return Bucket(connection(api, job.namespace, name), folder, guard)
 
 

@@ -30,16 +30,16 @@ class ClusterSchedules:
         self._api = api
         self._settings = settings
 
-    def settled(self, job: MPIJob, directory: Path) -> MPIJob:
+    def resolve(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as a pod can start it: with its files in it, and nothing of this machine."""
         if own := [one.env for one in job.secrets if one.source.startswith(("env:", "file:"))]:
             raise _refused("secrets", f"{', '.join(own)}: schedules on a cluster cannot read values of this machine",
                            "keep the value in a Secret of the cluster and write source: NAME/KEY")  # fmt: skip
         job = job.replace(image=job.image or self._settings.image)
         whole = code_upload.resolve(job, directory, own_places(self._settings))
-        return whole.replace(code=code_upload.inlined(whole.code))
+        return whole.replace(code=code_upload.inline(whole.code))
 
-    def changing(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """A cluster keeps the time by itself, and changes no schedule for that."""
         return nullcontext()
 
@@ -120,7 +120,7 @@ class ClusterSchedules:
                 if error.status != 403:  # an administrator's, who lets it stay for the next schedule
                     raise
 
-    def attend(self) -> None:
+    def ensure_scheduler(self) -> None:
         """The cluster keeps the time by itself."""
 
 

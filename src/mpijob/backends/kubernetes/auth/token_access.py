@@ -10,10 +10,10 @@ import threading
 import time
 from hashlib import sha256
 
+from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import telling
 from mpijob.backends.kubernetes.client.resources import Kind
-from mpijob.backends.lru import Recent
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.model import Identity
 
@@ -34,7 +34,7 @@ class Tokens:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._users: Recent[bytes, tuple[float, Identity]] = Recent(_MOST_USERS)
+        self._users: BoundedDict[bytes, tuple[float, Identity]] = BoundedDict(_MOST_USERS)
         self._lock = threading.Lock()
 
     def user(self, token: str) -> Identity:

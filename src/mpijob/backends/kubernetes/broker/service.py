@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.kubernetes.auth.token_access import Tokens
 from mpijob.backends.kubernetes.client import discovery, resources
 from mpijob.backends.kubernetes.client.api import Api
@@ -19,7 +20,6 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.backends.kubernetes.preflight.cache import PreflightCache
 from mpijob.backends.kubernetes.queues import collect, forecasts, live, new_job
-from mpijob.backends.lru import Recent
 from mpijob.errors import NotAllowed
 from mpijob.model import Facts, Identity, MPIJob
 from mpijob.model.platform.fit import Seen
@@ -39,7 +39,7 @@ class Broker:
     def __init__(self, api: Api, settings: Settings, place: str, past: ArchiveReader | None = None) -> None:
         """Answer through one client; `past` is the record of jobs, where it can be read from here."""
         self._api, self._settings, self._place, self._past = api, settings, place, past
-        self._known: Recent[str, tuple[float, tuple[forecasts.Seen, ...]]] = Recent(_NAMESPACES)
+        self._known: BoundedDict[str, tuple[float, tuple[forecasts.Seen, ...]]] = BoundedDict(_NAMESPACES)
         self._tokens = Tokens(api)
         self._lately = PreflightCache()
 

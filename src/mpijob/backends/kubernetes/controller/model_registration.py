@@ -45,10 +45,10 @@ class ModelRegistration:
             made = register_model.register(self._api, state, job, job.model, self._settings)
         except MpiJobError as error:
             self._not_before = time.monotonic() + _AGAIN_SECONDS
-            status_publisher.say_finding(self._api, found.job, model_registry.not_registered(error))
+            status_publisher.say_finding(self._api, found.job, model_registry.registration_failed(error))
             return
         status_publisher.say(
-            self._api, found.job, "ModelRegistered", model_registry.told(made), made.version,
+            self._api, found.job, "ModelRegistered", model_registry.format_registered(made), made.version,
             warning=False, when=self._api.now(),
         )  # fmt: skip
         note = {well_known.MODEL_ANNOTATION: f"{made.model}/{made.version}"}

@@ -124,11 +124,11 @@ class JobFollower:
 
     def events(self, ref: JobRef, *, follow: bool) -> Generator[Event, None, None]:
         """Yield what happened, in order; with follow, until the job has ended."""
-        from mpijob.backends.outage_tolerance import Patience
+        from mpijob.backends.outage_tolerance import OutageTolerance
 
         told: set[tuple[float, str, str]] = set()
         known: dict[int, list[Event]] = {}
-        patience, (timeline_of, over) = Patience(), self._reader.timeline_of(ref, known)
+        patience, (timeline_of, over) = OutageTolerance(), self._reader.timeline_of(ref, known)
         while True:
             for event in timeline_of:
                 key = (event.time, event.reason, event.message)
@@ -141,9 +141,9 @@ class JobFollower:
             try:
                 timeline_of, over = self._reader.timeline_of(ref, known)
             except BackendError as error:
-                pause(patience.bear(error))
+                pause(patience.tolerate(error))
             else:
-                patience.answered()
+                patience.reset()
 
     def _over(self, ref: JobRef) -> bool:
         try:
@@ -157,4 +157,4 @@ class JobFollower:
 
 def pause(seconds: float) -> None:
     """Let a moment pass; a cluster is not asked more often than it changes."""
-    cancellable_sleep.pause(max(seconds, POLL_SECONDS))
+    cancellable_sleep.sleep(max(seconds, POLL_SECONDS))

@@ -18,7 +18,7 @@ from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource, Position
-from mpijob.backends.outage_tolerance import Patience
+from mpijob.backends.outage_tolerance import OutageTolerance
 from mpijob.errors import BackendError
 from mpijob.model import LogLine, LogQuery
 from mpijob.observation.logs import live_merge, pipeline
@@ -46,7 +46,7 @@ class Following:
         self._closed = threading.Event()
         self._ended: float | None = None  # when the job was found to be over
         self._refusal: ApiError | None = None
-        self._patience = Patience()
+        self._patience = OutageTolerance()
 
     def lines(self, look: Look) -> Iterator[LogLine]:
         """Yield the wanted lines until `look` says that the job is over and all is said.
@@ -118,9 +118,9 @@ class Following:
         try:
             found, over = look()
         except BackendError as error:
-            self._closed.wait(self._patience.bear(error))
+            self._closed.wait(self._patience.tolerate(error))
             return None, False
-        self._patience.answered()
+        self._patience.reset()
         self._ended = time.monotonic() if over else None
         return found, over
 
@@ -135,7 +135,7 @@ class Following:
 
     def _take(self, merger: live_merge.Merger) -> None:
         """Take what has arrived, waiting a little for the first line."""
-        cancellable_sleep.heed()
+        cancellable_sleep.raise_if_cancelled()
         try:
             merger.push(*self._lines.get(timeout=0.05))
             for _ in range(_MOST_WAITING):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
-from mpijob.backends.secrets import found
+from mpijob.backends.secrets import read_available
 from mpijob.errors import NotFound
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model import JobRef, MPIJob, Secret, VolumeKind
@@ -40,7 +40,7 @@ def known(
     Sources are looked for on this machine only where it is the user's own (`own_machine`): a visitor's job could name
     any file of a server.
     """
-    here = found(one for one in secrets if one.source.startswith(_OURS)) if own_machine else ()
+    here = read_available(one for one in secrets if one.source.startswith(_OURS)) if own_machine else ()
     try:
         job = find(ref)
         return tuple(dict.fromkeys((*read(api, job.ref.namespace, job.first, secrets), *here)))

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.queues import collect, forecasts
 from mpijob.backends.kubernetes.queues.collect import History, Key
-from mpijob.backends.lru import Recent
 from mpijob.errors import MpiJobError
 from mpijob.model.status.accounts import AccountQuery
 from mpijob.model.status.forecast import Forecast
@@ -46,7 +46,7 @@ class LiveForecasts:
     ) -> None:
         self._api, self._settings, self._access = api, settings, access
         self._served, self._past = served, past
-        self._kept: Recent[str, tuple[float, Mapping[str, Forecast]]] = Recent(_NAMESPACES)
+        self._kept: BoundedDict[str, tuple[float, Mapping[str, Forecast]]] = BoundedDict(_NAMESPACES)
 
     def of(self, namespace: str, uids: Collection[str] = ()) -> Mapping[str, Forecast]:
         """Return when the jobs of a namespace (or of all, "") start that wait, by their objects' uids.

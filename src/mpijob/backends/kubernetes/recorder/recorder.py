@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.watch import Change
 from mpijob.backends.kubernetes.controller import work_queue
@@ -21,7 +22,6 @@ from mpijob.backends.kubernetes.metrics.prometheus_query import Prometheus
 from mpijob.backends.kubernetes.recorder.log_capture import ContainerRun, LogCapture, abandon
 from mpijob.backends.kubernetes.recorder.snapshot import SnapshotWriter
 from mpijob.backends.kubernetes.status.job_reader import JobReader
-from mpijob.backends.lru import Recent
 from mpijob.errors import BackendError
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.history import retention
@@ -70,7 +70,7 @@ class Recorder:
         self._final: set[JobRef] = set()
         self._listeners: dict[tuple[JobKey, str], LogCapture] = {}  # by job and origin
         self._last_pods: queue.SimpleQueue[Document] = queue.SimpleQueue()
-        self._objects = Recent[tuple[str, str], JobRef](
+        self._objects = BoundedDict[tuple[str, str], JobRef](
             _MOST_OBJECTS
         )  # whose pods an engine makes for an object
         self._lock = threading.Lock()

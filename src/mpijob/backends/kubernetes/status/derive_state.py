@@ -119,7 +119,7 @@ def _findings(
     from mpijob.backends.kubernetes.status import evidence  # the rules are loaded only for a job in trouble
 
     return evidence.findings(
-        objects, sight, standing, first, launcher_log, logs, site_rule_loader.known(rules)
+        objects, sight, standing, first, launcher_log, logs, site_rule_loader.load_if_valid(rules)
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import telling
 from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.backends.kubernetes.metrics import pod_usage
 from mpijob.backends.kubernetes.status.job_reader import JobReader
-from mpijob.backends.lru import Recent
 from mpijob.errors import Finding
 from mpijob.model import JobRef, JobState, LogLine, LogQuery, Mark, Phase, Sample
 from mpijob.model.status.records import PROGRAM
@@ -31,7 +31,7 @@ class JobWarnings:
 
     def __init__(self, api: Api, eye: JobReader, quiet_seconds: float) -> None:
         self._api, self._reader, self._quiet_seconds = api, eye, quiet_seconds
-        self._measured = Recent[JobRef, list[Sample]](_MOST_JOBS)
+        self._measured = BoundedDict[JobRef, list[Sample]](_MOST_JOBS)
 
     def of(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying about a job now."""

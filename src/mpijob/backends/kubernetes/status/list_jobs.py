@@ -95,10 +95,10 @@ def page(
     from mpijob.backends.kubernetes.status import derive_state  # noqa: F401 - loaded while the server answers
 
     everything = reading()
-    chosen = [job for job in everything.jobs if scope_filter.named(ref_of(job.head), scope)]
-    if scope_filter.tells_more_than_names(scope):
+    chosen = [job for job in everything.jobs if scope_filter.matches_ref(ref_of(job.head), scope)]
+    if scope_filter.needs_state(scope):
         told = _states(api, scope, chosen, everything, forecasts)
-        found = [state for state in told if scope_filter.belongs(state, scope)]
+        found = [state for state in told if scope_filter.matches(state, scope)]
         notices = unseen(everything.refused)
         return Page(tuple(found[first:last]), str(last) if len(found) > last else "", len(found), notices)
     kept = _states(api, scope, chosen[first:last], everything, forecasts)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from mpijob import admission
+from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.kubernetes.client.api_errors import ApiError
-from mpijob.backends.lru import Recent
 from mpijob.errors import MpiJobError
 from mpijob.model import Facts, JobRef, JobState, MPIJob
 from mpijob.observation.state.phase import Reason
@@ -22,7 +22,7 @@ class Counter:
 
     def __init__(self, room: Callable[[MPIJob], Facts]) -> None:
         self._room = room
-        self._counted = Recent[JobRef, tuple[float, Facts]]()
+        self._counted = BoundedDict[JobRef, tuple[float, Facts]]()
 
     def counted(self, state: JobState, job: Callable[[], MPIJob]) -> JobState:
         """Return the state of a job with numbers, where it lacks something and they can be had."""

@@ -21,7 +21,7 @@ from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.client.watch import Watch, watch
 from mpijob.backends.kubernetes.status import derive_state as states
 from mpijob.backends.kubernetes.status import job_objects, list_jobs
-from mpijob.backends.outage_tolerance import Patience
+from mpijob.backends.outage_tolerance import OutageTolerance
 from mpijob.errors import BackendError, NotFound
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobRef, JobState, Scope
@@ -73,7 +73,7 @@ def changes(
     api: Api, scope: Scope, served: frozenset[str], look: Callable[[JobRef], JobState]
 ) -> Generator[JobState, None, None]:
     """Yield every job of the scope once, then each change."""
-    watcher, told, patience = Watcher(api, scope, served), dict[JobRef, JobState](), Patience()
+    watcher, told, patience = Watcher(api, scope, served), dict[JobRef, JobState](), OutageTolerance()
     try:
         states = [*_now(api, scope, served, look)]
         while True:
@@ -82,20 +82,20 @@ def changes(
                     told[state.ref] = state
                     yield state
             watcher.wait()
-            cancellable_sleep.heed()
+            cancellable_sleep.raise_if_cancelled()
             states = _patiently(lambda: [*_now(api, scope, served, look)], patience)
     finally:
         watcher.close()
 
 
-def _patiently(look: Callable[[], list[JobState]], patience: Patience) -> list[JobState]:
+def _patiently(look: Callable[[], list[JobState]], patience: OutageTolerance) -> list[JobState]:
     """Return what a look tells, nothing while there is no answer."""
     try:
         states = look()
     except BackendError as error:
-        cancellable_sleep.pause(patience.bear(error))
+        cancellable_sleep.sleep(patience.tolerate(error))
         return []
-    patience.answered()
+    patience.reset()
     return states
 
 
@@ -111,7 +111,7 @@ def _now(
             state = look(JobRef(scope.namespace, name))
         except NotFound:
             continue
-        if scope_filter.belongs(state, scope):
+        if scope_filter.matches(state, scope):
             yield state
 
 

@@ -68,7 +68,7 @@ def archive(job: MPIJob) -> bytes:
             gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as zipped,
             tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
-            for source, place in code_upload.chosen(job.code):
+            for source, place in code_upload.select_files(job.code):
                 tar.add(source, str(place), recursive=False, filter=_anybodys)
             for name, content in job.code.files.items():
                 data = content.encode()
@@ -90,7 +90,7 @@ def _anybodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 def _is_small(job: MPIJob) -> bool:
     """Whether one part is enough however badly the files compress: then they are not packed to plan the job."""
     try:
-        sizes = [source.lstat().st_size for source, _ in code_upload.chosen(job.code)]
+        sizes = [source.lstat().st_size for source, _ in code_upload.select_files(job.code)]
     except OSError:
         return False  # told when it is packed
     sizes += [len(content.encode()) for content in job.code.files.values()]

@@ -240,7 +240,7 @@ def _profiler(plan: Plan, home: Path | None) -> list[Document]:
         return []
     packed = {
         f"mpi_profile-{machine}.gz": base64.b64encode(gzip.compress(data, mtime=0)).decode()
-        for machine, data in profiler.every(home).items()
+        for machine, data in profiler.shims_by_machine(home).items()
     }
     name = f"{plan.documents[-1]['metadata']['name']}{well_known.PROFILER_SUFFIX}"
     metadata = _metadata(plan.job, name, plan.uid)
@@ -260,7 +260,7 @@ def _secrets(plan: Plan) -> list[Document]:
     """Return the Secret with values that come from this machine's environment or files."""
     job = plan.job
     values = {
-        one.env: base64.b64encode(secrets.value(one).encode()).decode()
+        one.env: base64.b64encode(secrets.read_value(one).encode()).decode()
         for one in job.secrets
         if one.source.startswith(("env:", "file:"))
     }

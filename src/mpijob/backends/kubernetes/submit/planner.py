@@ -148,7 +148,7 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, setti
 
 def _can_profile(settings: Settings) -> bool:
     """Whether there is a shim for some kind of machine; of the others the workers say that they have none."""
-    return profiler.planned(Path(settings.home)) is not None or any(
+    return profiler.find_shim(Path(settings.home)) is not None or any(
         profiler.prebuilt(machine).exists() for machine in profiler.MACHINES
     )
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob import admission
+from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.common_errors import name_in_use
 from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
 from mpijob.backends.kubernetes.status import job_objects
-from mpijob.backends.lru import Recent
 from mpijob.backends.protocol import Preflight
 from mpijob.model import JobRef, Phase
 
@@ -66,7 +66,7 @@ class Submission:
         self._api, self._reader, self._settings, self._access = api, eye, settings, access
         self._past = past  # the record of jobs, where it can be read from here
         self._cluster = cluster  # its name
-        self._made: Recent[JobRef, tuple[float, Document]] = Recent()
+        self._made: BoundedDict[JobRef, tuple[float, Document]] = BoundedDict()
 
     @cached_property
     def _lately(self) -> PreflightCache:

@@ -28,7 +28,7 @@ class Places(NamedTuple):
         """Return a line for each attempt whose files are gone, of a job that has ended or rests."""
         gone = [attempt for directory, attempt in self.directories if self.final and not directory.is_dir()]
         return [
-            log_reader.missing(REMOVED, time.time_ns(), Role.LAUNCHER, attempt=attempt) for attempt in gone
+            log_reader.gap_line(REMOVED, time.time_ns(), Role.LAUNCHER, attempt=attempt) for attempt in gone
         ]
 
 
@@ -54,7 +54,7 @@ def directories(home: Home, row: Row, attempt: int | None = None) -> list[tuple[
 
 def merge(found: Places, query: LogQuery, target: IO[bytes], *, compress: bool) -> None:
     """Write all that the wanted sources said, one attempt after the other."""
-    sources = log_reader.wanted_sources(found.directories, found.worker_of, query)
+    sources = log_reader.matching_sources(found.directories, found.worker_of, query)
     for attempt in sorted({source.attempt for source in sources}):
         files = [(source.label, source.path) for source in sources if source.attempt == attempt]
         parallel_merge.merge(files, target, compress=compress)

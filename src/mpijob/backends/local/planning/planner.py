@@ -68,7 +68,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         launch=_own_line(job) if own else _line(job, found, place, nodes=bool(as_nodes)),
         env=environ,
         own_launcher=own.kind if own else "",
-        launcher=found.launcher if found.prefix in mpi_installations.SYSTEM else "",
+        launcher=found.launcher if found.prefix in mpi_installations.SYSTEM_PREFIXES else "",
         nodes=bool(as_nodes),
         census_launch=_line(_census(job), found, place) if own and job.census else (),
         needs=holds,
@@ -95,7 +95,7 @@ def with_other_mpi(plan: Plan, family: Family, library: str, settings: Settings,
         settings, home, family
     )
     place, job = Path(private_dirs.planned(plan.uid)), plan.job
-    users = _users(plan.env, mpi_installations.of_launcher(Path(plan.launch[0]), home), place)
+    users = _users(plan.env, mpi_installations.find_by_launcher(Path(plan.launch[0]), home), place)
     return msgspec.structs.replace(
         plan,
         family=found.family,
@@ -103,7 +103,7 @@ def with_other_mpi(plan: Plan, family: Family, library: str, settings: Settings,
         hostfile=hostfile.text(found.family, plan.workers, job.launch),
         launch=_line(job, found, place, nodes=plan.nodes),
         env=_environ(job, found, place, users, nodes=plan.nodes),
-        launcher=found.launcher if found.prefix in mpi_installations.SYSTEM else "",
+        launcher=found.launcher if found.prefix in mpi_installations.SYSTEM_PREFIXES else "",
         why=(
             *plan.why,
             f"mpi {found.family.value} {found.version}: the program loaded it in an earlier run",
@@ -114,7 +114,7 @@ def with_other_mpi(plan: Plan, family: Family, library: str, settings: Settings,
 def _users(env: Mapping[str, str], before: Installation | None, place: Path) -> dict[str, str]:
     """Return the user's own variables of a plan: without what was added for the library that it was made for."""
     added = {str(place / "bin"), *(before.variables().values() if before else ())}
-    if before is not None and before.prefix not in mpi_installations.SYSTEM:
+    if before is not None and before.prefix not in mpi_installations.SYSTEM_PREFIXES:
         added.add(os.path.dirname(before.launcher))
     paths = {name: env.get(name, "").split(os.pathsep) for name in ("PATH", "LD_LIBRARY_PATH")}
     kept = {
@@ -185,9 +185,11 @@ def _environ(
 ) -> dict[str, str]:
     """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
     hostfile, agent = str(place / "hostfile"), str(place / "agent")
-    kept = environment.kept(users)
+    kept = environment.inherited(users)
     family = found.family
-    environ = kept | {"PATH": _path(found, place, users, nodes=nodes)} | environment.libraries(found, users)
+    environ = (
+        kept | {"PATH": _path(found, place, users, nodes=nodes)} | environment.library_variables(found, users)
+    )
     environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
     if nodes:
         crowded = job.world > len(os.sched_getaffinity(0))
@@ -198,7 +200,7 @@ def _environ(
         environ |= command_line.one_daemon(family, found.version)
     for name in _own_parameters(kept.get("HOME", "")) if family is Family.OPENMPI else ():
         environ.pop(name, None)
-    tuning = environment.tuning(users)
+    tuning = environment.tuning_variables(users)
     environ |= tuning
     environ |= command_line.settings_as_variables(family, job.launch)
     if job.script:
@@ -233,7 +235,7 @@ def _path(found: Installation, place: Path, environ: Mapping[str, str], *, nodes
     The system's directory of programs keeps its place behind the user's Python; the attempt then has scripts that
     start the system's launchers (`Plan.launcher`). Where workers are nodes, it has those that reach them, too.
     """
-    first = [str(place / "bin")] if nodes or found.prefix in mpi_installations.SYSTEM else []
+    first = [str(place / "bin")] if nodes or found.prefix in mpi_installations.SYSTEM_PREFIXES else []
     return environment.search_path(found, environ, first, mpi_installations.environment_bin())
 
 
@@ -251,7 +253,7 @@ def _why(job: MPIJob, found: Installation, reason: str, as_nodes: str, own: bool
 
 
 def _notices(job: MPIJob, settings: Settings, home: Home) -> Iterator[Finding]:
-    if job.profile_mpi and profiler.planned(home.root) is None:
+    if job.profile_mpi and profiler.find_shim(home.root) is None:
         message = f"MPI calls cannot be counted on this machine, so the job runs without: {profiler.HINT}"
         yield _notice("profile_mpi", message)
     if job.notify:

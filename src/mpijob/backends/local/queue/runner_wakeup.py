@@ -10,7 +10,7 @@ import time
 from mpijob.backends.local.queue import recovery, scheduler
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
-from mpijob.backends.recurring.background import ring, start
+from mpijob.backends.recurring.background import start, wake_listener
 from mpijob.settings import Settings
 
 _START_SECONDS = 1.0
@@ -76,4 +76,4 @@ def start_runner(home: Home, settings: Settings) -> None:
 
 def nudge(home: Home) -> bool:
     """Wake a runner that listens; return False when none does."""
-    return ring(home.wakeup_pipe)
+    return wake_listener(home.wakeup_pipe)

@@ -68,17 +68,17 @@ def _deleted_runs(settings: Settings, job: MPIJob) -> EarlierRuns:
 def lay_out(home: Home, plan: Plan, settings: Settings) -> None:
     """Put everything in place that the job's processes will need."""
     found = connections(plan.job, settings)
-    told = {secret.env: secrets.value(secret) for secret in plan.job.secrets}
+    told = {secret.env: secrets.read_value(secret) for secret in plan.job.secrets}
     work = home.work(plan.uid)
     try:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
         disk_full.keep_reserve(home)
         _provide_agent(home)
-        if plan.job.profile_mpi and profiler.planned(home.root) is not None:
-            profiler.provide(home.root)
+        if plan.job.profile_mpi and profiler.find_shim(home.root) is not None:
+            profiler.ensure_shim(home.root)
         job_files.write_secrets(home, plan.uid, told)
         job_files.write_connections(home, plan.uid, found)
-        job_files.write_along(home, plan.uid, code_upload.lay_out(plan.job.code, work))
+        job_files.write_along(home, plan.uid, code_upload.copy_into(plan.job.code, work))
     except OSError as error:
         raise cannot_write(work, str(error.strerror)) from error
 
@@ -91,7 +91,9 @@ def connections(job: MPIJob, settings: Settings) -> dict[str, Connection]:
     from mpijob.backends import s3_volumes
 
     return {
-        source: s3_volumes.named(s3_volumes.parted(source)[0], settings.connections, os.environ)
+        source: s3_volumes.find_connection(
+            s3_volumes.split_source(source)[0], settings.connections, os.environ
+        )
         for source in sources
     }
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def put_away(store: Store, row: Row, settings: Settings) -> None:
     """Put a job that has ended into the archive, before it is removed."""
-    archive.put_away(row.state.ref, lambda: _ended(store, row), settings, LOCAL)
+    archive.archive_job(row.state.ref, lambda: _ended(store, row), settings, LOCAL)
 
 
 def _ended(store: Store, row: Row) -> archive.EndedJob:

@@ -9,7 +9,7 @@ from pathlib import Path
 from mpijob import codec
 from mpijob.backends import s3_volumes
 from mpijob.backends.local.planning.volumes import Bind
-from mpijob.backends.s3_volumes import Bucket, Connection, Moved
+from mpijob.backends.s3_volumes import Bucket, Connection, Transferred
 from mpijob.errors import BackendError, Finding, InvalidJob, Severity
 from mpijob.model import Plan, Volume, VolumeKind
 
@@ -21,7 +21,7 @@ class S3Staging:
         places = {bind.target: Path(bind.source) for bind in _binds(plan)}
         self._volumes = [(one, places[one.mount]) for one in plan.job.volumes if one.kind is VolumeKind.S3]
         self._connections = connections
-        self._known: dict[str, s3_volumes.Known] = {}
+        self._known: dict[str, s3_volumes.FileStamps] = {}
 
     def __bool__(self) -> bool:
         return bool(self._volumes)
@@ -31,7 +31,7 @@ class S3Staging:
         for volume, place in self._volumes:
             _empty(place)
             moved = s3_volumes.fetch(self._bucket(volume), place, pulse)
-            self._known[volume.mount] = s3_volumes.seen(place)
+            self._known[volume.mount] = s3_volumes.stamp_files(place)
             yield f"{volume.mount}: {moved} fetched from {volume.source}"
 
     def store(self, *, everything: bool = False) -> Iterator[str | Finding]:
@@ -50,7 +50,7 @@ class S3Staging:
     def _bucket(self, volume: Volume) -> Bucket:
         if volume.source not in self._connections:
             raise BackendError(f"the data connection of {volume.source} no longer exists")
-        return Bucket(self._connections[volume.source], s3_volumes.parted(volume.source)[1])
+        return Bucket(self._connections[volume.source], s3_volumes.split_source(volume.source)[1])
 
 
 def _empty(place: Path) -> None:
@@ -67,7 +67,7 @@ def _binds(plan: Plan) -> list[Bind]:
     return [codec.convert(volume, Bind) for volume in plan.volumes]
 
 
-def _stored(volume: Volume, moved: Moved) -> str:
+def _stored(volume: Volume, moved: Transferred) -> str:
     return f"{volume.mount}: {moved} stored in {volume.source}"
 
 

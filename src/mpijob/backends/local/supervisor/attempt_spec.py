@@ -148,7 +148,7 @@ class AttemptSpec:
 
         It stands behind libraries of the user's own, so that tools which stand before MPI go on to do so.
         """
-        shim = profiler.planned(self.home.root) if self.plan.job.profile_mpi else None
+        shim = profiler.find_shim(self.home.root) if self.plan.job.profile_mpi else None
         if shim is None or not shim.exists():
             return {}
         before = self.plan.env.get("LD_PRELOAD", "")
@@ -160,7 +160,7 @@ class AttemptSpec:
     @property
     def _output(self) -> Path:
         """Where this attempt writes what is to be kept apart from other attempts."""
-        return self.work / artifacts.folder(self.attempt)
+        return self.work / artifacts.attempt_directory(self.attempt)
 
     @property
     def _stdin(self) -> str:

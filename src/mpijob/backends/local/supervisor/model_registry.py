@@ -29,18 +29,18 @@ def entry(
     told = {"mpijob.job": job.name, "mpijob.namespace": job.namespace, "mpijob.uid": plan.uid}
     told |= {"mpijob.ranks": str(plan.world)}
     version = wanted.version or f"{job.name}-{plan.uid[:8]}"
-    where = model_registry.uri_of(job, buckets, directories)
+    where = model_registry.model_uri(job, buckets, directories)
     return model_registry.RegistryEntry(wanted.name, version, where, wanted.format, author, told)
 
 
 def register(what: model_registry.RegistryEntry, address: str, token_file: str) -> Registered:
     """Write it down."""
-    return model_registry.Registry(address, model_registry.token_of(token_file)).register(what)
+    return model_registry.Registry(address, model_registry.read_token(token_file)).register(what)
 
 
 def tried(what: model_registry.RegistryEntry, address: str, token_file: str) -> str | Finding:
     """Return what was written down, or the finding that it could not be: the job has succeeded all the same."""
     try:
-        return model_registry.told(register(what, address, token_file))
+        return model_registry.format_registered(register(what, address, token_file))
     except MpiJobError as error:
-        return model_registry.not_registered(error)
+        return model_registry.registration_failed(error)

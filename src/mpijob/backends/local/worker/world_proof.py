@@ -183,7 +183,7 @@ class WorldProof:
             return None
         key = (status.st_dev, status.st_ino)
         if key not in self._embedded:
-            found = None if _launches(pid) else linked_mpi.embedded(path)
+            found = None if _launches(pid) else linked_mpi.find_static(path)
             self._embedded[key] = found.families[0] if found else None
         return self._embedded[key]
 

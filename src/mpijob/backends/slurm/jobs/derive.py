@@ -224,7 +224,7 @@ def _by_slurm(seen: Seen, attempt: Attempt, ending: SlurmState) -> Standing:
 
 def _why_ended(seen: Seen) -> SlurmState | None:
     """Return why Slurm ended the last attempt, as its own words in the launcher's log say."""
-    if seen.attempt is None or seen.attempt.asked != "term":
+    if seen.attempt is None or seen.attempt.stop_reason != "term":
         return None
     return job_states.told_in_log(seen.said)
 

@@ -30,7 +30,7 @@ def _all(files: JobFiles, state: JobState) -> Iterator[Event]:
     yield Event(state.created, "Submitted", f"the job was submitted {number}")
     attempts = [files.attempt(number) for number in files.attempts()]
     for attempt in attempts:
-        yield from journal_events.of(attempt, state, "Slurm")
+        yield from journal_events.attempt_events(attempt, state, "Slurm")
     for act in files.acts:
         if act.verb in _ACTS and not (act.verb == "cancelled" and state.phase is Phase.CANCELLED):
             reason, text = _ACTS[act.verb]

@@ -153,7 +153,7 @@ class JobReader:
         if row is None and files.number and snapshot.answered and not over:
             row = self._forgotten(files.number, files.place.created)
         fresh = snapshot.answered and snapshot.error is None and snapshot.time > files.place.created + 1
-        said = _tail(files, attempt.number) if attempt is not None and attempt.asked == "term" else b""
+        said = _tail(files, attempt.number) if attempt is not None and attempt.stop_reason == "term" else b""
         silent = snapshot.error.message if snapshot.error else ""
         return Seen(files, attempt, row, fresh, time.time(), silent, said)
 
@@ -212,7 +212,7 @@ class JobReader:
             spec=files.plan.job, reason="" if state.reason == Reason.LAUNCHER_FAILED.value else state.reason,
             message=state.message, phase=state.phase, logs=logs, launcher=Exit(code) if code else None,
         )  # fmt: skip
-        return explained(seen, site_rule_loader.known(self._rules))
+        return explained(seen, site_rule_loader.load_if_valid(self._rules))
 
     def _forgotten(self, number: str, created: float) -> Row | None:
         """Return the last try of a job as the accounting has it; asked again only after a while."""
@@ -270,10 +270,12 @@ class JobReader:
     def page(self, scope: Scope) -> Page:
         """Return one page of states, newest first: the newest of each name (or all runs), and those of plain sbatch."""
         snapshot = self.poll.snapshot()
-        known = [one for one in self._listed(snapshot, runs=scope.runs) if scope_filter.named(one.ref, scope)]
-        if scope_filter.tells_more_than_names(scope):
-            known = [one for one in known if scope_filter.belongs(one.state(), scope)]
-        page, following = scope_filter.paged(known, scope, lambda one: one.order)
+        known = [
+            one for one in self._listed(snapshot, runs=scope.runs) if scope_filter.matches_ref(one.ref, scope)
+        ]
+        if scope_filter.needs_state(scope):
+            known = [one for one in known if scope_filter.matches(one.state(), scope)]
+        page, following = scope_filter.paginate(known, scope, lambda one: one.order)
         states = self._with_forecasts((one.number, one.state()) for one in page)
         items = tuple(msgspec.structs.replace(state, ranks=()) for state in states)
         notices = (_silent(snapshot.error),) if snapshot.error else ()
@@ -343,7 +345,7 @@ def _take_reports(files: JobFiles, attempt: Attempt, lost: re.Pattern[bytes]) ->
     for rank in reports.out_of_memory & state.ranks.keys():
         worker = state.ranks[rank].worker
         state.oom_kills[worker] = max(1, state.oom_kills.get(worker, 0))
-    since = float("inf") if attempt.asked_at is None else attempt.asked_at
+    since = float("inf") if attempt.stop_requested_at is None else attempt.stop_requested_at
     for rank, exit in state.rank_exits.items() if reports.first else ():
         if rank in reports.first:
             since = min(since, exit.time - _TEARDOWN_SECONDS)

@@ -39,10 +39,10 @@ def of_ranks(reader: JobReader, files: JobFiles, query: LogQuery, pause: Pause) 
         return [(now.logs(one), one) for one in numbers], log_reader.workers_of(state.ranks), over
 
     if query.follow:
-        yield from log_reader.followed(found, query, pause)
+        yield from log_reader.follow(found, query, pause)
     else:
         attempts, worker_of, _ = found()
-        yield from log_reader.stored(attempts, worker_of, query)
+        yield from log_reader.read_stored(attempts, worker_of, query)
 
 
 def of_script(

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from mpijob.backends.lru import Recent
+from mpijob.backends.bounded_dict import BoundedDict
 
 
 def test_the_oldest_goes_when_there_is_no_room() -> None:
-    kept = Recent[str, int](2)
+    kept = BoundedDict[str, int](2)
     kept["a"], kept["b"], kept["c"] = 1, 2, 3
     assert list(kept.items()) == [("b", 2), ("c", 3)]
 
 
 def test_what_is_set_again_counts_as_new() -> None:
-    kept = Recent[str, int](2)
+    kept = BoundedDict[str, int](2)
     kept["a"], kept["b"], kept["a"], kept["c"] = 1, 2, 4, 3
     assert list(kept.items()) == [("a", 4), ("c", 3)]
 
 
 def test_several_threads_may_remember_at_once() -> None:
-    kept = Recent[int, int](10)
+    kept = BoundedDict[int, int](10)
 
     def remember(number: int) -> None:
         kept[number] = number

@@ -9,7 +9,7 @@ V = TypeVar("V")
 MOST = 1000
 
 
-class Recent(dict[K, V]):
+class BoundedDict(dict[K, V]):
     """A dictionary that lets the oldest go when there is no room; what is set again counts as new."""
 
     def __init__(self, most: int = MOST) -> None:
