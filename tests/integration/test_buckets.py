@@ -182,7 +182,7 @@ def test_no_link_is_followed_when_files_are_fetched_or_stored(server: Connection
 def test_a_large_file_goes_over_in_parts_and_many_names_in_pages(
     server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_volumes, "_PART", 5 << 20)
+    monkeypatch.setattr(s3_volumes, "_PART_BYTES", 5 << 20)
     (tmp_path / "large").write_bytes(os.urandom(11 << 20))
     (tmp_path / "odd näme +&=").write_text("x")
     bucket = Bucket(server, "large")

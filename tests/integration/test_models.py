@@ -128,7 +128,7 @@ def test_where_a_model_is_is_told_as_servers_of_models_read_it() -> None:
 
 @pytest.mark.parametrize("answer", [b"<html>", b"{"])
 def test_something_that_is_no_registry_is_told_so(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_registry.Registry, "_sent", lambda *_: Response(200, answer))
+    monkeypatch.setattr("mpijob.backends.model_registry.http.request", lambda *_, **__: Response(200, answer))
     with pytest.raises(BackendError, match="is not a model registry"):
         model_registry.Registry("http://localhost:1").register(
             model_registry.RegistryEntry("m", "v", "file:///")

@@ -154,7 +154,7 @@ LARGE = [(fault, step) for step in STEPS for fault in FAULTS if (fault, step) !=
 def test_no_large_file_counts_as_stored_before_the_store_has_it_and_no_parts_stay(
     proxy: FaultyStore, server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault, step: str
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(s3_volumes, "_PART", 5 << 20)
+    monkeypatch.setattr(s3_volumes, "_PART_BYTES", 5 << 20)
     (tmp_path / "large").write_bytes(os.urandom((5 << 20) + 12_345))
     folder = f"large/{tmp_path.name}"
     bucket = Bucket(connected(proxy), folder)

@@ -1,1 +1,1 @@
-"""The world: engines that run jobs, behind one port."""
+"""Engines that run jobs, behind one port (`protocol`), and what several of them share."""

@@ -1,4 +1,4 @@
-"""What is remembered of late, and no more than so much: for whoever lives long and meets many jobs."""
+"""A dictionary of bounded size, for caches of processes that live long and meet many jobs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from typing import TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-MOST = 1000
+MAX_ENTRIES = 1000
 
 
 class BoundedDict(dict[K, V]):
-    """A dictionary that lets the oldest go when there is no room; what is set again counts as new."""
+    """Evicts the entry that was set longest ago; an entry that is set again counts as new."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
         super().__init__()
-        self._most = most
+        self._max_entries = max_entries
 
     def __setitem__(self, key: K, value: V) -> None:
         self.pop(key, None)
         super().__setitem__(key, value)
-        for oldest in list(self)[: len(self) - self._most] if len(self) > self._most else ():
-            self.pop(oldest, None)  # another thread may have been quicker
+        for oldest in list(self)[: len(self) - self._max_entries] if len(self) > self._max_entries else ():
+            # Another thread may have evicted it already.
+            self.pop(oldest, None)

@@ -1,6 +1,7 @@
-"""Letting a moment pass in a stream: one whose reader has left ends there, also where it has nothing to say.
+"""Sleep that ends early, for streams whose reader has closed them.
 
-`client.threads` reads streams in threads of their own, and tells here which of them are to end.
+`client/threads` reads streams in threads of their own and sets the stop event of each such thread. A generator
+cannot be closed from another thread while it runs, so streams of engines sleep and check here.
 """
 
 from __future__ import annotations
@@ -8,29 +9,32 @@ from __future__ import annotations
 import threading
 import time
 
-_own = threading.local()
+
+class _Thread(threading.local):
+    stop_event: threading.Event | None = None
 
 
+_thread = _Thread()
+
+
+# A BaseException, so that no handler of errors within a stream keeps the thread alive.
 class StreamCancelled(BaseException):
-    """Nobody reads the stream of this thread any more; no stream catches it, and it ends the thread alone."""
+    """The reader has closed the stream of this thread; raised to end the thread, and caught only there."""
 
 
-def set_stop_event(stopped: threading.Event | None) -> None:
-    """Let the streams of this thread end when this happens."""
-    _own.stopped = stopped
+def set_stop_event(event: threading.Event | None) -> None:
+    """Cancel the streams of this thread when the event is set; None for a thread whose streams are not cancelled."""
+    _thread.stop_event = event
 
 
 def raise_if_cancelled() -> None:
-    """Raise Abandoned where the reader of this thread's stream has left."""
-    stopped: threading.Event | None = getattr(_own, "stopped", None)
-    if stopped is not None and stopped.is_set():
+    if _thread.stop_event is not None and _thread.stop_event.is_set():
         raise StreamCancelled
 
 
 def sleep(seconds: float) -> None:
-    """Let a moment pass, shorter where the reader of this thread's stream leaves: raise StreamCancelled then."""
-    stopped: threading.Event | None = getattr(_own, "stopped", None)
-    if stopped is None:
+    """Sleep; raise StreamCancelled as soon as the reader of this thread's stream has closed it."""
+    if _thread.stop_event is None:
         time.sleep(seconds)
-    elif stopped.wait(seconds):
+    elif _thread.stop_event.wait(seconds):
         raise StreamCancelled

@@ -1,9 +1,9 @@
-"""The optional abilities of engines, each a small abstract class that an engine inherits from where it has it.
+"""The optional abilities of engines, each a small abstract class that an engine with the ability inherits from.
 
-What every engine can do is in `protocol`. A caller asks `backend.capability(SupportsRates)` and gets an object with
-these methods, or None; a wrapper around an engine (audit, history) answers with the ability of the engine that it
-wraps, audited where `client/audit/verbs.py` says so. The cluster's API client is in `kubernetes/capabilities.py`:
-no other engine may know it.
+What every engine can do is in `protocol`. A caller uses `backend.capability(SupportsRates)` and gets an object
+with these methods, or None. A wrapper around an engine (audit, history) returns the ability of the engine that
+it wraps, audited where `client/audit/verbs.py` requires it. The cluster's API client is in
+`kubernetes/capabilities.py`: no other engine may import it.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ C = TypeVar("C", bound=Capability)
 
 
 class CapableBackend:
-    """The one implementation of `Backend.capability` for engines: an ability is a base class of theirs."""
+    """The implementation of `Backend.capability` for engines: an ability is one of their base classes."""
 
     def capability(self, kind: type[C]) -> C | None:
-        """Return this engine as one with the ability, or None where it lacks it."""
-        engine: object = self  # mypy: this class itself is no capability
+        # mypy would take the check for always false: this class itself is no capability.
+        engine: object = self
         return engine if isinstance(engine, kind) else None
 
 
 class SupportsAccessReview(Capability):
-    """Tells what its user may do."""
+    """Checks what its user may do."""
 
     @abstractmethod
     def check_access(self, questions: Sequence[Question]) -> tuple[bool, ...]:
@@ -52,32 +52,31 @@ class SupportsAccessReview(Capability):
 
 
 class SupportsArtifactStore(Capability):
-    """Keeps a copy of what a job wrote to its S3 volumes."""
+    """Uploads what a job wrote to its S3 volumes."""
 
     @abstractmethod
     def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
-        """Upload all of it once more; return what was stored and what failed."""
+        """Upload all of it again; return what was stored and what failed."""
 
 
 class SupportsClose(Capability):
-    """Holds connections or files that are closed when nobody needs the engine any longer."""
+    """Holds connections or files until it is closed."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close them; jobs go on."""
+        """Close them; jobs keep running."""
 
 
 class SupportsDefaultImage(Capability):
-    """Runs jobs in containers, with an image for those that name none."""
+    """Runs jobs in containers, with an image for jobs that set none."""
 
     @property
     @abstractmethod
-    def default_image(self) -> str:
-        """The image of a job that names none."""
+    def default_image(self) -> str: ...
 
 
 class SupportsDoctor(Capability):
-    """Examines the place where its jobs run."""
+    """Examines the machine or cluster where its jobs run."""
 
     @abstractmethod
     def doctor(self) -> tuple[Finding, ...]:
@@ -85,7 +84,7 @@ class SupportsDoctor(Capability):
 
 
 class SupportsFormOptions(Capability):
-    """Knows what a form for a job can offer."""
+    """Lists the options of a form for a job."""
 
     @abstractmethod
     def form_options(self, namespace: str) -> Choices:
@@ -97,31 +96,31 @@ class SupportsMergedLogs(Capability):
 
     @abstractmethod
     def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
-        """Write all lines, merged in time order; return False where lines must be selected one by one."""
+        """Write all lines in time order; return False, with nothing written, if lines must be selected one by one."""
 
 
 class SupportsModelRegistry(Capability):
-    """Registers the model that a job made."""
+    """Registers the model that a job wrote."""
 
     @abstractmethod
     def register(self, ref: JobRef, model: Model) -> Registered:
-        """Register the model, or register it again."""
+        """Register the model; repeating it does no harm."""
 
 
 class SupportsNodePlaces(Capability):
-    """Knows in which zone and rack its nodes stand."""
+    """Knows zone and rack of its nodes."""
 
     @abstractmethod
     def node_places(self, names: Sequence[str]) -> tuple[NodePlace, ...]:
-        """Return the places of these nodes, as far as this user may read them."""
+        """Return the places of those nodes that this user may read."""
 
 
 class SupportsProgress(Capability):
-    """Knows the progress of a training from its operator, beside what the job's lines say."""
+    """Reads the progress of a training from its operator, in addition to the job's log lines."""
 
     @abstractmethod
     def progress(self, ref: JobRef) -> Progress | None:
-        """Return the progress, or None where nothing is reported."""
+        """Return the progress, or None if nothing is reported."""
 
 
 class SupportsProjects(Capability):
@@ -133,25 +132,25 @@ class SupportsProjects(Capability):
 
 
 class SupportsRates(Capability):
-    """Knows prices that its administrators set."""
+    """Has prices that its administrators set."""
 
     @abstractmethod
     def rates(self) -> Mapping[str, RateSetting]:
-        """Return what hours cost, by namespace."""
+        """Return the prices per hour, by namespace."""
 
 
 class SupportsRemoteArtifacts(Capability):
-    """Has files of jobs that take long to reach, as through a pod; `Backend.artifacts` lists the others alone."""
+    """Has output files that take long to reach, as through a pod; `Backend.artifacts` lists only the others."""
 
     @abstractmethod
     def list_artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        """Return all files that the job left."""
+        """Return all output files of the job."""
 
     @abstractmethod
     def fetch_many(self, ref: JobRef, paths: Sequence[str], directory: Path) -> tuple[str, ...]:
-        """Copy files, and those of folders, to their places below a directory, or all without paths; return which.
+        """Copy files and folders, or everything without paths, below a directory; return the copied files.
 
-        Raise NotFound for a path that the job did not leave.
+        Raise NotFound for a path that is not an output file of the job.
         """
 
 
@@ -164,19 +163,19 @@ class SupportsSecretValues(Capability):
 
 
 class SupportsTeamTemplates(Capability):
-    """Keeps job templates that the users of a namespace share."""
+    """Stores job templates that the users of a namespace share."""
 
     @abstractmethod
     def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
-        """Return the templates of a namespace by name; raise NotAllowed where this user may not read them."""
+        """Return the templates of a namespace by name; raise NotAllowed if this user may not read them."""
 
     @abstractmethod
     def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
-        """Keep a template; raise Conflict where there is one of that name, NotAllowed for who may not write."""
+        """Store a template; raise Conflict if the name exists, NotAllowed if this user may not write."""
 
     @abstractmethod
     def delete_team_template(self, namespace: str, name: str) -> None:
-        """Remove a template; raise NotFound where there is none, NotAllowed for who may not write."""
+        """Remove a template; raise NotFound if there is none, NotAllowed if this user may not write."""
 
     @abstractmethod
     def may_save_team_templates(self, namespace: str) -> bool:

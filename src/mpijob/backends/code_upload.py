@@ -1,7 +1,7 @@
-"""The files that go along: a bounded copy of the user's directory into the job's own.
+"""Uploaded code: a bounded copy of the user's directory in the job's working directory.
 
-A copy, so that the job sees what was there when it was submitted, on a laptop as on a cluster. What is mpijob's own
-never goes along, wherever it lies: it would grow with each job, and reading our open database takes its locks away.
+A copy, so that the job sees the files as they were when it was submitted, on one machine as on a cluster.
+mpijob's own state is never part of it. How the copy reaches a cluster is decided by each engine.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mpijob.errors import BackendError, Finding, InvalidJob
 from mpijob.model import Code, MPIJob
 from mpijob.model.spec import quantity
 
+# Size and modification time in nanoseconds: both change when a file is written.
 Stamp = tuple[int, int]
 MAX_FILES = 5_000
 MAX_BYTES = 256 << 20
@@ -25,58 +26,59 @@ _SKIPPED = (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules
             ".ipynb_checkpoints", ".tox", "*.egg-info")  # fmt: skip
 
 
-def resolve(job: MPIJob, directory: Path, own: tuple[str, ...]) -> MPIJob:
-    """Return the job with the directory that goes along made explicit and absolute, without our `own` places.
+def resolve(job: MPIJob, directory: Path, state_directories: tuple[str, ...]) -> MPIJob:
+    """Return the job with the directory to upload made explicit and absolute, without mpijob's own state.
 
-    A repository is fetched, and its commit pinned. Without either, the current directory goes along when the command
-    names a file in it, or a module with `python -m`; only what is named when the directory is too large, or our own.
+    A repository is fetched, and its commit pinned. If the job sets no code, the current directory is uploaded if
+    the command names a file in it, or a module with `python -m`; only what is named if the directory is too large
+    or holds our own state. Raise InvalidJob if the code does not exist or is too large.
     """
     if job.code.git.url:
-        return job.replace(code=_checked_out(job.code, directory))
+        # Imported here because few jobs have a repository.
+        from mpijob.backends.git import checkout
+
+        return job.replace(code=checkout.resolve(job.code, directory))
     code = job.code
     if code.path or code.include:
         path = directory / (code.path or ".")
         if not path.is_dir():
-            raise InvalidJob.of((_missing(path),))
-        return job.replace(code=_without(own, code.replace(path=str(path.resolve()))))
-    named = tuple(dict.fromkeys(_named((*job.words, job.launch.stdin), directory)))
+            raise InvalidJob.of((Finding(
+                code="CODE_NOT_FOUND", field="code.path", message=f"there is no directory {path}",
+                hint="give the directory that holds the program, relative to the job file",
+            ),))  # fmt: skip
+        return job.replace(code=_exclude_state(code.replace(path=str(path.resolve())), state_directories))
+    named = tuple(dict.fromkeys(_named_files((*job.words, job.launch.stdin), directory)))
     if not named:
         return job
     whole = code.replace(path=str(directory.resolve()))
     try:
-        whole = _without(own, whole)
+        whole = _exclude_state(whole, state_directories)
         select_files(whole)
-    except InvalidJob:  # nobody asked for the whole directory: what the command names is enough
+    except InvalidJob:
+        # The user did not request the whole directory: what the command names is enough.
         whole = whole.replace(include=named)
     return job.replace(code=whole)
 
 
-def _checked_out(code: Code, directory: Path) -> Code:
-    from mpijob.backends.git import checkout  # few jobs have a repository
-
-    return checkout.resolve(code, directory)
-
-
-def _without(own: tuple[str, ...], code: Code) -> Code:
-    """Exclude what is ours and lies in the directory; refuse the directory itself when it is ours."""
+def _exclude_state(code: Code, state_directories: tuple[str, ...]) -> Code:
+    """Exclude the directories of mpijob's state; raise InvalidJob if the code's directory is one of them."""
+    # They would grow with each job. And closing a copied database file releases SQLite's locks of this process,
+    # so another process could damage the database (decision 0007).
     root = Path(code.path)
-    found = [place for place in (Path(one).resolve() for one in own) if place.is_relative_to(root)]
-    if root in found and not code.include:
-        raise InvalidJob.of((_ours(root),))
-    patterns = [f"./{glob.escape(str(place.relative_to(root)))}" for place in found if place != root]
-    new = tuple(one for one in patterns if one not in code.exclude)
+    resolved = (Path(directory).resolve() for directory in state_directories)
+    inside = [directory for directory in resolved if directory.is_relative_to(root)]
+    if root in inside and not code.include:
+        raise InvalidJob.of((Finding(
+            code="CODE_NOT_FOUND", field="code.path", message=f"{root} is the directory of mpijob's own state",
+            hint="name what is needed in code.include, or set MPIJOB_HOME to another directory",
+        ),))  # fmt: skip
+    patterns = [f"./{glob.escape(str(path.relative_to(root)))}" for path in inside if path != root]
+    new = tuple(pattern for pattern in patterns if pattern not in code.exclude)
     return code.replace(exclude=(*code.exclude, *new)) if new else code
 
 
-def _ours(root: Path) -> Finding:
-    return Finding(
-        code="CODE_NOT_FOUND", field="code.path", message=f"{root} is the directory of mpijob's own state",
-        hint="name what is needed in code.include, or set MPIJOB_HOME to another directory",
-    )  # fmt: skip
-
-
-def _named(words: tuple[str, ...], directory: Path) -> Iterator[str]:
-    """Yield what of a directory the words of a command name: files, and the module behind `-m`."""
+def _named_files(words: tuple[str, ...], directory: Path) -> Iterator[str]:
+    """Yield what the words of a command name in a directory: files, and the module after `-m`."""
     for before, word in zip(["", *words], words, strict=False):
         if _is_file_here(word, directory):
             yield os.path.normpath(word)
@@ -94,15 +96,8 @@ def _is_file_here(word: str, directory: Path) -> bool:
         return False
 
 
-def _missing(path: Path) -> Finding:
-    return Finding(
-        code="CODE_NOT_FOUND", field="code.path", message=f"there is no directory {path}",
-        hint="give the directory that holds the program, relative to the job file",
-    )  # fmt: skip
-
-
 def select_files(code: Code) -> list[tuple[Path, Path]]:
-    """Return (file, place in the working directory) for all that goes along; refuse too much of it."""
+    """Return each file to upload with its path in the working directory; raise InvalidJob if it is too much."""
     if not code.path:
         return []
     root = Path(code.path)
@@ -112,7 +107,12 @@ def select_files(code: Code) -> list[tuple[Path, Path]]:
         total += path.lstat().st_size
         found.append((path, path.relative_to(root)))
         if len(found) > MAX_FILES or total > MAX_BYTES:
-            raise _too_much(root)
+            limit = quantity.as_bytes(MAX_BYTES)
+            raise InvalidJob.of((Finding(
+                code="CODE_TOO_LARGE", field="code.path",
+                message=f"{root} holds more than {MAX_FILES} files or {limit}: too large to upload with a job",
+                hint="name what is needed in code.include, or leave data out with code.exclude and use a volume",
+            ),))  # fmt: skip
     return found
 
 
@@ -120,48 +120,38 @@ def _walk(root: Path, code: Code) -> Iterator[Path]:
     skipped = (*_SKIPPED, *code.exclude)
     for directory, names, files in os.walk(root):
         below = os.path.relpath(directory, root)
-        names[:] = sorted(name for name in names if not _left_out(os.path.join(below, name), skipped))
+        # In place: `os.walk` does not descend into the names that are removed.
+        names[:] = sorted(name for name in names if not _is_excluded(os.path.join(below, name), skipped))
         for name in sorted(files):
             path = Path(directory, name)
             relative = str(path.relative_to(root))
-            if _left_out(relative, skipped) or not path.is_file():
+            # Sockets and named pipes cannot be copied.
+            if _is_excluded(relative, skipped) or not path.is_file():
                 continue
-            if not code.include or _included(relative, code.include):
+            if not code.include or _is_included(relative, code.include):
                 yield path
 
 
-def _left_out(relative: str, patterns: tuple[str, ...]) -> bool:
+def _is_excluded(relative: str, patterns: tuple[str, ...]) -> bool:
     """Match a name anywhere, or a path from the top, with or without `./` before it."""
     path = os.path.normpath(relative)
-    return any(_matches(one, patterns) for one in (os.path.basename(path), path, f"./{path}"))
+    candidates = (os.path.basename(path), path, f"./{path}")
+    return any(fnmatch.fnmatchcase(candidate, pattern) for candidate in candidates for pattern in patterns)
 
 
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _included(relative: str, patterns: tuple[str, ...]) -> bool:
+def _is_included(relative: str, patterns: tuple[str, ...]) -> bool:
     return any(
         fnmatch.fnmatchcase(relative, pattern) or relative.startswith(pattern.rstrip("/") + "/")
         for pattern in patterns
     )
 
 
-def _too_much(root: Path) -> InvalidJob:
-    limit = quantity.as_bytes(MAX_BYTES)
-    return InvalidJob.of((Finding(
-        code="CODE_TOO_LARGE", field="code.path",
-        message=f"{root} holds more than {MAX_FILES} files or {limit}: too large to upload with a job",
-        hint="name what is needed in code.include, or leave data out with code.exclude and use a volume",
-    ),))  # fmt: skip
-
-
 def inline(code: Code) -> Code:
-    """Return what goes along as texts in the job itself, for a place that sees no directory of this machine."""
+    """Return the code as texts in the job itself, for engines that cannot read this machine's directories."""
     files = dict(code.files)
-    for source, place in select_files(code):
+    for source, target in select_files(code):
         try:
-            files[str(place)] = source.read_text(encoding="utf-8")
+            files[str(target)] = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidJob.of((Finding(
                 code="CODE_NOT_TEXT", field="code.path",
@@ -172,36 +162,37 @@ def inline(code: Code) -> Code:
 
 
 def copy_into(code: Code, work: Path) -> dict[str, Stamp]:
-    """Copy what goes along into the job's working directory; return how each file lies there."""
-    laid: dict[str, Stamp] = {}
+    """Copy the code into the job's working directory; return the copied files with their stamps."""
+    copied: dict[str, Stamp] = {}
     try:
-        for source, place in select_files(code):
-            target = work / place
+        for source, relative in select_files(code):
+            target = work / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
-            laid[str(place)] = stamp(target.stat())
+            copied[str(relative)] = stamp(target.stat())
+        # After the directory: a text of `code.files` replaces a file of the same name.
         for name, text in code.files.items():
             target = work / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
-            laid[os.path.normpath(name)] = stamp(target.stat())
+            copied[os.path.normpath(name)] = stamp(target.stat())
     except OSError as error:
         raise BackendError(f"cannot copy the job's files: {error.strerror} ({error.filename})") from error
-    return laid
+    return copied
 
 
 def stamp(status: os.stat_result) -> Stamp:
-    """Return what changes when a file is written."""
     return status.st_size, status.st_mtime_ns
 
 
-def stamps(folder: Path) -> dict[str, Stamp]:
-    """Return how the files of a directory are before a job runs in it; nothing of one that is too large to tell."""
+def stamps(directory: Path) -> dict[str, Stamp]:
+    """Return the stamps of all files in a directory before a job runs in it; {} for more than `MAX_FILES`."""
     found: dict[str, Stamp] = {}
-    for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # it was removed since we looked
+    for path in directory.rglob("*"):
+        # Other programs of the user may remove it between the listing and `stat`.
+        with contextlib.suppress(FileNotFoundError):
             if path.is_file():
-                found[str(path.relative_to(folder))] = stamp(path.stat())
+                found[str(path.relative_to(directory))] = stamp(path.stat())
         if len(found) > MAX_FILES:
             return {}
     return found

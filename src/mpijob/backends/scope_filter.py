@@ -1,4 +1,4 @@
-"""Which jobs belong to a scope; which lines belong to a query is the business of `observation/logs/filters`."""
+"""Select jobs by a scope: by name alone, and by state. Log lines are selected in `observation/logs/filters`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ J = TypeVar("J")
 
 
 def matches_ref(ref: JobRef, scope: Scope) -> bool:
-    """Return whether a job may be one that the scope is about, as far as its address tells."""
+    """Return whether namespace and name match; the job's state, which may cost a request, is not considered."""
     return (
         scope.namespace in ("", ref.namespace)
         and (not scope.names or ref.name in scope.names)
@@ -21,13 +21,12 @@ def matches_ref(ref: JobRef, scope: Scope) -> bool:
 
 
 def needs_state(scope: Scope) -> bool:
-    """Return whether a scope asks for more than addresses tell."""
+    """Return whether `matches_ref` is not enough to decide."""
     bounded = scope.since is not None or scope.until is not None
     return bounded or bool(scope.phases or scope.owner or scope.queue or scope.selector or scope.kinds)
 
 
 def matches(state: JobState, scope: Scope) -> bool:
-    """Return whether a job is one that the scope is about."""
     return (
         matches_ref(state.ref, scope)
         and (not scope.phases or state.phase.value in scope.phases)
@@ -40,9 +39,12 @@ def matches(state: JobState, scope: Scope) -> bool:
     )
 
 
-def paginate(jobs: Sequence[J], scope: Scope, order: Callable[[J], int]) -> tuple[Sequence[J], str]:
-    """Return one page of jobs, given in falling `order`, and where the next page begins; "" after the last."""
-    place = scope.place  # refused even where there are no jobs
-    rest = [job for job in jobs if not place or order(job) < place]
+def paginate(jobs: Sequence[J], scope: Scope, sort_key: Callable[[J], int]) -> tuple[Sequence[J], str]:
+    """Return one page of jobs, given in descending order, and the token of the next page; "" after the last.
+
+    Raise InvalidJob for a token that is not one of ours, also if there are no jobs.
+    """
+    after = scope.place
+    rest = [job for job in jobs if not after or sort_key(job) < after]
     page = rest[: scope.limit]
-    return page, str(order(page[-1])) if page and len(rest) > len(page) else ""
+    return page, str(sort_key(page[-1])) if page and len(rest) > len(page) else ""

@@ -1,4 +1,7 @@
-"""Files of rules of a user's own site: found, read, checked, tried; for `why` and for the engines."""
+"""Load the rule file of a site, for `mpijob why` and for the engines.
+
+Its format is in `formats/jobfile/site_rules_file`, the checks and the use of rules in `diagnosis/site_rules`.
+"""
 
 from __future__ import annotations
 
@@ -16,43 +19,42 @@ from mpijob.observation.logs import filters
 
 
 def load(path: str) -> tuple[Rule, ...]:
-    """Return the rules of a file; raise InvalidJob with what is wrong in it, NotFound where there is none."""
-    read, wrong = check(path, tried=False)
-    if wrong:
-        raise InvalidJob.of(wrong, path)
-    return tuple(site_rules.made(rule) for rule in read)
+    """Return the rules of a file; raise InvalidJob with all its errors, NotFound if it does not exist."""
+    rules, errors = check(path, run_examples=False)
+    if errors:
+        raise InvalidJob.of(errors, path)
+    return tuple(site_rules.made(rule) for rule in rules)
 
 
 def load_if_valid(path: str) -> tuple[Rule, ...]:
-    """Return the rules of a file for an engine: none where there is no file or something is wrong with it.
-
-    A failure is explained all the same; what is wrong, `mpijob rules test` and `why` say to whoever can mend it.
-    """
+    """Return the rules of a file; none if it is missing or invalid."""
+    # An engine must explain a failure even if the file is invalid. `mpijob rules test` and `mpijob why` report its
+    # errors to users who can fix them.
     if not path:
         return ()
     try:
-        return _kept(path, os.stat(os.path.expanduser(path)).st_mtime_ns)
+        return _load_cached(path, os.stat(os.path.expanduser(path)).st_mtime_ns)
     except (MpiJobError, OSError):
         return ()
 
 
 @lru_cache(maxsize=4)
-def _kept(path: str, changed_ns: int) -> tuple[Rule, ...]:
+def _load_cached(path: str, modified_ns: int) -> tuple[Rule, ...]:
     return load(path)
 
 
-def check(path: str, *, tried: bool = True) -> tuple[tuple[SiteRule, ...], tuple[Finding, ...]]:
-    """Return the rules of a file, and everything that is wrong with them or, when they are tried, their examples."""
-    read = site_rules_file.read(_text(path), file=path)
-    wrong = [read.at(*fault) for fault in site_rules.faults(read.rules, tried=tried)]
-    for at, rule in enumerate(read.rules):
+def check(path: str, *, run_examples: bool = True) -> tuple[tuple[SiteRule, ...], tuple[Finding, ...]]:
+    """Return the rules of a file and their errors; with `run_examples`, rules that miss their own examples, too."""
+    read = site_rules_file.read(_read(path), file=path)
+    errors = [read.at(*fault) for fault in site_rules.faults(read.rules, tried=run_examples)]
+    for index, rule in enumerate(read.rules):
         if slow := _slow(rule.pattern):
-            wrong.append(read.at(("rules", at, "pattern"), slow, "simplify it"))
-    return read.rules, tuple(wrong)
+            errors.append(read.at(("rules", index, "pattern"), slow, "simplify it"))
+    return read.rules, tuple(errors)
 
 
 def _slow(pattern: str) -> str:
-    """Return why a pattern could take very long on some text."""
+    """Return why a pattern could take very long on some text, "" if it cannot; other errors are found elsewhere."""
     try:
         filters.guarded_search(pattern)
     except InvalidJob as error:
@@ -60,9 +62,11 @@ def _slow(pattern: str) -> str:
     return ""
 
 
-def _text(path: str) -> bytes:
+def _read(path: str) -> bytes:
     try:
         with Path(path).expanduser().open("rb") as file:
+            # The mode of the open file, not of the path, which could be replaced in between. The owner may be
+            # another user: the path was chosen in the settings, and a rule runs nothing (docs/decisions/0046).
             if os.fstat(file.fileno()).st_mode & stat.S_IWOTH:
                 raise UnsafePath(
                     f"the rule file {path} is refused: it is world-writable",

@@ -1,4 +1,8 @@
-"""The directory of mpijob's own state on this machine: closed to other users, refused where others could do harm."""
+"""The directory of mpijob's own state on this machine (`MPIJOB_HOME`): closed to other users.
+
+It is refused where other users could replace its content (docs/decisions/0046). What is in it is known by the
+engines.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +18,41 @@ if TYPE_CHECKING:
 
 
 class StateHome:
-    """The directory (`MPIJOB_HOME`); made on first use with mode 0700. Engines keep their own things below it."""
+    """The directory; engines have their own files below it. `ensure` creates it."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = str(root)
 
     @cached_property
     def root(self) -> Path:
-        """The directory itself."""
-        from pathlib import Path  # a list needs none: start-up is a feature
+        # Imported here because `mpijob list` does not need it and must start quickly.
+        from pathlib import Path
 
         return Path(self._root)
 
     @property
     def runner_log(self) -> Path:
-        """Where a runner writes what it could not tell a job."""
+        """The standard error of background processes."""
         return self.root / "runner.log"
 
     def mpi(self, family: str) -> Path:
-        """Where one MPI family is installed by us."""
+        """The prefix where `mpijob mpi install` installs a family."""
         return self.root / "mpi" / family
 
     def ensure(self) -> None:
-        """Make the home, or say in one sentence why that is impossible or another user could do harm there."""
+        """Create the directory with mode 0700.
+
+        Raise UnsafePath if another user could replace it, BackendError if it cannot be created.
+        """
         try:
             if problem := ownership.above(self._root):
-                raise _not_yours(self._root, problem)
+                raise _unsafe_home(self._root, problem)
             os.makedirs(self._root, mode=0o700, exist_ok=True)
-            about = os.stat(self._root)
-            if about.st_uid != os.geteuid():
-                raise _not_yours(self._root, f"its owner is {ownership.name(about.st_uid)}")
-            if about.st_mode & 0o077:
+            status = os.stat(self._root)
+            if status.st_uid != os.geteuid():
+                raise _unsafe_home(self._root, f"its owner is {ownership.name(status.st_uid)}")
+            # It may have existed before, with the mode of the usual umask.
+            if status.st_mode & 0o077:
                 os.chmod(self._root, 0o700)
         except (FileExistsError, NotADirectoryError) as error:
             raise BackendError(
@@ -55,16 +63,15 @@ class StateHome:
             raise cannot_write(self._root, str(error.strerror)) from error
 
 
-def _not_yours(path: str, why: str) -> UnsafePath:
+def _unsafe_home(path: str, reason: str) -> UnsafePath:
     return UnsafePath(
-        f"{path} cannot be the home of your jobs: {why}",
+        f"{path} cannot be the home of your jobs: {reason}",
         hint="set MPIJOB_HOME to a directory of your own, in one that others cannot change",
     )
 
 
-def cannot_write(path: str | Path, why: str) -> BackendError:
-    """Return the error for a place that cannot be written."""
+def cannot_write(path: str | Path, reason: str) -> BackendError:
     return BackendError(
-        f"cannot write to {path}: {why}",
+        f"cannot write to {path}: {reason}",
         hint="free some space, or set MPIJOB_HOME to a directory that you may write to",
     )

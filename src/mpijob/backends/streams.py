@@ -1,4 +1,4 @@
-"""Streams of an engine: plain iterators that whoever opened them closes."""
+"""Close streams of engines: plain iterators, closed by those who opened them (decision 0050)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def close(stream: Iterator[Any]) -> None:
-    """Close a stream that can be closed (a generator); others hold nothing."""
-    if closing := getattr(stream, "close", None):
-        closing()
+    # Generators have `close`; other iterators hold nothing that must be released.
+    if close_stream := getattr(stream, "close", None):
+        close_stream()

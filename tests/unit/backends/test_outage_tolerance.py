@@ -64,7 +64,7 @@ def test_time_that_is_up_while_nobody_answers_is_told_as_that() -> None:
 
 
 def test_patience_ends() -> None:
-    patience = OutageTolerance(longest_seconds=0.0)
+    patience = OutageTolerance(max_seconds=0.0)
     patience.tolerate(SILENT)
     with pytest.raises(BackendError, match="is not responding"):
         patience.tolerate(SILENT)

@@ -59,7 +59,7 @@ class Troubled(Store):
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_follower, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("mpijob.backends.outage_tolerance._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("mpijob.backends.outage_tolerance._RETRY_SECONDS", 0.01)
 
 
 def line(number: int) -> bytes:
