@@ -63,4 +63,4 @@ def test_an_attempt_that_succeeds_or_that_the_batch_system_ends_is_the_last(
 ) -> None:
     assert run(place, launch, Retry(limit=3, backoff_seconds=0)) == code
     (only,) = attempts(place)
-    assert (only.code, only.retry_seconds, only.orderly) == (code, None, code == 0)
+    assert (only.code, only.retry_seconds, only.ended_by_itself) == (code, None, code == 0)

@@ -1,1 +1,1 @@
-"""One attempt of a job, for engines that see its ranks: clock, log files, files that it left, evidence."""
+"""One attempt of a job, for engines that see its ranks (`local`, `slurm`): clock, log files, artifacts, evidence."""

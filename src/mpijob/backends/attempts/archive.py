@@ -1,10 +1,10 @@
-"""What stays of a job that is deleted: its record and its log files, put away in the archive of its engine."""
+"""Move the record and the log files of a job into the archive of its engine, before the job is deleted."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,8 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an engine has of a job that has ended: `newest` is the directory of its last attempt, `logs` are the
-    directories of log files with the attempts' numbers, `attempts` the last states of earlier attempts.
+    """Everything that an engine has of an ended job.
+
+    `newest` is the directory of its last attempt, `logs` are the directories of log files with the attempts'
+    numbers, `attempts` the last states of earlier attempts.
     """
 
     state: JobState
@@ -38,10 +40,8 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def archive_job(ref: JobRef, collect: Callable[[], EndedJob], settings: Settings, engine: str) -> None:
-    """Put a job that has ended into the archive of an engine, before it is removed.
-
-    A disk without room does not keep anybody from deleting: what frees room must not need any.
-    """
+    """Store an ended job in the archive of an engine; an error is logged only."""
+    # A full disk must not prevent the deletion, which frees space.
     now = time.time()
     try:
         archive = Archive(history_directory(settings, engine))
@@ -71,19 +71,18 @@ def _record(job: EndedJob, now: float) -> JobImport:
 
 
 def _sources(job: EndedJob) -> Iterator[tuple[LogSource, str]]:
+    """Yield each log file with its source."""
     workers = workers_of(job.state.ranks)
-    for path, attempt in _files(job.logs):
-        if (found := parse_file_name(path.name)) is None:
+    files = ((path, attempt) for directory, attempt in job.logs for path in _list_files(directory))
+    for path, attempt in files:
+        if (parsed := parse_file_name(path.name)) is None:
             continue
-        role, number, _step = found
+        role, number, _step = parsed
         rank = number if role is Role.RANK else None
         worker = number if role is Role.WORKER else workers.get(rank) if rank is not None else None
-        key, source = job.state.ref.key, path.name
-        voice = LogSource(key=key, attempt=attempt, role=role, worker=worker, rank=rank, source=source)
-        yield voice, str(path)
+        key, name = job.state.ref.key, path.name
+        yield LogSource(key=key, attempt=attempt, role=role, worker=worker, rank=rank, source=name), str(path)
 
 
-def _files(logs: Iterable[tuple[Path, int]]) -> Iterator[tuple[Path, int]]:
-    for directory, attempt in logs:
-        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-            yield path, attempt
+def _list_files(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []

@@ -1,6 +1,6 @@
-"""Why a job failed or waits, as it may be kept and shown: the one way from evidence to findings about a job.
+"""Findings about a job that may be stored and shown: the only way from evidence to them.
 
-What explains a job knows its command and its log, and so may quote a secret of it; nothing leaves here that does.
+The explanation quotes the job's command and log, which may contain a secret; here it is masked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from mpijob.observation.redaction import masking
 
 
 def explained(
-    seen: Evidence, site: tuple[Rule, ...] = (), secrets: Iterable[str] = ()
+    evidence: Evidence, site_rules: tuple[Rule, ...] = (), secrets: Iterable[str] = ()
 ) -> tuple[Finding, ...]:
-    """Return the findings, first cause first; `secrets` are the values of the job's secrets where they are known."""
-    return masking.masked_findings(diagnosis.explain(seen, site), masking.secret_values(seen.spec, secrets))
+    """Return the findings, the first cause first; `secrets` are the values of the job's secrets, if known."""
+    found = diagnosis.explain(evidence, site_rules)
+    return masking.masked_findings(found, masking.secret_values(evidence.spec, secrets))

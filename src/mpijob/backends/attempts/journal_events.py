@@ -1,4 +1,4 @@
-"""What happened in an attempt, as its journals tell it (`replay`): the same milestones as on one machine."""
+"""The events of an attempt inside a batch system, from its journals: the same milestones as on one machine."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from mpijob.model.spec.quantity import ranks_on
 
 
 def attempt_events(attempt: Attempt, state: JobState, system: str) -> Iterator[Event]:
-    """Yield the events of an attempt of a job; `system` is what gave it its nodes."""
+    """Yield the events of an attempt; `system` is the name of the batch system that allocated its nodes."""
     number, workers, start = attempt.number, state.workers_wanted, attempt.started
     hosts = ", ".join(attempt.hosts) or "its nodes"
-    restart = next((one.words.get("restart", "0") for one in attempt.entries if one.verb == "start"), "0")
+    restart = next(
+        (entry.words.get("restart", "0") for entry in attempt.entries if entry.verb == "start"), "0"
+    )
+    # The journal has one time stamp for all of them; small differences keep their order when they are sorted.
     if number > 1 and restart != "0":
-        told = f"{system} started the job again, restart {restart}"
-        yield Event(start - 2e-3, "Requeued", told, attempt=number)
+        message = f"{system} started the job again, restart {restart}"
+        yield Event(start - 2e-3, "Requeued", message, attempt=number)
     yield Event(start - 1e-3, "GangScheduled", f"{system} allocated {hosts}", attempt=number)
     yield Event(start, "WorkersReady", f"Launcher discovered {workers} workers", attempt=number)
     if attempt.proved is not None:
-        yield Event(
-            attempt.proved, "WorldProved", f"{state.world} ranks are in one MPI world", attempt=number
-        )
+        message = f"{state.world} ranks are in one MPI world"
+        yield Event(attempt.proved, "WorldProved", message, attempt=number)
         yield Event(attempt.proved + 1e-6, "Running", ranks_on(state.world, workers), attempt=number)
     for entry in attempt.entries:
-        yield from _of_entry(entry, number)
+        yield from _entry_event(entry, number)
 
 
-def _of_entry(entry: Entry, number: int) -> Iterator[Event]:
+def _entry_event(entry: Entry, number: int) -> Iterator[Event]:
     words = entry.words
     match entry.verb:
         case "clock" if words.get("skew", "0") != "0":
@@ -40,10 +42,8 @@ def _of_entry(entry: Entry, number: int) -> Iterator[Event]:
             sent = f"{entry.text} sent to every rank, before the deadline"
             yield Event(entry.time, "Signalled", sent, attempt=number)
         case "retry":
-            again = f"attempt {number} failed; attempt {number + 1} starts in {words.get('in', '0')} s"
-            yield Event(entry.time, "Retrying", again, attempt=number)
+            retrying = f"attempt {number} failed; attempt {number + 1} starts in {words.get('in', '0')} s"
+            yield Event(entry.time, "Retrying", retrying, attempt=number)
         case "kept":
             kept = f"the nodes are kept {words.get('seconds', '')} s for inspection (exec)"
             yield Event(entry.time, "Kept", kept, attempt=number)
-        case _:
-            return

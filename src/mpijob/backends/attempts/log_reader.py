@@ -1,6 +1,7 @@
-"""Reading the CRI log files of a job: stored, or live while they grow.
+"""Read the CRI log files of a job: stored, or live while they grow.
 
-Who said a line is known from the file's name, which the job's own processes never choose.
+The source of a line is known from the file's name, which the job's own processes cannot choose. Merging and
+filtering is done in `observation/logs`; the files are written by the engines.
 """
 
 from __future__ import annotations
@@ -21,43 +22,42 @@ from mpijob.observation.logs import cri, live_merge, pipeline
 
 _NAME = re.compile(r"(launcher|worker|rank)(?:-([0-9]+))?(?:\.step-([0-9]+))?\.log")
 _FIRST_CHUNK, _CHUNK = 1 << 12, 1 << 16
-_LINE_BYTES = 256  # a guess; where lines are longer, more is read
-_PIECES = 64  # stored lines that may be put together to one, among the last that are wanted
-_QUICK_SECONDS, _CALM_SECONDS = 0.01, 0.05
-_LIVELY_SECONDS = 0.5
-HOLD_NS = 25_000_000  # one machine, one clock: lines are late by the workers' scheduling only
+# An estimate; if the lines are longer, more is read.
+_LINE_BYTES = 256
+# With `tidy`, up to this many stored lines may be joined to one.
+_JOINED_LINES = 64
+# How often files are read while lines arrive, and otherwise.
+_BUSY_SECONDS, _QUIET_SECONDS = 0.01, 0.05
+_BUSY_FOR_SECONDS = 0.5
+# One machine has one clock: lines are late by the scheduling of processes only.
+HOLD_NS = 25_000_000
 
 
 class LogFileSource:
     """One log file and how far it has been read."""
 
     def __init__(self, path: Path, attempt: int, worker_of: Mapping[int, int]) -> None:
-        who = parse_file_name(path.name)
-        assert who is not None
+        parsed = parse_file_name(path.name)
+        assert parsed is not None
         self.path = path
-        self._role, self._number, self._step = who
-        self._attempt = attempt
+        self.attempt = attempt
+        self._role, self._number, self._step = parsed
         self._worker_of = worker_of
         self._parser = cri.Parser()
         self._offset = 0
-        self._told = False
+        self._reported_missing = False
 
     @property
     def label(self) -> str:
-        """The prefix shown to people."""
+        """The prefix of its lines."""
         return self.line(b"").source
 
-    @property
-    def attempt(self) -> int:
-        """The attempt that wrote it."""
-        return self._attempt
-
     def read(self) -> Iterator[LogLine]:
-        """Yield what was written since the last time, as far as the file reaches now; one that is gone is told once."""
+        """Yield the lines since the last call, up to the current end; a gap, once, if the file was removed."""
         try:
             end = os.stat(self.path).st_size
         except FileNotFoundError:
-            yield from self._gone()
+            yield from self._missing_file()
             return
         if end == self._offset:
             return
@@ -70,12 +70,12 @@ class LogFileSource:
                 for parsed in self._parser.feed(chunk):
                     yield self._line(parsed)
 
-    def _gone(self) -> Iterator[LogLine]:
-        if not self._told:
-            self._told = True
-            said = self._line(cri.parse(b""))
-            why = f"{self.path.name} was removed while it was read"
-            yield gap_line(why, time.time_ns(), said.role, said.worker, said.rank, self._attempt)
+    def _missing_file(self) -> Iterator[LogLine]:
+        if not self._reported_missing:
+            self._reported_missing = True
+            line = self._line(cri.parse(b""))
+            reason = f"{self.path.name} was removed while it was read"
+            yield gap_line(reason, time.time_ns(), line.role, line.worker, line.rank, self.attempt)
 
     def last(self, count: int) -> Iterator[LogLine]:
         """Yield the last lines only, reading no more than the file's end."""
@@ -83,6 +83,7 @@ class LogFileSource:
             size, window = file.seek(0, 2), count * 1024
             while True:
                 file.seek(max(0, size - window))
+                # The window begins within a line.
                 if size > window:
                     file.readline()
                 lines = deque(file, maxlen=count)
@@ -92,7 +93,7 @@ class LogFileSource:
         yield from map(self.line, lines)
 
     def skip_to_last(self, count: int) -> None:
-        """Let `read` begin at the last lines that are there now."""
+        """Make `read` begin at the last `count` lines of the current content."""
         with suppress(FileNotFoundError), self.path.open("rb", buffering=0) as file:
             size, window = file.seek(0, 2), count * _LINE_BYTES
             while True:
@@ -106,11 +107,11 @@ class LogFileSource:
             self._offset = begin + _start_of_last(found, count) if ends > count else 0
 
     def line(self, raw: bytes) -> LogLine:
-        """Return a stored line of the file."""
+        """Parse a stored line of the file."""
         return self._line(cri.parse(raw))
 
     def may_match(self, query: LogQuery) -> bool:
-        """Return whether a wanted line can be in the file."""
+        """Return whether the file can contain a matching line."""
         if query.roles and self._role not in query.roles:
             return False
         if query.steps and self._step not in query.steps:
@@ -118,7 +119,7 @@ class LogFileSource:
         return not (query.ranks and (self._role is not Role.RANK or self._number not in query.ranks))
 
     def set_workers(self, worker_of: Mapping[int, int]) -> None:
-        """Take in on which worker each rank is, as far as it is known by now."""
+        """Set the worker of each rank, as known by now: ranks write lines before their census is complete."""
         self._worker_of = worker_of
 
     def _line(self, parsed: cri.Parsed) -> LogLine:
@@ -131,7 +132,7 @@ class LogFileSource:
             parsed.stream,
             worker,
             rank,
-            self._attempt,
+            self.attempt,
             parsed.partial,
             (),
             () if parsed.newline or parsed.partial else (Mark.OPEN,),
@@ -140,39 +141,39 @@ class LogFileSource:
 
 
 def _start_of_last(data: bytes, count: int) -> int:
-    """Return where the last `count` whole lines begin."""
-    at = data.rfind(b"\n")
+    """Return the offset of the last `count` complete lines."""
+    offset = data.rfind(b"\n")
     for _ in range(count):
-        at = data.rfind(b"\n", 0, at)
-    return at + 1
+        offset = data.rfind(b"\n", 0, offset)
+    return offset + 1
 
 
 def gap_line(
-    why: str,
+    reason: str,
     time_ns: int,
     role: Role,
     worker: int | None = None,
     rank: int | None = None,
     attempt: int = 1,
 ) -> LogLine:
-    """Return the line that stands where others are missing."""
-    from mpijob.history.records import Gap  # rarely needed: start-up is a feature
+    """Return the line that is shown where lines are missing."""
+    # Imported here because gaps are rare, and commands must start quickly.
+    from mpijob.history.records import Gap
 
-    text = Gap(first_ns=time_ns, last_ns=time_ns, reason=why).format_message().encode()
+    text = Gap(first_ns=time_ns, last_ns=time_ns, reason=reason).format_message().encode()
     return LogLine(time_ns, text, role, "stderr", worker, rank, attempt, marks=(Mark.GAP,))
 
 
-def parse_file_name(file: str) -> tuple[Role, int | None, int | None] | None:
-    """Return who speaks in a log file by its name, with its number and its step; None for another file."""
-    match = _NAME.fullmatch(file)
+def parse_file_name(name: str) -> tuple[Role, int | None, int | None] | None:
+    """Return role, number and step of a log file; None for any other file."""
+    match = _NAME.fullmatch(name)
     if match is None:
         return None
-    number, step = (int(one) if one else None for one in match.group(2, 3))
+    number, step = (int(digits) if digits else None for digits in match.group(2, 3))
     return Role(match[1]), number, step
 
 
 def sources(directory: Path, attempt: int, worker_of: Mapping[int, int]) -> list[LogFileSource]:
-    """Return the log files of one attempt."""
     if not directory.is_dir():
         return []
     paths = sorted(path for path in directory.iterdir() if parse_file_name(path.name))
@@ -180,12 +181,12 @@ def sources(directory: Path, attempt: int, worker_of: Mapping[int, int]) -> list
 
 
 def workers_of(ranks: Iterable[RankState]) -> dict[int, int]:
-    """Return rank → worker as the census found it."""
+    """Return the worker of each rank, from the census."""
     return {state.rank: state.worker for state in ranks}
 
 
 def tails(directory: Path, attempt: int, ranks: Mapping[int, RankState], count: int) -> Iterator[LogLine]:
-    """Yield the last lines of every stream, merged."""
+    """Yield the last `count` lines of every log file of an attempt, merged."""
     found = sources(directory, attempt, workers_of(ranks.values()))
     return live_merge.merged([source.last(count) for source in found])
 
@@ -193,73 +194,81 @@ def tails(directory: Path, attempt: int, ranks: Mapping[int, RankState], count: 
 def read_stored(
     attempts: Iterable[tuple[Path, int]], worker_of: Mapping[int, int], query: LogQuery
 ) -> Iterator[LogLine]:
-    """Yield the wanted lines of finished attempts, one attempt after the other."""
+    """Yield the matching lines of finished attempts, one attempt after the other."""
     found = matching_sources(attempts, worker_of, query)
-    if query.tail is not None and reads_whole_files(replace(query, tail=None)):
-        count = query.tail + (_PIECES if query.tidy else 0)
-        return pipeline.select(live_merge.merged([source.last(count) for source in found]), query)
-    return pipeline.select(live_merge.merged([source.read() for source in found]), query)
+    count = _tail_lines(query)
+    lines = [source.read() if count is None else source.last(count) for source in found]
+    return pipeline.select(live_merge.merged(lines), query)
+
+
+def _tail_lines(query: LogQuery) -> int | None:
+    """Return how many lines from the end of each file are enough; None if whole files must be read."""
+    # Any filter may reject lines, so that more would be needed.
+    if query.tail is None or not reads_whole_files(replace(query, tail=None)):
+        return None
+    return query.tail + (_JOINED_LINES if query.tidy else 0)
 
 
 def matching_sources(
     attempts: Iterable[tuple[Path, int]], worker_of: Mapping[int, int], query: LogQuery
 ) -> list[LogFileSource]:
-    """Return the log files that can hold a wanted line."""
+    """Return the log files that can contain a matching line."""
     found = [source for path, attempt in attempts for source in sources(path, attempt, worker_of)]
     return [source for source in found if source.may_match(query)]
 
 
 def reads_whole_files(query: LogQuery) -> bool:
-    """Whether every line is wanted of every file that may hold one; workers are known line by line."""
-    chosen = (
+    """Return whether every line matches of each file that may contain a matching line."""
+    filtered = (
         query.regex or query.level or query.streams or query.since or query.until or query.tail is not None
     )
-    return not chosen and not query.workers
+    # The worker of a rank is not in its file's name.
+    return not filtered and not query.workers
 
 
 def follow(
-    where: Callable[[], tuple[Iterable[tuple[Path, int]], Mapping[int, int], bool]],
+    locate: Callable[[], tuple[Iterable[tuple[Path, int]], Mapping[int, int], bool]],
     query: LogQuery,
     pause: Callable[[float], None],
 ) -> Iterator[LogLine]:
-    """Yield lines as they come until `where` says that the job is over and all is read.
+    """Yield lines as they are written, until the job has ended and all lines are read.
 
-    `where` gives the attempts' directories, rank → worker, and whether the job has ended.
+    `locate` returns the attempts' directories, the worker of each rank, and whether the job has ended.
     """
     known: dict[Path, LogFileSource] = {}
-    clock, lively = Clock(), time.monotonic()
-    merger, wanted = live_merge.Merger(HOLD_NS), pipeline.LogPipeline(query)
-    attempts, worker_of, _ = where()
-    _meet(known, attempts, worker_of, query)
-    if query.tail is not None and reads_whole_files(replace(query, tail=None)):
+    clock, last_line_at = Clock(), time.monotonic()
+    merger, log_pipeline = live_merge.Merger(HOLD_NS), pipeline.LogPipeline(query)
+    attempts, worker_of, _ = locate()
+    _update_sources(known, attempts, worker_of, query)
+    if (count := _tail_lines(query)) is not None:
         for source in known.values():
-            source.skip_to_last(query.tail + (_PIECES if query.tidy else 0))
-    for line in wanted.history(live_merge.merged([source.read() for source in known.values()]), query.tail):
-        yield line
+            source.skip_to_last(count)
+    existing = live_merge.merged([source.read() for source in known.values()])
+    yield from log_pipeline.history(existing, query.tail)
     while True:
-        attempts, worker_of, over = where()
-        _meet(known, attempts, worker_of, query)
+        # Before the files are read: of a job that has ended by now, all lines are written.
+        attempts, worker_of, ended = locate()
+        _update_sources(known, attempts, worker_of, query)
         for source in known.values():
             for line in source.read():
                 merger.push(line)
         now_ns = clock.now_ns()
-        ready = merger.drain() if over else merger.ready(now_ns)
-        for line in wanted.live(ready, None if over else now_ns):
-            yield line
-        if over:
+        ready = merger.drain() if ended else merger.ready(now_ns)
+        yield from log_pipeline.live(ready, None if ended else now_ns)
+        if ended:
             return
         now = time.monotonic()
-        lively = now if ready else lively
-        pause(_QUICK_SECONDS if now - lively < _LIVELY_SECONDS else _CALM_SECONDS)
+        last_line_at = now if ready else last_line_at
+        pause(_BUSY_SECONDS if now - last_line_at < _BUSY_FOR_SECONDS else _QUIET_SECONDS)
 
 
-def _meet(
+def _update_sources(
     known: dict[Path, LogFileSource],
     attempts: Iterable[tuple[Path, int]],
     worker_of: Mapping[int, int],
     query: LogQuery,
 ) -> None:
-    """Take in the files that are new, and what is known of the ranks by now."""
+    """Add new files, and set what is known of the ranks by now."""
     for path, attempt in attempts:
         for source in sources(path, attempt, worker_of):
             if source.path not in known and source.may_match(query):

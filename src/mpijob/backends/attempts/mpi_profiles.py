@@ -1,4 +1,7 @@
-"""What the ranks of an attempt counted of their MPI calls: a file each, which outlives a rank that was killed."""
+"""Read the MPI profiles of an attempt's ranks: a file each, which outlives a rank that was killed.
+
+The files are written by the shim (`profiler`); their format is in `observation/metrics/mpi_profile_file`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ FOLDER = "mpi-profile"
 
 
 def read(attempt: Path, state: JobState, now: float) -> tuple[RankProfile, ...]:
-    """Return what was counted until now, or until the job's end; a file that is no profile is passed over."""
+    """Return what was counted until now, or until the job's end; files that are no profiles are skipped."""
     until = state.finished or now
     workers = {rank.rank: rank.worker for rank in state.ranks}
     found = []
@@ -22,7 +25,10 @@ def read(attempt: Path, state: JobState, now: float) -> tuple[RankProfile, ...]:
         try:
             profile = mpi_profile_file.read(path.name, path.read_bytes(), until)
         except (OSError, mpi_profile_file.BadProfile):
-            continue  # not begun yet, or written by somebody else
+            # Not filled yet, or written by the job itself.
+            continue
         worker = None if profile.spawned else workers.get(profile.rank)
         found.append(msgspec.structs.replace(profile, worker=worker))
-    return tuple(sorted(found, key=lambda one: (one.step or 0, one.again, one.spawned, one.rank)))
+    return tuple(
+        sorted(found, key=lambda profile: (profile.step or 0, profile.again, profile.spawned, profile.rank))
+    )

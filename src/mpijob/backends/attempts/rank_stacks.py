@@ -1,4 +1,4 @@
-"""What looks at ranks by exec have in common: which worker is meant, where py-spy is, and the ranks that have ended."""
+"""What engines share that read call stacks of ranks by `exec`: the worker, the path of py-spy, missing ranks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mpijob.model.status.stacks import Lack
 
 
 def worker_of(state: JobState, worker: int | None, rank: int | None) -> int:
-    """Return the index of the worker that is named, by itself or by a rank on it; the first where none is."""
+    """Return the index of the given worker, or of the worker of a rank; 0 without either. Raise NotFound."""
     if rank is not None:
-        worker = next((one.worker for one in state.ranks if one.rank == rank), None)
+        worker = next((item.worker for item in state.ranks if item.rank == rank), None)
         if worker is None:
             raise NotFound(f"{state.ref} has no rank {rank}: it has {state.world}, numbered from 0")
     index = 0 if worker is None else worker
@@ -27,17 +27,17 @@ def worker_of(state: JobState, worker: int | None, rank: int | None) -> int:
 
 
 def find_pyspy() -> str:
-    """Return where py-spy is: beside the Python that runs us (`mpijob[stacks]`), else on the path."""
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if beside.exists() else shutil.which("py-spy") or ""
+    """Return the path of py-spy: of this Python's environment (`mpijob[stacks]`), else of the PATH; "" for none."""
+    installed = Path(sys.executable).parent / "py-spy"
+    return str(installed) if installed.exists() else shutil.which("py-spy") or ""
 
 
 def add_missing_ranks(found: Iterable[RankStack], wanted: Iterable[RankState]) -> tuple[RankStack, ...]:
-    """Return what was found of the ranks asked for, each with its worker; one that has ended is told as that."""
-    seen = {stack.rank: stack for stack in found}
+    """Return a stack for each of the wanted ranks, with its worker; those not found have ended."""
+    stacks = {stack.rank: stack for stack in found}
     return tuple(
-        msgspec.structs.replace(seen[one.rank], worker=one.worker)
-        if one.rank in seen
-        else RankStack(rank=one.rank, worker=one.worker, lack=Lack.GONE)
-        for one in sorted(wanted, key=lambda one: one.rank)
+        msgspec.structs.replace(stacks[rank.rank], worker=rank.worker)
+        if rank.rank in stacks
+        else RankStack(rank=rank.rank, worker=rank.worker, lack=Lack.GONE)
+        for rank in sorted(wanted, key=lambda rank: rank.rank)
     )

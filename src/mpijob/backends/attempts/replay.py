@@ -1,7 +1,7 @@
-"""An attempt as its journals tell it: what is known of launcher and ranks, in the order of time.
+"""Replay the journals of an attempt: the state of launcher and ranks, from entries in the order of time.
 
-The journals are written inside a batch system's allocation (`formats/launch/allocation`). What they say of an end that
-nobody wanted from outside is the whole truth; the batch system's word is put beside it by its engine.
+The journals are written inside a batch system's allocation; their format is in `formats/launch/allocation`. What
+the batch system itself reports is added by its engine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpijob.observation.state.phase import Reason
 
 
 class Attempt(NamedTuple):
-    """An attempt as its journals tell it; `ended` says that its launcher has written how it ended."""
+    """An attempt from its journals; `ended` is set once the launcher has written how it ended."""
 
     number: int
     entries: tuple[Entry, ...]
@@ -35,22 +35,21 @@ class Attempt(NamedTuple):
     state: AttemptState
 
     @property
-    def orderly(self) -> bool:
-        """Whether it ended without the batch system wanting it: then what the launcher wrote is the whole truth."""
+    def ended_by_itself(self) -> bool:
+        """Whether it ended without a request of the batch system: then its journals are authoritative."""
         return self.ended is not None and self.stop_reason != "term"
 
 
 def read(number: int, plan: Plan, directory: Path) -> Attempt:
-    """Return an attempt by the journals in its directory: the launcher's, and one of each node."""
+    """Return an attempt from the journals in its directory: the launcher's, and one of each node."""
     journals = [("", directory / "journal")]
     journals += [(path.name.removeprefix("node-"), path) for path in sorted(directory.glob("node-*"))]
-    return replay(
-        number, plan, (entry for host, path in journals for entry in allocation.entries(text(path), host))
-    )
+    entries = (entry for host, path in journals for entry in allocation.entries(read_text(path), host))
+    return replay(number, plan, entries)
 
 
-def text(path: Path) -> str:
-    """Return what a file of a job's directory says; "" where it is not there (yet)."""
+def read_text(path: Path) -> str:
+    """Return the text of a file in a job's directory; "" if it does not exist (yet)."""
     try:
         return path.read_text(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
@@ -58,102 +57,96 @@ def text(path: Path) -> str:
 
 
 def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
-    """Return an attempt with all that its journals make known, in the order of time."""
-    ordered = sorted(found, key=lambda one: one.time)
+    """Return the attempt after all entries, whose order is that of their times."""
+    ordered = sorted(found, key=lambda entry: entry.time)
     state = AttemptState(plan, ordered[0].time if ordered else 0.0)
-    start = next((one for one in ordered if one.verb == "start"), None)
-    nodes = units.hosts(start.words.get("nodes", "")) if start else None
-    hosts = nodes or ()
+    start = next((entry for entry in ordered if entry.verb == "start"), None)
+    hosts = (units.hosts(start.words.get("nodes", "")) if start else None) or ()
     stopped, stop_at, code, ended, proved, retry = "", None, None, None, None, None
-    for one in ordered:
-        state.now = one.time
-        match one.verb:
+    for entry in ordered:
+        state.now = entry.time
+        match entry.verb:
             case "start":
                 state.ready.update(range(plan.job.workers))
             case "launch":
                 state.launcher_started = True
                 state.launcher_spawned(0, counting=False)
             case "hello":
-                _hello(state, one, plan, hosts)
+                _hello(state, entry, plan, hosts)
                 if proved is None and state.take_census():
-                    proved = one.time
-            case "exit" if _known(one, "code"):
-                state.bye(_number(one, "rank"), _number(one, "code"))
-                if kills := _number(one, "oom"):
-                    worker = (
-                        state.ranks[_number(one, "rank")].worker if _number(one, "rank") in state.ranks else 0
-                    )
+                    proved = entry.time
+            case "exit" if _is_number(entry, "code"):
+                rank = _number(entry, "rank")
+                state.bye(rank, _number(entry, "code"))
+                if kills := _number(entry, "oom"):
+                    worker = state.ranks[rank].worker if rank in state.ranks else 0
                     state.oom_kills[worker] = state.oom_kills.get(worker, 0) + kills
             case "differs":
-                state.stop(Reason.WORLD_DIFFERS, one.text)
+                state.stop(Reason.WORLD_DIFFERS, entry.text)
             case "wrong":
-                state.stop(Reason.WRONG_WORLD, _wrong(one, plan))
+                state.stop(Reason.WRONG_WORLD, _wrong(entry, plan))
             case "deadline":
-                state.deadline_passed, state.ending, stopped, stop_at = (
-                    True,
-                    True,
-                    "deadline",
-                    one.time,
-                )
+                state.deadline_passed = state.ending = True
+                stopped, stop_at = "deadline", entry.time
             case "term":
-                state.ending, stopped, stop_at = True, "term", one.time
-            case "end" if _known(one, "code"):
-                code, ended = _number(one, "code"), one.time
+                state.ending, stopped, stop_at = True, "term", entry.time
+            case "end" if _is_number(entry, "code"):
+                code, ended = _number(entry, "code"), entry.time
                 _end(state, code)
             case "retry":
-                retry = _seconds(one, "in")
-            case _:
-                continue
+                retry = _seconds(entry, "in")
     began = start.time if start else state.now
     return Attempt(number, tuple(ordered), began, proved, ended, code, stop_at, stopped, retry, hosts, state)
 
 
-def _known(one: Entry, name: str) -> bool:
-    text = one.words.get(name, "")
+# Journals are files that the job can write to, too: every word is checked.
+def _is_number(entry: Entry, name: str) -> bool:
+    text = entry.words.get(name, "")
     return text.isdecimal() and len(text) < 10
 
 
-def _number(one: Entry, name: str) -> int:
-    return int(one.words[name]) if _known(one, name) else 0
+def _number(entry: Entry, name: str) -> int:
+    return int(entry.words[name]) if _is_number(entry, name) else 0
 
 
-def _seconds(one: Entry, name: str) -> float:
+def _seconds(entry: Entry, name: str) -> float:
     try:
-        return float(one.words.get(name, "0"))
+        return float(entry.words.get(name, "0"))
     except ValueError:
         return 0.0
 
 
-def _hello(state: AttemptState, one: Entry, plan: Plan, hosts: tuple[str, ...]) -> None:
-    """Take note of a rank: its worker is the one whose node it is on, as it was seen there."""
-    host, slot = one.words.get("host", one.host), _number(one, "slot")
-    each = -(-plan.job.workers // max(1, len(hosts)))
-    worker = (
-        hosts.index(host) * each + slot // plan.job.slots
-        if host in hosts
-        else _number(one, "rank") // plan.job.slots
-    )
-    if plan.job.launch.map_by == "node" and each == 1 and host in hosts:
-        worker = hosts.index(host)
-    state.hello(_number(one, "rank"), _number(one, "size"), worker, slot % plan.job.slots, _number(one, "pid"),
-                one.words.get("gpus", ""), host)  # fmt: skip
+def _hello(state: AttemptState, entry: Entry, plan: Plan, hosts: tuple[str, ...]) -> None:
+    """Record a rank on the worker whose node it runs on."""
+    # The node is what the rank itself reported: the launcher may have placed ranks otherwise than planned.
+    host, slot, slots = entry.words.get("host", entry.host), _number(entry, "slot"), plan.job.slots
+    workers_per_host = -(-plan.job.workers // max(1, len(hosts)))
+    worker = _number(entry, "rank") // slots
+    if host in hosts:
+        worker = hosts.index(host) * workers_per_host + slot // slots
+        if plan.job.launch.map_by == "node" and workers_per_host == 1:
+            worker = hosts.index(host)
+    state.hello(_number(entry, "rank"), _number(entry, "size"), worker, slot % slots, _number(entry, "pid"),
+                entry.words.get("gpus", ""), host)  # fmt: skip
 
 
 def _end(state: AttemptState, code: int) -> None:
-    """Take note of the launcher's end; ranks of which nothing was heard by then were killed with it."""
+    """Record the launcher's end."""
     if code in (NOT_SHARED, NOT_WRITABLE):
         state.stop(Reason.START_REFUSED, "the job's directory cannot be used on the nodes")
+    # Ranks without an exit by then were killed with the launcher: their ends are no failures of their own.
     for rank in sorted(state.ranks.keys() - state.rank_exits.keys()):
         ending, state.ending = state.ending, True
         state.rank_vanished(rank)
         state.ending = ending
-    bad = any(not exit.good and not exit.by_us for exit in state.rank_exits.values())
-    state.launcher_ended(-(code - 128) if 128 < code < 160 and not bad else code)
+    # The shell reports a signal of the launcher as 128 + number. If a rank failed, the code is that of the rank.
+    rank_failed = any(not exit.good and not exit.by_us for exit in state.rank_exits.values())
+    state.launcher_ended(-(code - 128) if 128 < code < 160 and not rank_failed else code)
 
 
-def _wrong(one: Entry, plan: Plan) -> str:
-    """Return the sentence about a rank that would have been a world of its own."""
-    words = one.words
+def _wrong(entry: Entry, plan: Plan) -> str:
+    """Return the message about a rank that would have been a world of its own."""
+    words = entry.words
     rank, library = words.get("of") or words.get("rank", ""), words.get("library", "an MPI library")
     who, kind = f"rank {rank}", words.get("as", "")
     if kind == "nested":

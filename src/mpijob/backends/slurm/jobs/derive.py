@@ -77,7 +77,7 @@ def earlier(seen: Seen) -> tuple[JobState, Standing]:
     """Return how an attempt ended that was not the job's last."""
     attempt = seen.attempt
     assert attempt is not None
-    if attempt.orderly:
+    if attempt.ended_by_itself:
         return _state(seen, Standing(_ended(seen, attempt), True, attempt.number))
     acts = [act for act in seen.files.acts if act.verb == "suspended" and act.time >= attempt.started]
     if acts and (attempt.ended is None or acts[0].time <= attempt.ended + _ACT_SECONDS):
@@ -149,7 +149,7 @@ def _standing(seen: Seen) -> Standing:
     if attempt is None:
         return _not_begun(seen)
     again = resumed is not None and not files.suspended and resumed.time > (attempt.ended or 0.0)
-    if attempt.orderly and not again:
+    if attempt.ended_by_itself and not again:
         return _by_itself(seen, attempt, bool(cancelled))
     ending = (row.ending if row else None) or _why_ended(seen)
     if ending is None and row is None and seen.answered and not attempt.ended:

@@ -195,7 +195,7 @@ class JobFiles:
         self.host.push(self.place.folder)
 
     def _text(self, name: str) -> str:
-        return replay.text(self.path / name)
+        return replay.read_text(self.path / name)
 
 
 class JobDirectories:

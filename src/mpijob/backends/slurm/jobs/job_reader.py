@@ -142,7 +142,7 @@ class JobReader:
         """Return all that is known of a job now."""
         numbers = files.attempts()
         attempt = files.attempt(numbers[-1]) if numbers else None
-        over = attempt is not None and attempt.orderly and attempt.retry_seconds is None
+        over = attempt is not None and attempt.ended_by_itself and attempt.retry_seconds is None
         over = over and not files.suspended  # Slurm may have put it back into the queue as it ended
         snapshot = Snapshot(0.0, Rows()) if over and attempt and not attempt.code else self.poll.snapshot()
         if not files.number and (
