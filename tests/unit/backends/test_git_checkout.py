@@ -127,7 +127,7 @@ def test_a_checkout_is_fetched_once_and_few_are_kept(
     assert asked == []
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parents[1]))
-    monkeypatch.setattr(checkout, "_MOST_CHECKOUTS", 3)
+    monkeypatch.setattr(checkout, "_MAX_CHECKOUTS", 3)
     for at in range(5):
         commit(repository, f"more {at}")
         resolved(GitSource(url=str(repository)))

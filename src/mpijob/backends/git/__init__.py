@@ -1,1 +1,1 @@
-"""Repositories whose files go along with a job, through the git of this machine."""
+"""Code from git repositories, fetched by the git of this machine."""

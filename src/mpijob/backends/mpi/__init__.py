@@ -1,1 +1,1 @@
-"""Which MPI libraries a machine has, which one a program is linked to, and whether its command can be found."""
+"""MPI installations of a machine, the one that a program is linked to, and the check of a job's command."""

@@ -1,4 +1,7 @@
-"""What every engine puts first on its ranks' Python path: `sitecustomize`, so that one rank's failure ends them all."""
+"""The directory that every engine puts first on its ranks' Python path, so that one failed rank ends all.
+
+What happens in a rank is in `backends/python/sitecustomize`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,6 @@ DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(__file__)), "python")
 
 @functools.cache
 def text() -> str:
-    """Return the text of `sitecustomize`, for ranks that run where this package is not installed."""
+    """Return the text of `sitecustomize.py`, for containers in which this package is not installed."""
     with open(os.path.join(DIRECTORY, "sitecustomize.py"), encoding="utf-8") as file:
         return file.read()

@@ -1,1 +1,1 @@
-"""The shim that counts a rank's MPI calls: its C sources, and where its binary comes from."""
+"""The shim that counts a rank's MPI calls: its C sources, and its binary (docs/decisions/0057)."""

@@ -1,7 +1,8 @@
-"""The shim as a binary: out of the wheel, else compiled at first use (docs/decisions/0057).
+"""The shim as a binary: from the wheel, else compiled at first use (docs/decisions/0057).
 
-A wheel brings it for x86-64 and aarch64, because a laptop may submit to nodes of the other kind. A checkout has none:
-there a C compiler makes it, for this machine only.
+A wheel contains it for x86-64 and aarch64, because a laptop may submit to nodes of the other architecture. In a
+checkout a C compiler builds it, for this machine only. The profiles that it writes are read in
+`attempts/mpi_profiles` and `kubernetes/metrics`.
 """
 
 from __future__ import annotations
@@ -20,35 +21,38 @@ from mpijob.errors import Unsupported
 FOLDER = Path(__file__).parent
 MACHINES = ("x86_64", "aarch64")
 SOURCES = ("mpi_profile.c", "mpi_calls.h", "mpi_counted_calls.h")
-# no stack protector and no fortified functions: not every C library has what they call
+# No stack protector and no fortified functions: not every C library has what they call.
 _COMPILE = (
     *("-std=gnu11", "-O2", "-fPIC", "-c", "-fvisibility=hidden", "-ftls-model=initial-exec"),
     *("-fno-stack-protector", "-fno-sanitize=undefined", "-U_FORTIFY_SOURCE"),
 )
-_LINK = ("-shared", "-nostdlib", "-Wl,-z,lazy", "-Wl,-s")  # no C library is named in it, so that it fits any
+# Linked to no C library, so that it can be preloaded with any (glibc, musl).
+_LINK = ("-shared", "-nostdlib", "-Wl,-z,lazy", "-Wl,-s")
 _COMPILERS = ("cc", "gcc", "clang")
-_SECONDS = 600.0  # five on an idle machine
+# It takes five seconds on an idle machine.
+_TIMEOUT_SECONDS = 600.0
 HINT = "install mpijob from its wheel, which contains the shim, or install a C compiler (gcc)"
 
 
 def prebuilt(machine: str) -> Path:
-    """Return where a wheel has the shim for a kind of machine; there or not."""
+    """Return the path of the shim in a wheel for an architecture; it need not exist."""
     return FOLDER / "lib" / f"mpi_profile-{machine}.so"
 
 
 def find_shim(home: Path) -> Path | None:
-    """Return where this machine's shim is, or will be when it was compiled; None where it cannot be had."""
+    """Return the path of this machine's shim, compiled or not; None if it is not available."""
     machine = platform.machine()
     if machine not in MACHINES:
         return None
     if prebuilt(machine).exists():
         return prebuilt(machine)
-    made = home / "profiler" / f"mpi_profile-{machine}-{_version():08x}.so"
-    return made if made.exists() or _compiler() else None
+    # With a digest of its sources: another release does not use an outdated one.
+    compiled = home / "profiler" / f"mpi_profile-{machine}-{_version():08x}.so"
+    return compiled if compiled.exists() or _compiler() else None
 
 
 def ensure_shim(home: Path) -> Path:
-    """Return this machine's shim, compiled now where it is not there yet; raise Unsupported where it cannot be had."""
+    """Return this machine's shim, compiled if necessary; raise Unsupported if it is not available."""
     path = find_shim(home)
     if path is None:
         raise Unsupported(f"MPI calls cannot be counted on this machine ({platform.machine()})", hint=HINT)
@@ -58,7 +62,7 @@ def ensure_shim(home: Path) -> Path:
 
 
 def shims_by_machine(home: Path) -> dict[str, bytes]:
-    """Return the shim for each kind of machine that it can be had for, for pods on nodes of any."""
+    """Return the content of the shim for each available architecture, for pods on nodes of any."""
     found = {machine: prebuilt(machine).read_bytes() for machine in MACHINES if prebuilt(machine).exists()}
     if platform.machine() not in found and find_shim(home) is not None:
         found[platform.machine()] = ensure_shim(home).read_bytes()
@@ -66,7 +70,7 @@ def shims_by_machine(home: Path) -> dict[str, bytes]:
 
 
 def build_for_wheel() -> Path:
-    """Compile the shim for this machine to where a wheel has it; raise Unsupported without a compiler."""
+    """Compile the shim for this machine to its path in a wheel; raise Unsupported without a compiler."""
     machine, compiler = platform.machine(), _compiler()
     if machine not in MACHINES or not compiler:
         raise Unsupported(f"there is no C compiler, or no shim for {machine}", hint=HINT)
@@ -75,7 +79,7 @@ def build_for_wheel() -> Path:
 
 
 def compile_into(path: Path, compiler: Sequence[str]) -> None:
-    """Compile the shim; whoever looks meanwhile sees none, or all of it."""
+    """Compile the shim; other processes see no file, or a complete one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         code, unfinished = Path(folder) / "shim.o", Path(folder) / path.name
@@ -87,12 +91,12 @@ def compile_into(path: Path, compiler: Sequence[str]) -> None:
 
 def _run(argv: Sequence[str]) -> None:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        process = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unsupported(f"{argv[0]} could not compile the shim: {error}", hint=HINT) from error
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no output"])[0]
-        raise Unsupported(f"{argv[0]} could not compile the shim that counts MPI calls: {why}", hint=HINT)
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["no output"])[0]
+        raise Unsupported(f"{argv[0]} could not compile the shim that counts MPI calls: {reason}", hint=HINT)
 
 
 def _compiler() -> str:

@@ -1,8 +1,9 @@
-"""First on every rank's Python path: a rank that ends badly ends the whole world, as `python -m mpi4py` does.
+"""First on every rank's Python path: a rank that fails ends the whole job, as `python -m mpi4py` does.
 
-Without it the rank that failed waits in MPI_Finalize for the others, and they wait for its messages:
-all three MPI families hang. Badly is an uncaught exception, or a `SystemExit` that nobody caught and
-that is not 0. A `sitecustomize` of the user's own is loaded after this one.
+Without it, the failed rank waits in MPI_Finalize for the others, which wait for its messages: all three MPI
+families hang. A rank fails by an uncaught exception, or by an uncaught `SystemExit` with a status other than 0.
+The user's own `sitecustomize`, if any, is loaded afterwards. Only the standard library is imported: the file is
+also copied into containers without this package.
 """
 
 from __future__ import annotations
@@ -14,33 +15,34 @@ import os
 import sys
 from importlib import import_module
 
-TYPE_CHECKING = False  # as in `typing`, which takes long to load
+# Type checkers treat this name as `typing.TYPE_CHECKING`; importing `typing` would delay every Python program.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, NoReturn
 
-_PID = os.getpid()  # a forked child may leave as it likes: it is no rank
-_quiet_in_threads = _thread._excepthook
-_bad_end: list[tuple[int, str]] = []
+# A forked child is no rank, and its exit status is its own business.
+_PID = os.getpid()
+_builtin_thread_hook = _thread._excepthook
+_failures: list[tuple[int, str]] = []
 
 
-@atexit.register  # the first one registered is the last one called: the program has had its say
-def _end_the_world() -> None:
-    """Let mpi4py call MPI_Abort in the place of MPI_Finalize, where there is a world to end."""
+# Handlers run in the reverse order of their registration: this one runs last, after those of the program.
+@atexit.register
+def _abort_if_failed() -> None:
+    """Make mpi4py call MPI_Abort instead of MPI_Finalize if this rank has failed and MPI is in use."""
     mpi = sys.modules.get("mpi4py.MPI")
-    if not _bad_end or os.getpid() != _PID or mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
+    if not _failures or os.getpid() != _PID or mpi is None or not mpi.Is_initialized() or mpi.Is_finalized():
         return
-    status, said = _bad_end[-1]
+    status, message = _failures[-1]
     mpi._set_abort_status(status)
-    os.write(2, said.encode())
-    _tell(status)
+    os.write(2, message.encode())
+    _report_exit(status)
 
 
-def _tell(status: int) -> None:
-    """Tell how this rank ends: once MPI has killed it, nobody could see that any more.
-
-    On one machine the supervisor listens; in a pod what the rank says is all that leaves it.
-    """
+def _report_exit(status: int) -> None:
+    # Before the abort: MPI kills this rank, and its exit status is lost. On one machine the supervisor reads a
+    # pipe; from a container only the rank's output reaches the engine.
     try:
         rank, pipes = int(os.environ["MPIJOB_RANK"]), os.environ.get("MPIJOB_PIPES")
         if pipes is None:
@@ -51,11 +53,12 @@ def _tell(status: int) -> None:
         os.write(report, f"left {rank} {status}\n".encode())
         os.close(report)
     except (KeyError, ValueError, OSError, ImportError):
-        return  # not below a shim of ours, or nobody listens
+        # The rank was not started by mpijob, or nothing reads the pipe.
+        return
 
 
 def _wait_until_read(seconds: float = 1.0) -> None:
-    """Give what was said a lead: an abort takes another way to the launcher, and what it overtakes is lost."""
+    # The abort reaches the launcher on another way than the output, and output that it overtakes is lost.
     from fcntl import ioctl
     from termios import FIONREAD
     from time import monotonic, sleep
@@ -67,22 +70,21 @@ def _wait_until_read(seconds: float = 1.0) -> None:
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     sys.__excepthook__(kind, error, trace)
-    _bad_end.append((1, ""))
+    _failures.append((1, ""))
 
 
 class SystemExit(builtins.SystemExit):
-    """The built-in one, which also notices that the interpreter took it, and nobody before.
-
-    The interpreter keeps no trace of it for `atexit`. But it lets go of it when no frame is left.
-    """
+    """The built-in exception, which also records that nothing but the interpreter caught it."""
 
     __module__ = "builtins"
 
+    # `sys.excepthook` is not called for SystemExit, and `atexit` handlers do not get it. But the interpreter
+    # releases the exception when no frame of the program is left.
     def __del__(self) -> None:
         status = self.code & 255 if isinstance(self.code, int) else int(self.code is not None)
         if status and sys._getframe().f_back is None:
-            said = f"mpijob: this rank exits with {status}, so all ranks are ended: they would wait for it\n"
-            _bad_end.append((status, said))
+            text = f"mpijob: this rank exits with {status}, so all ranks are ended: they would wait for it\n"
+            _failures.append((status, text))
 
 
 def _exit(status: Any = None, /) -> NoReturn:
@@ -90,26 +92,28 @@ def _exit(status: Any = None, /) -> NoReturn:
     raise SystemExit(status)
 
 
-def _in_thread(args: Any) -> None:
-    """As it is for the built-in one: a thread that exits says nothing."""
+def _thread_hook(args: Any) -> None:
+    # The built-in hook ignores the built-in SystemExit only.
     if not issubclass(args.exc_type, SystemExit):
-        _quiet_in_threads(args)
+        _builtin_thread_hook(args)
 
 
-def _load_the_users_own() -> None:
+def _load_user_sitecustomize() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if path != here]
     ours = sys.modules.pop("sitecustomize")
     try:
-        import_module("sitecustomize")  # for its effects
+        import_module("sitecustomize")
     except ImportError:
+        # The user has none.
         sys.modules["sitecustomize"] = ours
 
 
 sys.excepthook = _uncaught
 sys.exit = _exit
 vars(builtins)["SystemExit"] = SystemExit
-_thread._excepthook = _in_thread
+_thread._excepthook = _thread_hook
+# `threading` copies the hook when it is imported.
 if "threading" in sys.modules:
-    vars(sys.modules["threading"])["excepthook"] = _in_thread
-_load_the_users_own()
+    vars(sys.modules["threading"])["excepthook"] = _thread_hook
+_load_user_sitecustomize()

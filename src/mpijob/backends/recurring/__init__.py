@@ -1,1 +1,1 @@
-"""Recurring jobs kept in files, and processes that outlive whoever starts them."""
+"""Recurring jobs in files, for engines without a server, and the start of background processes."""

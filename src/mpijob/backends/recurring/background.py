@@ -1,4 +1,8 @@
-"""Python programs that outlive this process, and the pipes on which they listen."""
+"""Start Python programs that outlive this process, and wake them through named pipes.
+
+The programs are runners of the local engine and the scheduler of recurring jobs; there is no daemon
+(docs/decisions/0007).
+"""
 
 from __future__ import annotations
 
@@ -21,22 +25,22 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME
 
 
 def wake_listener(wakeup_pipe: Path) -> bool:
-    """Wake whoever listens on a pipe; return False when nobody does."""
+    """Wake the process that listens on a named pipe; return False if none does."""
     try:
         fd = os.open(wakeup_pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # no pipe, or nobody at its other end
-        return False
-    try:
-        os.write(fd, b"\n")
+        try:
+            os.write(fd, b"\n")
+        finally:
+            os.close(fd)
     except OSError:
+        # There is no pipe, or (ENXIO) no process has it open for reading.
         return False
-    finally:
-        os.close(fd)
     return True
 
 
 def start(home: StateHome, settings: Settings, program: str) -> None:
-    """Start a Python program that outlives this process; the shell between us leaves no child to wait for."""
+    """Start a Python program that outlives this process; its standard error is `home.runner_log`."""
+    # The shell exits at once, and init adopts the program: this process has no child to wait for.
     python = [sys.executable, "-c", program]
     log = os.open(home.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -55,7 +59,8 @@ def start(home: StateHome, settings: Settings, program: str) -> None:
 
 
 def _environ(settings: Settings) -> dict[str, str]:
-    """Return what a runner needs of our environment: it must find this very package, no more."""
-    found = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    found["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    return found | {SETTINGS: msgspec.json.encode(settings).decode()}
+    """Return the environment of a background program, which imports this very package."""
+    # Not all variables: the program runs later jobs, to which this shell's variables do not belong.
+    environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return environ | {SETTINGS: msgspec.json.encode(settings).decode()}

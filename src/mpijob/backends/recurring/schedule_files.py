@@ -1,13 +1,14 @@
-"""The schedules of an engine without a server of its own: a file each, and who keeps the time.
+"""The schedules of an engine without a server of its own: a file each, and the lock of their scheduler.
 
-There is no daemon (decision 0007): whoever makes a schedule, or submits a job where there are some, starts the
-clock unless it runs. It sleeps until a job is due or somebody rings, submits it as a user would, and ends when no
-schedule is left. What it does is in `client/services/cron`, above this package; here it is only a program to start.
+There is no daemon (docs/decisions/0007, 0038): a command that creates a schedule, or submits a job where there
+are schedules, starts the scheduler unless it runs. It sleeps until a job is due or a schedule changes, submits
+the job as a user would, and ends when no schedule is left. Its code is in `client/services/cron`, in a higher
+layer; here it is only a program to start.
 
-ROOT/NAMESPACE/NAME.json  one schedule and what came of it last
-ROOT/changes              locked by whoever changes a schedule
-ROOT/clock                locked by the process that keeps the time
-ROOT/bell                 the pipe on which it listens
+ROOT/NAMESPACE/NAME.json  one schedule and its last result
+ROOT/changes              locked while a schedule is changed
+ROOT/clock                locked by the scheduler
+ROOT/bell                 the named pipe on which the scheduler is woken
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from mpijob.model import MPIJob
 from mpijob.model.spec.schedule import Recurrence
 from mpijob.settings import Settings, own_places
 
-_CLOCK = "from mpijob.client.services.cron import main; main()"
+_SCHEDULER = "from mpijob.client.services.cron import main; main()"
 
 
 class ScheduleFiles:
-    """The schedules of one engine, in a folder of the home."""
+    """The schedules of one engine (see `Schedules`), in a folder of the home."""
 
     def __init__(self, settings: Settings, folder: str = "schedules") -> None:
         self._settings = settings
@@ -41,12 +42,11 @@ class ScheduleFiles:
         self.root = Path(settings.home, folder)
 
     def resolve(self, job: MPIJob, directory: Path) -> MPIJob:
-        """Return the job as it can be started later from anywhere: with the directory that goes along named."""
         return code_upload.resolve(job, directory, own_places(self._settings))
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Let no other process, or thread, change a schedule meanwhile."""
+        """Exclude other processes and threads from changing a schedule; blocks until they have finished."""
         path = self.root / "changes"
         try:
             self._home.ensure()
@@ -55,13 +55,13 @@ class ScheduleFiles:
         except OSError as error:
             raise cannot_write(path, str(error.strerror)) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # held for as long as a small file is read and written
+            # Without a timeout: it is held only while a small file is read and written.
+            fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
             os.close(lock)
 
     def put(self, recurrence: Recurrence) -> None:
-        """Keep a schedule, new or changed, wholly or not at all."""
         path = self._path(recurrence.schedule.namespace, recurrence.schedule.name)
         try:
             self._home.ensure()
@@ -72,45 +72,44 @@ class ScheduleFiles:
         self.wake()
 
     def remove(self, namespace: str, name: str) -> None:
-        """Forget a schedule; its jobs stay."""
         self.get(namespace, name)
         self._path(namespace, name).unlink(missing_ok=True)
         self.wake()
 
     def get(self, namespace: str, name: str) -> Recurrence:
-        """Return one schedule; raise NotFound."""
         try:
             return codec.decode(self._path(namespace, name).read_bytes(), Recurrence)
         except OSError as error:
             raise no_such_schedule(namespace, name) from error
 
     def all(self, namespace: str = "") -> tuple[Recurrence, ...]:
-        """Return the schedules of a namespace, or of all."""
         return tuple(self._read(namespace or "*"))
 
     def _read(self, namespace: str) -> Iterator[Recurrence]:
         for path in sorted(self.root.glob(f"{namespace}/[!.]*.json")):
-            with contextlib.suppress(OSError, msgspec.DecodeError):  # deleted meanwhile, or not ours
+            # Deleted meanwhile, or a file of somebody else.
+            with contextlib.suppress(OSError, msgspec.DecodeError):
                 yield codec.decode(path.read_bytes(), Recurrence)
 
     def _path(self, namespace: str, name: str) -> Path:
+        # Names come from users and must not lead to another file.
         if "/" in namespace + name or namespace.startswith(".") or name.startswith("."):
             raise no_such_schedule(namespace, name)
         return self.root / namespace / f"{name}.json"
 
-    # -- the clock -----------------------------------------------------------------------------------
+    # -- the scheduler -------------------------------------------------------------------------------
     def ensure_scheduler(self) -> None:
-        """See to it that somebody keeps the time, where there is a schedule."""
+        """Start the scheduler if there is a schedule and it does not run."""
         if self.root.is_dir() and next(self._read("*"), None) is not None and not self.wake():
-            background.start(self._home, self._settings, _CLOCK)
+            background.start(self._home, self._settings, _SCHEDULER)
 
     def wake(self) -> bool:
-        """Wake the clock so that it looks at the schedules; return False when there is none."""
+        """Make the scheduler read the schedules again; return False if it does not run."""
         return background.wake_listener(self.root / "bell")
 
     @contextlib.contextmanager
     def scheduler_lock(self) -> Iterator[int | None]:
-        """Be the clock: the pipe on which it hears of changes, or None where another process is it."""
+        """Become the scheduler; yield the pipe on which it is woken, or None if another process is the scheduler."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self.root / "clock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -121,6 +120,7 @@ class ScheduleFiles:
             return
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self.root / "bell", 0o600)
+        # Also for writing: without a writer, a pipe is always readable (end of file).
         wakeup_pipe = os.open(self.root / "bell", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             yield wakeup_pipe

@@ -165,7 +165,7 @@ def _environ(
     """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
     users = host.environ()
     own = () if host.name else mpi_installations.environment_bin()
-    path = environment.search_path(found, users, own=own)
+    path = environment.search_path(found, users, python_bin=own)
     environ = environment.inherited(users) | {"PATH": path} | environment.library_variables(found, users)
     environ |= environment.tuning_variables(users) | dict(
         command_line.settings_as_variables(found.family, job.launch)

@@ -164,9 +164,9 @@ def test_a_program_gets_the_installation_whose_library_it_loads(two: Settings, t
     linked = LinkedMPI("solve", (Family.OPENMPI,), str(tmp_path / "ompi4/lib/libmpi.so.40"), "4")
     for mpi in (Family.AUTO, Family.OPENMPI):
         got = chosen(two, tmp_path, linked, mpi=mpi)
-        assert (got.found.version, got.found.prefix) == ("4.1.6", str(tmp_path / "ompi4"))
+        assert (got.installation.version, got.installation.prefix) == ("4.1.6", str(tmp_path / "ompi4"))
     other = LinkedMPI("solve", (Family.OPENMPI,), str(tmp_path / "elsewhere/libmpi.so.40"), "5")
-    assert chosen(two, tmp_path, other).found.version == "5.0.9"
+    assert chosen(two, tmp_path, other).installation.version == "5.0.9"
 
 
 def test_a_program_whose_launcher_is_not_here_is_refused(two: Settings, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_launcher_is_asked_once(tmp_path: Path) -> None:
 def test_a_launcher_that_gave_no_answer_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    monkeypatch.setattr(mpi_installations, "_ASK_SECONDS", 0.5)
+    monkeypatch.setattr(mpi_installations, "_VERSION_SECONDS", 0.5)
     settings = launcher(tmp_path, f"exec {trouble}" if trouble.startswith("sleep") else trouble)
     assert version(settings) == ""
     monkeypatch.undo()
