@@ -100,7 +100,6 @@ def _matches_cause(rank: RankState, state: JobState) -> bool:
 
 
 def _held_time(state: JobState, tallies: Iterable[Tally], now: float) -> float:
-    """Return how long the job held resources."""
     # The last attempt counts by its times; of earlier attempts only the samples are left.
     seconds_by_attempt: dict[int, float] = {}
     for tally in tallies:

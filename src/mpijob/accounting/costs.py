@@ -28,7 +28,6 @@ def cost(account: Account, rates: Mapping[str, RateSetting]) -> float:
 
 
 def charge(rate_setting: RateSetting, core_hours: float, gib_hours: float, gpu_hours: float) -> float:
-    """Return the price of resource hours."""
     return (
         core_hours * rate_setting.core_hour
         + gib_hours * rate_setting.gib_hour

@@ -71,7 +71,6 @@ class SizingReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recommend(job: MPIJob, program: str, accounts: Sequence[Account]) -> SizingReport:
-    """Return recommendations for a job from earlier runs of its program."""
     succeeded = [account for account in accounts if account.phase is Phase.SUCCEEDED]
     same_size = [account for account in succeeded if account.workers == job.workers]
     measured = [account for account in accounts if account.measured]

@@ -13,7 +13,6 @@ DEPLOY = Path("/usr/share/mpijob/deploy")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one service until it is stopped."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     if options.service == "operator":

@@ -55,7 +55,6 @@ ENGINES = (
 
 
 def engine_settings(known: EngineInfo, engines: Engines) -> Engine:
-    """Return the platform's settings of an engine."""
     settings: Engine = getattr(engines, known.name.replace("-", "_"))
     return settings
 
@@ -110,7 +109,6 @@ def engine_state(objects: ObjectClient, known: EngineInfo) -> EngineState:
 
 
 def deployments(objects: ObjectClient, known: EngineInfo) -> list[Document]:
-    """Return the Deployments of an engine in all namespaces."""
     return objects.api.list(DEPLOYMENT.path(), fields=f"metadata.name={known.deployment}").items
 
 

@@ -145,25 +145,25 @@ def in_namespace(document: Document, namespace: str) -> Document:
     return changed
 
 
-def with_images(documents: list[Document], registry: str, own: str = "") -> list[Document]:
-    """Return manifests with images from a mirror; `own` replaces the image of our services."""
-    return [_with_images(document, registry, own) for document in documents]
+def with_images(documents: list[Document], registry: str, own_image: str = "") -> list[Document]:
+    """Return manifests with images from a mirror; `own_image` replaces the image of our services."""
+    return [_with_images(document, registry, own_image) for document in documents]
 
 
-def _with_images(value: Any, registry: str, own: str) -> Any:
+def _with_images(value: Any, registry: str, own_image: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: _image(key, item, registry, own) for key, item in value.items()}
+        return {key: _image(key, item, registry, own_image) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_images(item, registry, own) for item in value]
+        return [_with_images(item, registry, own_image) for item in value]
     return value
 
 
-def _image(key: str, value: Any, registry: str, own: str) -> Any:
+def _image(key: str, value: Any, registry: str, own_image: str) -> Any:
     # By the key alone, so that images in custom resources (a runtime's pod template) are replaced as well.
     if key != "image" or not isinstance(value, str):
-        return _with_images(value, registry, own)
-    if own and value.partition(":")[0] == OUR_IMAGE:
-        return own
+        return _with_images(value, registry, own_image)
+    if own_image and value.partition(":")[0] == OUR_IMAGE:
+        return own_image
     return mirror_name(value, registry) if registry else value
 
 

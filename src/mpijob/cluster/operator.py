@@ -59,7 +59,6 @@ class Operator:
         self.reconciliations = 0
 
     def wake(self) -> None:
-        """Trigger a reconciliation."""
         self._wake_event.set()
 
     def stop(self) -> None:

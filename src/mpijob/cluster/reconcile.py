@@ -147,8 +147,8 @@ class PlatformReconciler:
             for runtime in runtimes
             if self._belongs_to_others(runtime, "runtimes")
         ]
-        own = [runtime for runtime in runtimes if runtime["metadata"]["name"] not in others]
-        self._apply("runtimes", own)
+        own_runtimes = [runtime for runtime in runtimes if runtime["metadata"]["name"] not in others]
+        self._apply("runtimes", own_runtimes)
         message = f"created by others, left unchanged: {', '.join(others)}" if others else ""
         return msgspec.structs.replace(component, state=READY, kept_by="mpijob", message=message)
 

@@ -20,7 +20,6 @@ _SERVICES = ("broker", "page", "recorder")
 
 
 def secret_of(service: str, namespace: str) -> AppliedObject:
-    """Return the Secret of a service's certificate."""
     return AppliedObject("v1", "Secret", namespace, f"mpijob-{service}-tls")
 
 

@@ -22,7 +22,6 @@ _SECRET_LENGTH = 32
 
 
 def login_secret(namespace: str) -> AppliedObject:
-    """Return the Secret with the login secrets."""
     return AppliedObject("v1", "Secret", namespace, "mpijob-page-login")
 
 

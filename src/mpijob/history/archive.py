@@ -105,7 +105,6 @@ class Archive:
         return os.path.join(self.logs, layout.safe_name(file))
 
     def new_file(self, key: JobKey) -> str:
-        """Return a unique name for a chunk, in a directory that exists."""
         file = layout.new_file(key)
         with storage_errors(self.directory):
             layout.make_directory(os.path.dirname(self.chunk_path(file)))
@@ -332,7 +331,6 @@ class Archive:
 
 
 def deleted_state(state: JobState, deleted_at: float, message: str = "") -> JobState:
-    """Return the last state of a deleted job."""
     if state.phase.final:
         return msgspec.structs.replace(state, deleted=deleted_at)
     return msgspec.structs.replace(

@@ -70,7 +70,6 @@ class CriReader:
         self._worker = workers[0] if source.worker is None and workers else source.worker
 
     def read(self, raw: bytes) -> Iterator[LogLine]:
-        """Yield the one line."""
         line, source = cri.parse(raw), self._source
         yield LogLine(
             line.time_ns,
@@ -187,7 +186,6 @@ class ArchiveReader:
         )
 
     def events(self, ref: JobRef) -> tuple[Event, ...]:
-        """Return the events of a job, in order."""
         row = self._find_row(ref)
         query = "SELECT event FROM events WHERE namespace=? AND uid=? ORDER BY time"
         rows = self._archive.read(query, *_key(row)) if row else []
@@ -386,7 +384,6 @@ def _last_state(row: tuple[Any, ...]) -> JobState:
 
 
 def _position(row: tuple[Any, ...]) -> _Position:
-    """Return a row's position in the list of deleted jobs."""
     return row[3], row[6]
 
 

@@ -127,7 +127,6 @@ def format_numbers(numbers: Iterable[int]) -> str:
 
 
 def parse_numbers(text: str) -> set[int]:
-    """Parse the numbers that `format_numbers` wrote."""
     found: set[int] = set()
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")

@@ -32,6 +32,7 @@ IMAGE = "python:3.12"
 
 def job_text(job: MPIJob, directory: str | Path = ".") -> str:
     """Return the text of a job file that contains the job's code files, for a step."""
+    # The step runs in a container without the directory where the pipeline is compiled.
     from mpijob.backends import code_upload
     from mpijob.formats.jobfile import jobfile_reader
     from mpijob.settings import load, own_places
@@ -51,6 +52,7 @@ def component(*, image: str = IMAGE, packages: Sequence[str] = PACKAGES) -> Any:
     return make(image, tuple(packages))
 
 
+# The component is created on first use: `from mpijob.kfp import job_text` works without kfp.
 def __getattr__(name: str) -> Any:
     if name == "run_job":
         return component()

@@ -1,4 +1,4 @@
-"""The component. kfp copies the source of its function into the pipeline, so it contains only a call.
+"""The component. kfp copies the source of its function into the pipeline, so it contains only a call of `step`.
 
 kfp reads the annotations when the function is defined, so this module does not use the `annotations` future.
 """
@@ -9,12 +9,8 @@ from kfp import dsl
 
 
 def make(image: str, packages: tuple[str, ...]) -> Any:
-    """Return the component for an image, installing the given packages."""
     return dsl.component(
-        mpijob,
-        base_image=image,
-        packages_to_install=list(packages),
-        install_kfp_package=bool(packages),
+        mpijob, base_image=image, packages_to_install=list(packages), install_kfp_package=bool(packages)
     )
 
 

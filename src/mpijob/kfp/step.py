@@ -11,7 +11,7 @@ import hashlib
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ _MAX_LABEL_LENGTH = 63
 
 
 class StepResult(NamedTuple):
-    """The result of the step."""
+    """The outputs of the step."""
 
     name: str
     namespace: str
@@ -40,8 +40,9 @@ class StepResult(NamedTuple):
     metrics: dict[str, float]
 
 
+# A BaseException, so that no handler of errors delays the end.
 class Stopped(BaseException):
-    """The step was told to stop; a BaseException, so that no error handler delays it."""
+    """Kubernetes has sent SIGTERM: the pipeline run was stopped."""
 
 
 def run(
@@ -53,7 +54,11 @@ def run(
     files: str,
     connection: Client | None = None,
 ) -> StepResult:
-    """Run the job of a job file to its end; raise JobFailed if it does not succeed."""
+    """Run the job of a job file to its end; raise JobFailed if it does not succeed.
+
+    `run` is the id of the pipeline run, "" if unknown; `logs` is the file and `files` the directory of artifacts;
+    a `timeout` of 0 seconds means none.
+    """
     with connection or Client() as client:
         job = client.localized(job_of_run(text, changes, run))
         handle = _find_or_submit(client, job, run)
@@ -74,6 +79,7 @@ def job_of_run(text: str, changes: Mapping[str, Any], run: str) -> MPIJob:
     job = resubmit.apply(jobfile_reader.read(text), changes)
     if not run:
         return job
+    # The name identifies the run, so a repeated step finds its job instead of submitting a second one.
     digest = hashlib.sha256(run.encode()).hexdigest()[:8]
     return job.replace(name=f"{job.name}-{digest}", labels={**job.labels, RUN_LABEL: _label(run)})
 
@@ -86,12 +92,11 @@ def _label(run: str) -> str:
 def _find_or_submit(client: Client, job: MPIJob, run: str) -> Job:
     """Return the job that an earlier attempt of this step submitted, or submit it now."""
     if run:
-        try:
-            job_handle = client.get(job.name, namespace=job.namespace)
-        except NotFound:
-            return client.submit(job)
-        if not job_handle.last.phase.final or job_handle.last.phase.value == "Succeeded":
-            return job_handle
+        with suppress(NotFound):
+            existing = client.get(job.name, namespace=job.namespace)
+            # A job that failed is submitted again: that is why the step is retried.
+            if not existing.last.phase.final or existing.last.phase.value == "Succeeded":
+                return existing
     return client.submit(job)
 
 
@@ -143,16 +148,16 @@ def _fetch_artifacts(client: Client, handle: Job, target: Path) -> None:
     try:
         fetched = client.fetch(handle.ref, target)
     except (NotAllowed, Unsupported) as error:
-        if isinstance(error, NotAllowed) and not _writes_to_a_claim(handle):
+        # Files on a claim can be mounted by a later step, so it is no failure that this one may not read them.
+        if isinstance(error, NotAllowed) and not _writes_to_claim(handle):
             raise
         _print(f"no artifacts fetched: {error.message}")
         return
     _print(f"fetched {len(fetched)} files of the job")
 
 
-def _writes_to_a_claim(handle: Job) -> bool:
-    """Whether the job keeps files on a claim, which a later step can mount: few steps may read it through a pod."""
-    return any(one.kind is VolumeKind.CLAIM and not one.read_only for one in handle.spec.volumes)
+def _writes_to_claim(handle: Job) -> bool:
+    return any(volume.kind is VolumeKind.CLAIM and not volume.read_only for volume in handle.spec.volumes)
 
 
 def _metrics(client: Client, handle: Job, state: JobState) -> Iterator[tuple[str, float]]:

@@ -15,11 +15,7 @@ import select
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from email.errors import (
-    MultipartInvariantViolationDefect,
-    NoBoundaryInMultipartDefect,
-    StartBoundaryNotFoundDefect,
-)
+from email import errors
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -32,9 +28,9 @@ _CONTROL_CHARACTERS = frozenset(map(chr, (*range(9), *range(10, 32), 127)))
 _BODILESS = (204, 304)
 # The header parser reports these because it looks for the parts of a multipart body after the headers.
 _BODY_DEFECTS = (
-    NoBoundaryInMultipartDefect,
-    StartBoundaryNotFoundDefect,
-    MultipartInvariantViolationDefect,
+    errors.NoBoundaryInMultipartDefect,
+    errors.StartBoundaryNotFoundDefect,
+    errors.MultipartInvariantViolationDefect,
 )
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 # A peer that has vanished is noticed within 20 + 3 × 5 seconds, unacknowledged data within 30.

@@ -57,7 +57,6 @@ class Connection(msgspec.Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """Host and port of the endpoint, for messages."""
         return urlsplit(self.endpoint).netloc
 
 
@@ -179,7 +178,6 @@ def _boto3_client(store: Connection) -> Any:
 
 @functools.cache
 def _session() -> tuple[Any, Any]:
-    """Return botocore's and boto3's session."""
     # One per process: creating a session reads a megabyte of service descriptions.
     import boto3.session
     import botocore.session

@@ -32,9 +32,9 @@ class Login(NamedTuple):
 
 class _Connection(smtplib.SMTP):
     def __init__(
-        self, host: str, port: int, connection_guard: guard.Guard, context: ssl.SSLContext | None
+        self, host: str, port: int, connections: guard.Guard, context: ssl.SSLContext | None
     ) -> None:
-        self._guard, self._context = connection_guard, context
+        self._guard, self._context = connections, context
         super().__init__(host, port, timeout=_SECONDS)
 
     # smtplib's own hook for subclasses: `SMTP_SSL` overrides it, too.
@@ -62,10 +62,10 @@ def send(url: str, message: bytes, login: Login = Login(), *, allow_private: boo
     implicit_tls = context if parts.scheme == "smtps" else None
     policy = UNRESTRICTED if allow_private else PUBLIC
     try:
-        with guard.Guard(policy) as connection_guard:
-            connection_guard.limit(_SECONDS)
+        with guard.Guard(policy) as connections:
+            connections.limit(_SECONDS)
             address = (parts.hostname, port or _PORTS[parts.scheme])
-            with _Connection(*address, connection_guard, implicit_tls) as server:
+            with _Connection(*address, connections, implicit_tls) as server:
                 encrypted = implicit_tls is not None or _start_tls(server, context)
                 if not encrypted and (login.user or not allow_private):
                     raise InvalidJob(

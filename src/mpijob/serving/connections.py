@@ -47,7 +47,6 @@ class IdleConnections:
             oldest.close_if_idle()
 
     def discard(self, connection: TimedProtocol) -> None:
-        """Remove a connection that is no longer idle."""
         self._connections.pop(connection, None)
 
 

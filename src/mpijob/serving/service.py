@@ -142,9 +142,8 @@ def metrics_handler(registry: CollectorRegistry, allowed: Callable[[str], bool] 
 
     async def respond(request: Request) -> Reply:
         if allowed is not None and not await run_in_threadpool(allowed, request.token):
-            return Reply(
-                401, "a token that may read /metrics is required\n", TEXT, {"www-authenticate": "Bearer"}
-            )
+            headers = {"www-authenticate": "Bearer"}
+            return Reply(401, "a token that may read /metrics is required\n", TEXT, headers)
         return Reply(200, await run_in_threadpool(generate_latest, registry), CONTENT_TYPE_LATEST)
 
     return respond

@@ -148,10 +148,10 @@ def _wrong(entry: Entry, plan: Plan) -> str:
     """Return the message about a rank that would have been a world of its own."""
     words = entry.words
     rank, library = words.get("of") or words.get("rank", ""), words.get("library", "an MPI library")
-    who, kind = f"rank {rank}", words.get("as", "")
+    name, kind = f"rank {rank}", words.get("as", "")
     if kind == "nested":
-        return wrong_world.nested(who, plan.world)
+        return wrong_world.nested(name, plan.world)
     if kind == "cut":
-        return wrong_world.cut_off(who, library, (words.get("lost", ""),))
+        return wrong_world.cut_off(name, library, (words.get("lost", ""),))
     family = Family.OPENMPI if kind == "openmpi" else Family.MPICH
-    return wrong_world.other_mpi(who, library, plan.mpi, family.value)
+    return wrong_world.other_mpi(name, library, plan.mpi, family.value)

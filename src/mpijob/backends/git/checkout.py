@@ -72,9 +72,9 @@ def _commit(git: GitSource, directory: Path) -> str:
     found = {name: commit for commit, _, name in (line.partition("\t") for line in listed.splitlines())}
     commit = next((found[name] for name in wanted if name in found), "")
     if not _COMMIT.fullmatch(commit):
-        what = f"no branch or tag '{git.ref}'" if git.ref else "no commit"
+        missing = f"no branch or tag '{git.ref}'" if git.ref else "no commit"
         raise InvalidJob.of((Finding(
-            code="CODE_NOT_FOUND", field="code.git.ref", message=f"{git.url} has {what}",
+            code="CODE_NOT_FOUND", field="code.git.ref", message=f"{git.url} has {missing}",
             hint=f"git ls-remote {git.url} lists branches and tags; for a commit set code.git.commit",
         ),))  # fmt: skip
     return commit

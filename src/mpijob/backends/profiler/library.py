@@ -30,7 +30,7 @@ _COMPILE = (
 _LINK = ("-shared", "-nostdlib", "-Wl,-z,lazy", "-Wl,-s")
 _COMPILERS = ("cc", "gcc", "clang")
 # It takes five seconds on an idle machine.
-_TIMEOUT_SECONDS = 600.0
+_SECONDS = 600.0
 HINT = "install mpijob from its wheel, which contains the shim, or install a C compiler (gcc)"
 
 
@@ -53,8 +53,7 @@ def find_shim(home: Path) -> Path | None:
 
 def ensure_shim(home: Path) -> Path:
     """Return this machine's shim, compiled if necessary; raise Unsupported if it is not available."""
-    path = find_shim(home)
-    if path is None:
+    if (path := find_shim(home)) is None:
         raise Unsupported(f"MPI calls cannot be counted on this machine ({platform.machine()})", hint=HINT)
     if not path.exists():
         compile_into(path, (_compiler(),))
@@ -91,7 +90,7 @@ def compile_into(path: Path, compiler: Sequence[str]) -> None:
 
 def _run(argv: Sequence[str]) -> None:
     try:
-        process = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+        process = subprocess.run(argv, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unsupported(f"{argv[0]} could not compile the shim: {error}", hint=HINT) from error
     if process.returncode:

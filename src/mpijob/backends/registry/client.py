@@ -1,4 +1,7 @@
-"""A client of the OCI distribution API: manifests and blobs, with the authentication that a registry requires."""
+"""A client of the OCI distribution API: manifests and blobs, with the authentication that a registry requires.
+
+Connections and redirects are handled in `http`, the content of documents in `manifest`.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,10 @@ class Registry:
 
     @property
     def name(self) -> str:
-        """The image's full name."""
         return str(self.reference)
 
     def exists(self) -> bool:
-        """Return whether the registry has the image; a HEAD request does not count for rate limits."""
+        # HEAD, because Docker Hub counts a GET of a manifest as a pull.
         with self._request(
             "HEAD", f"manifests/{self.reference.version}", {"Accept": ", ".join(MANIFESTS)}
         ) as reply:
@@ -63,16 +65,17 @@ class Registry:
         return data, kind
 
     def read_blob(self, blob: Blob) -> Iterator[bytes]:
-        """Yield the bytes of a blob."""
         with self._request("GET", f"blobs/{blob.digest}", {}) as reply:
             self._check_status(reply)
             while block := reply.read(_BLOCK_BYTES):
                 yield block
 
+    # Part of `BlobSource`; no connection stays open between requests.
     def close(self) -> None:
-        """Do nothing: no connection stays open between requests."""
+        pass
 
     def _request(self, method: str, path: str, headers: Mapping[str, str]) -> Reply:
+        # Late, because finding out the scheme may need a connection.
         if not self._root:
             server = self.reference.server
             self._root = f"{self._client.scheme(server)}://{server}/v2/{self.reference.path}"
@@ -99,6 +102,7 @@ class Registry:
         if scheme.lower() != "bearer":
             return ""
         parameters = dict(_CHALLENGE.findall(parameter_text))
+        # The realm may be another host, as Docker Hub's is: the registry decides where tokens are issued.
         realm = parameters.get("realm", "")
         if urlsplit(realm).scheme not in ("http", "https"):
             raise InvalidImage(
@@ -133,6 +137,7 @@ class Registry:
             raise self._access_denied(login)
         response = _decode(data)
         token = response.get("token") or response.get("access_token")
+        # It becomes a header, which must not contain a line break.
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             raise InvalidImage(f"registry {self.reference.server} returned an invalid token")
         return f"Bearer {token}"
@@ -150,7 +155,6 @@ class Registry:
         )
 
     def _check_status(self, reply: Reply, body: bytes = b"") -> None:
-        """Raise an error for every status but 200."""
         if reply.status == 200:
             return
         server = self.reference.server

@@ -1,4 +1,7 @@
-"""Registry credentials: the files of docker and podman, and pull secrets of the same format."""
+"""Registry credentials: the files of docker and podman, and pull secrets of the same format.
+
+The lookup follows containers-auth.json(5) and docker's config.json. Where a login is sent is decided in `client`.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ import msgspec
 
 from mpijob.errors import InvalidJob
 
+# The first one is docker's own key for Docker Hub, the others are written by other tools.
 _HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "docker.io", "registry-1.docker.io")
 _HELPER_SECONDS = 10.0
 _MAX_BYTES = 1 << 20
 
 
 class Login(msgspec.Struct, frozen=True):
-    """User and password, or a token instead of both; its repr hides them."""
+    """User and password, or an identity (refresh) token; its repr hides them."""
 
     user: str = ""
     password: str = ""
@@ -31,7 +35,6 @@ class Login(msgspec.Struct, frozen=True):
 
     @property
     def basic(self) -> str:
-        """The value of a Basic Authorization header."""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
@@ -75,7 +78,6 @@ def _read(path: Path, *, required: bool = False) -> Any:
 
 
 def login_from_secret(secret: Mapping[str, Any], host: str, path: str) -> Login | None:
-    """Return the login for a registry from a pull secret."""
     data = secret.get("data") or {}
     for key, is_config in ((".dockerconfigjson", True), (".dockercfg", False)):
         try:
@@ -92,6 +94,7 @@ def login_from_config(config: Any, host: str, path: str = "", *, helpers: bool =
     """Return the login for an image from the content of a config.json; the longest matching key wins."""
     if not isinstance(config, dict):
         return None
+    # A file of other tools: every value is checked before it is used.
     auths = config.get("auths")
     for key in _config_keys(host, path):
         entry = auths.get(key) if isinstance(auths, dict) else None
@@ -105,9 +108,11 @@ def _config_keys(host: str, path: str) -> Iterator[str]:
     if host in _HUB_KEYS:
         yield from _HUB_KEYS
         return
+    # podman has logins for parts of a registry.
     parts: Sequence[str] = path.split("/") if path else ()
     for end in range(len(parts), 0, -1):
         yield f"{host}/{'/'.join(parts[:end])}"
+    # Older versions of docker wrote URLs.
     yield from (host, f"https://{host}", f"http://{host}", f"https://{host}/v1/", f"https://{host}/v2/")
 
 
@@ -128,6 +133,7 @@ def _parse_entry(entry: Mapping[str, Any]) -> Login | None:
 def _helper_name(config: Mapping[str, Any], host: str) -> str:
     helpers = config.get("credHelpers")
     name = (helpers.get(host) if isinstance(helpers, dict) else None) or config.get("credsStore") or ""
+    # It becomes part of a program's name, which must not be a path.
     return name if isinstance(name, str) and name.replace("-", "").replace("_", "").isalnum() else ""
 
 
@@ -146,11 +152,10 @@ def _run_helper(helper: str, host: str) -> Login | None:
         response = msgspec.json.decode(result.stdout) if result.returncode == 0 else {}
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError):
         return None
-    user, secret = (
-        (str(response.get(key) or "") for key in ("Username", "Secret"))
-        if isinstance(response, dict)
-        else ("", "")
-    )
+    if not isinstance(response, dict):
+        return None
+    user, secret = (str(response.get(key) or "") for key in ("Username", "Secret"))
+    # The helper protocol's mark for an identity token.
     if user == "<token>":
         return Login(token=secret)
     return Login(user, secret) if user else None

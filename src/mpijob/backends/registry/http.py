@@ -24,7 +24,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class NoResponse(BackendError):
-    """The registry could not be reached or did not respond in time; `why` is a short reason."""
+    """The registry could not be reached or did not respond in time; `reason` is short, for warnings."""
 
     def __init__(self, message: str, *, reason: str, hint: str = "") -> None:
         super().__init__(message, hint=hint, passing=True)
@@ -41,7 +41,7 @@ class Reply:
         self.url = url
 
     def header(self, name: str) -> str:
-        """Return a header, or ""."""
+        """Return a header, "" if there is none."""
         return self._response.getheader(name) or ""
 
     def read(self, size: int) -> bytes:
@@ -62,6 +62,7 @@ class Reply:
         try:
             yield
         except BodyTooLong:
+            # It is an HTTPException too, but no failure of the connection.
             raise
         except (OSError, http.client.HTTPException) as error:
             host = urlsplit(self.url).netloc
@@ -70,7 +71,6 @@ class Reply:
             ) from error
 
     def close(self) -> None:
-        """Close the connection."""
         self._response.close()
         self._connection.close()
 
@@ -105,6 +105,7 @@ class RegistryHttp:
 
     def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
         """Return the response; redirects are followed, and credentials are sent to the original host only."""
+        # Registries redirect downloads of blobs to storage services, with the permission in the URL.
         first = urlsplit(url)
         for _ in range(_MAX_REDIRECTS + 1):
             reply = self._send(method, url, headers, body)
@@ -186,6 +187,7 @@ class RegistryHttp:
         return context
 
     def _speaks_tls(self, host: str) -> bool:
+        # Without verification: nothing is sent on this connection.
         parts = urlsplit(f"https://{host}")
         try:
             with (
@@ -200,6 +202,5 @@ class RegistryHttp:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a registry runs on this machine."""
     name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
     return name in _LOOPBACK or name.startswith("127.") or name.endswith(".localhost")

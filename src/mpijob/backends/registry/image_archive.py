@@ -1,10 +1,14 @@
-"""Images in files: an OCI layout as a directory or archive, and archives of `docker save`."""
+"""Images in files: an OCI layout as a directory or archive, and archives of `docker save`.
+
+The documents in them are read by `manifest`, the layers by `layers`. Nothing is unpacked to disk.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 import tarfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -33,11 +37,9 @@ class Layout:
         return self._files.read_all(path, _MAX_DOCUMENT_BYTES), ""
 
     def read_blob(self, blob: Blob) -> Iterator[bytes]:
-        """Yield the bytes of a blob."""
         return self._files.read_blocks(_blob_path(blob.digest))
 
     def close(self) -> None:
-        """Close the archive."""
         self._files.close()
 
 
@@ -50,6 +52,7 @@ class DockerArchive:
 
     def read_image(self, platform: str) -> PlatformImage:
         """Return the first image of the archive; its layers have digests of their uncompressed content only."""
+        # A list, wrapped because `decode_object` decodes objects.
         entries = manifest.decode_object(
             b'{"list":' + self._files.read_all("manifest.json", _MAX_DOCUMENT_BYTES) + b"}", "manifest.json"
         )["list"]
@@ -62,16 +65,40 @@ class DockerArchive:
             config, tuple(Blob("", None, layer) for layer in layers), platform, self.name
         )
 
+    # Here, `kind` is the layer's file name.
     def read_blob(self, blob: Blob) -> Iterator[bytes]:
-        """Yield the bytes of a layer."""
         return self._files.read_blocks(blob.kind)
 
     def close(self) -> None:
-        """Close the archive."""
         self._files.close()
 
 
-class Directory:
+class _Files(ABC):
+    @abstractmethod
+    def __contains__(self, path: str) -> bool: ...
+
+    @abstractmethod
+    def _open(self, path: str) -> IO[bytes]:
+        """Open a file; raise InvalidImage if it is missing or not regular."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def read_blocks(self, path: str) -> Iterator[bytes]:
+        with self._open(path) as file:
+            while block := file.read(_BLOCK_BYTES):
+                yield block
+
+    def read_all(self, path: str, limit: int) -> bytes:
+        """Return the content of a file; raise InvalidImage if it exceeds the limit."""
+        with self._open(path) as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise InvalidImage(f"{path} is larger than {limit} bytes")
+        return data
+
+
+class Directory(_Files):
     """Files of a directory."""
 
     def __init__(self, root: Path) -> None:
@@ -79,17 +106,6 @@ class Directory:
 
     def __contains__(self, path: str) -> bool:
         return (self._root / path).is_file()
-
-    def read_blocks(self, path: str) -> Iterator[bytes]:
-        """Yield the bytes of a file."""
-        with self._open(path) as file:
-            while block := file.read(_BLOCK_BYTES):
-                yield block
-
-    def read_all(self, path: str, limit: int) -> bytes:
-        """Return a small file."""
-        with self._open(path) as file:
-            return _check_size(file.read(limit + 1), path, limit)
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
@@ -106,13 +122,14 @@ class Directory:
         return os.fdopen(fd, "rb")
 
 
-class Archive:
+class Archive(_Files):
     """Files of an archive, read in place."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._members: dict[str, tarfile.TarInfo] = {}
         try:
+            # "r:", without decompression: members are read in any order, which a compressed archive makes slow.
             self._tar = tarfile.open(path, "r:", tarinfo=Header)  # noqa: SIM115 it is read until `close`
             for member in self._tar:
                 self._members[clean_path(member.name)] = member
@@ -130,19 +147,7 @@ class Archive:
     def __contains__(self, path: str) -> bool:
         return path in self._members
 
-    def read_blocks(self, path: str) -> Iterator[bytes]:
-        """Yield the bytes of a file."""
-        with self._open(path) as file:
-            while block := file.read(_BLOCK_BYTES):
-                yield block
-
-    def read_all(self, path: str, limit: int) -> bytes:
-        """Return a small file."""
-        with self._open(path) as file:
-            return _check_size(file.read(limit + 1), path, limit)
-
     def close(self) -> None:
-        """Close the archive."""
         self._tar.close()
 
     def _open(self, path: str) -> IO[bytes]:
@@ -158,7 +163,7 @@ class Archive:
 
 
 def open_path(path: Path) -> Layout | DockerArchive:
-    """Open the image in an archive or a directory."""
+    """Open the image in an archive or a directory; raise NotFound or InvalidImage if there is none."""
     if path.is_dir():
         directory = Directory(path)
         if "index.json" not in directory:
@@ -182,12 +187,7 @@ def open_path(path: Path) -> Layout | DockerArchive:
 
 
 def _blob_path(digest: str) -> str:
+    # It becomes part of a path.
     if not DIGEST.fullmatch(digest):
         raise InvalidImage(f"{digest[:80]!r} is not a digest")
     return f"blobs/{digest.replace(':', '/')}"
-
-
-def _check_size(data: bytes, path: str, limit: int) -> bytes:
-    if len(data) > limit:
-        raise InvalidImage(f"{path} is larger than {limit} bytes")
-    return data

@@ -11,12 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mpijob import codec
+from mpijob import atomic_write, codec
 from mpijob.errors import InvalidImage, InvalidJob, MpiJobError, NotAllowed
 from mpijob.model import MPIJob
 from mpijob.model.platform.cluster import Asked, ImageAnswer
@@ -54,6 +53,7 @@ class ImageLookup:
 
     def start(self, job: MPIJob, secrets: GetSecret) -> WaitForResult:
         """Start the check in a thread; return a function that waits for its result (None: nothing to check)."""
+        # Of the same start: time that the caller spends elsewhere is part of the two seconds.
         started = time.monotonic()
         reference = reference_to_check(job.image, self._settings)
         if reference is None:
@@ -63,6 +63,7 @@ class ImageLookup:
             return lambda: self._with_policy(cached)
         results: list[ImageAnswer] = []
 
+        # Also stored if it comes too late for this job: the next one profits.
         def work() -> None:
             answer = self._check(job, reference, secrets, started + TIMEOUT_SECONDS)
             results.append(answer)
@@ -113,12 +114,16 @@ class ImageLookup:
         mirror = self._settings.registries.get(reference.host, "")
         http = RegistryHttp(seconds=TIMEOUT_SECONDS, deadline=deadline)
         host, path = reference.host, reference.path
-        user_login = credentials.find_login(host, path, os.environ, helpers=False)
-        yield Registry(reference, http, lambda: user_login, mirror=mirror)
+
+        def registry(login: Login | None) -> Registry:
+            return Registry(reference, http, lambda: login, mirror=mirror)
+
+        # Without credential helpers, which may take longer than the whole check.
+        yield registry(credentials.find_login(host, path, os.environ, helpers=False))
         for name in job.pull_secrets:
             login = credentials.login_from_secret(secrets(name) or {}, host, path)
             if login is not None:
-                yield Registry(reference, http, partial(_identity, login), mirror=mirror)
+                yield registry(login)
 
     def _cached(self, key: str) -> ImageAnswer | None:
         with self._lock:
@@ -132,6 +137,7 @@ class ImageLookup:
     def _store(self, key: str, answer: ImageAnswer) -> None:
         if answer.asked not in CACHE_SECONDS:
             return
+        # Results of other processes since the file was read are lost: they will be requested again.
         with self._lock:
             entries = {**(self._cache or {}), key: _CachedResult(answer, self._clock())}
             self._cache = dict(sorted(entries.items(), key=lambda item: item[1].time)[-_MAX_ENTRIES:])
@@ -146,15 +152,11 @@ class ImageLookup:
         return {key: entry for key, entry in entries.items() if entry.answer.asked in CACHE_SECONDS}
 
     def _save(self, entries: Mapping[str, _CachedResult]) -> None:
-        """Replace the cache file."""
         if not self._file:
             return
-        temporary = f"{self._file}.{os.getpid()}-{threading.get_ident()}"
         # Without write access, the next command checks again.
         with suppress(OSError):
-            with open(temporary, "wb") as file:
-                file.write(msgspec.json.encode(entries))
-            os.replace(temporary, self._file)
+            atomic_write.write(self._file, msgspec.json.encode(entries))
 
 
 def reference_to_check(image: str, settings: Settings) -> Reference | None:
@@ -167,7 +169,7 @@ def reference_to_check(image: str, settings: Settings) -> Reference | None:
     try:
         reference = Reference.parse(image)
     except InvalidJob:
-        # An invalid name is reported by whoever pulls the image.
+        # An invalid name is reported by the engine, which pulls the image.
         return None
     return None if settings.registries.get(reference.host) == OFF else reference
 
@@ -181,10 +183,6 @@ def _is_cluster_internal(image: str, settings: Settings) -> bool:
     if "." not in name:
         return ":" in host or name == "localhost"
     return name.endswith(_PRIVATE_SUFFIXES) or name.startswith(("127.", "["))
-
-
-def _identity(login: Login) -> Login:
-    return login
 
 
 def _unknown(image: str, why: str) -> ImageAnswer:

@@ -1,4 +1,7 @@
-"""Inspect an image by its name or file: open it, read its layers, describe its content."""
+"""Inspect an image by its name or file: open it, read its layers, describe its content.
+
+What the content means for MPI jobs is decided in `checks/images`.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def inspect_image(target: str, location: ImageLocation, environ: Mapping[str, st
 
 
 def open_registry(reference: Reference, location: ImageLocation, environ: Mapping[str, str]) -> Registry:
-    """Return an image at its registry, with this user's login."""
+    """Return an image at its registry, with this user's login; nothing is requested yet."""
     http = RegistryHttp(seconds=location.seconds, plain_http=location.plain_http, ca_file=location.ca_file)
     host, path = reference.host, reference.path
     return Registry(
@@ -52,7 +55,6 @@ def open_registry(reference: Reference, location: ImageLocation, environ: Mappin
 
 
 def _is_path(target: str) -> bool:
-    """Return whether a path is meant."""
     # A name without a tag may also be an existing file.
     looks_like_path = target.startswith(("/", "./", "../", "~")) or target.endswith((".tar", ".oci"))
     return looks_like_path or target == "." or (os.path.exists(target) and ":" not in target)

@@ -37,6 +37,7 @@ _MAX_GLOBAL_HEADERS = 64
 _MAX_KEPT_BYTES = 128 << 20
 _BLOCK_BYTES = 1 << 18
 _SLICE_BYTES = 1 << 15
+# zlib's flag for the gzip format.
 _GZIP = zlib.MAX_WBITS | 16
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _HEADER_ERRORS = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError)  # type: ignore[attr-defined]  # not in its stubs
@@ -75,6 +76,7 @@ class Header(tarfile.TarInfo):
             raise InvalidImage("a layer contains a file with a negative size")
         return -(-count // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
+    # The three formats of sparse files in pax headers.
     def _refuse(self, *_: Any) -> None:
         raise Unsupported("a layer contains a sparse file, which no image builder writes")
 
@@ -134,9 +136,9 @@ class LayerStream(io.RawIOBase):
 
     # Slices are small, because a few bytes may decompress to many.
     def _decompress_slice(self) -> None:
-        """Decompress one slice."""
         if self._input_offset >= len(self._input) and not self._read_block():
             return
+        # An uncompressed layer.
         if self._decompressor is None:
             data, self._input_offset = self._input[self._input_offset :], len(self._input)
             self._emit(data)
@@ -173,6 +175,7 @@ class LayerStream(io.RawIOBase):
         return True
 
     def _choose_decompressor(self, block: bytes) -> None:
+        # By the content rather than by the media type that the manifest claims.
         self._started = True
         if block[:2] == b"\x1f\x8b":
             self._new_decompressor = lambda: zlib.decompressobj(_GZIP)
@@ -227,6 +230,7 @@ class ImageContent:
     def add(self, blob: Blob, blocks: Iterator[bytes], content: str) -> None:
         """Merge a layer on top; if it is refused, the content stays as it was."""
         stream, names_before = LayerStream(blob, blocks, self._count_bytes), self._names
+        # Collected first and merged after the digests were checked.
         upper: dict[str, Entry] = {}
         removed: set[str] = set()
         opaque: set[str] = set()
@@ -288,6 +292,7 @@ class ImageContent:
         if header.issym():
             return Entry(kind=Kind.LINK, link=header.linkname[:_MAX_NAME_LENGTH], **attributes)
         if header.islnk():
+            # A hard link is another name of a file in this layer, or below it.
             target = clean_path(header.linkname)
             return upper.get(target) or self.entries.get(target)
         if not header.isreg():
@@ -300,6 +305,7 @@ class ImageContent:
         return Entry(kind=Kind.FILE, capabilities=capabilities, clue=clue, **attributes)
 
     def _merge(self, upper: Mapping[str, Entry], removed: set[str], opaque: set[str]) -> None:
+        # Whiteouts apply to the layers below only, so they come first.
         tree, resolved = Tree(self.entries), dict[str, str]()
         self._remove(
             frozenset(_stored_path(path, tree, resolved) for path in removed),
@@ -309,6 +315,7 @@ class ImageContent:
         for path, entry in upper.items():
             stored_path = _stored_path(path, tree, resolved)
             existing = self.entries.get(stored_path)
+            # A file or link in the place of a directory hides what was in it.
             if existing is not None and existing.kind is Kind.FOLDER and entry.kind is not Kind.FOLDER:
                 replaced.add(stored_path)
             self.entries[stored_path] = entry

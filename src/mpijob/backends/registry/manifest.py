@@ -1,4 +1,7 @@
-"""The documents of an image: index, manifest and configuration, with every digest checked."""
+"""The documents of an image: index, manifest and configuration, with every digest checked.
+
+They come from strangers: every value is checked before it is used, and numbers are bounded.
+"""
 
 from __future__ import annotations
 
@@ -42,21 +45,15 @@ class BlobSource(Protocol):
     """Where an image comes from: a registry, an archive, a directory."""
 
     @property
-    def name(self) -> str:
-        """Return the name of the image."""
-        ...
+    def name(self) -> str: ...
 
     def document(self, version: str = "") -> tuple[bytes, str]:
         """Return the index or manifest with a digest (default: of the image itself), and its media type."""
         ...
 
-    def read_blob(self, blob: Blob) -> Iterator[bytes]:
-        """Yield the bytes of a blob."""
-        ...
+    def read_blob(self, blob: Blob) -> Iterator[bytes]: ...
 
-    def close(self) -> None:
-        """Release what is open."""
-        ...
+    def close(self) -> None: ...
 
 
 class PlatformImage(msgspec.Struct, frozen=True):
@@ -76,7 +73,7 @@ def local_platform() -> str:
 
 
 def select_image(source: BlobSource, platform: str) -> PlatformImage:
-    """Return the image for a platform."""
+    """Return the image for a platform; raise NotFound if an index has none for it."""
     data, kind = source.document()
     digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
     for _ in range(_MAX_NESTED_INDEXES):
@@ -96,13 +93,11 @@ def select_image(source: BlobSource, platform: str) -> PlatformImage:
 
 def _select_entry(index: dict[str, Any], platform: str, name: str) -> dict[str, Any]:
     """Return the entry of an index for a platform; a single entry without a platform is accepted."""
-    entries = (
-        [entry for entry in index["manifests"] if isinstance(entry, dict)]
-        if isinstance(index["manifests"], list)
-        else []
-    )
+    listed = index["manifests"] if isinstance(index["manifests"], list) else []
+    entries = [entry for entry in listed if isinstance(entry, dict)]
     if len(entries) > _MAX_PLATFORMS:
         raise InvalidImage(f"{name}: its index has {len(entries)} entries, more than {_MAX_PLATFORMS}")
+    # Attestations (SBOM, provenance) are listed with an unknown platform.
     by_platform = [(_platform(entry), entry) for entry in entries if _platform(entry) != "unknown/unknown"]
     for entry_platform, entry in by_platform:
         if (
@@ -111,10 +106,8 @@ def _select_entry(index: dict[str, Any], platform: str, name: str) -> dict[str, 
             or (not entry_platform and len(by_platform) == 1)
         ):
             return entry
-    available = (
-        ", ".join(sorted({entry_platform for entry_platform, _ in by_platform if entry_platform}))
-        or "no named platform"
-    )
+    platforms = sorted({entry_platform for entry_platform, _ in by_platform if entry_platform})
+    available = ", ".join(platforms) or "no named platform"
     raise NotFound(
         f"{name} has no image for {platform}, only for {available}", hint="choose one of them with --platform"
     )
@@ -122,9 +115,11 @@ def _select_entry(index: dict[str, Any], platform: str, name: str) -> dict[str, 
 
 def _platform(entry: dict[str, Any]) -> str:
     platform = entry.get("platform")
-    if not isinstance(platform, dict):
-        return ""
-    return "/".join(str(platform[key]) for key in ("os", "architecture", "variant") if platform.get(key))
+    return _format_platform(platform) if isinstance(platform, dict) else ""
+
+
+def _format_platform(fields: dict[str, Any]) -> str:
+    return "/".join(str(fields[key]) for key in ("os", "architecture", "variant") if fields.get(key))
 
 
 def _read_image(
@@ -151,26 +146,19 @@ def _read_image(
 def image_from_config(
     data: bytes, layers: tuple[Blob, ...], platform: str, name: str, digest: str = ""
 ) -> PlatformImage:
-    """Build an image from its configuration and layers."""
+    """Return an image from its configuration and layers; raise InvalidImage if they do not match."""
     config = decode_object(data, "the configuration")
     if not isinstance(config.get("rootfs"), dict):
         raise Unsupported(f"{name} is not a container image: its configuration has no rootfs")
-    image_platform = "/".join(
-        str(config[key]) for key in ("os", "architecture", "variant") if config.get(key)
-    )
     listed = config["rootfs"].get("diff_ids")
-    diff_ids = (
-        tuple(listed)
-        if isinstance(listed, list) and all(isinstance(digest_text, str) for digest_text in listed)
-        else ()
-    )
+    is_valid = isinstance(listed, list) and all(isinstance(diff_id, str) for diff_id in listed)
+    diff_ids = tuple(listed) if is_valid else ()
     if len(layers) > _MAX_LAYERS:
         raise InvalidImage(f"{name}: {len(layers)} layers, more than {_MAX_LAYERS}")
     if len(diff_ids) != len(layers):
         raise InvalidImage(f"{name}: {len(layers)} layers, but {len(diff_ids)} content digests")
-    return PlatformImage(
-        digest, image_platform or platform, _parse_config(config.get("config")), layers, diff_ids
-    )
+    image_platform = _format_platform(config) or platform
+    return PlatformImage(digest, image_platform, _parse_config(config.get("config")), layers, diff_ids)
 
 
 def _parse_config(settings: Any) -> Config:
@@ -186,7 +174,6 @@ def _parse_config(settings: Any) -> Config:
 
 
 def _affects_jobs(variable: str) -> bool:
-    """Return whether a variable affects jobs."""
     # Other variables may be secrets and are not kept.
     return variable in _KEPT_VARIABLES or variable.startswith(
         ("OMPI_", "PRTE_", "PMIX_", "I_MPI_", "MPICH_", "UCX_", "NCCL_")
@@ -212,7 +199,7 @@ def _parse_digest(descriptor: dict[str, Any]) -> str:
 
 
 def decode_object(data: bytes, name: str) -> dict[str, Any]:
-    """Decode a JSON object."""
+    """Decode a JSON object; `name` is for the message of InvalidImage."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -230,7 +217,7 @@ def verify_digest(data: bytes, digest: str) -> None:
 
 
 def read_small_blob(source: BlobSource, blob: Blob, limit: int) -> bytes:
-    """Return a small blob, verified."""
+    """Return a blob, verified; raise InvalidImage if it exceeds the limit or does not match its digest."""
     if blob.size is not None and blob.size > limit:
         raise InvalidImage(f"a document of {blob.size} bytes exceeds the limit of {limit}")
     data = b""

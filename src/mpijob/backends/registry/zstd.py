@@ -23,7 +23,6 @@ class DecompressError(Exception):
 
 
 def is_zstd(data: bytes) -> bool:
-    """Return whether data starts with a zstd frame."""
     return data[:4] == _MAGIC or (data[1:4] == _SKIPPABLE_MAGIC and 0x50 <= data[0] <= 0x5F)
 
 
@@ -40,7 +39,6 @@ def _module() -> Any:
 
 
 def is_available() -> bool:
-    """Return whether zstd is available."""
     try:
         return _module() is not None
     except Unsupported:

@@ -154,7 +154,6 @@ class AuditLog:
                 os.close(handle)
 
     def _file_name(self, event: AuditEvent) -> str:
-        """Return the file of the entry's day."""
         # After the clock was set back this is the newest file: entries are chained in the order of the files.
         today = f"audit-{event.time[:10]}.jsonl"
         return max(today, *daily_files(self.directory)[-1:], today)

@@ -41,7 +41,6 @@ class ChainResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sound(self) -> bool:
-        """Whether there are no faults."""
         return not self.flaws
 
 

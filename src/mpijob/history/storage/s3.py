@@ -47,7 +47,6 @@ class Digest:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of the whole object."""
         return _base64(self._whole.digest())
 
     def matches(self, head: dict[str, Any], *, in_parts: bool) -> bool | None:
