@@ -70,7 +70,7 @@ def test_an_exit_that_is_caught_is_one_like_any_other() -> None:
 
 def test_in_a_pod_a_rank_that_leaves_is_heard_before_it_ends_the_world() -> None:
     """What it says and its abort reach the launcher by two ways; what comes behind an abort is lost."""
-    script = "import sitecustomize, sys\nsitecustomize._tell(7)\nprint('it ends the world', file=sys.stderr)"
+    script = "import sitecustomize, sys\nsitecustomize._report_exit(7)\nprint('it ends the world', file=sys.stderr)"
     environ = {"PYTHONPATH": DIRECTORY, "MPIJOB_RANK": "1"}
     with subprocess.Popen(
         [sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
