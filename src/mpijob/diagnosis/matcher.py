@@ -170,6 +170,7 @@ def _may_be_survived(rule: Rule, stream: Stream, match: re.Match[bytes], seen: E
         or handled
         or any(map(is_handled, lines[first : last + 1]))
         or stream.normal_after(last) >= WENT_ON_LINES
+        or (seen.outcome_unseen and rule.uncaught and stream.new_after(first, last))
     )
 
 

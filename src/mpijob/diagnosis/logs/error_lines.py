@@ -141,6 +141,10 @@ _FORMS = (
     (1.0, re.compile(rb"(?i)\b(?:abort(?:ed|ing)?|exception|stopp(?:ed|ing)|exit(?:ed|ing)?)\b")),
     (0.5, re.compile(rb"['\"`][^'\"`]+['\"`]|/[\w.-]+/|>[^<>]+<|[\w-]\.[a-z]\w{1,5}\b|= ?-?\d|\d")),
 )
+_HARMLESS_STEP = re.compile(  # what Slurm fails to clean up, after a step has ended
+    rb"^slurmstepd\S*: error: (?:task_g_|[\w/]+_p_|spank|plugin|mpi/|acct_gather|jobacct|_?x?cgroup|unlink|rmdir|umount"
+    rb"|[Uu]nable to (?:destroy|remove|unlink|kill)|[Ff]ailed to (?:destroy|remove|unlink))"
+)
 _OF_SHELL = re.compile(rb": (?:line )?\d+: [^\s:]+: (?:command )?not found$")  # the shell continues after it
 _WARNING = re.compile(
     rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|^\S{0,30} ?\[W[\]\d :]|^W\d{4} |^W\w{0,3}\[|warning: "
@@ -155,9 +159,11 @@ _RESULT = re.compile(
     rb"[-+]?\d[\d.,]*(?:[eE][-+]?\d+)? ?%?$"
 )
 _INNOCENT = (
+    (9.0, re.compile(rb"^[\w.]+\([\w./:]*\d+\)\.*:(?: P?MPI_\w+\(.{0,400}\) failed)?\s*$")),  # MPICH's stack
     (9.0, re.compile(rb"help message help-|to see all help / error messages")),
     (4.0, re.compile(rb"^\[(?:mpiexec|proxy)\S*@")),  # Hydra's own functions, after any failure
     (5.0, _OF_SHELL),
+    (9.0, _HARMLESS_STEP),
     (9.0, re.compile(rb"^(?:\S+ )?(?:libgomp: Invalid value for environment variable|OMP: Warning #)")),
     (
         7.0,
@@ -211,7 +217,9 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|Exited with exit code|srun: (?:Job step aborted|forcing|Force|launch/slurm: _step_signal|error: \S+: tasks? )"
     rb"|slurmstepd\S*: error: "
     rb"\*\*\*|Terminated$|^Killed$"
-    rb"|exit(?:s|ed)? with (?:return |exit |status )*(?:code|status)|[Ee]xecution halted|application called MPI_Abort"
+    rb"|(?i:\b(?:exit(?:s|ed)?|finished|ended|failed|stopped|returned|terminated) with (?:an? )?"
+    rb"(?:return |exit |error )?"
+    rb"(?:code|status)(?![ :=]*0\b))|[Ee]xecution halted|application called MPI_Abort"
     rb"|Per user-direction|thus causing|Abort is in progress|The first process to do so|(?:mpirun|prterun"
     rb"|mpiexec)\S* has exited|MPI processes|local "
     rb"abort before MPI_INIT"
@@ -226,7 +234,6 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"ERROR: ERROR in file|MPI_INIT failed"
     rb"|[Ee]rror is not recoverable|Downstream from host"
     rb"|PETSC ERROR: *(?:[-\[]|Try option|or (?:see|try)|configure using|to get|Caught signal|$)"
-    rb"|^[\w.]+\([\w./:]*\d+\)\.*:(?: P?MPI_\w+\(.{0,400}\) failed)?\s*$"
     rb"|internal error has occurred in|error message you will|ld returned \d+ exit|FORCE-TERMINATE"
     rb"|^\s*Error(?: name)?: {2,}|There (?:was|were) \d+ errors?|incomplete, errors occurred"
     rb"|This typically refers to a problem|Please see the FAQ|Process received signal|[Ff]orwarding signal"
@@ -249,9 +256,16 @@ _OF_ATTEMPT = (
         rb"|[Rr]estarting (?:all |the )?(?:workers?|ranks)"
     )
 )
-_FATAL = re.compile(rb"(?i)\b(?:fatal|panic|uncaught|unhandled|terminating)\b")
+_WORDS = re.compile(rb"(?:^|[\s\"':=,(\[{])[A-Za-z]+(?:$|[\s\"':=,.;!?)\]}])")
+_FATAL = re.compile(
+    rb"(?i:^\W{0,8}(?:\S{1,60} ){0,3}?\W{0,3}(?:fatal|panic(?:ked)?|uncaught|unhandled|terminating)\b)"
+    rb"|Undefined subroutine &|Can't locate (?:object method|\S+ in @INC)"  # Perl ends a program with these,
+    rb"|^\S+:\d+:in .*\([A-Z]\w*(?:Error|Exception)\)$"  # Ruby
+    rb"|^\s+while executing$|^=* ?\d+ failed\b.* in \d"  # Tcl, pytest
+)
 _DETAIL = re.compile(  # stack frames, and what explains an error line before it
-    rb"^[ \t]+\S|^#\d+ |^goroutine \d|^[\w./*()$]+\([^()]*\)$|^created by |^\.{3} \d+ more|^[Ss]tack ?(?:trace|back)"
+    rb"^[\w.]+\([\w./:]*\d+\)\.*:(?: P?MPI_\w+\(.{0,400}\) failed)?\s*$"
+    rb"|^[ \t]+\S|^#\d+ |^goroutine \d|^[\w./*()$]+\([^()]*\)$|^created by |^\.{3} \d+ more|^[Ss]tack ?(?:trace|back)"
     rb"|[Bb]acktrace|^[Tt]raceback|^error: called from|^note: |^[Uu]sage\b"
     rb"|^At line \d+ of file|: note: "
     rb"|(?i:^(?:see|try|use|for|to|ensure|make sure|check|set|install|add|consider|please|you) \w)|https?://"
@@ -259,6 +273,10 @@ _DETAIL = re.compile(  # stack frames, and what explains an error line before it
     rb"|(?i:^run (?:it|this|with|again|the|[`'\"]|\S+ -))"
     rb"|^.{0,40}\b(?:[Ee]xiting|[Tt]erminat(?:ed|ing)|[Ss]topping|[Qq]uitting|[Hh]alted|[Ee]nd of program)\b"
     rb"|^m?\W{0,3}(?:at|from|in) \S|^\S+:\d+:in |^exit status|^The above exception|^During handling"
+    rb"|^During: (?:typing of|Pass |resolving|lowering)|^No implementation of function"
+    rb"|^There (?:is|are) \d+ candidate"
+    rb"|^Node\.js v\d|^Require stack:|^- /\S+$|^\d+(?:/\d+)? (?:passed|failed)\b.* in \d"
+    rb"|^Last command: |^The failing test"
     rb"|^[^\w\s]*$|^\s*\xe2\x94\x82"
 )
 
@@ -320,6 +338,17 @@ def is_result(line: bytes) -> bool:
     )
 
 
+def calls_itself_error(line: bytes) -> bool:
+    """Return whether a line has the form of an error, an exception or the log level of one."""
+    return points(line) >= ABNORMAL and any(worth >= EXPLICIT and form.search(line) for worth, form in _FORMS)
+
+
+def is_report(line: bytes) -> bool:
+    """Return whether a launcher, MPI or a run time reports a failure."""
+    of_mpi = of_launcher(line) and points(line) >= ABNORMAL and not is_handled(line)
+    return follows_failure(line) or of_mpi
+
+
 def is_of_attempt(line: bytes) -> bool:
     """Return whether a launcher reports the end of an attempt, after which it may start another one."""
     return bool(_OF_ATTEMPT.search(line))
@@ -332,7 +361,7 @@ def is_fatal(line: bytes) -> bool:
 
 def says_something(line: bytes) -> bool:
     """Return whether a line has words, and not those that are written after any failure."""
-    return not _after_any_failure(_numberless(line)) and any(map(bytes.isalpha, line.split()))
+    return not _after_any_failure(_numberless(line)) and bool(_WORDS.search(line))
 
 
 def is_detail(line: bytes) -> bool:

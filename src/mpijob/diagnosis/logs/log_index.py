@@ -24,6 +24,7 @@ from mpijob.diagnosis.logs.error_lines import (
     says_something,
 )
 from mpijob.diagnosis.logs.help_box import boxes
+from mpijob.diagnosis.logs.line_shapes import new
 from mpijob.diagnosis.logs.terminal_text import plain
 from mpijob.errors import Place
 from mpijob.model import Event, LogLine, Role
@@ -67,21 +68,29 @@ class Stream:
         """Return how many lines of normal output the speaker wrote after a line."""
         return self._normal_from[line + 1] + self.after
 
+    def new_after(self, first: int, last: int) -> bool:
+        """Return whether the speaker wrote something else after some lines than before them, and in all of them."""
+        lines = self.window.lines
+        return bool(new((lines[at] for at in range(last + 1, self.count) if self._normal[at]), lines[:first]))
+
     @cached_property
     def _boxed(self) -> frozenset[int]:
         return frozenset(at for box in boxes(self.window.lines) for at in range(box.first - 1, box.last + 2))
 
     @cached_property
-    def _normal_from(self) -> tuple[int, ...]:
-        lines = enumerate(self.window.lines)
-        normal = [
+    def _normal(self) -> tuple[bool, ...]:
+        """Whether each line is normal output."""
+        return tuple(
             not self.by_launcher(at)
             and points(text) < ABNORMAL
             and not is_detail(text)
             and says_something(text)
-            for at, text in lines
-        ]
-        return tuple(accumulate(reversed(normal), initial=0))[::-1]
+            for at, text in enumerate(self.window.lines)
+        )
+
+    @cached_property
+    def _normal_from(self) -> tuple[int, ...]:
+        return tuple(accumulate(reversed(self._normal), initial=0))[::-1]
 
     def time(self, line: int) -> float:
         """Return when a line was said, in seconds."""

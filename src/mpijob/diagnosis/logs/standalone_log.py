@@ -62,7 +62,9 @@ def read(
     if exit_code is not None:
         launcher = Exit(code=exit_code) if exit_code >= 0 else Exit(signal=-exit_code)
     ends = [
-        [tags[name].read(line).text for line in found[-1].lines] for name, found in pieces.items() if found
+        outcome.End(tags[name].read(line).text for line in found[-1].lines)
+        for name, found in pieces.items()
+        if found
     ]
     return Evidence(
         spec=spec or _STAND_IN,
@@ -70,15 +72,15 @@ def read(
         family=_family(pieces) if family is Family.AUTO else family,
         launcher=launcher,
         shown_end=None if launcher is not None else _shown_end(ends),
-        went_on=launcher is None and any(map(outcome.went_on, ends)),
-        restarted=launcher is None and any(map(outcome.restarted, ends)),
+        went_on=launcher is None and any(end.went_on for end in ends),
+        restarted=launcher is None and any(end.restarted for end in ends),
         windows=tuple(windows),
     )
 
 
-def _shown_end(ends: list[list[bytes]]) -> bool | None:
+def _shown_end(ends: list[outcome.End]) -> bool | None:
     """Return whether the ends of all logs show a run that ended well, or any of them one that failed."""
-    shown = [outcome.shown(lines) for lines in ends]
+    shown = [end.shown for end in ends]
     if False in shown:
         return False
     return True if shown and all(shown) else None

@@ -158,7 +158,6 @@ PROGRAM_ERROR = Rule(
             "For more information",
             r"-{70,}\s*\n[ ](?P<error>[^\n]{3,160}?)[ ]{2,}-?\d+\s*\n[ ]-{70,}[\s\S]{0,2000}?For more information",
         ),
-        Sign("curl: (", _TAG + r"curl: \(\d+\) (?P<error>[^\n]{1,300})"),
         Sign("HDF5-DIAG", r"HDF5-DIAG: [^\n]*\n(?:[^\n]*\n){0,30}?[^\n]*minor: (?P<error>[^\n]{1,200})"),
     ),
     causes=(
