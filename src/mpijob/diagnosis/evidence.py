@@ -8,7 +8,7 @@ facts. Everything but the spec may be missing: what is not known is not said.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -110,6 +110,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     time order; `windows` are pieces of longer logs. `silent_seconds` is how long no rank has said anything,
     `worries` what had been told as worrying and had not changed when the job ended. `veiled` says that lines may hold
     secrets whose values are not known here, so that none is quoted which proves nothing.
+    `libraries` are the directories, by name, of libraries that the loader did not find but the job's files hold.
     `ready` are the workers whose server answered on their own machine. `bare` is set where there is only a
     log: then the spec is a stand-in, and nothing of it is quoted; `shown_end` is what its own end shows, well (True)
     or ill; `went_on` says that it shows neither, and a success, a result or further steps beside an error;
@@ -146,6 +147,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     elapsed_seconds: float | None = None
     silent_seconds: float | None = None
     ready: tuple[int, ...] = ()
+    libraries: Mapping[str, str] = {}
 
     @property
     def going(self) -> bool:

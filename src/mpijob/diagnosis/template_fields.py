@@ -53,6 +53,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "limit_short": short_size(limit) if limit else None,
         "more_memory": doubled(max(peak, limit)) if limit else None,
         **({} if seen.bare else {**_of_spec(seen.spec), **_of_components(seen.spec, said)}),
+        **_of_library(seen, said),
         **_where_it_crashes(seen),
         "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
     } | {name: value for name, value in said.items() if value is not None}
@@ -110,6 +111,15 @@ def _of_components(spec: MPIJob, said: Mapping[str, Any]) -> dict[str, Any]:
         "own_variable": ", ".join(variables) or None,
         "emptied_variable": variables or None,
     }
+
+
+def _of_library(seen: Evidence, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the loader's path with the directory of the missing library, or that it is not known."""
+    directory = seen.libraries.get(said.get("library", ""))
+    if directory is None:
+        return {"unknown_path": "unknown"}
+    given = seen.spec.env.get("LD_LIBRARY_PATH")
+    return {"library_path": f"{directory}:{given}" if given else directory}
 
 
 def _larger_heap(command: tuple[str, ...]) -> dict[str, Any]:

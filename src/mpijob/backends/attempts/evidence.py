@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from mpijob.backends import site_rule_loader
-from mpijob.backends.attempts import log_reader
+from mpijob.backends.attempts import library_search, log_reader
 from mpijob.backends.attempts.findings import explained
 from mpijob.backends.attempts.log_reader import LogFileSource
 from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, without_aborts
@@ -41,6 +41,9 @@ SHORT_BYTES = 16 << 10
 MAX_BYTES = 512 << 20
 _MPI_SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 _HOST_OF_ERROR = re.compile(rb"-worker-(\d{1,6}):\d+\] \*\*\* An error occurred in Socket closed")
+_ABORTS = re.compile(
+    rb"^Abort\(-?\d+\) on node \d+ \(rank \d+ in comm"
+)  # MPICH and Intel MPI, by the rank itself
 PEER_LOST = re.compile(
     rb"(?i)socket closed|connection reset|connection closed|broken pipe|lost connection|peer"
 )
@@ -129,13 +132,14 @@ def _evidence(
         launcher=attempt_state.launcher,
         # Without MPI daemons that ended: those are covered by the reason.
         workers=tuple(attempt_state.lost.values()),
-        ranks=tuple(_mark_consequences(exits, _ranks_that_lost_a_peer(lines, attempt_state), attempt_state)),
+        ranks=tuple(_mark_consequences(exits, lines, attempt_state)),
         memory=_memory(attempt, attempt_state, result),
         world=World(planned=plan.world, proved=attempt_state.proved),
         logs=lines,
         windows=tuple(_before_the_failure(attempt, attempt_state, site_rules)),
         plan=plan,
         census=attempt_state.rank_states(),
+        libraries=library_search.directories(attempt.work, next(iter(plan.job.argv), ""), lines),
     )
 
 
@@ -168,9 +172,12 @@ def _ranks_that_lost_a_peer(lines: Iterable[LogLine], attempt_state: AttemptStat
 
 
 def _mark_consequences(
-    exits: tuple[Exit, ...], lost_peer: set[int | None], attempt_state: AttemptState
+    exits: tuple[Exit, ...], lines: tuple[LogLine, ...], attempt_state: AttemptState
 ) -> Iterator[Exit]:
     """Yield the exits in order, marked as `by_us` if they followed from the first one's failure."""
+    lost_peer = _ranks_that_lost_a_peer(lines, attempt_state)
+    # Hydra then kills all ranks, often also the one that has called MPI_Abort or failed in MPI_Init, before it exits.
+    aborted = {line.rank for line in lines if line.rank is not None and _ABORTS.match(line.text)} - lost_peer
     # MPI itself ends the other ranks when one has failed. And a rank that lost its peer may be gone before the
     # kernel has finished with that peer, so the first exit is not always the cause.
     bad = [exit for exit in exits if not exit.good and not exit.by_us]
@@ -182,6 +189,7 @@ def _mark_consequences(
         followed = not independent and (
             _ended_by_mpi(exit, lost_peer) or _ended_everything(first, exit, attempt_state)
         )
+        followed = followed or (bool(aborted) and exit.signal in _MPI_SIGNALS)
         yield msgspec.structs.replace(exit, by_us=True) if followed else exit
 
 

@@ -330,6 +330,27 @@ def test_a_rank_that_told_its_end_is_the_cause_and_mpis_own_words_are_not(tmp_pa
     assert [(state.exit_code, state.followed) for state in ledger.rank_states()] == [(137, True), (3, False)]
 
 
+_ABORT = "Abort(338314127) on node 0 (rank 0 in comm 0): Fatal error in internal_Init: Other MPI error, error stack:"
+_NO_PROVIDER = (
+    "find_provider(3064): OFI fi_getinfo() failed (ofi_init.c:3064:find_provider:No data available)"
+)
+_PEER_ENDED = "MPIDI_CH4I_progress(91): Connection reset by peer"
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"), [(_NO_PROVIDER, "FABRIC_FAILED"), (_PEER_ENDED, "RANK_KILLED")], ids=["own", "peer"]
+)
+def test_ranks_that_hydra_kills_after_an_abort_of_one_were_killed_by_nobody_else(
+    tmp_path: Path, reason: str, code: str
+) -> None:
+    orders, ledger = an_attempt(tmp_path)
+    for line in (_ABORT, reason):
+        LogFile(orders.logs / "rank-0.log").say(line)
+    ledger.bye(1, 137)
+    ledger.bye(0, 137)
+    assert concluded(orders, ledger).code == code
+
+
 # -- warnings -----------------------------------------------------------------------------------------
 @pytest.mark.req("PMV-013")
 @pytest.mark.parametrize(("seconds", "looks"), [(0.0, False), (120.0, True)])

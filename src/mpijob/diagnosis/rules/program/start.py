@@ -316,7 +316,11 @@ RULES = (
                 "set env.LD_LIBRARY_PATH"
             ),
             Remedy("replace the damaged file {library}: copy or install it again{damage:.0}"),
-            Remedy("pass its directory to the ranks: env.LD_LIBRARY_PATH"),
+            Remedy(
+                "pass its directory to the ranks: env.LD_LIBRARY_PATH={library_path}",
+                {"env": {"LD_LIBRARY_PATH": "{library_path}"}},
+            ),
+            Remedy("pass its directory to the ranks: env.LD_LIBRARY_PATH{unknown_path:.0}"),
             Remedy("install it, load its module, or use an image that has it"),
             Remedy("for a library of the GPU driver (libcuda.so): request a GPU for the worker"),
         ),
