@@ -2452,6 +2452,8 @@ export interface components {
         /**
          * Fit
          * @description Whether a job fits now, with numbers; `starts_now` is the maximum number of workers that would start now.
+         *
+         *         `reason` is what a job waits for, without the position and the estimate that `message` ends with.
          */
         Fit: {
             /** @default {} */
@@ -2467,6 +2469,8 @@ export interface components {
             message: string;
             /** @default null */
             position?: number | null;
+            /** @default  */
+            reason?: string;
             /** @default null */
             starts_now?: number | null;
             verdict: components["schemas"]["Verdict"];

@@ -53,8 +53,8 @@ def estimate(
     work = [account.held_seconds * max(account.ranks, 1) for account in succeeded]
     low, middle, high = (value / max(ranks, 1) for value in _range(work))
     slowest = max(high, median(account.held_seconds for account in succeeded))
-    sizes = ", ".join(str(size) for size in sorted({account.ranks for account in succeeded}))
-    basis = f"{_runs(len(succeeded))} of this program with other numbers of ranks ({sizes}), as if it scaled"
+    sizes = " and ".join(str(size) for size in sorted({account.ranks for account in succeeded}))
+    basis = f"{_runs(len(succeeded))} of this program with {sizes} ranks, assuming linear scaling"
     return _with_costs((low, middle, slowest), len(succeeded), basis, needs, rate)
 
 

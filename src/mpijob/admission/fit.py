@@ -32,10 +32,13 @@ def fit(job: MPIJob, who: Identity, facts: Facts) -> Fit:
             message=f"Fits now: {_workers(job.workers)} would start",
             starts_now=workers_now,
         )
+    reason = wait_reason or insufficient_sentence(job, facts) or "Waits for resources"
+    is_smaller = workers_now is not None and workers_now < job.workers and not facts.waiting_jobs
     return Fit(
         verdict=Verdict.WAITS,
-        message=_wait_message(job, facts, wait_reason),
-        hint=f"{_workers(workers_now)} of this size would start now" if workers_now else "",
+        message=_wait_message(facts, reason),
+        reason=reason,
+        hint=f"{_workers(workers_now)} of this size would start now" if workers_now and is_smaller else "",
         position=facts.position,
         ahead_jobs=facts.waiting_jobs,
         ahead=facts.ahead,
@@ -57,8 +60,8 @@ def starts_now(job: MPIJob, facts: Facts) -> int | None:
     return 0 if facts.waiting_jobs and facts.position not in (None, 1) else max(0, min(counts))
 
 
-def _wait_message(job: MPIJob, facts: Facts, wait_reason: str) -> str:
-    parts = [wait_reason or insufficient_sentence(job, facts) or "Waits for resources"]
+def _wait_message(facts: Facts, reason: str) -> str:
+    parts = [reason]
     if facts.position is not None:
         parts.append(f"position {facts.position}")
     if ahead := _format_ahead(facts.ahead):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.properties import examples
 
 from mpijob import admission
+from mpijob.admission.fit import fit
 from mpijob.errors import Conflict, NotAllowed, QuotaExceeded, Severity
 from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota, Resources
 from mpijob.model.platform.cluster import Bound, ClusterFacts
@@ -266,3 +267,13 @@ def test_a_default_of_the_namespace_is_what_a_job_gets_that_asks_for_none() -> N
         quota=Quota("team", memory_bytes=1 << 40), cluster=ClusterFacts(namespace="team", bounds=(bound,))
     )
     assert admission.admit(a_job(memory="none"), JANE, facts) == ()
+
+
+@pytest.mark.req("FR-RES-005")
+def test_a_wait_has_its_reason_apart_and_offers_fewer_workers_only_where_they_would_start() -> None:
+    place = a_place(free=Amounts(2, 1000 * GIB, 0))
+    short = fit(a_job(4), JANE, place)
+    assert (short.reason, short.hint) == ("Waiting for 2 CPU cores", "2 workers of this size would start now")
+    assert short.message.startswith(f"{short.reason}; ")
+    behind = fit(a_job(4), JANE, a_place(waiting_jobs=2))
+    assert (behind.reason, behind.hint) == ("Waiting for 2 jobs ahead in the queue", "")  # they start first

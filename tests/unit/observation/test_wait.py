@@ -32,9 +32,7 @@ def last(
 
 
 def test_without_any_knowledge_there_is_no_number_and_it_says_what_is_missing() -> None:
-    assert last([runs(10.0)]) == Forecast(
-        1, None, None, "1 job running; 1 of them without a deadline, and their programs have not run before"
-    )
+    assert last([runs(10.0)]) == Forecast(1, None, None, "1 job running, with no deadline and no earlier run")
 
 
 def test_a_job_that_fits_now_and_has_nobody_ahead_does_not_wait() -> None:

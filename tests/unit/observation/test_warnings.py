@@ -275,6 +275,15 @@ def test_the_page_of_a_warning_quotes_what_is_said(code: str) -> None:
     assert (finding.code, without_numbers(finding.message)) == (code, without_numbers(quoted))
 
 
+@pytest.mark.req("FR-UI-007")
+@pytest.mark.parametrize("code", SCENES)
+def test_a_fix_that_is_a_command_names_it_apart_from_its_sentence(code: str) -> None:
+    (finding,) = warnings.judge(SCENES[code])
+    for fix in finding.fixes:  # what is in parentheses is only mentioned
+        named = re.search(r"mpijob \w.*", re.sub(r"\(.*?\)", "", fix.text))
+        assert fix.command == (named[0] if named else "")
+
+
 def without_numbers(sentence: str) -> str:
     return re.sub(
         r"\d+ (?:s|min)\b", "TIME", re.sub(r"[\d.]+ ([MG]iB)", r"N \1", re.sub(r"\d+%", "N%", sentence))

@@ -43,10 +43,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether a job fits now, with numbers; `starts_now` is the maximum number of workers that would start now."""
+    """Whether a job fits now, with numbers; `starts_now` is the maximum number of workers that would start now.
+
+    `reason` is what a job waits for, without the position and the estimate that `message` ends with.
+    """
 
     verdict: Verdict
     message: str
+    reason: str = ""
     hint: str = ""
     position: int | None = None
     ahead_jobs: int = 0

@@ -95,7 +95,7 @@ def disk(seen: HealthSample) -> Iterator[Finding]:
         "free disk space, or keep fewer checkpoints",
         severity=Severity.WARNING,
         fixes=(
-            Fix("remove what is no longer needed: mpijob delete NAME, old checkpoints"),
+            Fix("remove old checkpoints, and jobs that are no longer needed (mpijob delete NAME)"),
             Fix("let the job keep fewer checkpoints, or write them to another volume"),
         ),
         confidence=0.9 if low else 0.8,

@@ -16,6 +16,7 @@ from mpijob.observation.health.health_sample import (
     HealthSample,
     Load,
     Traffic,
+    command_fix,
     pace,
     span,
 )
@@ -73,7 +74,7 @@ def _lasts(seen: HealthSample) -> bool:
 
 
 def _stacks(seen: HealthSample) -> Fix:
-    return Fix(f"capture stacks: mpijob stacks {seen.state.ref.name}")
+    return command_fix("capture stacks", f"mpijob stacks {seen.state.ref.name}")
 
 
 def _all_idle(seen: HealthSample, loads: Sequence[Load]) -> Finding:
@@ -155,7 +156,7 @@ def _mute_rank(seen: HealthSample, alive: Sequence[Traffic]) -> Iterator[Finding
 def _silent(seen: HealthSample, rank: int, what: str, confidence: float) -> Finding:
     worker = next((one.worker for one in seen.state.ranks if one.rank == rank), None)
     who = f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"
-    look = Fix(f"show its call stack: mpijob stacks {seen.state.ref.name} --rank {rank}")
+    look = command_fix("show its call stack", f"mpijob stacks {seen.state.ref.name} --rank {rank}")
     return Finding(
         "RANK_SILENT",
         f"{who} {what}.",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from mpijob.errors import Fix
 from mpijob.model import JobState, LogLine, Sample
 
 QUIET_SECONDS = 120.0
@@ -145,3 +146,8 @@ def span(seconds: float | None) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def command_fix(text: str, command: str) -> Fix:
+    """Return a fix that a command makes: the text ends with it, for terminals; other interfaces read `command`."""
+    return Fix(f"{text}: {command}", command=command)

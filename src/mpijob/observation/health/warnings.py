@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Phase
 from mpijob.observation.health import exhaustion, hang
-from mpijob.observation.health.health_sample import HealthSample
+from mpijob.observation.health.health_sample import HealthSample, command_fix
 
 Key = tuple[str, int | None, int | None]
 
@@ -63,17 +63,16 @@ def _counters(seen: HealthSample, moment: float) -> dict[int, int]:
 
 def _straggler(seen: HealthSample, rank: int, step: int, others: int) -> Finding:
     worker = next((one.worker for one in seen.state.ranks if one.rank == rank), None)
-    look = Fix(
-        f"compare it with another: mpijob stacks {seen.state.ref.name}, mpijob top {seen.state.ref.name}"
-    )
+    stacks = command_fix("compare its call stack with another", f"mpijob stacks {seen.state.ref.name}")
+    usage = command_fix("compare its usage with another", f"mpijob top {seen.state.ref.name}")
     return Finding(
         "RANK_BEHIND",
         f"Rank {rank} is at step {step}, the others are at about {others}, and it does not catch up.",
-        look.text,
+        stacks.text,
         severity=Severity.WARNING,
         worker=worker,
         rank=rank,
-        fixes=(look, Fix("check its node: other load, a slow disk or network, a throttled GPU")),
+        fixes=(stacks, usage, Fix("check its node: other load, a slow disk or network, a throttled GPU")),
         confidence=0.7,
     )
 
@@ -91,12 +90,17 @@ def _restarts(seen: HealthSample) -> Iterator[Finding]:
 
 
 def _restarted(seen: HealthSample, text: str, worker: int | None) -> Finding:
-    look = Fix(
-        f"see what happened before: mpijob events {seen.state.ref.name}, mpijob logs {seen.state.ref.name} --attempt 1"
-    )
+    events = command_fix("show what happened before", f"mpijob events {seen.state.ref.name}")
+    logs = command_fix("read the log of the first attempt", f"mpijob logs {seen.state.ref.name} --attempt 1")
     return Finding(
-        "RESTARTED", text, look.text, severity=Severity.WARNING, worker=worker, fixes=(look,), confidence=0.9
-    )  # fmt: skip
+        "RESTARTED",
+        text,
+        events.text,
+        severity=Severity.WARNING,
+        worker=worker,
+        fixes=(events, logs),
+        confidence=0.9,
+    )
 
 
 def _middle(numbers: Sequence[int]) -> float:

@@ -324,7 +324,8 @@ def _basis(queue: Queue, before: _Before, middle: float | None, span: tuple[floa
             f"{who}; at most, by deadlines: {_count(before.unknown, 'program')} among them has not run before"
         )
     if before.endless:
-        return f"{who}; {before.endless} of them without a deadline, and their programs have not run before"
+        some = "" if before.endless == before.jobs else f"{before.endless} of them "
+        return f"{who}, {some}with no deadline and no earlier run"
     return f"{who}; what they hold is not enough for it"
 
 

@@ -116,9 +116,7 @@ def test_other_programs_time_a_job_only_when_a_few_of_them_have_ended() -> None:
     api.job("next", 4)
     found = told(api)["next"]
     assert (found.seconds, found.span) == (None, None)
-    assert (
-        found.basis == "1 job running; 1 of them without a deadline, and their programs have not run before"
-    )
+    assert found.basis == "1 job running, with no deadline and no earlier run"
     api.job("past-2", 1, ran=600.0, image="other:2")
     assert round(told(api)["next"].seconds or 0) == 400
 
