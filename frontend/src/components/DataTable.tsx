@@ -18,6 +18,9 @@ interface Props {
   numeric?: readonly string[];
 }
 
+const SHORT = 24;
+const isShort = (cell: Cell, isNumeric: boolean): boolean => isNumeric || (typeof cell === "string" && cell.length <= SHORT) || typeof cell === "number";
+
 const text = (cell: Cell): string => (typeof cell === "string" || typeof cell === "number" ? String(cell) : "");
 
 /** Rows of values; sorted by a click on a column, and downloaded as CSV, where that is wanted. */
@@ -42,11 +45,11 @@ export function DataTable({ label, columns, rows, sortBy, file, numeric = [] }: 
   return (
     <>
       <div className={styles["scroll"]}>
-      <Table aria-label={label} variant="compact" gridBreakPoint="grid-md">
+      <Table aria-label={label} variant="compact" gridBreakPoint="grid-md" className={styles["dense"] ?? ""}>
         <Thead>
           <Tr>
             {columns.map((column, index) => (
-              <Th key={column} modifier="nowrap" sort={sorting(index)}>
+              <Th key={column} modifier="wrap" sort={sorting(index)}>
                 {column}
               </Th>
             ))}
@@ -58,7 +61,7 @@ export function DataTable({ label, columns, rows, sortBy, file, numeric = [] }: 
               {(rows[index] ?? []).map((cell, at) => {
                 const column = columns[at] ?? "";
                 return (
-                  <Td key={column} dataLabel={column} modifier={numeric.includes(column) || text(cell).length <= 24 ? "nowrap" : "breakWord"}>
+                  <Td key={column} dataLabel={column} {...(isShort(cell, numeric.includes(column)) ? { modifier: "nowrap" as const } : { className: styles["long"] ?? "" })}>
                     {cell}
                   </Td>
                 );

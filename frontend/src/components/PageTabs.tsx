@@ -16,7 +16,17 @@ const panelId = (key: string): string => `panel-${key}`;
 /** Tabs of a page whose choice is a part of the address, and the panel of the one that is shown. */
 export function PageTabs({ label, tabs, active, onSelect, children }: Props) {
   useEffect(() => {
-    document.getElementById(tabId(active))?.scrollIntoView({ block: "nearest", inline: "center" }); // a promise in some browsers
+    const tab = document.getElementById(tabId(active));
+    const list = tab?.closest("ul");
+    if (!tab || !list) return undefined;
+    const center = (): void => {
+      // not scrollIntoView: it would also move what is around the tabs
+      list.scrollLeft = tab.offsetLeft - list.offsetLeft - (list.clientWidth - tab.offsetWidth) / 2;
+    };
+    center();
+    const observer = new ResizeObserver(center); // buttons to scroll come once it is known that the tabs do not fit
+    observer.observe(list);
+    return () => observer.disconnect();
   }, [active]);
   return (
     <>

@@ -79,10 +79,12 @@ interface CheckboxMenuProps extends CommonProps {
   onToggle: (value: string) => void;
   /** Shown in the menu, below the options. */
   footer?: ReactNode;
+  /** The label is the icon's name. */
+  isIconOnly?: boolean;
 }
 
 /** Any of several options; the toggle counts those that are chosen. */
-export function CheckboxMenu({ label, values, options, onToggle, footer, id, isDisabled, icon, size }: CheckboxMenuProps) {
+export function CheckboxMenu({ label, values, options, onToggle, footer, id, isDisabled, icon, size, isIconOnly = false }: CheckboxMenuProps) {
   const [isOpen, setOpen] = useState(false);
   return (
     <Select
@@ -103,9 +105,10 @@ export function CheckboxMenu({ label, values, options, onToggle, footer, id, isD
           {...(id ? { id } : {})}
           {...(icon ? { icon } : {})}
           {...(size ? { size } : {})}
-          {...(values.length ? { badge: <Badge isRead>{values.length}</Badge> } : {})}
+          {...(isIconOnly ? { variant: "plain" as const, "aria-label": label, title: label } : {})}
+          {...(values.length && !isIconOnly ? { badge: <Badge isRead>{values.length}</Badge> } : {})}
         >
-          {label}
+          {isIconOnly ? undefined : label}
         </MenuToggle>
       )}
     >

@@ -106,6 +106,7 @@ function Fields({ detail }: { detail: JobDetail }) {
             <Section title={title} isCompact isFullHeight>
               <Details
                 isHorizontal
+                termWidth="12rem"
                 entries={entries.map(({ label, value, isDefault }) => [
                   label,
                   isDefault ? (

@@ -4,6 +4,7 @@ import { Link } from "react-router-dom";
 import { useEvents } from "../api/queries";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { Time } from "../components/Time";
+import { capitalized } from "../lib/format";
 import { useQueryParams } from "../lib/hooks";
 import { useJobPage } from "./context";
 import { foldedEvents } from "./events";
@@ -66,7 +67,7 @@ export default function Events() {
                     ) : null}
                   </Td>
                   <Td dataLabel="Type">
-                    <Label color={color} isCompact>
+                    <Label color={color} isCompact className={styles["mark"] ?? ""}>
                       {label}
                     </Label>
                   </Td>
@@ -78,7 +79,7 @@ export default function Events() {
                     {event.worker === undefined || event.worker === null ? "Job" : <Link to={path("workers", { worker: event.worker })}>Worker {event.worker}</Link>}
                   </Td>
                   <Td dataLabel="Message" modifier="breakWord">
-                    {event.message}
+                    {capitalized(event.message)}
                   </Td>
                 </Tr>
               );

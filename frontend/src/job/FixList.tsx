@@ -1,14 +1,16 @@
-import { ActionList, ActionListItem, Button } from "@patternfly/react-core";
+import { Button, Flex, FlexItem } from "@patternfly/react-core";
 import { Link, useNavigate } from "react-router-dom";
 import type { Fix } from "../api/client";
 import { CopyButton } from "../components/CopyButton";
 import { useJobActions, useRefusals } from "../jobs/actions";
 import { actionOf, fixText, isApplicable, type FixAction } from "../lib/fixes";
 import { clonePath, jobPath } from "../lib/links";
+import { applyLabel } from "./applyFix";
 import { useJobPage } from "./context";
 import styles from "./job.module.css";
 
 interface Props {
+  title?: string;
   fixes: readonly Fix[];
   /** What to do where there is no numbered fix. */
   hint: string;
@@ -16,21 +18,21 @@ interface Props {
 }
 
 /** What to do, the most promising first: a change that the page applies, or the place where it is done. */
-export function FixList({ fixes, hint, onApply }: Props) {
+export function FixList({ title = "How to fix it", fixes, hint, onApply }: Props) {
   const { row } = useJobPage();
   const refusal = useRefusals(row.namespace)("clone");
   if (!fixes.length) return hint ? <p>{hint}</p> : null;
   return (
     <div>
-      <h3 className={styles["subtitle"]}>How to fix it</h3>
-      <ol className={styles["fixes"]} aria-label="How to fix it">
+      <h3 className={styles["subtitle"]}>{title}</h3>
+      <ol className={styles["fixes"]} aria-label={title}>
         {fixes.map((fix, index) => (
           <li key={fix.number}>
-            {fixText(fix)}
-            <ActionList className={styles["fixActions"]}>
+            {fixText(fix) === labelOf(actionOf(fix.command ?? "", row.name)) ? null : fixText(fix)}
+            <Flex gap={{ default: "gapSm" }} className={styles["fixActions"]}>
               {isApplicable(fix) ? (
                 <>
-                  <ActionListItem>
+                  <FlexItem>
                     <Button
                       size="sm"
                       variant={index ? "secondary" : "primary"}
@@ -38,24 +40,27 @@ export function FixList({ fixes, hint, onApply }: Props) {
                       {...(refusal ? { title: refusal } : {})}
                       onClick={() => onApply(fix)}
                     >
-                      Apply and rerun
+                      {applyLabel(row.phase)}
                     </Button>
-                  </ActionListItem>
-                  <ActionListItem>
+                  </FlexItem>
+                  <FlexItem>
                     <Button size="sm" variant="link" component={(props) => <Link {...props} to={clonePath(row, fix.number)} />}>
                       Review change
                     </Button>
-                  </ActionListItem>
+                  </FlexItem>
                 </>
               ) : null}
               <PageAction action={actionOf(fix.command ?? "", row.name)} />
-            </ActionList>
+            </Flex>
           </li>
         ))}
       </ol>
     </div>
   );
 }
+
+/** What the control of an action says, where that is a link within the page of the job. */
+const labelOf = (action: FixAction | null): string => (action && action.kind in LINKS ? LINKS[action.kind as keyof typeof LINKS] : "");
 
 const LINKS = { stacks: "Capture stacks", events: "View events", metrics: "View metrics", workers: "View workers", configuration: "View configuration" } as const;
 
@@ -69,11 +74,11 @@ function PageAction({ action }: { action: FixAction | null }) {
   });
   if (!action) return null;
   const link = (to: string, label: string) => (
-    <ActionListItem>
+    <FlexItem>
       <Button size="sm" variant="link" component={(props) => <Link {...props} to={to} />}>
         {label}
       </Button>
-    </ActionListItem>
+    </FlexItem>
   );
   switch (action.kind) {
     case "retry":
@@ -81,12 +86,12 @@ function PageAction({ action }: { action: FixAction | null }) {
       const { kind } = action;
       if (!row.actions.includes(kind)) return null;
       return (
-        <ActionListItem>
+        <FlexItem>
           <Button size="sm" variant="secondary" isAriaDisabled={Boolean(refusal(kind))} onClick={() => begin(kind, [row])}>
             {kind === "retry" ? "Run again" : "Resume"}
           </Button>
           {dialog}
-        </ActionListItem>
+        </FlexItem>
       );
     }
     case "logs":
@@ -97,9 +102,9 @@ function PageAction({ action }: { action: FixAction | null }) {
       return link(jobPath({ namespace: row.namespace, name: action.name }), `View ${action.name}`);
     case "command":
       return (
-        <ActionListItem>
+        <FlexItem>
           <CopyButton size="sm" label="Copy command" text={action.command} />
-        </ActionListItem>
+        </FlexItem>
       );
     case "stacks":
       return link(path("workers", { stacks: "true" }), LINKS.stacks);

@@ -9,7 +9,7 @@ import { StatusLabel } from "../components/PhaseLabel";
 import { SelectMenu } from "../components/SelectMenu";
 import { ACTION_LABELS, useJobActions, useRefusals } from "../jobs/actions";
 import { isApplicable } from "../lib/fixes";
-import { duration, money, plural, quantity } from "../lib/format";
+import { cost as costText, duration, plural, quantity } from "../lib/format";
 import { useNow } from "../lib/hooks";
 import { clonePath, jobPath } from "../lib/links";
 import { isFinal } from "../lib/phases";
@@ -55,6 +55,8 @@ export function JobHeader({ isSlim }: { isSlim: boolean }) {
   );
 }
 
+const BETWEEN = "\u00a0· "; // a line ends with the dot
+
 /** Size, run time and cost in one line, and the link to this view. */
 function Summary({ detail }: { detail: JobDetail }) {
   const { row, spec } = detail;
@@ -62,7 +64,7 @@ function Summary({ detail }: { detail: JobDetail }) {
   const account = useAccount(row).data;
   const { cpu, memory, gpu } = spec.resources ?? {};
   const size = [gpu ? plural(gpu, "GPU") : "", `${quantity(String(cpu ?? "1"))} CPU`, quantity(String(memory ?? "1Gi"))].filter(Boolean).join(", ");
-  const cost = account?.cost ? `≈ ${money(account.cost, account.currency)}${isFinal(row.phase) ? "" : " so far"}` : "";
+  const cost = account?.cost ? `${costText(account.cost, account.currency)}${isFinal(row.phase) ? "" : " so far"}` : "";
   const parts = [
     row.namespace,
     row.owner.split(":").at(-1),
@@ -72,8 +74,13 @@ function Summary({ detail }: { detail: JobDetail }) {
   return (
     <Flex justifyContent={{ default: "justifyContentSpaceBetween" }} alignItems={{ default: "alignItemsCenter" }}>
       <FlexItem className={styles["summary"]} data-testid="summary">
-        {parts.filter(Boolean).join(" · ")}
-        {cost ? <span data-testid="cost">{` · ${cost}`}</span> : null}
+        {parts.filter(Boolean).join(BETWEEN)}
+        {cost ? (
+          <>
+            {BETWEEN}
+            <span data-testid="cost">{cost}</span>
+          </>
+        ) : null}
       </FlexItem>
       <FlexItem>
         <CopyLink />

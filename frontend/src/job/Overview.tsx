@@ -1,15 +1,15 @@
-import { Button, Grid, GridItem, Progress, ProgressMeasureLocation } from "@patternfly/react-core";
+import { Button, Grid, GridItem } from "@patternfly/react-core";
 import { lazy, Suspense, useState } from "react";
 import { Link } from "react-router-dom";
-import { useAccount, useCurves } from "../api/queries";
+import type { JobRow } from "../api/client";
+import { useAccount } from "../api/queries";
 import { Details, type Entry } from "../components/Details";
 import { Section } from "../components/Section";
 import { Time } from "../components/Time";
 import { LastLines } from "../logs/LastLines";
-import { money, plural, quantity, range, roughly } from "../lib/format";
+import { cost, money, mpiName, plural, range, roughly } from "../lib/format";
 import { useNow } from "../lib/hooks";
-import { isFinal, isNotResponding } from "../lib/phases";
-import { position, progressPercent, timeLeft } from "../lib/progress";
+import { isFinal } from "../lib/phases";
 import { join } from "../wizard/shell";
 import { JobTopology } from "../workers/JobTopology";
 import { useJobPage } from "./context";
@@ -20,9 +20,9 @@ import { StepsTable } from "./StepsTable";
 import { Timeline } from "./Timeline";
 
 const Markdown = lazy(() => import("../components/Markdown"));
-const TrainingCards = lazy(() => import("../metrics/TrainingCards"));
+const TrainingSummary = lazy(() => import("../metrics/TrainingSummary"));
 
-const RECENT_LINES = 8;
+const RECENT_LINES = 12;
 
 /** Result first: why it failed or what it waits for, its curves and last lines; beside them timeline, details, workers. */
 export function Overview() {
@@ -32,9 +32,8 @@ export function Overview() {
     <Grid hasGutter>
       <GridItem lg={8} className={styles["column"]}>
         {row.phase === "Failed" ? <FailureCard /> : <StatusCard />}
-        <TrainingProgress />
         <Suspense fallback={null}>
-          <TrainingCards />
+          <TrainingSummary />
         </Suspense>
         {detail.state.steps?.length ? (
           <Section title="Steps">
@@ -48,31 +47,11 @@ export function Overview() {
           <Timeline now={now} />
         </Section>
         <Section title="Details" isCompact>
-          <JobFacts />
+          <JobFacts now={now} />
         </Section>
         <WorkersCard />
       </GridItem>
     </Grid>
-  );
-}
-
-/** How far a training is, and when it ends. */
-function TrainingProgress() {
-  const { row } = useJobPage();
-  const curves = useCurves(row).data;
-  const percent = curves ? progressPercent(curves) : null;
-  if (!curves || percent === null || row.phase === "Succeeded") return null;
-  const left = timeLeft(curves, row.phase === "Running" && !isNotResponding(row));
-  return (
-    <Progress
-      id="training-progress"
-      title={position(curves) || "Progress"}
-      value={percent}
-      label={[`${percent}%`, left].filter(Boolean).join(" · ")}
-      measureLocation={ProgressMeasureLocation.top}
-      variant={row.phase === "Failed" ? "danger" : undefined}
-      data-testid="training-progress"
-    />
   );
 }
 
@@ -102,21 +81,19 @@ function WorkersCard() {
 const SHORT_COMMAND = 160;
 
 /** Facts of the job as a list; cost and times with what they are based on. */
-function JobFacts() {
+function JobFacts({ now }: { now: number }) {
   const { detail, row } = useJobPage();
   const { spec, state } = detail;
   const account = useAccount(row).data;
-  const { cpu, memory, gpu } = spec.resources ?? {};
   const words = [...(spec.script ? [spec.script] : (spec.command ?? [])), ...(spec.args ?? [])];
   const entries: Entry[] = [
     [spec.script ? "Script" : "Command", <Command key="command" text={spec.script ? words.join(" ") : join(words)} />],
     ["Image", spec.image],
-    ["Workers", `${row.workers} × (${[gpu ? plural(gpu, "GPU") : "", `${quantity(String(cpu ?? "1"))} CPU`, quantity(String(memory ?? "1Gi"))].filter(Boolean).join(", ")})`],
-    ["Processes", `${plural(row.ranks, "rank")}${row.mpi ? ` with ${row.mpi}` : ""}`],
+    ["Processes", `${plural(row.ranks, "rank")}${row.mpi ? ` with ${mpiName(row.mpi)}` : ""}`],
     ["Created", <Time key="created" at={row.created} />],
-    ["Finished", row.finished ? <Time key="finished" at={row.finished} /> : ""],
-    ["Cost", costText(account)],
-    ["Expected end", expectedEnd(row.phase, row.started, account?.estimate)],
+    ["Finished", row.finished && isFinal(row.phase) ? <Time key="finished" at={row.finished} /> : ""],
+    ["Cost", row.started === null ? "" : costText(account)],
+    ["Expected end", expectedEnd(row, account?.estimate, now)],
     ["Expected run time", row.started === null && account?.estimate ? estimateText(account.estimate) : ""],
     ["Queue", row.queue],
     ["Priority", state.priority ? String(state.priority) : ""],
@@ -133,7 +110,7 @@ function JobFacts() {
       ),
     ],
   ];
-  return <Details entries={entries} />;
+  return <Details entries={entries} orientation={{ sm: "horizontal", lg: "vertical", xl: "horizontal" }} termWidth="7rem" />;
 }
 
 type Account = NonNullable<ReturnType<typeof useAccount>["data"]>;
@@ -142,17 +119,19 @@ type Estimate = NonNullable<Account["estimate"]>;
 function costText(account: Account | undefined): string {
   if (!account) return "";
   if (account.cost === null || account.cost === undefined) return "No hourly rates set";
-  const { estimate } = account;
-  const whole = estimate?.cost ? `, about ${money(estimate.cost, account.currency)} in all expected` : "";
-  return `≈ ${money(account.cost, account.currency)}${isFinal(account.account?.phase ?? "Running") ? "" : ` so far${whole}`}`;
+  const spent = cost(account.cost, account.currency);
+  if (isFinal(account.account?.phase ?? "Running")) return spent;
+  const whole = account.estimate?.cost ?? 0;
+  return whole > account.cost ? `${spent} so far, about ${money(whole, account.currency)} in total` : `${spent} so far`;
 }
 
 const estimateText = (estimate: Estimate): string =>
   `about ${roughly(estimate.seconds)}${estimate.low_seconds < estimate.high_seconds ? ` (${range(estimate.low_seconds, estimate.high_seconds)})` : ""}, from ${estimate.basis}`;
 
 /** When a running job ends, by earlier runs of its program. */
-function expectedEnd(phase: string, started: number | null, estimate: Estimate | null | undefined) {
+function expectedEnd({ phase, started }: JobRow, estimate: Estimate | null | undefined, now: number) {
   if (phase !== "Running" || started === null || !estimate) return "";
+  if (started + estimate.seconds < now) return `Later than expected: ${estimateText(estimate)}`;
   return (
     <>
       <Time at={started + estimate.seconds} />, from {estimate.basis}
@@ -174,4 +153,3 @@ function Command({ text }: { text: string }) {
     </>
   );
 }
-

@@ -8,7 +8,7 @@ import { useDiagnosis } from "../api/queries";
 import { Details } from "../components/Details";
 import { PHASE_LOOKS } from "../components/PhaseLabel";
 import { basisText, startText } from "../lib/estimate";
-import { duration, plural } from "../lib/format";
+import { capitalized, duration, plural } from "../lib/format";
 import { isNotResponding } from "../lib/phases";
 import { useApplyFix } from "./applyFix";
 import { useJobPage } from "./context";
@@ -25,7 +25,7 @@ export function StatusCard() {
       return <Queued />;
     case "Pending":
     case "Initializing":
-      return <Neutral title="Starting">{row.why || "The workers are starting."}</Neutral>;
+      return <Neutral title="Starting">{capitalized(row.why) || "The workers are starting."}</Neutral>;
     case "Suspended":
       return (
         <Neutral title="Suspended">
@@ -33,7 +33,7 @@ export function StatusCard() {
         </Neutral>
       );
     case "Cancelled":
-      return <Neutral title="Stopped">The job was stopped before it finished. Its logs and history are kept.</Neutral>;
+      return <Neutral title="Cancelled">The job was stopped before it finished. Its logs and history are kept.</Neutral>;
     case "Running":
       return warned ? <Warnings findings={detail.state.findings ?? []} /> : null;
     case "Succeeded":
@@ -49,9 +49,9 @@ function Neutral({ title, children }: { title: string; children: ReactNode }) {
   return (
     <Card component="section" aria-label={title} data-testid="status-card">
       <CardTitle component="h2">
-        <Icon isInline>
+        <Icon isInline className={styles["titleIcon"] ?? ""}>
           <PhaseIcon />
-        </Icon>{" "}
+        </Icon>
         {title}
       </CardTitle>
       <CardBody className={styles["column"]}>{children}</CardBody>
@@ -79,15 +79,14 @@ function Queued() {
       <Details
         isHorizontal
         entries={[
-          ["Waiting for", row.why],
-          ["Position", state.queue_position ? String(state.queue_position) : ""],
-          ["Jobs ahead", ahead === null ? "" : String(ahead)],
+          ["Reason", row.why],
+          ["Position", ahead === null ? "" : `${ahead + 1} (${ahead ? `${plural(ahead, "job")} ahead` : "next to start"})`],
           ["Estimated start", startText(start)],
           ["Estimate based on", basisText(start)],
           ["Median queue time", typical === null || typical === undefined ? "" : duration(typical)],
         ]}
       />
-      <FixList fixes={(diagnosis?.fixes ?? []).filter((fix) => !/mpijob queue/.test(fix.command ?? ""))} hint="" onApply={applyFix.ask} />
+      <FixList title="To start sooner" fixes={(diagnosis?.fixes ?? []).filter((fix) => !/mpijob queue/.test(fix.command ?? ""))} hint="" onApply={applyFix.ask} />
       <div>
         <Link to="/queues">View queue</Link>
       </div>
@@ -106,16 +105,16 @@ function Warnings({ findings }: { findings: readonly Finding[] }) {
   return (
     <Card component="section" aria-label={stuck ? "Not responding" : "Warnings"} data-testid="status-card" className={styles["warning"]}>
       <CardTitle component="h2">
-        <Icon isInline status="warning">
+        <Icon isInline status="warning" className={styles["titleIcon"] ?? ""}>
           <ExclamationTriangleIcon />
-        </Icon>{" "}
+        </Icon>
         {stuck ? "Not responding" : plural(findings.length, "warning")}
       </CardTitle>
       <CardBody className={styles["column"]}>
         {findings.map((finding, index) => (
           <Cause key={`${finding.code}${index}`} finding={finding} />
         ))}
-        <FixList fixes={(diagnosis?.fixes ?? []).filter((fix) => codes.has(fix.code))} hint={findings[0]?.hint ?? ""} onApply={applyFix.ask} />
+        <FixList title="What to do" fixes={(diagnosis?.fixes ?? []).filter((fix) => codes.has(fix.code))} hint={findings[0]?.hint ?? ""} onApply={applyFix.ask} />
       </CardBody>
       {applyFix.dialog}
     </Card>

@@ -13,7 +13,9 @@ export function StepsTable({ now }: { now: number }) {
       <Thead>
         <Tr>
           {COLUMNS.map((column) => (
-            <Th key={column}>{column}</Th>
+            <Th key={column} modifier="nowrap">
+              {column}
+            </Th>
           ))}
         </Tr>
       </Thead>

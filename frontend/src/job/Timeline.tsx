@@ -4,6 +4,7 @@ import { dateTime } from "../lib/time";
 import { duration } from "../lib/format";
 import { usePreferences } from "../shell/preferences";
 import { useJobPage } from "./context";
+import styles from "./job.module.css";
 import { stagesOf } from "./stages";
 
 /** The job's life with the time that each stage took; each stage opens the log lines of its time. */
@@ -15,7 +16,7 @@ export function Timeline({ now }: { now: number }) {
   const lines = (begin: number, end: number | null): string => path("logs", { since: Math.floor(begin), until: end === null ? undefined : Math.ceil(end + 1) });
   const outcome = ended ? state.phase : "Finished";
   return (
-    <ProgressStepper isVertical aria-label="Timeline">
+    <ProgressStepper isVertical aria-label="Timeline" className={styles["timeline"] ?? ""}>
       {stagesOf(state).map(({ label, begin, end }) => {
         const reached = begin !== null;
         const active = reached && end === null && !ended;

@@ -1,5 +1,5 @@
 /** Differences between configurations, in the words of the form. Pure. */
-import { quantity } from "../lib/format";
+import { plural, quantity } from "../lib/format";
 import { differences, isObject, type Difference, type Values } from "../wizard/document";
 import { labelOf } from "../wizard/fields";
 
@@ -25,6 +25,12 @@ export function shownValue(json: string): string {
   if (typeof value === "string") return quantity(value);
   if (Array.isArray(value) && value.every((item) => typeof item === "string")) return value.join(" ");
   return typeof value === "object" ? json : String(value);
+}
+
+/** A pair of a mapping: `LR=0.1`; of a text with many lines, how many. */
+export function pairText(key: string, value: unknown, shown: string): string {
+  const lines = typeof value === "string" ? value.trimEnd().split("\n").length : 1;
+  return lines > 1 ? `${key} (${plural(lines, "line")})` : `${key}=${shown}`;
 }
 
 export const shownPath = (path: string): string => labelOf(path);

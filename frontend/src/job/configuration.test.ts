@@ -11,6 +11,11 @@ it("shows what was set and the usual defaults under the form's labels", () => {
   expect(entries.has("Retries")).toBe(false);
 });
 
+it("shows files by their length", () => {
+  const groups = configurationGroups({ code: { files: { "train.py": "import os\nprint(1)\n", note: "short" } } }, true);
+  expect(groups.flatMap(({ entries }) => entries).find(({ label }) => label === "Inline files")?.value).toBe("train.py (2 lines)\nnote=short");
+});
+
 it("shows what was set in the options", () => {
   const groups = configurationGroups({ retry: { limit: 2 }, volumes: [{ kind: "claim", source: "data", mount: "/data" }] }, false);
   const entries = new Map(groups.flatMap(({ entries }) => entries.map((entry) => [entry.label, entry.value])));

@@ -2,7 +2,7 @@
 import { isObject, read } from "../wizard/document";
 import { arrangedFields, type Field } from "../wizard/fields";
 import { join } from "../wizard/shell";
-import { shownValue } from "./changes";
+import { pairText, shownValue } from "./changes";
 
 export interface ConfigurationEntry {
   readonly label: string;
@@ -15,9 +15,9 @@ export interface ConfigurationGroup {
   readonly entries: readonly ConfigurationEntry[];
 }
 
-/** One value as text: a mapping as KEY=value, a list of objects as their parts. */
+/** One value as text: a mapping as KEY=value, a list of objects as their parts, a file by its length. */
 function valueText(value: unknown): string {
-  if (isObject(value)) return Object.entries(value).map(([key, one]) => `${key}=${shownValue(JSON.stringify(one) ?? "")}`).join("\n");
+  if (isObject(value)) return Object.entries(value).map(([key, one]) => pairText(key, one, shownValue(JSON.stringify(one) ?? ""))).join("\n");
   if (Array.isArray(value) && value.some(isObject)) return value.map((one) => (isObject(one) ? valueText(one).replaceAll("\n", ", ") : String(one))).join("\n");
   return shownValue(JSON.stringify(value) ?? "");
 }

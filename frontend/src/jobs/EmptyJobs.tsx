@@ -10,7 +10,9 @@ const SHOWN = 3;
 
 /** No job yet: examples that run here, and the way to learn. */
 export function NoJobs() {
-  const starters = startersFirst(useTemplates().data?.items ?? []).slice(0, SHOWN);
+  const starters = startersFirst(useTemplates().data?.items ?? [])
+    .filter((template) => !template.blocker)
+    .slice(0, SHOWN);
   return (
     <EmptyState titleText="No training jobs yet" headingLevel="h2" icon={CubesIcon}>
       <EmptyStateBody>Run one program on several workers at once. Start with an example:</EmptyStateBody>

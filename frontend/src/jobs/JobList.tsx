@@ -231,7 +231,7 @@ function BulkBar({ rows, refusal, onAction, onClear }: BulkBarProps) {
   return (
     <Toolbar aria-label="Bulk actions">
       <ToolbarContent>
-        <ToolbarItem>
+        <ToolbarItem alignSelf="center">
           <span aria-live="polite">{plural(rows.length, "job")} selected</span>
         </ToolbarItem>
         <ToolbarItem>

@@ -16,7 +16,7 @@ import { position, progressPercent } from "../lib/progress";
 import { dateTimeZone } from "../lib/time";
 import { usePreferences } from "../shell/preferences";
 import { ACTION_LABELS } from "./actions";
-import { fittingColumns, leastWidth, type Column, type ColumnKey } from "./columns";
+import { fittingColumns, leastWidth, nameWidth, type Column, type ColumnKey } from "./columns";
 import type { Filters } from "./filters";
 import styles from "./jobs.module.css";
 import { reasonOf } from "./reason";
@@ -74,7 +74,7 @@ export function JobTable({ rows, progress, columns, sort, onSort, selected, onSe
                   onChange={(_, on) => onSelect(on ? new Set(keys) : new Set())}
                 />
               </Th>
-              <Th modifier="nowrap" sort={sorting("name")}>
+              <Th modifier="nowrap" style={cellWidth(nameWidth(fitting, width))} sort={sorting("name")}>
                 Name
               </Th>
               <Th modifier="nowrap" sort={sorting("phase")}>
@@ -268,7 +268,6 @@ export function Reached({ row, reached }: { row: JobRow; reached: JobProgress | 
         size="sm"
         measureLocation={ProgressMeasureLocation.none}
         aria-label={`${row.name}: ${percent}% done`}
-        variant={row.phase === "Failed" ? "danger" : undefined}
       />
       <span>
         {percent}%{left ? ` · ${left}` : ""}

@@ -16,11 +16,13 @@ import FilterIcon from "@patternfly/react-icons/dist/esm/icons/filter-icon";
 import type { JobList, JobRow, Phase } from "../api/client";
 import { ActionMenu } from "../components/ActionMenu";
 import { CheckboxMenu, SelectMenu } from "../components/SelectMenu";
+import { plural } from "../lib/format";
 import { useTypedText } from "../lib/hooks";
 import { PHASES } from "../lib/phases";
 import { setPreferences, usePreferences } from "../shell/preferences";
 import { COLUMNS, type ColumnKey } from "./columns";
 import { PAGE_SIZES, toggled, type FilterChange, type Filters } from "./filters";
+import shared from "../components/components.module.css";
 import styles from "./jobs.module.css";
 
 const CREATED = [
@@ -47,7 +49,7 @@ interface Props {
 export function JobToolbar({ filters, list, rows, columns, isPhone, onChange, onClear, onPage, onCopyLink }: Props) {
   const [text, setText] = useTypedText(filters.text, (next) => onChange({ text: next }), 250);
   return (
-    <Toolbar clearAllFilters={onClear} clearFiltersButtonText="Clear all filters" aria-label="Filters" collapseListedFiltersBreakpoint="lg">
+    <Toolbar clearAllFilters={onClear} clearFiltersButtonText="Clear all filters" numberOfFiltersText={(count) => `${plural(count, "filter")} applied`} aria-label="Filters" collapseListedFiltersBreakpoint="lg" className={shared["filters"] ?? ""}>
       <ToolbarContent>
         <ToolbarItem>
           <ToolbarFilter
@@ -79,8 +81,8 @@ export function JobToolbar({ filters, list, rows, columns, isPhone, onChange, on
         <ToolbarItem>
           <ActionMenu variant="kebab" label="More" groups={[[{ label: "Copy link to this view", onClick: onCopyLink }]]} />
         </ToolbarItem>
-        <ToolbarItem align={{ default: "alignEnd" }} variant="pagination">
-          <Pages filters={filters} list={list} onChange={onChange} onPage={onPage} isCompact />
+        <ToolbarItem align={{ default: "alignEnd" }} alignSelf="center" variant="pagination">
+          {list && list.total <= rows.length ? plural(list.total, "job") : <Pages filters={filters} list={list} onChange={onChange} onPage={onPage} isCompact />}
         </ToolbarItem>
       </ToolbarContent>
     </Toolbar>
@@ -172,6 +174,7 @@ function ColumnMenu({ columns }: { columns: ReadonlySet<ColumnKey> }) {
     <CheckboxMenu
       label="Columns"
       icon={<ColumnsIcon />}
+      isIconOnly
       values={[...columns]}
       options={COLUMNS.map(({ key, label }) => ({ value: key, label }))}
       onToggle={(key) => setPreferences({ columns: { ...chosen, [key]: !columns.has(key as ColumnKey) } })}

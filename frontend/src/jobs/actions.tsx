@@ -30,19 +30,30 @@ const DONE: Record<BulkAction, string> = {
 
 interface Question {
   readonly text: string;
+  /** The same of several jobs. */
+  readonly plural: string;
   readonly confirm: string;
   readonly decline: string;
 }
 
+const RETENTION = "Records and logs are kept for the retention time of the job (default: 30 days for records, 7 days for logs).";
+
 const QUESTIONS: Partial<Record<BulkAction, Question>> = {
-  cancel: { text: "Running processes will be stopped. Logs and job history are kept.", confirm: "Stop job", decline: "Keep running" },
+  cancel: {
+    text: "Running processes will be stopped. Logs and job history are kept.",
+    plural: "Running processes will be stopped. Logs and job history are kept.",
+    confirm: "Stop job",
+    decline: "Keep running",
+  },
   suspend: {
     text: "Running processes will be stopped and their resources released. When you resume the job, it starts again from its last checkpoint, or from the beginning if it writes none.",
+    plural: "Running processes will be stopped and their resources released. When you resume the jobs, they start again from their last checkpoints, or from the beginning if they write none.",
     confirm: "Suspend job",
     decline: "Keep running",
   },
   delete: {
-    text: "The job will be stopped if it runs, and its files deleted. You can't undo this. Its record and logs are kept for the retention time of the job (default: 30 and 7 days).",
+    text: `The job will be stopped if it is running, and its files deleted. You can't undo this. ${RETENTION}`,
+    plural: `Jobs that are running will be stopped, and the files of all these jobs deleted. You can't undo this. ${RETENTION}`,
     confirm: "Delete",
     decline: "Cancel",
   },
@@ -119,7 +130,7 @@ export function useJobActions(onDone?: (action: Action) => void) {
       <Modal variant="small" isOpen onClose={close} aria-labelledby="action-title" aria-describedby="action-text">
         <ModalHeader labelId="action-title" title={titleOf(wanted)} {...(wanted.action === "delete" ? { titleIconVariant: "warning" as const } : {})} />
         <ModalBody id="action-text">
-          {question.text}
+          {wanted.rows.length > 1 ? question.plural : question.text}
           {act.error ? <ProblemAlert error={act.error} title="Action failed" /> : null}
         </ModalBody>
         <ModalFooter>
@@ -129,7 +140,7 @@ export function useJobActions(onDone?: (action: Action) => void) {
             isDisabled={act.isPending}
             onClick={() => act.mutate(wanted)}
           >
-            {question.confirm}
+            {wanted.rows.length > 1 ? question.confirm.replace(/ job$/, " jobs") : question.confirm}
           </Button>
           <Button variant="link" onClick={close}>
             {question.decline}

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { JobRow } from "../api/client";
-import { fittingColumns, leastWidth, shownColumns } from "./columns";
+import { fittingColumns, leastWidth, nameWidth, shownColumns } from "./columns";
 
 const row = (change: Partial<JobRow>): JobRow => ({ namespace: "a", kind: "MPIJob", owner: "ann", queue: "", gpus: 0, ...change }) as JobRow;
 
@@ -23,5 +23,14 @@ it("drops what matters least where there is little room", () => {
   expect(keys(67)).toEqual(["progress", "workers", "gpus", "created"]);
   expect(keys(40)).toEqual([]);
   expect(keys(40, { owner: true })).toEqual(["owner"]);
-  expect(leastWidth(fittingColumns(mixed, {}, 67))).toBe(8 + 14 + 25.5);
+  expect(leastWidth(fittingColumns(mixed, {}, 67))).toBe(8 + 14 + 26);
+});
+
+it("leaves more for the reason than for the name", () => {
+  const columns = fittingColumns(shownColumns([row({})], "", {}), {}, 67);
+  const name = nameWidth(columns, 67);
+  expect(name).toBeGreaterThanOrEqual(8);
+  expect(67 - leastWidth(columns) + 14 - name).toBeGreaterThan(name);
+  expect(nameWidth(columns, 30)).toBe(8);
+  expect(nameWidth(columns, 400)).toBe(22);
 });

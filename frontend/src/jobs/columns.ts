@@ -19,7 +19,7 @@ const differ = (rows: readonly JobRow[], of: (row: JobRow) => unknown): boolean 
 const always = (): boolean => true;
 
 export const COLUMNS: readonly Column[] = [
-  { key: "progress", width: 9.5, rank: 1, label: "Progress", useful: always },
+  { key: "progress", width: 10, rank: 1, label: "Progress", useful: always },
   { key: "workers", width: 5.5, rank: 2, label: "Workers", useful: always },
   { key: "gpus", width: 4, rank: 4, label: "GPUs", useful: (rows) => rows.some((row) => row.gpus > 0) },
   { key: "project", width: 7, rank: 6, label: "Project", useful: (rows, project) => !project && differ(rows, (row) => row.namespace) },
@@ -37,6 +37,8 @@ export function shownColumns(rows: readonly JobRow[], project: string, chosen: R
 
 const FIXED_REM = 2.5 + 2 * 2.75; // selection, expansion, menu
 const NAME_AND_STATUS_REM = 28;
+const NAME_SHARE = 0.4;
+const NAME_REM = [8, 22] as const;
 
 /** The columns of these that fit into a width in rem; those that the user has chosen always do, and the table scrolls. */
 export function fittingColumns(shown: ReadonlySet<ColumnKey>, chosen: Readonly<Record<string, boolean>>, width: number): readonly Column[] {
@@ -48,6 +50,12 @@ export function fittingColumns(shown: ReadonlySet<ColumnKey>, chosen: Readonly<R
     if (chosen[column.key] || left >= 0) kept.add(column.key);
   }
   return columns.filter(({ key }) => kept.has(key));
+}
+
+/** The width of the name in rem: the reason beside the status is longer, and gets more of what is left. */
+export function nameWidth(columns: readonly Column[], width: number): number {
+  const left = width - FIXED_REM - columns.reduce((sum, column) => sum + column.width, 0);
+  return Math.min(NAME_REM[1], Math.max(NAME_REM[0], NAME_SHARE * left));
 }
 
 /** The least width of a table with these columns, in rem. */

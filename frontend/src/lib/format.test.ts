@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { age, ago, bytes, duration, money, parseSpans, quantity, range, roughly, significant, spans } from "./format";
+import { age, ago, bytes, cost, duration, money, mpiName, parseSpans, quantity, range, roughly, significant, spans } from "./format";
 
 describe("durations", () => {
   it.each([
@@ -14,7 +14,7 @@ describe("durations", () => {
   ])("%s seconds are %s", (seconds, text) => expect(duration(seconds)).toBe(text));
 
   it.each([
-    [0.4, "0 s"],
+    [0.4, "1 s"],
     [25, "25 s"],
     [115, "115 s"],
     [120, "2 min"],
@@ -60,7 +60,9 @@ describe("amounts", () => {
   it("keeps what is less than a cent", () => {
     expect(money(118.2, "EUR")).toBe("118.20 EUR");
     expect(money(0.7477, "EUR")).toBe("0.75 EUR");
-    expect(money(0.0012, "EUR")).toBe("0.0012 EUR");
+    expect(money(0.0012, "EUR")).toBe("< 0.01 EUR");
+    expect(cost(0.0012, "EUR")).toBe("< 0.01 EUR");
+    expect(cost(118.2, "EUR")).toBe("≈ 118.20 EUR");
     expect(money(0, "EUR")).toBe("0.00 EUR");
     expect(money(3, "")).toBe("3.00");
   });
@@ -83,4 +85,8 @@ describe("spans of numbers", () => {
     expect(parseSpans("a,3-,1-9999999")).toEqual([]);
     expect(parseSpans("")).toEqual([]);
   });
+});
+
+it("calls MPI libraries by their names", () => {
+  expect(["mpich 5.0.2", "openmpi", "intel 2021.18", "own 1"].map(mpiName)).toEqual(["MPICH 5.0.2", "Open MPI", "Intel MPI 2021.18", "own 1"]);
 });

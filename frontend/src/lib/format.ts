@@ -23,7 +23,7 @@ const SCALES = [
 /** An estimate: one unit, no false precision: `25 s`, `40 min`, `3 h`, `2 days`. */
 export function roughly(seconds: number): string {
   const { unit, seconds: size } = SCALES.find((scale) => seconds >= 1.95 * scale.seconds) ?? SCALES[3];
-  const value = seconds / size;
+  const value = Math.max(seconds, seconds > 0 ? 1 : 0) / size; // what takes a moment takes no 0 s
   const shown = value < 9.5 && unit !== "s" ? Number(value.toFixed(1)) : Math.round(value);
   return unit === "day" ? plural(shown, "day") : `${shown} ${unit}`;
 }
@@ -81,10 +81,21 @@ export const significant = (value: number | null | undefined, digits = 4): strin
   return String(Number(value.toPrecision(digits)));
 };
 
-/** An amount of money; what is less than a cent keeps four decimals. */
-export function money(amount: number, currency: string): string {
-  const digits = amount === 0 || amount >= 0.01 ? 2 : 4;
-  return `${amount.toFixed(digits)} ${currency}`.trim();
+const CENT = 0.01;
+
+/** An amount of money; less than a cent is not told more precisely. */
+export const money = (amount: number, currency: string): string =>
+  (amount > 0 && amount < CENT ? `< ${CENT} ${currency}` : `${amount.toFixed(2)} ${currency}`).trim();
+
+/** An estimated cost: `≈ 118.00 EUR`. */
+export const cost = (amount: number, currency: string): string => (amount > 0 && amount < CENT ? money(amount, currency) : `≈ ${money(amount, currency)}`);
+
+const MPI_NAMES: Record<string, string> = { mpich: "MPICH", openmpi: "Open MPI", intel: "Intel MPI", custom: "a custom MPI library" };
+
+/** An MPI library as it is called: `mpich 5.0.2` as `MPICH 5.0.2`. */
+export function mpiName(text: string): string {
+  const [family = "", ...version] = text.trim().split(" ");
+  return [MPI_NAMES[family] ?? family, ...version].join(" ");
 }
 
 export const percent = (share: number): string => `${Math.round(100 * share)}%`;

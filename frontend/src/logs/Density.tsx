@@ -1,9 +1,8 @@
 import { clockSeconds } from "../lib/time";
 import { plural } from "../lib/format";
 import { usePreferences } from "../shell/preferences";
-import { densityOf } from "./density";
+import { densityOf, type Count } from "./density";
 import styles from "./logs.module.css";
-import type { Count } from "./useLogLines";
 
 const HEIGHT = 24;
 
@@ -28,7 +27,7 @@ export function Density({ counts, onJump }: Props) {
       preserveAspectRatio="none"
       onClick={(event) => {
         const box = event.currentTarget.getBoundingClientRect();
-        onJump(first + ((event.clientX - box.left) / box.width) * (last - first + 1));
+        onJump(first + ((event.clientX - box.left) / box.width) * (last - first));
       }}
     >
       <title>{label}</title>
@@ -38,7 +37,7 @@ export function Density({ counts, onJump }: Props) {
         return (
           <g key={index}>
             <rect x={index} y={HEIGHT - height} width={0.9} height={height} className={styles["bar"]} />
-            {bar.serious ? <rect x={index} y={0} width={0.9} height={HEIGHT} className={styles["seriousBar"]} /> : null}
+            {bar.serious ? <rect x={index} y={0} width={0.9} height={HEIGHT} className={styles[bar.errors ? "errorBar" : "warningBar"]} /> : null}
           </g>
         );
       })}

@@ -16,11 +16,13 @@ interface Props {
   showsTime: boolean;
   linkTo: string;
   onLink: (line: LogRow) => void;
+  /** Called with the rank of the line when its source is chosen. */
+  onRank: (rank: number) => void;
 }
 
 /** One line: when, who, how serious, what. Its time is a link to it. */
 export const LogLine = memo(
-  forwardRef<HTMLDivElement, Props>(function LogLine({ line, index, style, find, zone, isCurrent, isWrapped, showsTime, linkTo, onLink }, ref) {
+  forwardRef<HTMLDivElement, Props>(function LogLine({ line, index, style, find, zone, isCurrent, isWrapped, showsTime, linkTo, onLink, onRank }, ref) {
     const classes = [
       "line",
       line.level === "warning" ? "warning" : isSerious(line) ? "error" : line.stream === "stderr" ? "stderr" : "",
@@ -48,7 +50,13 @@ export const LogLine = memo(
             </Link>{" "}
           </>
         ) : null}
-        <span className={styles["source"]}>{line.source}</span>{" "}
+        {typeof line.rank === "number" && line.source === `Rank-${line.rank}` ? ( // not of several ranks whose lines are one
+          <button type="button" className={styles["source"]} tabIndex={-1} title={`Show only rank ${line.rank}`} onClick={() => onRank(line.rank ?? 0)}>
+            {line.source}
+          </button>
+        ) : (
+          <span className={styles["source"]}>{line.source}</span>
+        )}{" "}
         {isSerious(line) && !saysLevel(line) ? <strong>{line.level?.toUpperCase()} </strong> : null}
         <span className={styles["text"]}>{marked(line.text, find)}</span>
       </div>

@@ -14,14 +14,14 @@ import {
   ToolbarToggleGroup,
   Tooltip,
 } from "@patternfly/react-core";
-import AngleDownIcon from "@patternfly/react-icons/dist/esm/icons/angle-down-icon";
-import AngleUpIcon from "@patternfly/react-icons/dist/esm/icons/angle-up-icon";
 import EllipsisVIcon from "@patternfly/react-icons/dist/esm/icons/ellipsis-v-icon";
 import FilterIcon from "@patternfly/react-icons/dist/esm/icons/filter-icon";
+import ListIcon from "@patternfly/react-icons/dist/esm/icons/list-icon";
 import { useState } from "react";
 import type { JobDetail } from "../api/client";
+import shared from "../components/components.module.css";
 import { CheckboxMenu, SelectMenu } from "../components/SelectMenu";
-import { spans } from "../lib/format";
+import { plural, spans } from "../lib/format";
 import { useTypedText } from "../lib/hooks";
 import { clockSeconds } from "../lib/time";
 import { usePreferences } from "../shell/preferences";
@@ -45,7 +45,7 @@ interface Props {
   onChange: (change: ParamChange) => void;
   onView: (change: Partial<LogView>) => void;
   onHit: (step: 1 | -1) => void;
-  onSerious: (step: 1 | -1) => void;
+  onClear: () => void;
 }
 
 const LEVELS = [
@@ -65,10 +65,9 @@ const MINUTE = 60;
 const MOST_LISTED_RANKS = 128;
 
 /** Which lines are shown, finding among them, and how they are shown. */
-export function LogToolbar({ detail, filters, view, hits, download, onChange, onView, onHit, onSerious }: Props) {
-  const clear = (): void => onChange({ role: [], ranks: "", workers: "", level: "", since: "", until: "", find: "", only: "", regex: "" });
+export function LogToolbar({ detail, filters, view, hits, download, onChange, onView, onHit, onClear }: Props) {
   return (
-    <Toolbar clearAllFilters={clear} clearFiltersButtonText="Clear all filters" aria-label="Log filters" collapseListedFiltersBreakpoint="lg">
+    <Toolbar clearAllFilters={onClear} clearFiltersButtonText="Clear all filters" numberOfFiltersText={(count) => `${plural(count, "filter")} applied`} aria-label="Log filters" collapseListedFiltersBreakpoint="lg" className={shared["filters"] ?? ""}>
       <ToolbarContent>
         <ToolbarItem>
           <Find filters={filters} hits={hits} onChange={onChange} onHit={onHit} />
@@ -87,16 +86,6 @@ export function LogToolbar({ detail, filters, view, hits, download, onChange, on
           </ToolbarGroup>
         </ToolbarToggleGroup>
         <ToolbarGroup variant="action-group-plain" align={{ default: "alignEnd" }}>
-          <ToolbarItem>
-            <Tooltip content="Previous warning or error (p)">
-              <Button variant="plain" aria-label="Previous warning or error" icon={<AngleUpIcon />} onClick={() => onSerious(-1)} />
-            </Tooltip>
-          </ToolbarItem>
-          <ToolbarItem>
-            <Tooltip content="Next warning or error (n)">
-              <Button variant="plain" aria-label="Next warning or error" icon={<AngleDownIcon />} onClick={() => onSerious(1)} />
-            </Tooltip>
-          </ToolbarItem>
           <ToolbarItem>
             <ViewMenu view={view} isFolded={filters.fold} download={download} name={detail.row.name} onChange={onChange} onView={onView} />
           </ToolbarItem>
@@ -118,7 +107,12 @@ function Find({ filters, hits, onChange, onHit }: FindProps) {
       labels={filters.only && filters.find ? [filters.find] : []}
       deleteLabel={() => onChange({ only: "", regex: "" })}
     >
-      <div style={{ display: "flex", gap: "var(--pf-t--global--spacer--xs)" }}>
+      <div
+        style={{ display: "flex", gap: "var(--pf-t--global--spacer--xs)" }}
+        onKeyDown={(event) => {
+          if (event.key === "Enter" && event.target instanceof HTMLInputElement) onHit(event.shiftKey ? -1 : 1);
+        }}
+      >
         <SearchInput
           searchInputId="log-find"
           aria-label="Find in logs; a regular expression between slashes"
@@ -129,7 +123,6 @@ function Find({ filters, hits, onChange, onHit }: FindProps) {
           {...(count ? { resultsCount: count } : {})}
           onNextClick={() => onHit(1)}
           onPreviousClick={() => onHit(-1)}
-          onSearch={() => onHit(1)}
         />
         <Tooltip content="Show only matching lines, searched for in the whole log">
           <Button
@@ -137,7 +130,7 @@ function Find({ filters, hits, onChange, onHit }: FindProps) {
             aria-label="Show only matching lines"
             aria-pressed={filters.only}
             isClicked={filters.only}
-            icon={<FilterIcon />}
+            icon={<ListIcon />}
             isDisabled={!filters.find}
             onClick={() => onChange({ only: filters.only ? "" : "true", find: filters.find, regex: "" })}
           />

@@ -1,6 +1,9 @@
-import { Alert, Bullseye, Button, Checkbox, EmptyState, EmptyStateBody, Flex, FlexItem, Spinner } from "@patternfly/react-core";
+import { Alert, Bullseye, Button, Checkbox, EmptyState, EmptyStateActions, EmptyStateBody, EmptyStateFooter, Flex, FlexItem, Spinner, Tooltip } from "@patternfly/react-core";
+import AngleDownIcon from "@patternfly/react-icons/dist/esm/icons/angle-down-icon";
+import AngleUpIcon from "@patternfly/react-icons/dist/esm/icons/angle-up-icon";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useDeferredValue, useEffect, useLayoutEffect, useMemo, useRef, useState, type KeyboardEvent, type RefObject } from "react";
+import { createPortal } from "react-dom";
 import { jobUrl, type LogRow } from "../api/client";
 import { useJobPage } from "../job/context";
 import { plural } from "../lib/format";
@@ -19,6 +22,7 @@ import { useLogLines } from "./useLogLines";
 
 const LINE_PX = 20;
 const BOTTOM_PX = 56; // the margins of the page below
+const MARGIN_PX = 16; // of the full window
 const LEAST_PX = 200;
 
 /** The merged lines: chosen by the server, kept in a bounded buffer; only those in sight are drawn. */
@@ -137,11 +141,16 @@ export default function LogsTab() {
     },
     [change, lines, toast],
   );
+  const showRank = useCallback((rank: number): void => change({ ranks: String(rank), role: [] }), [change]);
+  const clearFilters = (): void => change({ role: [], ranks: "", workers: "", level: "", since: "", until: "", find: "", only: "", regex: "" });
   const showAll = (): void => {
     setLinked("");
     setCurrent(null);
     change({ line: "" });
   };
+  useEffect(() => {
+    if (view.fullScreen) box.current?.focus();
+  }, [view.fullScreen]);
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.key === "Escape" && view.fullScreen) setView({ ...view, fullScreen: false });
     else if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -152,8 +161,8 @@ export default function LogsTab() {
 
   const height = useHeightToBottom(box, above, view.fullScreen);
   const download = jobUrl(row, "logs", downloadQuery(query));
-  return (
-    <div className={view.fullScreen ? styles["full"] : styles["tab"]}>
+  const content = (
+    <>
       <div ref={above} className={styles["tab"]}>
       <LogToolbar
         detail={detail}
@@ -164,7 +173,7 @@ export default function LogsTab() {
         onChange={change}
         onView={(next) => setView({ ...view, ...next })}
         onHit={goHit}
-        onSerious={goSerious}
+        onClear={clearFilters}
       />
       {problem ? (
         <Alert isInline variant="danger" component="h2" title={problem.message}>
@@ -183,6 +192,7 @@ export default function LogsTab() {
         <FlexItem role="status" data-testid="log-status">
           {plural(lines.length, "line")}
           {serious ? ` · ${plural(serious, "warning or error", "warnings and errors")}` : ""}
+          {serious ? <SeriousButtons onGo={goSerious} /> : null}
           {dropped ? ` · ${plural(dropped, "older line")} hidden` : ""}
           {state === "ended" ? " · End of log" : ""}
           {` · ${zoneName(zone)}`}
@@ -194,6 +204,11 @@ export default function LogsTab() {
             </Button>
           ) : null}
           {over ? null : <Checkbox id="follow" label="Follow" isChecked={view.follow} onChange={(_, on) => follow(on)} />}
+          {view.fullScreen ? (
+            <Button variant="link" isInline onClick={() => setView({ ...view, fullScreen: false })}>
+              Exit full window
+            </Button>
+          ) : null}
         </Flex>
       </Flex>
       </div>
@@ -210,7 +225,7 @@ export default function LogsTab() {
           if (event.deltaY < 0) follow(false);
         }}
       >
-        {lines.length ? null : <NoLines loading={state === "loading"} filtered={logIsFiltered(params)} />}
+        {lines.length ? null : <NoLines loading={state === "loading"} filtered={logIsFiltered(params)} onClear={clearFilters} />}
         <div className={styles["lines"]} style={{ height: virtual.getTotalSize() }}>
           {virtual.getVirtualItems().map((item) => {
             const line = lines[item.index];
@@ -228,19 +243,42 @@ export default function LogsTab() {
                 isCurrent={line === current}
                 linkTo={path("logs", { line: line.at })}
                 onLink={copyLink}
+                onRank={showRank}
               />
             ) : null;
           })}
         </div>
       </div>
-    </div>
+    </>
+  );
+  if (!view.fullScreen) return <div className={styles["tab"]}>{content}</div>;
+  return createPortal(
+    // within the page it would lie below the masthead and the navigation
+    <div className={styles["full"]} role="dialog" aria-modal="true" aria-label={`Log of ${row.name}`}>
+      {content}
+    </div>,
+    document.body,
   );
 }
 
 const FILTER_KEYS = ["role", "ranks", "workers", "level", "since", "until", "only", "regex"];
 const logIsFiltered = (params: URLSearchParams): boolean => FILTER_KEYS.some((key) => params.get(key));
 
-function NoLines({ loading, filtered }: { loading: boolean; filtered: boolean }) {
+/** From one warning or error to the next; the keys n and p do the same. */
+function SeriousButtons({ onGo }: { onGo: (step: 1 | -1) => void }) {
+  return (
+    <span className={styles["serious"]}>
+      <Tooltip content="Previous warning or error (p)">
+        <Button variant="plain" size="sm" aria-label="Previous warning or error" icon={<AngleUpIcon />} onClick={() => onGo(-1)} />
+      </Tooltip>
+      <Tooltip content="Next warning or error (n)">
+        <Button variant="plain" size="sm" aria-label="Next warning or error" icon={<AngleDownIcon />} onClick={() => onGo(1)} />
+      </Tooltip>
+    </span>
+  );
+}
+
+function NoLines({ loading, filtered, onClear }: { loading: boolean; filtered: boolean; onClear: () => void }) {
   if (loading)
     return (
       <Bullseye>
@@ -249,7 +287,17 @@ function NoLines({ loading, filtered }: { loading: boolean; filtered: boolean })
     );
   return (
     <EmptyState titleText={filtered ? "No lines match these filters" : "No output yet"} headingLevel="h2" variant="sm">
-      {filtered ? null : <EmptyStateBody>Lines appear here as soon as the job writes them.</EmptyStateBody>}
+      {filtered ? (
+        <EmptyStateFooter>
+          <EmptyStateActions>
+            <Button variant="link" onClick={onClear}>
+              Clear all filters
+            </Button>
+          </EmptyStateActions>
+        </EmptyStateFooter>
+      ) : (
+        <EmptyStateBody>Lines appear here as soon as the job writes them.</EmptyStateBody>
+      )}
     </EmptyState>
   );
 }
@@ -260,7 +308,7 @@ function useHeightToBottom(box: RefObject<HTMLElement>, above: RefObject<HTMLEle
   useLayoutEffect(() => {
     const measure = (): void => {
       const top = box.current?.getBoundingClientRect().top ?? 0;
-      setHeight(Math.max(LEAST_PX, Math.round(window.innerHeight - top - BOTTOM_PX)));
+      setHeight(Math.max(LEAST_PX, Math.round(window.innerHeight - top - (fullScreen ? MARGIN_PX : BOTTOM_PX))));
     };
     measure();
     const observer = new ResizeObserver(measure);

@@ -1,18 +1,14 @@
-/** The lines of a log as they come: a bounded buffer, updated once a frame, counted by the second as they pass. */
+/** The lines of a log as they come: a bounded buffer, updated once a frame, counted as they pass. */
 import { useCallback, useEffect, useRef, useState } from "react";
 import { problemOf, streamLogLines, type JobRow, type LogRow, type Problem } from "../api/client";
+import { COUNT_MS, type Count } from "./density";
 import { FIRST_LINES, linesBefore, isSerious, MORE_LINES } from "./logQuery";
 
 const MOST_KEPT = 50_000;
 
-export interface Count {
-  readonly all: number;
-  readonly serious: number;
-}
-
 export interface LogLines {
   readonly lines: readonly LogRow[];
-  /** Lines, and warnings and errors among them, by second. */
+  /** Lines, and warnings and errors among them, by tenth of a second. */
   readonly counts: ReadonlyMap<number, Count>;
   /** How many lines went out of the buffer. */
   readonly dropped: number;
@@ -26,9 +22,10 @@ const EMPTY: LogLines = { lines: [], counts: new Map(), dropped: 0, problem: nul
 function counted(before: ReadonlyMap<number, Count>, added: readonly LogRow[]): ReadonlyMap<number, Count> {
   const counts = new Map(before);
   for (const line of added) {
-    const second = Math.floor(line.time / 1000);
-    const count = counts.get(second) ?? { all: 0, serious: 0 };
-    counts.set(second, { all: count.all + 1, serious: count.serious + Number(isSerious(line)) });
+    const moment = Math.floor(line.time / COUNT_MS);
+    const count = counts.get(moment) ?? { all: 0, serious: 0, errors: 0 };
+    const serious = Number(isSerious(line));
+    counts.set(moment, { all: count.all + 1, serious: count.serious + serious, errors: count.errors + (line.level === "warning" ? 0 : serious) });
   }
   return counts;
 }

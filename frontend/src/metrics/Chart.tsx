@@ -66,7 +66,7 @@ export function Chart({ label, xs, xName, series, band, format, fromZero = false
           ],
         },
         scales: { x: { time: isTime }, y: { range: (_, low, high) => yRange(low, high, fromZero) } },
-        axes: [{ ...axis, space: 80, ...(isTime ? { values: (_: uPlot, ticks: number[]) => timeTicks(ticks, zone) } : {}) }, { ...axis, size: AXIS_PX, values: (_, ticks) => ticks.map((tick) => format(tick)) }],
+        axes: [{ ...axis, space: 80, ...(isTime ? { incrs: TIME_STEPS, values: (_: uPlot, ticks: number[]) => timeTicks(ticks, zone) } : {}) }, { ...axis, size: AXIS_PX, values: (_, ticks) => ticks.map((tick) => format(tick)) }],
         series: [{}, ...series.map(({ label: name, color }) => seriesLook(name, color, look))],
         ...(band ? { bands: [{ series: [band[0] + 1, band[1] + 1], fill: look.band }] } : {}),
         plugins: [tooltip({ series, xName, format, zone })],
@@ -90,7 +90,7 @@ export function Chart({ label, xs, xName, series, band, format, fromZero = false
         <ul className={`${styles["chart"]} ${styles["legend"]}`} aria-label="Legend">
           {series.map(({ label: name, color }) => (
             <li key={name}>
-              <span className={styles["swatch"]} style={{ background: color === "limit" ? "var(--chart-limit)" : `var(--chart-${Number(color) % LINES})` }} />
+              {color === "limit" ? <span className={styles["limitSwatch"]} /> : <span className={styles["swatch"]} style={{ background: `var(--chart-${Number(color) % LINES})` }} />}
               {name}
             </li>
           ))}
@@ -101,6 +101,9 @@ export function Chart({ label, xs, xName, series, band, format, fromZero = false
 }
 
 const DAY_SECONDS = 86400;
+
+/** Whole seconds at least: the same time twice would say nothing. */
+const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, DAY_SECONDS, 2 * DAY_SECONDS, 7 * DAY_SECONDS, 30 * DAY_SECONDS];
 
 /** Times as the page shows them everywhere; the day is named where a chart spans several. */
 function timeTicks(ticks: readonly number[], zone: Zone): string[] {

@@ -12,6 +12,10 @@ interface Props {
   value: (row: number, column: number) => number | null;
   /** The value of the darkest cell. */
   most: number;
+  /** The same in words: the end of the scale below the map. */
+  mostLabel: string;
+  /** The names of the columns, where they are few. */
+  columnNames?: readonly string[];
   /** What a cell is, in words. */
   describe: (row: number, column: number, value: number) => string;
   rowHeight?: number;
@@ -19,9 +23,10 @@ interface Props {
 
 const LABEL_PX = 88;
 const MOST_PX = 640;
+const MOST_NAMED = 32;
 
 /** Values as colours, from pale to dark: rows of ranks or workers over time, or over one another. */
-export function HeatMap({ label, rows, columns, value, most, describe, rowHeight = 18 }: Props) {
+export function HeatMap({ label, rows, columns, value, most, mostLabel, columnNames = [], describe, rowHeight = 18 }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const dark = useIsDark();
   const [cell, setCell] = useState("");
@@ -76,7 +81,19 @@ export function HeatMap({ label, rows, columns, value, most, describe, rowHeight
         </div>
         <canvas ref={canvas} className={styles["heatCanvas"]} style={{ blockSize: height }} role="img" aria-label={label} onMouseMove={look} onMouseLeave={() => setCell("")} />
       </div>
-      <div className={styles["heatCell"]}>{cell || " "}</div>
+      {columnNames.length && columnNames.length <= MOST_NAMED ? (
+        <div className={styles["heatColumns"]} style={{ marginInlineStart: LABEL_PX }} aria-hidden>
+          {columnNames.map((name) => (
+            <span key={name}>{name}</span>
+          ))}
+        </div>
+      ) : null}
+      <div className={styles["heatCell"]}>
+        <span className={styles["heatScale"]} aria-hidden>
+          0 <span className={styles["heatRamp"]} /> {mostLabel}
+        </span>
+        {cell}
+      </div>
     </div>
   );
 }

@@ -5,11 +5,11 @@ import { useMemo, useState } from "react";
 import { api, jobParams, unwrap, type JobRow, type Series } from "../api/client";
 import { useCurves } from "../api/queries";
 import { DataTable } from "../components/DataTable";
-import { significant } from "../lib/format";
+import { capitalized, plural, significant } from "../lib/format";
 import { isFinal, isNotResponding } from "../lib/phases";
 import { position, progressPercent, timeLeft } from "../lib/progress";
 import { Chart } from "./Chart";
-import { axisOf, byImportance, isCurve } from "./curves";
+import { axisOf, byImportance, isConstant, isCurve } from "./curves";
 import styles from "./metrics.module.css";
 
 const TOOLS: Record<string, string> = { mlflow: "MLflow", wandb: "Weights & Biases", tensorboard: "TensorBoard" };
@@ -44,7 +44,7 @@ export function TrainingCharts({ row }: { row: JobRow }) {
         </Flex>
       </Flex>
       {percent === null || (percent === 100 && isFinal(row.phase)) ? null : (
-        <Progress id="training" title={position(curves) || "Training progress"} value={percent} label={[`${percent}%`, left].filter(Boolean).join(" · ")} />
+        <Progress id="training" title={capitalized(position(curves)) || "Training progress"} value={percent} label={[`${percent}%`, left].filter(Boolean).join(" · ")} />
       )}
       <Gallery hasGutter minWidths={{ default: "100%", lg: "26rem" }}>
         {series.slice(0, MOST_CHARTS).map((one) => (
@@ -76,9 +76,15 @@ function MetricCard({ series, hasSteps }: { series: Series; hasSteps: boolean })
         <CardTitle component="h3">{name}</CardTitle>
       </CardHeader>
       <CardBody>
-        {isCurve(series) ? <Chart label={`${name}. ${summary}`} xs={axis.xs} xName={axis.name} series={lines} format={significant} /> : <p>One value so far.</p>}
+        {isCurve(series) && isConstant(series) ? (
+          <p>Constant over {plural(series.count, "value")}.</p>
+        ) : isCurve(series) ? (
+          <Chart label={`${name}. ${summary}`} xs={axis.xs} xName={axis.name} series={lines} format={significant} />
+        ) : (
+          <p>One value so far.</p>
+        )}
         <span className={styles["note"]}>
-          {isCurve(series) ? `by ${axis.name} · min ${significant(least)} · max ${significant(most)}` : ""}
+          {isCurve(series) && !isConstant(series) ? `by ${axis.name} · min ${significant(least)} · max ${significant(most)}` : ""}
         </span>
       </CardBody>
     </Card>

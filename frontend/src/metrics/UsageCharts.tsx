@@ -89,6 +89,7 @@ function MeasureCard({ measure, usage, view, onBrush }: MeasureProps) {
             columns={usage.times.length}
             value={(at, column) => workers[at]?.[perWorker][column] ?? null}
             most={limit ?? peak}
+            mostLabel={format(limit ?? peak)}
             describe={(at, _, value) => `Worker ${workers[at]?.worker}: ${format(value)}`}
           />
         ) : (

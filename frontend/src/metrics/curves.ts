@@ -29,6 +29,9 @@ export const byImportance = (all: readonly Series[]): readonly Series[] => [...a
 /** Whether a series can be drawn: a single value is a number to show. */
 export const isCurve = (series: Series): boolean => series.values.filter((value) => value !== null).length > 1;
 
+/** Whether a series never changes: its value says all. */
+export const isConstant = ({ least, most }: Series): boolean => least !== null && least === most;
+
 /** Whether a metric is set and not reached: none of its values is better than another. */
 export const isSetting = (name: string): boolean => LAST.includes(name) && name !== "grad_norm";
 

@@ -1,4 +1,4 @@
-import { Alert, Content, Grid, GridItem, List, ListItem } from "@patternfly/react-core";
+import { Content, Grid, GridItem, List, ListItem } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { api, attemptParams, jobKey, unwrap, type MpiProfile } from "../api/client";
@@ -47,7 +47,9 @@ export default function Communication() {
         ) : null}
         {ranks.length ? <Shares profile={profile.data} /> : <Content component="p">Nothing was recorded yet.</Content>}
         {lacks.map((lack) => (
-          <Alert key={lack} isInline isPlain variant="info" component="p" title={capitalized(lack)} />
+          <Content key={lack} component="small">
+            {capitalized(lack)}
+          </Content>
         ))}
       </div>
     </Section>
@@ -67,9 +69,11 @@ function Shares({ profile }: { profile: MpiProfile }) {
       <Grid hasGutter>
         <GridItem lg={5}>
           <h3 className={styles["node"]}>Time in MPI, highest ranks</h3>
-          {shares.slice(0, SHOWN_RANKS).map(({ rank, share }) => (
-            <UtilizationBar key={rank} label={`Rank ${rank}`} used={Math.min(1, share)} total={1} format={(value) => percent(value)} isPlain />
-          ))}
+          <div className={styles["shares"]}>
+            {shares.slice(0, SHOWN_RANKS).map(({ rank, share }) => (
+              <UtilizationBar key={rank} label={`Rank ${rank}`} used={Math.min(1, share)} total={1} format={(value) => percent(value)} isPlain />
+            ))}
+          </div>
         </GridItem>
         <GridItem lg={7}>
           <h3 className={styles["node"]}>Bytes from each rank (rows) to each other (columns)</h3>
@@ -80,6 +84,8 @@ function Shares({ profile }: { profile: MpiProfile }) {
               columns={names.length}
               value={traffic.bytes}
               most={traffic.most}
+              mostLabel={bytes(traffic.most)}
+              columnNames={traffic.ranks.map(String)}
               describe={(from, to, amount) => `${names[from]} to ${names[to]}: ${bytes(amount)}`}
             />
           ) : (

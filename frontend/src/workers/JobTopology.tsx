@@ -6,6 +6,7 @@ import { PHASE_LOOKS } from "../components/PhaseLabel";
 import { plural } from "../lib/format";
 import { jobPath } from "../lib/links";
 import { launcherOf } from "./launcher";
+import { phaseTone } from "./tone";
 import { placeName, placesOf, workerGroups, type GroupBy } from "./topology";
 import { WorkerTiles } from "./WorkerTiles";
 import styles from "./workers.module.css";
@@ -87,7 +88,7 @@ function LauncherTile({ detail }: { detail: JobDetail }) {
   return (
     <Link
       to={jobPath(detail.row, "workers", { worker: "launcher" })}
-      className={`${styles["tile"]} ${styles["launcher"]}`}
+      className={`${styles["tile"]} ${styles["launcher"]} ${styles[phaseTone(launcher.phase)]}`}
       title={facts.filter(Boolean).join(" · ")}
       data-worker="launcher"
     >

@@ -1,4 +1,4 @@
-import { Button, ExpandableSection, List, ListComponent, ListItem, OrderType } from "@patternfly/react-core";
+import { Alert, Button, ExpandableSection, List, ListComponent, ListItem, OrderType } from "@patternfly/react-core";
 import { useMutation } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
 import { api, jobParams, unwrap } from "../api/client";
@@ -6,7 +6,7 @@ import type { components } from "../api/schema";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { Section } from "../components/Section";
 import { useJobPage } from "../job/context";
-import { plural, spans } from "../lib/format";
+import { capitalized, plural, spans } from "../lib/format";
 import styles from "./workers.module.css";
 
 type Report = components["schemas"]["StackReport"];
@@ -26,9 +26,9 @@ export function Stacks({ isAsked }: { isAsked: boolean }) {
   if (row.phase !== "Running") return null;
   return (
     <div ref={section}>
-      <Section title="Inspect a stuck job">
+      <Section title="Call stacks">
         <div className={styles["column"]}>
-          <p>Capture the call stack of every rank. The job pauses for a moment and then continues.</p>
+          <p>Find out where a stuck job hangs: capture the call stack of every rank. The job pauses for a moment and then continues.</p>
           <div>
             <Button variant={isAsked ? "primary" : "secondary"} isLoading={capture.isPending} isDisabled={capture.isPending} onClick={() => capture.mutate()}>
               {capture.data ? "Capture again" : "Capture stacks"}
@@ -45,8 +45,10 @@ export function Stacks({ isAsked }: { isAsked: boolean }) {
 function StackGroups({ report }: { report: Report }) {
   return (
     <>
-      <p>{report.summary}</p>
-      <List aria-label="Stacks by function">
+      {(report.remarks ?? []).map((sentence) => (
+        <Alert key={sentence} isInline variant="info" component="h3" title={capitalized(sentence)} />
+      ))}
+      <List aria-label="Stacks by function" className={styles["calls"] ?? ""}>
         {(report.groups ?? []).map((group) => (
           <ListItem key={`${group.where}${group.ranks[0]}`}>
             {plural(group.ranks.length, "rank")} ({spans(group.ranks)}) in <code>{group.where}</code>
@@ -55,8 +57,9 @@ function StackGroups({ report }: { report: Report }) {
           </ListItem>
         ))}
       </List>
-      {[...(report.remarks ?? []), ...(report.lacks ?? [])].map((sentence) => (
-        <p key={sentence}>{sentence}</p>
+      {(report.remarks ?? []).length ? null : <p>{capitalized(report.summary)}</p>}
+      {(report.lacks ?? []).map((sentence) => (
+        <p key={sentence}>{capitalized(sentence)}</p>
       ))}
     </>
   );

@@ -10,7 +10,7 @@ import { UtilizationBar } from "../components/UtilizationBar";
 import { useApplyFix } from "../job/applyFix";
 import { useJobPage } from "../job/context";
 import { FixList } from "../job/FixList";
-import { bytes, decimal } from "../lib/format";
+import { bytes, capitalized, decimal } from "../lib/format";
 import { LastLines } from "../logs/LastLines";
 import { launcherOf } from "./launcher";
 import { nodeOf, rankExits, workerReason } from "./topology";
@@ -46,7 +46,7 @@ function PanelTitle({ title }: { title: string }) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus(), []);
   return (
-    <h2 className="pf-v6-c-title pf-m-lg" id="panel-title" ref={heading} tabIndex={-1}>
+    <h2 className={`pf-v6-c-title pf-m-lg ${styles["panelTitle"]}`} id="panel-title" ref={heading} tabIndex={-1}>
       {title}
     </h2>
   );
@@ -65,7 +65,7 @@ export function WorkerPanel({ worker, onClose }: { worker: WorkerState; onClose:
   return (
     <Panel title={worker.name} subject={worker.name} closeLabel="Close worker details" onClose={onClose}>
       {reason && failed ? <Alert variant="danger" isInline component="h3" title={reason} /> : null}
-      {memory && limit ? <UtilizationBar label="Memory, highest" used={memory} total={limit} format={bytes} /> : null}
+      {memory && limit ? <UtilizationBar label="Peak memory" used={memory} total={limit} format={bytes} /> : null}
       {finding && failed ? <FixList fixes={(diagnosis?.fixes ?? []).filter((fix) => fix.code === finding.code)} hint={finding.hint ?? ""} onApply={applyFix.ask} /> : null}
       <Details
         isHorizontal
@@ -120,7 +120,7 @@ export function LauncherPanel({ onClose }: { onClose: () => void }) {
           ["CPU", launcher.cores === null ? String(resources?.cpu ?? "") : `${decimal(launcher.cores)} cores`],
           ["Memory", launcher.memoryBytes ? `${bytes(launcher.memoryBytes)}${launcher.memoryLimitBytes ? ` of ${bytes(launcher.memoryLimitBytes)}` : ""}` : String(resources?.memory ?? "")],
           ["GPUs", launcher.gpus.join(", ")],
-          ["Reason", launcher.reason],
+          ["Reason", capitalized(launcher.reason)],
         ]}
       />
       <Link to={path("logs", { role: "launcher" })}>View logs</Link>

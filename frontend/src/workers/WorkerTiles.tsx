@@ -33,11 +33,13 @@ export function WorkerTiles({ detail, workers = detail.state.workers ?? [], labe
   );
 }
 
+const ALMOST_FULL = 0.9;
+
 function WorkerTile({ worker, detail, ranks }: { worker: WorkerState; detail: JobDetail; ranks: RankLook }) {
   const { icon: PhaseIcon } = PHASE_LOOKS[worker.phase];
   const isFirst = isFirstCause(detail, worker.index);
   const { memory_bytes: memory, memory_limit_bytes: limit } = worker;
-  const share = memory && limit ? Math.min(1, memory / limit) : null;
+  const share = memory && limit ? memory / limit : null;
   const facts = [
     worker.node,
     worker.restarts ? plural(worker.restarts, "restart") : "",
@@ -61,7 +63,7 @@ function WorkerTile({ worker, detail, ranks }: { worker: WorkerState; detail: Jo
       {ranks === "none" ? null : <RankCells cells={rankCells(detail, worker)} isSmall={ranks === "small"} />}
       {share === null || ranks === "small" ? null : (
         <svg className={styles["meter"]} viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden>
-          <rect width={100 * share} height="4" className={share >= 0.9 ? styles["meterHigh"] : styles["meterFill"]} />
+          <rect width={100 * Math.min(1, share)} height="4" className={styles[share > 1 ? "meterOver" : share >= ALMOST_FULL ? "meterHigh" : "meterFill"]} />
         </svg>
       )}
       {share === null ? null : <span className="pf-v6-screen-reader">{`, memory ${Math.round(100 * share)}% of the limit`}</span>}

@@ -48,7 +48,7 @@ export default function WorkersTab() {
   return (
     <Drawer isExpanded={panel !== null} isInline>
       <DrawerContent panelContent={panel}>
-        <DrawerContentBody className={styles["column"]}>
+        <DrawerContentBody className={`${styles["column"]} ${panel ? styles["beside"] : ""}`}>
           <Scale />
           <Section
             title="Launcher and workers"

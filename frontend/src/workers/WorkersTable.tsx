@@ -2,6 +2,7 @@ import { Button } from "@patternfly/react-core";
 import { InnerScrollContainer, Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useState } from "react";
 import type { JobDetail, NodePlace, WorkerState } from "../api/client";
+import shared from "../components/components.module.css";
 import { PhaseLabel } from "../components/PhaseLabel";
 import { Section } from "../components/Section";
 import { useJobPage } from "../job/context";
@@ -30,7 +31,7 @@ export function WorkersTable({ nodes, onWorker }: { nodes: readonly NodePlace[];
   return (
     <Section title="Workers">
       <InnerScrollContainer>
-        <Table aria-label="Workers" variant="compact" isExpandable gridBreakPoint="">
+        <Table aria-label="Workers" variant="compact" isExpandable gridBreakPoint="" className={shared["dense"] ?? ""}>
           <Thead>
             <Tr>
               <Th screenReaderText="Ranks" />
@@ -92,7 +93,7 @@ function WorkerRow({ worker, place, detail, columns, rowIndex, isOpen, onToggle,
       <Td dataLabel="Status">
         <PhaseLabel phase={worker.phase} isCompact />
       </Td>
-      <Td dataLabel="Reason" style={{ minInlineSize: "14rem" }}>
+      <Td dataLabel="Reason" style={{ minInlineSize: "11rem" }}>
         {workerReason(detail, worker) || DASH}
       </Td>
       <Td dataLabel="Node" modifier="nowrap">{nodeOf(worker, detail.state.ranks ?? []) || "Not scheduled"}</Td>

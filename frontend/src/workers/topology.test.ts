@@ -114,4 +114,15 @@ describe("the picture of a job", () => {
     expect(firstCause(job)).toEqual({ worker: 0, rank: 1, node: "" });
     expect(firstCause(detail({}, "Succeeded"))).toBe(null);
   });
+
+  it("names the rank of a worker that has only one", () => {
+    const findings = [{ code: "MEMORY_LIMIT", message: "Worker 1", worker: 1 }] as JobState["findings"];
+    expect(firstCause(detail({ findings }))).toEqual({ worker: 1, rank: 2, node: "b" });
+    expect(firstCause(detail({ findings: [{ code: "MEMORY_LIMIT", message: "Worker 0", worker: 0 }] as JobState["findings"] }))?.rank).toBe(null);
+  });
+
+  it("takes a warning of a running job for no failure", () => {
+    const running = detail({ findings: [{ code: "RANK_IDLE", message: "Rank 2 is idle", worker: 1, rank: 2, severity: "warning" }] as JobState["findings"], ranks: [{ rank: 2, worker: 1 }] as JobState["ranks"] }, "Running");
+    expect(rankCells(running, { index: 1, name: "w-1", phase: "Running" }).map(({ phase, isFirst }) => [phase, isFirst])).toEqual([["Running", false]]);
+  });
 });

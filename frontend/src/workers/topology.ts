@@ -98,7 +98,7 @@ const SHORT_GPU = 3;
 
 /** The ranks of a worker, each with its own end and its GPU. */
 export function rankCells(detail: JobDetail, worker: WorkerState): readonly RankCell[] {
-  const [first] = detail.state.findings ?? [];
+  const first = firstCause(detail);
   const gpus = worker.gpus ?? [];
   return ranksOf(detail, worker.index).map((rank) => {
     const isFirst = first?.rank === rank.rank;
@@ -125,5 +125,6 @@ export function firstCause(detail: JobDetail): { readonly worker: number; readon
   const [first] = detail.state.findings ?? [];
   const worker = (detail.state.workers ?? []).find((one) => one.index === first?.worker);
   if (!first || !worker || !isFirstCause(detail, worker.index)) return null;
-  return { worker: worker.index, rank: first.rank ?? null, node: nodeOf(worker, detail.state.ranks ?? []) };
+  const [own, ...others] = ranksOf(detail, worker.index);
+  return { worker: worker.index, rank: first.rank ?? (others.length ? null : (own?.rank ?? null)), node: nodeOf(worker, detail.state.ranks ?? []) };
 }
