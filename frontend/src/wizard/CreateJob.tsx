@@ -26,7 +26,7 @@ import { PageLoading } from "../components/PageLoading";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { useDebounced, usePageTitle, useQueryParams } from "../lib/hooks";
 import { jobPath } from "../lib/links";
-import { isManifest, read, write, type Values } from "./document";
+import { isManifest, isScript, read, write, type Values } from "./document";
 import { forgetDraft } from "./draftStore";
 import { ErrorSummary } from "./ErrorSummary";
 import { FieldInput } from "./FieldInput";
@@ -115,6 +115,7 @@ export function CreateJob() {
     void navigate(jobPath(created), { state: { created: true } });
   }, [created, navigate]);
 
+  const isForeign = isScript(draft.text) || (isManifest(draft.text) && place.data?.cluster === false); // to be converted first
   const isLoading = draft.isLoading || place.isPending; // which fields there are depends on the place
   const isUnreadable = view !== "yaml" && draft.job === null;
   const inputs = (which: (field: Field) => boolean): ReactNode =>
@@ -203,7 +204,7 @@ export function CreateJob() {
     />
   );
   const createButton = (
-    <Button isDisabled={!checks.isReady || create.isPending} isLoading={create.isPending} onClick={submit}>
+    <Button isDisabled={!checks.isReady || isForeign || create.isPending} isLoading={create.isPending} onClick={submit}>
       Create job
     </Button>
   );
@@ -229,8 +230,8 @@ export function CreateJob() {
         {draft.error ? <ProblemAlert error={draft.error} /> : null}
         <div className={view === "split" ? styles["split"] : step === "start" && view === "form" ? styles["wide"] : styles["layout"]}>
           <div className={styles["column"]}>
-            <ErrorSummary fields={fields} error={error} isRefused={Boolean(create.error)} onGo={goToField} />
-            {draft.job === null && draft.text.trim() ? <ScriptNotice text={draft.text} onText={setText} /> : null}
+            {isForeign && !create.error ? null : <ErrorSummary fields={fields} error={error} isRefused={Boolean(create.error)} onGo={goToField} />}
+            {isScript(draft.text) ? <ScriptNotice text={draft.text} onText={setText} /> : null}
             {view === "yaml" ? (
               <>
                 {isManifest(draft.text) ? <ManifestNotice text={draft.text} onText={setText} /> : null}

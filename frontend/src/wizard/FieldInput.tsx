@@ -17,10 +17,12 @@ import type { FieldHelp, Finding } from "../api/client";
 import { Combobox } from "../components/Combobox";
 import { Feedback } from "../components/Feedback";
 import { SelectMenu } from "../components/SelectMenu";
+import { usePhone } from "../lib/hooks";
 import { values, type Values } from "./document";
 import { inputId, shownText, withTyped, type Field } from "./fields";
 import { CpuInput, GpusInput, MemoryInput, PairsInput, WorkersInput } from "./inputs";
 import { OfferSelect, Volumes, type Offer } from "./Volumes";
+import styles from "./wizard.module.css";
 
 interface Props {
   field: Field;
@@ -127,7 +129,7 @@ export function FieldInput({ field, text, job, command, mostWorkers, help, offer
         <HelperText id={describedBy} aria-live="polite">
           {words ? <HelperTextItem variant={finding ? "error" : "default"}>{words}</HelperTextItem> : null}
           {isChanged ? (
-            <Label color="blue" isCompact>
+            <Label color="blue" isCompact className={styles["mark"] ?? ""}>
               Changed
             </Label>
           ) : null}
@@ -137,10 +139,14 @@ export function FieldInput({ field, text, job, command, mostWorkers, help, offer
   );
 }
 
+const PHONE_WIDTH = "13rem"; // wherever its button is, it stays in the window
+
 /** What a field is for, as `mpijob explain` says it. */
 function FieldHelpButton({ field, help }: { field: Field; help: FieldHelp | undefined }) {
+  const isPhone = usePhone();
   return (
     <Popover
+      {...(isPhone ? { minWidth: PHONE_WIDTH, maxWidth: PHONE_WIDTH } : {})}
       headerContent={field.label}
       headerComponent="h3"
       aria-label={`About ${field.label}`}

@@ -10,7 +10,7 @@ import styles from "./wizard.module.css";
 interface Props {
   /** Called with the key of a type that can be created here. */
   onChosen: (key: string, kind: Kind) => void;
-  heading?: "h2" | "h3";
+  heading?: "h2" | "h3" | "h4";
   /** Begins with the questions instead of the types. */
   startsAsking?: boolean;
 }
@@ -27,11 +27,13 @@ export function Guide({ onChosen, heading = "h3", startsAsking = false }: Props)
   const kind = key === null ? undefined : kinds[key];
   return (
     <div className={styles["column"]} aria-live="polite">
-      <div>
-        <Button variant="secondary" onClick={() => setAt(begin)}>
-          {key === null ? "Help me choose" : "Start over"}
-        </Button>
-      </div>
+      {startsAsking && key === begin ? null : (
+        <div>
+          <Button variant="secondary" onClick={() => setAt(begin)}>
+            {key === null ? "Help me choose" : "Start over"}
+          </Button>
+        </div>
+      )}
       {question ? (
         <fieldset className={styles["question"]}>
           <legend>{question.text}</legend>
@@ -47,39 +49,56 @@ export function Guide({ onChosen, heading = "h3", startsAsking = false }: Props)
         </fieldset>
       ) : null}
       {kind ? <ChosenKind kind={kind} onContinue={() => onChosen(key ?? "", kind)} heading={heading} /> : null}
-      <Gallery hasGutter minWidths={{ default: "14rem" }} component="ul" aria-label="Job types">
-        {Object.entries(kinds).map(([name, one]) => (
-          <li key={name}>
-            <Card isSelectable isSelected={key === name} isCompact isFullHeight id={`kind-${name}`}>
-              <CardHeader
-                selectableActions={{
-                  selectableActionId: `choose-${name}`,
-                  selectableActionAriaLabelledby: `kind-${name}-title`,
-                  name: "kind",
-                  variant: "single",
-                  isChecked: key === name,
-                  onChange: () => setAt(name),
-                }}
-              >
-                <CardTitle component={heading} id={`kind-${name}-title`}>
-                  {capitalized(one.name)}
-                </CardTitle>
-              </CardHeader>
-              <CardBody>{capitalized(one.why)}</CardBody>
-            </Card>
-          </li>
-        ))}
-      </Gallery>
+      {startsAsking ? null : <Kinds kinds={kinds} chosen={key ?? ""} onChoose={setAt} heading={heading} />}
     </div>
   );
 }
 
-function ChosenKind({ kind, onContinue, heading }: { kind: Kind; onContinue: () => void; heading: "h2" | "h3" }) {
+interface KindsProps {
+  kinds: Readonly<Record<string, Kind>>;
+  chosen: string;
+  onChoose: (key: string) => void;
+  heading: "h2" | "h3" | "h4";
+}
+
+/** All types at a glance. */
+function Kinds({ kinds, chosen, onChoose, heading }: KindsProps) {
+  return (
+    <Gallery hasGutter minWidths={{ default: "14rem" }} component="ul" aria-label="Job types">
+      {Object.entries(kinds).map(([name, one]) => (
+        <li key={name}>
+          <Card isSelectable isSelected={chosen === name} isCompact isFullHeight id={`kind-${name}`}>
+            <CardHeader
+              selectableActions={{
+                selectableActionId: `choose-${name}`,
+                selectableActionAriaLabelledby: `kind-${name}-title`,
+                name: "kind",
+                variant: "single",
+                isChecked: chosen === name,
+                onChange: () => onChoose(name),
+              }}
+            >
+              <CardTitle component={heading} id={`kind-${name}-title`}>
+                {capitalized(one.name)}
+              </CardTitle>
+            </CardHeader>
+            <CardBody>{capitalized(one.why)}</CardBody>
+          </Card>
+        </li>
+      ))}
+    </Gallery>
+  );
+}
+
+function ChosenKind({ kind, onContinue, heading }: { kind: Kind; onContinue: () => void; heading: "h2" | "h3" | "h4" }) {
   return (
     <Alert isInline variant={kind.here ? "success" : "info"} title={capitalized(kind.name)} component={heading} data-testid="kind">
+      <div className={styles["column"]}>
       <p>{capitalized(kind.why)}</p>
       {kind.here ? (
-        <Button onClick={onContinue}>Next</Button>
+        <div>
+          <Button onClick={onContinue}>Next</Button>
+        </div>
       ) : (
         <>
           <p>This isn&apos;t an MPI job. Start it like this:</p>
@@ -91,11 +110,14 @@ function ChosenKind({ kind, onContinue, heading }: { kind: Kind; onContinue: () 
               Learn more: {kind.link}
             </Button>
           </p>
-          <Button variant="secondary" onClick={onContinue}>
-            Create an MPI job anyway
-          </Button>
+          <div>
+            <Button variant="secondary" onClick={onContinue}>
+              Create an MPI job anyway
+            </Button>
+          </div>
         </>
       )}
+      </div>
     </Alert>
   );
 }

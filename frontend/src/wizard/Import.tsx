@@ -2,6 +2,7 @@
 import { Alert, Button } from "@patternfly/react-core";
 import { useMutation } from "@tanstack/react-query";
 import { api, unwrap } from "../api/client";
+import { useCapabilities } from "../api/queries";
 import { ProblemAlert } from "../components/ProblemAlert";
 
 interface Props {
@@ -11,11 +12,12 @@ interface Props {
 
 /** A Kubernetes manifest: it can be submitted as it is; the form needs a job file. */
 export function ManifestNotice({ text, onText }: Props) {
+  const isCluster = useCapabilities().data?.cluster ?? false;
   const convert = useMutation({ mutationFn: () => unwrap(api.POST("/api/v1/drafts", { body: { yaml: text } })), onSuccess: (reading) => onText(reading.yaml) });
   return (
     <Alert variant="info" isInline component="h2" title="This is a Kubernetes manifest">
       {convert.error ? <ProblemAlert error={convert.error} /> : null}
-      <p>You can submit it as is. Convert it to edit it in the form (comments are removed).</p>
+      <p>{isCluster ? "You can submit it as is. Convert it to edit it in the form (comments are removed)." : "Convert it to a job file to run it on this machine (comments are removed)."}</p>
       <Button variant="secondary" isLoading={convert.isPending} onClick={() => convert.mutate()}>
         Convert to mpijob YAML
       </Button>

@@ -60,6 +60,25 @@ interface Props {
 export function StartStep({ hasDraft, left, onResume, onDiscard, onBlank, onYaml, isHelpOpen }: Props) {
   const [help, setHelp] = useState(isHelpOpen);
   const navigate = useNavigate();
+  if (help)
+    return (
+      <div className={styles["column"]}>
+        <div className={styles["kindHead"]}>
+          <h3 className={styles["heading"]}>Find the right job type</h3>
+          <Button variant="link" isInline onClick={() => setHelp(false)}>
+            Back to all options
+          </Button>
+        </div>
+        <Guide
+          startsAsking
+          heading="h4"
+          onChosen={(key, kind) => {
+            if (kind.template) void navigate(templatePath(kind.template));
+            else onBlank(key === "one" ? 1 : undefined);
+          }}
+        />
+      </div>
+    );
   return (
     <div className={styles["column"]}>
       {left ? (
@@ -76,20 +95,11 @@ export function StartStep({ hasDraft, left, onResume, onDiscard, onBlank, onYaml
           }
         />
       ) : null}
-      {help ? (
-        <Guide
-          startsAsking
-          onChosen={(key, kind) => {
-            if (kind.template) void navigate(templatePath(kind.template));
-            else onBlank(key === "one" ? 1 : undefined);
-          }}
-        />
-      ) : null}
       <Gallery hasGutter minWidths={{ default: "12rem" }} component="ul" aria-label="Start from">
         <Tile icon={<PlusIcon />} title="Blank job" text="Fill in the form." action="Start blank" onClick={() => onBlank()} />
         <Tile icon={<CodeIcon />} title="YAML or script" text="Paste a job file, a Kubernetes manifest, or a Slurm or PBS script." action="Open editor" onClick={onYaml} />
         <CloneTile />
-        {help ? null : <Tile icon={<QuestionCircleIcon />} title="Not sure?" text="Answer two questions to find the right job type." action="Help me choose" onClick={() => setHelp(true)} />}
+        <Tile icon={<QuestionCircleIcon />} title="Not sure?" text="Answer two questions to find the right job type." action="Help me choose" onClick={() => setHelp(true)} />
       </Gallery>
       <TemplateGallery hasDraft={hasDraft} />
     </div>
@@ -168,7 +178,7 @@ function TemplateGallery({ hasDraft }: { hasDraft: boolean }) {
   const shown = all.filter((template) => !origin || template.origin === origin);
   const use = (template: Template): void => (hasDraft ? setWanted(template) : void navigate(templatePath(template.name, project)));
   return (
-    <section aria-labelledby="templates-title">
+    <section aria-labelledby="templates-title" className={styles["section"] ?? ""}>
       <Flex justifyContent={{ default: "justifyContentSpaceBetween" }} alignItems={{ default: "alignItemsCenter" }}>
         <FlexItem>
           <h3 id="templates-title" className={styles["heading"]}>
@@ -242,7 +252,7 @@ function TemplateCard({ template, mayShare, project, onUse }: CardProps) {
         ) : null}
         {blocker ? (
           <HelperText>
-            <HelperTextItem variant="warning">{blocker}</HelperTextItem>
+            <HelperTextItem variant="warning">{capitalized(blocker)}</HelperTextItem>
           </HelperText>
         ) : null}
       </CardBody>

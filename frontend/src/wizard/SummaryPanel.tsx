@@ -1,8 +1,9 @@
-import { Alert, Button, Card, CardBody, CardTitle, ExpandableSection, Label, List, ListItem, Progress, ProgressMeasureLocation } from "@patternfly/react-core";
+import { Alert, Button, Card, CardBody, CardTitle, ExpandableSection, HelperText, HelperTextItem, Label, List, ListItem, Progress, ProgressMeasureLocation } from "@patternfly/react-core";
+import InfoCircleIcon from "@patternfly/react-icons/dist/esm/icons/info-circle-icon";
 import { useState } from "react";
 import type { Estimate, Fit, Plan, PlanAnswer, SizingReport } from "../api/client";
 import { basisText, startText } from "../lib/estimate";
-import { bytes, capitalized, decimal, money, plural, quantity, range, roughly, spans } from "../lib/format";
+import { bytes, capitalized, cost as costText, decimal, money, mpiName, plural, quantity, range, roughly, spans } from "../lib/format";
 import { labelOf } from "./fields";
 import { usefulAdvice, workersThatStartNow } from "./summary";
 import type { DraftChecks } from "./useDraft";
@@ -50,7 +51,7 @@ function Layout({ plan: { plan }, gpus }: { plan: PlanAnswer; gpus: number }) {
         {gpus ? ` × ${plural(gpus, "GPU")}` : ""} = {plural(plan.world, "process", "processes")}
       </strong>
       <div className={styles["note"]}>
-        1 launcher + {plural(count, "worker")} = {plural(plan.world, "rank")} with {[plan.family, plan.family_version].filter(Boolean).join(" ")}
+        1 launcher + {plural(count, "worker")} = {plural(plan.world, "rank")} with {mpiName(`${plan.family} ${plan.family_version ?? ""}`)}
       </div>
     </div>
   );
@@ -66,7 +67,7 @@ function RankLayout({ plan, gpus }: { plan: Plan; gpus: number }) {
   return (
     <ExpandableSection toggleText="Ranks by worker" isExpanded={open} onToggle={(_, next) => setOpen(next)}>
       {open ? (
-        <ul className={styles["layout"]} aria-label="Ranks by worker">
+        <ul className={styles["rankLayout"]} aria-label="Ranks by worker">
           {shown.map(({ index, ranks }) => (
             <li key={index}>
               <strong>Worker {index}</strong>
@@ -124,10 +125,11 @@ const FIT_VARIANTS = { "fits now": "success", waits: "info", "can never fit": "d
 function Start({ fit, workers, onWorkers }: { fit: Fit; workers: number; onWorkers: (workers: number) => void }) {
   const fewer = workersThatStartNow(fit, workers);
   const start = { seconds: fit.wait_seconds, span: fit.wait_range, basis: fit.wait_basis };
+  const reason = capitalized(fit.reason || fit.message);
   return (
-    <Alert isInline variant={FIT_VARIANTS[fit.verdict]} title={fit.verdict === "fits now" ? "Starts now" : capitalized(fit.message)} component="h3" data-testid="fit">
-      {fit.hint ? <p>{capitalized(fit.hint)}</p> : null}
-      {fit.ahead_jobs ? <p>{plural(fit.ahead_jobs, "job")} ahead in the queue</p> : null}
+    <Alert isInline variant={FIT_VARIANTS[fit.verdict]} title={fit.verdict === "fits now" ? "Starts now" : reason} component="h3" data-testid="fit">
+      {fit.hint && !fewer ? <p>{capitalized(fit.hint)}</p> : null}
+      {fit.ahead_jobs && !reason.includes("ahead") ? <p>{plural(fit.ahead_jobs, "job")} ahead in the queue</p> : null}
       {fit.verdict === "waits" ? (
         <>
           <p>Estimated start: {startText(start)}</p>
@@ -143,12 +145,11 @@ function Start({ fit, workers, onWorkers }: { fit: Fit; workers: number; onWorke
   );
 }
 
-const CENT = 0.01; // less between least and most is no range worth reading
-
 /** How long the job will take and what it will cost, with what that rests on. */
 function EstimateText({ estimate }: { estimate: Estimate }) {
   const { seconds, low_seconds: low, high_seconds: high, cost, low_cost: least, high_cost: most, currency, basis } = estimate;
-  const price = cost ? ` · ≈ ${money(cost, currency)}${most - least >= CENT ? ` (${money(least, "")}–${money(most, currency)})` : ""}` : "";
+  const isRange = money(least, currency) !== money(most, currency);
+  const price = cost ? ` · ${costText(cost, currency)}${isRange ? ` (${money(least, "")}–${money(most, currency)})` : ""}` : "";
   return (
     <div data-testid="estimate">
       <strong>
@@ -171,7 +172,7 @@ function Advice({ sizing, onAdvice }: { sizing: SizingReport; onAdvice: (path: s
       <List isPlain>
         {advice.map((one) => (
           <ListItem key={one.field}>
-            {capitalized(one.reason)}{" "}
+            {capitalized(one.reason)}.{" "}
             <Button variant="link" isInline onClick={() => onAdvice(one.field, one.value)}>
               Set {labelOf(one.field).toLowerCase()} to {quantity(one.value)}
             </Button>
@@ -185,17 +186,28 @@ function Advice({ sizing, onAdvice }: { sizing: SizingReport; onAdvice: (path: s
   );
 }
 
-const SHOWN_ELSEWHERE = new Set(["EXPECTED"]);
+const SHOWN_ELSEWHERE = new Set(["EXPECTED", "WILL_WAIT"]);
 
 function Notices({ plan }: { plan: Plan }) {
   const notices = (plan.notices ?? []).filter((notice) => !SHOWN_ELSEWHERE.has(notice.code));
+  const warnings = notices.filter((notice) => notice.severity === "warning");
+  const remarks = notices.filter((notice) => notice.severity !== "warning");
   return (
     <>
-      {notices.map((notice) => (
-        <Alert key={`${notice.code}${notice.message}`} isInline isPlain component="h3" variant={notice.severity === "warning" ? "warning" : "info"} title={capitalized(notice.message)}>
+      {warnings.map((notice) => (
+        <Alert key={`${notice.code}${notice.message}`} isInline isPlain component="h3" variant="warning" title={capitalized(notice.message)}>
           {notice.hint ? capitalized(notice.hint) : null}
         </Alert>
       ))}
+      {remarks.length ? (
+        <HelperText component="ul" aria-label="Notes">
+          {remarks.map((notice) => (
+            <HelperTextItem key={`${notice.code}${notice.message}`} component="li" icon={<InfoCircleIcon />}>
+              {[notice.message, notice.hint].filter(Boolean).map((text) => `${capitalized(text ?? "")}.`).join(" ").replaceAll("..", ".")}
+            </HelperTextItem>
+          ))}
+        </HelperText>
+      ) : null}
     </>
   );
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { differences, isManifest, lineOf, nextName, patched, read, values, write } from "./document";
+import { differences, isManifest, isScript, lineOf, nextName, patched, read, values, write } from "./document";
 
 const NOTED = "# who asked\nname: both # short\nworkers: 3\nresources: {cpu: 1, memory: 2Gi}\n";
 
@@ -54,4 +54,11 @@ describe("jobs", () => {
     expect(isManifest(NOTED)).toBe(false);
     expect(read(values(NOTED), "resources.memory")).toBe("2Gi");
   });
+});
+
+it("knows scripts of other schedulers from job files that hold one", () => {
+  expect(isScript("#!/bin/bash\n#SBATCH -N 3\nsrun ./model\n")).toBe(true);
+  expect(isScript("#PBS -l nodes=2\nmpirun ./model")).toBe(true);
+  expect(isScript("name: job\ncode:\n  files:\n    run.sh: |\n      #!/bin/sh\n      #SBATCH -N 3\n")).toBe(false);
+  expect(isScript("name: [open")).toBe(false);
 });

@@ -21,6 +21,9 @@ export function values(text: string): Values | null {
   }
 }
 
+/** Whether the text is a script of another scheduler, which can be converted. */
+export const isScript = (text: string): boolean => /^#!|^#(SBATCH|PBS|BSUB)\s/m.test(text) && values(text) === null;
+
 /** Whether the text is a resource of a cluster, not a job file. */
 export const isManifest = (text: string): boolean => {
   const found = values(text);

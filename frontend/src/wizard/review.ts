@@ -1,4 +1,5 @@
 /** The job as the review lists it: what was set, and the defaults that matter. Pure. */
+import { pairText } from "../job/changes";
 import { plural, quantity } from "../lib/format";
 import { isObject, read, type Values } from "./document";
 import type { Field, Step } from "./fields";
@@ -23,7 +24,7 @@ const text = (value: unknown): string => {
 
 const pairs = (value: Values): string =>
   Object.entries(value)
-    .map(([key, one]) => `${key}=${isObject(one) ? pairs(one) : String(one)}`)
+    .map(([key, one]) => pairText(key, one, isObject(one) ? pairs(one) : String(one)))
     .join(", ");
 
 /** Workers with what each of them has, in one line. */

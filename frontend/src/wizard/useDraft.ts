@@ -169,7 +169,7 @@ export function useDraftChecks(draft: Draft) {
   const isReady =
     draft.job === null
       ? draft.text.trim() !== ""
-      : Boolean(draft.job["name"] && (draft.command.trim() || draft.job["programs"] || draft.job["script"] || draft.job["apiVersion"]));
+      : Boolean(draft.job["apiVersion"] || (draft.job["name"] && (draft.command.trim() || draft.job["programs"] || draft.job["script"])));
   const question = { enabled: isReady && isSettled, retry: false, staleTime: 5000 } as const; // what is not typed to its end is not asked
   const asBody = (): never => draftBody(JSON.parse(asked) as typeof body);
   const plan = useQuery({ queryKey: ["plan", asked], queryFn: () => unwrap(api.POST("/api/v1/plan", { body: asBody() })), ...question });
