@@ -33,7 +33,7 @@ export function AdminOverview() {
   return (
     <div className={styles["column"]}>
       <Numbers view={view.data} />
-      {cluster ? <Answer query={view}>{(data) => <Cluster view={data} />}</Answer> : <p>Project, queue and quota management is available when connected to a cluster.</p>}
+      {cluster ? <Answer query={view}>{(data) => <Cluster view={data} />}</Answer> : <Alert isInline isPlain variant="info" component="p" title="Project, queue and quota management is available when connected to a cluster." />}
     </div>
   );
 }

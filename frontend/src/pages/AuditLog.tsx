@@ -27,7 +27,7 @@ export function AuditLog() {
     retry: false,
   });
   return (
-    <>
+    <div>
       <div className={styles["toolbar"]}>
         <ToggleGroup aria-label="Show">
           <ToggleGroupItem text="All actions" buttonId="audit-all" isSelected={!denied} onChange={() => setDenied(false)} />
@@ -61,7 +61,7 @@ export function AuditLog() {
                     ) : (
                       "–"
                     ),
-                    <Label key="result" color={result.isGood ? "green" : "red"} isCompact title={entry.responseStatus?.message ?? ""}>
+                    <Label key="result" className={styles["mark"] ?? ""} color={result.isGood ? "green" : "red"} isCompact title={entry.responseStatus?.message ?? ""}>
                       {result.text}
                     </Label>,
                   ];
@@ -74,6 +74,7 @@ export function AuditLog() {
                   resultOf(entry.responseStatus?.code).text,
                 ])}
                 file="audit"
+                numeric={["Time"]}
               />
               {audit.hasNextPage ? (
                 <Button variant="link" isLoading={audit.isFetchingNextPage} onClick={() => void audit.fetchNextPage()}>
@@ -84,6 +85,6 @@ export function AuditLog() {
           );
         }}
       </Answer>
-    </>
+    </div>
   );
 }

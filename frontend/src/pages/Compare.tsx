@@ -125,6 +125,7 @@ function OverlaidCurves({ names, curves }: { names: readonly string[]; curves: r
           <CardTitle component="h2">{metric}</CardTitle>
           <CardBody>
             <Chart label={`${metric} of ${series.map((one) => one.label).join(", ")}`} xs={xs} xName={xName} series={series} format={significant} syncKey="compare" hasLegend />
+            <span className={styles["note"]}>by {xName}</span>
           </CardBody>
         </Card>
       ))}
@@ -133,6 +134,7 @@ function OverlaidCurves({ names, curves }: { names: readonly string[]; curves: r
 }
 
 const LONG = 120;
+const LEAST_COLUMN_REM = 8;
 
 interface TableProps {
   label: string;
@@ -146,10 +148,11 @@ function ComparisonTable({ label, jobs, rows, onlyDifferences, onRemove }: Table
   const shown = rows.filter(({ values }) => !onlyDifferences || new Set(values).size > 1);
   if (!shown.length) return null;
   return (
-    <Table aria-label={label} variant="compact" gridBreakPoint="" className={styles["compared"] ?? ""}>
+    <div className={styles["comparison"]}>
+    <Table aria-label={label} variant="compact" gridBreakPoint="" className={styles["compared"] ?? ""} style={{ minInlineSize: `${LEAST_COLUMN_REM * (jobs.length + 1)}rem` }}>
       <Thead>
         <Tr>
-          <Th width={20}>{label}</Th>
+          <Th {...(jobs.length > 2 ? { width: 20 as const } : {})}>{label}</Th>
           {jobs.map(({ column }, index) => (
             <Th key={`${column.ref.namespace}/${column.ref.name}`}>
               <Link to={jobPath(column.ref)}>{column.ref.name}</Link>
@@ -178,5 +181,6 @@ function ComparisonTable({ label, jobs, rows, onlyDifferences, onRemove }: Table
         ))}
       </Tbody>
     </Table>
+    </div>
   );
 }

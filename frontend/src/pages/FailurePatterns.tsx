@@ -8,7 +8,7 @@ import { Answer } from "../components/Answer";
 import { DataTable } from "../components/DataTable";
 import { SelectMenu } from "../components/SelectMenu";
 import { Time } from "../components/Time";
-import { capitalized } from "../lib/format";
+import { capitalized, plural } from "../lib/format";
 import { jobPath } from "../lib/links";
 import styles from "./pages.module.css";
 
@@ -37,14 +37,15 @@ export function FailurePatterns() {
           found.length ? (
             <>
               <p>
-                {failed} of {ended} jobs failed.
+                {failed} of {plural(ended, "job")} failed.
               </p>
               <DataTable
                 label="Failure patterns"
-                columns={["Pattern", "Cause", "Jobs", "Latest", "Owners", "Recommended action"]}
+                numeric={["Latest"]}
+                columns={["Cause", "Example", "Jobs", "Latest", "Project", "Owners", "Recommended action"]}
                 rows={found.map((pattern) => [
-                  pattern.message,
-                  pattern.code ?? "–",
+                  pattern.code || `Node ${pattern.node}`,
+                  pattern.example || "–",
                   <span key="jobs">
                     {pattern.count}:{" "}
                     {pattern.jobs.slice(0, MOST_JOBS).map((job) => {
@@ -57,6 +58,7 @@ export function FailurePatterns() {
                     })}
                   </span>,
                   <Time key="last" at={pattern.last} />,
+                  pattern.namespace || "–",
                   (pattern.owners ?? []).join(", "),
                   pattern.hint ? capitalized(pattern.hint) : "–",
                 ])}

@@ -1,3 +1,5 @@
+import { EmptyState, EmptyStateBody } from "@patternfly/react-core";
+import ThumbsUpIcon from "@patternfly/react-icons/dist/esm/icons/outlined-thumbs-up-icon";
 import { useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../api/client";
 import { Answer } from "../components/Answer";
@@ -18,7 +20,9 @@ export function HelpFeedback() {
             file="help-feedback"
           />
         ) : (
-          <p>No feedback yet.</p>
+          <EmptyState titleText="No feedback yet" headingLevel="h2" icon={ThumbsUpIcon} variant="sm">
+            <EmptyStateBody>Answers to “Helpful?” below help texts and causes of failures are counted here.</EmptyStateBody>
+          </EmptyState>
         )
       }
     </Answer>

@@ -44,7 +44,7 @@ export function Learn() {
 
 function Search({ label, text, onChange }: { label: string; text: string; onChange: (text: string) => void }) {
   return (
-    <div className={styles["toolbar"]}>
+    <div className={`${styles["toolbar"]} ${styles["search"]}`}>
       <SearchInput aria-label={label} placeholder={label} value={text} onChange={(_, value) => onChange(value)} onClear={() => onChange("")} />
     </div>
   );

@@ -45,7 +45,7 @@ export function QueueTab() {
         {waiting.length ? (
           <DataTable
             label="Queued jobs"
-            columns={["Position", "Job", "Owner", "Requested", "Waiting", "Waiting for", "Jobs ahead", "Estimated start"]}
+            columns={["Position", "Job", "Owner", "Requested", "Waiting", "Reason", "Jobs ahead", "Estimated start"]}
             rows={waiting.map((one, index) => [
               String(one.position ?? index + 1),
               <Link key="job" to={jobPath(one.row)}>

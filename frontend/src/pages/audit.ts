@@ -30,7 +30,7 @@ export const actionWords = (verb: string): string => ACTIONS[verb] ?? verb;
 /** The result of an action: its HTTP status in a word. */
 export function resultOf(code: number | undefined): { text: string; isGood: boolean } {
   if (!code) return { text: "Unknown", isGood: true };
-  if (code < 400) return { text: "Allowed", isGood: true };
+  if (code < 400) return { text: "Success", isGood: true };
   if (code === 401 || code === 403) return { text: "Denied", isGood: false };
   return { text: `Failed (${code})`, isGood: false };
 }

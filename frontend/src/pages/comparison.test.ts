@@ -26,6 +26,13 @@ describe("jobs side by side", () => {
     expect(bestOf([1, 2, null], false)).toBe(1);
   });
 
+  it("have no best among those that failed", () => {
+    const quick = job("quick", 1, [3, 0.1], 0);
+    const failed = { ...quick, column: { ...quick.column, phase: "Failed" } } as ComparedJob;
+    const rows = new Map(comparedRows([job("a", 60, [3, 1], 2), failed, job("b", 90, [3, 2], 1)]).map((row) => [row.label, row.best]));
+    expect([rows.get("Duration"), rows.get("Cost"), rows.get("Final loss")]).toEqual([0, 2, 0]);
+  });
+
   it("show a command as words and fields by their label", () => {
     const comparison = { jobs: [], differences: [{ field: "command", values: [["python", "a.py"], ["python", "b.py"]] }, { field: "resources.memory", values: ["1Gi", null] }] } as unknown as Comparison;
     expect(configurationRows(comparison)).toEqual([
@@ -51,4 +58,10 @@ describe("curves over one another", () => {
   });
 
   it("are of metrics that several jobs have", () => expect(overlaid(["a", "b"], [curves([3, 2]), null])).toEqual([]));
+
+  it("are not drawn of what never changes", () => {
+    const constant = curves([1, 1]);
+    const flat = { ...constant, series: constant.series?.map((one) => ({ ...one, least: 1, most: 1 })) } as Curves;
+    expect(overlaid(["a", "b"], [flat, flat])).toEqual([]);
+  });
 });

@@ -3,7 +3,7 @@ import type { Comparison, Curves, JobAccount, Series } from "../api/client";
 import { shownPath, shownValue } from "../job/changes";
 import { bytes, duration, money, significant } from "../lib/format";
 import type { ChartSeries } from "../metrics/Chart";
-import { axisOf, byImportance, isBetterLow, isCurve, isSetting } from "../metrics/curves";
+import { axisOf, byImportance, isBetterLow, isConstant, isCurve, isSetting } from "../metrics/curves";
 
 export interface ComparedJob {
   readonly column: Comparison["jobs"][number];
@@ -27,10 +27,18 @@ export function bestOf(values: readonly (number | null | undefined)[], lowIsBett
 
 const DASH = "–";
 
-function numberRow(label: string, values: readonly (number | null | undefined)[], format: (value: number) => string, lowIsBetter: boolean): ComparedRow[] {
+interface NumberRow {
+  readonly label: string;
+  readonly values: readonly (number | null | undefined)[];
+  readonly format: (value: number) => string;
+  readonly lowIsBetter: boolean;
+}
+
+/** A row of numbers; a job that failed is best in nothing. */
+function numberRow(jobs: readonly ComparedJob[], { label, values, format, lowIsBetter }: NumberRow): ComparedRow[] {
   if (values.every((value) => value === null || value === undefined)) return [];
   const texts = values.map((value) => (value === null || value === undefined ? DASH : format(value)));
-  const best = bestOf(values, lowIsBetter);
+  const best = bestOf(values.map((value, index) => (jobs[index]?.column.phase === "Failed" ? null : value)), lowIsBetter);
   const isAlone = best !== undefined && texts.filter((text) => text === texts[best]).length === 1;
   return [{ label, values: texts, ...(isAlone ? { best } : {}) }];
 }
@@ -44,9 +52,9 @@ export function comparedRows(jobs: readonly ComparedJob[]): readonly ComparedRow
   return [
     { label: "Status", values: jobs.map(({ column }) => column.phase) },
     ...(failed ? [{ label: "Cause", values: jobs.map(({ column }) => (column.phase === "Failed" ? column.result : DASH)) }] : []),
-    ...numberRow("Duration", jobs.map(({ column }) => column.duration_seconds), duration, true),
-    ...numberRow("Cost", jobs.map(({ account }) => account?.cost), (value) => money(value, currency), true),
-    ...numberRow("Peak worker memory", jobs.map(({ column }) => column.account?.peak_bytes || null), bytes, true),
+    ...numberRow(jobs, { label: "Duration", values: jobs.map(({ column }) => column.duration_seconds), format: duration, lowIsBetter: true }),
+    ...numberRow(jobs, { label: "Cost", values: jobs.map(({ account }) => account?.cost), format: (value) => money(value, currency), lowIsBetter: true }),
+    ...numberRow(jobs, { label: "Peak worker memory", values: jobs.map(({ column }) => column.account?.peak_bytes || null), format: bytes, lowIsBetter: true }),
     ...metricRows(jobs),
   ];
 }
@@ -62,7 +70,8 @@ const metricRows = (jobs: readonly ComparedJob[]): readonly ComparedRow[] =>
   metricNames(jobs.map(({ curves }) => curves))
     .slice(0, METRICS_SHOWN)
     .flatMap((name) => {
-      const rows = numberRow(`Final ${name}`, jobs.map(({ curves }) => seriesOf(curves, name)?.last), significant, isBetterLow(name));
+      const values = jobs.map(({ curves }) => seriesOf(curves, name)?.last);
+      const rows = numberRow(jobs, { label: `Final ${name}`, values, format: significant, lowIsBetter: isBetterLow(name) });
       return isSetting(name) ? rows.map(({ label, values }) => ({ label, values })) : rows;
     });
 
@@ -86,7 +95,7 @@ export function overlaid(names: readonly string[], all: readonly (Curves | null)
       const series = seriesOf(curves, metric);
       return series && isCurve(series) ? [{ job, series, axis: axisOf(series, curves?.step !== null) }] : [];
     });
-    if (drawn.length < 2) return [];
+    if (drawn.length < 2 || drawn.every(({ series }) => isConstant(series))) return [];
     const overTime = drawn.some(({ axis }) => axis.name === "time");
     const points = drawn.map(({ job, series, axis }) => ({
       job,

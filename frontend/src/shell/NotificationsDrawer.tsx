@@ -20,6 +20,7 @@ import { jobPath } from "../lib/links";
 import { TITLES, type Notice } from "./notices";
 import { browserPermission, clearNotices, markAllRead, markRead, useNotices } from "./notifications";
 import { setPreferences, usePreferences } from "./preferences";
+import styles from "./shell.module.css";
 
 const VARIANTS = { succeeded: "success", failed: "danger", stuck: "warning" } as const;
 
@@ -78,7 +79,7 @@ function BrowserNotifications() {
     setPreferences({ browserNotifications: on });
   };
   return (
-    <div style={{ padding: "var(--pf-t--global--spacer--md)" }}>
+    <div className={styles["browser"]}>
       <Switch
         id="browser-notifications"
         label="Browser notifications"
@@ -91,7 +92,9 @@ function BrowserNotifications() {
           ? "Your browser blocks notifications of this site. Allow them in its settings."
           : permission === "unsupported"
             ? "Your browser does not support notifications here."
-            : "Shown while another tab or window is in front."}{" "}
+            : "Shown while another tab or window is in front."}
+      </Content>
+      <Content component="small">
         For a chat, a mailbox or a webhook, set <code>[[callbacks]]</code> in the settings file and run <code>mpijob notifier</code>.
       </Content>
     </div>

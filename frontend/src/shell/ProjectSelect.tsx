@@ -2,11 +2,17 @@ import { SelectMenu } from "../components/SelectMenu";
 import { usePhone } from "../lib/hooks";
 import { useIsEmbedded } from "./embedding";
 import { useProject, useProjects } from "./project";
+import styles from "./shell.module.css";
 
 /** The same on the screen itself, where the masthead has none: on a phone, and where the page is embedded. */
 export function ProjectSelectOnScreen() {
   const isPhone = usePhone();
-  return useIsEmbedded() || isPhone ? <ProjectSelect /> : null;
+  if (!useIsEmbedded() && !isPhone) return null;
+  return (
+    <div className={styles["onScreen"]}>
+      <ProjectSelect />
+    </div>
+  );
 }
 
 /** The project whose jobs are shown; only where there are several. */

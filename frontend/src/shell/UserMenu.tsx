@@ -56,7 +56,7 @@ export function UserMenu({ user, onDialog }: Props) {
               ))}
             </DropdownList>
           </DropdownGroup>
-          <DropdownGroup label="Times">
+          <DropdownGroup label="Time zone">
             <DropdownList>
               <DropdownItem isSelected={zone === "local"} onClick={() => setPreferences({ zone: "local" })}>
                 {`Local time (${zoneName("local")})`}
@@ -68,7 +68,6 @@ export function UserMenu({ user, onDialog }: Props) {
           </DropdownGroup>
           <DropdownGroup label="Session">
             <DropdownList>
-              <DropdownItem onClick={() => onDialog("shortcuts")}>Keyboard shortcuts</DropdownItem>
               {local ? <DropdownItem onClick={() => onDialog("link")}>Sign in another browser</DropdownItem> : null}
               <DropdownItem onClick={signOut}>Sign out</DropdownItem>
             </DropdownList>
