@@ -55,13 +55,14 @@ def client(settings: Settings) -> Iterator[Client]:
 class Server:
     """`mpijob ui` as a process that a test may end and start again."""
 
-    def __init__(self, home: str, work: Path) -> None:
+    def __init__(self, home: str, work: Path, **settings: str) -> None:
         self._env = {
             **os.environ,
             "MPIJOB_HOME": home,
             "MPIJOB_CORES": "4",
             "MPIJOB_MEMORY": "8Gi",
             "HOME": str(work),
+            **settings,
         }
         self._work = work
         self.start("0")

@@ -1,121 +1,96 @@
-"""Every screen of the page with real jobs behind it, light and dark: `python -m tests.e2e.ui.screenshots DIRECTORY`."""
+"""Pictures of every state of the page at each width, light and dark: `make screenshots`."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Error, Page
+from tests.integration.support import emptied_client
 from tools.browsers import chromium
 
-from mpijob import Client, MPIJob
-from mpijob.backends.local import LocalBackend
-from mpijob.model import Resources
 from mpijob.settings import Settings
 
 from .conftest import Server
+from .page_support import live
+from .sample_jobs import arrange
+from .states import STATES, State
 
-SMALL = Resources(cpu="500m", memory="128Mi")
-TRAIN = (
-    "import os, sys, time\n"
-    "rank = os.environ['MPIJOB_RANK']\n"
-    "for step in range(1, 401):\n"
-    "    print(f'step {step}/400 loss={2 / (1 + step / 40):.4f} lr=0.1', flush=True)\n"
-    "    if step % 50 == 0 and rank == '1': print('WARNING slow batch, 1.9 s', file=sys.stderr, flush=True)\n"
-    "    time.sleep(0.05)\n"
-)
-EVENT_FILE = (
-    "from mpijob.client.integrations.tfevents import event, record\n"
-    "os.makedirs(f'logs/rank-{rank}')\n"
-    "with open(f'logs/rank-{rank}/events.out.tfevents.1.host', 'wb') as file:\n"
-    "    for step in range(200):\n"
-    "        file.write(record(event(1e9 + step, step, {'loss': 2 / (1 + step / 40) + int(rank) / 10})))\n"
-)
-HUNGRY = "import time; kept = b'x' * (170 << 20); time.sleep(2); print('enough')"
-SCREENS = {
-    "list": "/jobs",
-    "list-filtered": "/jobs?status=Failed",
-    "list-none": "/jobs?text=nothing-like-this",
-    "compare": "/compare?job=default/resnet-4&job=default/bert-16",
-    "create-type": "/create?step=type",
-    "create-basics": "/create?from=default/bert-16&fix=1&step=basics",
-    "create-workload": "/create?from=default/bert-16&fix=1&step=workload",
-    "create-resources": "/create?from=default/bert-16&fix=1&step=resources",
-    "create-advanced": "/create?from=default/bert-16&fix=1&step=advanced",
-    "create-review": "/create?from=default/bert-16&fix=1&step=review",
-    "create-split": "/create?from=default/bert-16&fix=1&view=split&step=resources",
-    "create-yaml": "/create?from=default/bert-16&fix=1&view=yaml",
-    "failed-overview": "/jobs/default/bert-16",
-    "overview": "/jobs/default/resnet-4",
-    "configuration": "/jobs/default/bert-16/configuration",
-    "workers": "/jobs/default/bert-16/workers",
-    "worker": "/jobs/default/bert-16/workers?worker=1",
-    "logs": "/jobs/default/resnet-4/logs",
-    "metrics": "/jobs/default/resnet-4/metrics",
-    "events": "/jobs/default/bert-16/events",
-    "artifacts": "/jobs/default/resnet-4/artifacts",
-    "yaml": "/jobs/default/bert-16/yaml",
-    "queued": "/jobs/default/llm-ft",
-    "gone": "/jobs/default/nothing",
-    "queues": "/queues",
-    "admin": "/admin",
-    "learn": "/learn",
-}
+WIDTHS = {1440: 900, 1024: 768, 390: 844}
+THEMES = ("light", "dark")
+CORES, MEMORY, GPUS = 8, "16Gi", 0
+PRICES = "[rates.default]\ncore_hour = 0.05\ngib_hour = 0.006\ncurrency = 'EUR'\n[budgets.default]\nmonthly = 400\n"
 
 
 @contextmanager
 def place(work: Path) -> Iterator[Server]:
-    """Yield a server over jobs that succeeded, failed, run and wait."""
-    settings = Settings(home=str(work / "home"), cores=4, memory="8Gi", gpus=0)
-    with Client(LocalBackend(settings), settings=settings) as client:
-        for job in jobs():
-            if job.labels.get("first"):
-                client.submit(job).wait(120)
-            else:
-                client.submit(job)
-        (work / "work").mkdir()
-        server = Server(settings.home, work / "work")
+    """Yield a server over jobs of every kind."""
+    settings_file = work / "settings.toml"
+    settings_file.write_text(PRICES)
+    here = {"MPIJOB_CORES": str(CORES), "MPIJOB_MEMORY": MEMORY, "MPIJOB_SETTINGS": str(settings_file),
+            "MPIJOB_WARN_AFTER_SECONDS": "10"}  # fmt: skip
+    settings = Settings(
+        home=str(work / "home"), cores=CORES, memory=MEMORY, gpus=GPUS, warn_after_seconds=10.0
+    )
+    (work / "work").mkdir()
+    with emptied_client(settings) as client:
+        arrange(client)
+        server = Server(settings.home, work / "work", **here)
         try:
             yield server
         finally:
             server.end()
-            for state in [*client.jobs(all_namespaces=True)]:
-                client.delete(state.ref, grace_period=0)
 
 
-def jobs() -> Iterator[MPIJob]:
-    """Yield the jobs of the pictures; who is labelled `first` ends before the next begins."""
-    first = {"first": "yes"}
-    hello = ("sh", "-c", "echo hello from rank $MPIJOB_RANK")
-    yield MPIJob(name="hello", workers=2, command=hello, resources=SMALL, labels=first)
-    yield MPIJob(
-        name="bert-16", workers=4, command=("python3", "-c", HUNGRY), resources=SMALL, labels=first,
-        description="Fine-tuning, batch 64. See the *team page*.", grace_seconds=1.0,
-    )  # fmt: skip
-    yield MPIJob(
-        name="typo", workers=2, command=("sh", "-c", "pyhton3 train.py"), resources=SMALL, labels=first
-    )
-    save = f"{TRAIN}open(f'model-{{rank}}.txt', 'w').write('weights')\n{EVENT_FILE}"
-    yield MPIJob(name="resnet-4", workers=4, command=("python3", "-c", save), resources=SMALL)
-    yield MPIJob(name="llm-ft", workers=6, command=("sleep", "60"), resources=SMALL)
-    yield MPIJob(name="sweep", workers=4, command=("sleep", "30"), resources=SMALL)
+def shoot(browser: Browser, address: str, out: Path, states: Sequence[State], widths: Sequence[int]) -> None:
+    """Take the pictures: each state is loaded once for each width, and drawn in both themes."""
+    context = browser.new_context(reduced_motion="reduce", device_scale_factor=1)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    context.add_init_script(
+        "if (location.protocol !== 'about:') sessionStorage.clear()"
+    )  # no draft of the state before
+    page = context.new_page()
+    page.on("pageerror", lambda error: print(error))
+    page.goto(address)
+    live(page)
+    base = page.url.split("/jobs")[0]
+    for state in states:
+        for width in (width for width in widths if width >= state.least_width):
+            page.set_viewport_size({"width": width, "height": WIDTHS[width]})
+            try:
+                take(page, base, state, out / f"{state.name}-{width}")
+            except (Error, AssertionError) as problem:
+                print(f"{state.name} at {width}: {str(problem).splitlines()[0]}")
 
 
-def shoot(page: Page, base: str, out: Path, only: str) -> None:
-    """Take all pictures, in the light and in the dark."""
-    for dark in (False, True):
-        page.emulate_media(color_scheme="dark" if dark else "light")
-        for name, path in SCREENS.items():
-            if not re.search(only, name):
-                continue
-            page.goto(base + path)
-            page.locator("h1").first.wait_for()
-            page.wait_for_timeout(1200)  # pictures only: nothing is asserted
-            page.screenshot(path=out / f"{name}{'-dark' if dark else ''}.png", full_page=True)
+def take(page: Page, base: str, state: State, path: Path) -> None:
+    """Take a state in both themes."""
+    page.emulate_media(color_scheme="light")
+    page.unroute_all()
+    page.goto("about:blank")
+    page.goto(base + state.path)
+    page.locator("h1").first.wait_for()
+    live(page)
+    page.wait_for_timeout(800)  # pictures only: nothing is asserted
+    state.act(page)
+    whole(page)
+    for theme in THEMES:
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        page.wait_for_timeout(400)
+        page.screenshot(path=f"{path}-{theme}.png")
+
+
+def whole(page: Page) -> None:
+    """Make the window as high as what the page scrolls; a dialog or a menu is as high as the window already."""
+    hidden = "(all => Math.max(0, ...all.map(one => one.scrollHeight - one.clientHeight)))"
+    more = page.eval_on_selector_all("#content, .pf-v6-c-page__main-container", hidden)
+    size = page.viewport_size
+    if more and size:
+        page.set_viewport_size({"width": size["width"], "height": size["height"] + more})
 
 
 def main() -> None:
@@ -123,16 +98,12 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("out", type=Path)
     words.add_argument("--only", default="", help="a regular expression for the names")
-    words.add_argument("--height", type=int, default=1200)
+    words.add_argument("--width", type=int, action="append", help="only these widths")
     asked = words.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
+    states = [state for state in STATES if re.search(asked.only, state.name)]
     with tempfile.TemporaryDirectory() as work, place(Path(work)) as server, chromium() as browser:
-        page = browser.new_page(viewport={"width": 1280, "height": asked.height}, reduced_motion="reduce")
-        page.on("console", lambda said: print(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: print(error))
-        page.goto(server.address)
-        page.get_by_test_id("connection").wait_for(state="attached")
-        shoot(page, page.url.split("/jobs")[0], asked.out, asked.only)
+        shoot(browser, server.address, asked.out, states, asked.width or [*WIDTHS])
 
 
 if __name__ == "__main__":
