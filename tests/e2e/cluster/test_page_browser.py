@@ -16,7 +16,7 @@ from tests.e2e.cluster.admission_support import by_hand
 from tests.e2e.cluster.furniture import a_queue
 from tests.e2e.cluster.page_support import ROOT, Server, a_server, server_account
 from tests.e2e.cluster.support import PATIENCE, TINY, Place, a_job, own_place
-from tests.e2e.ui.page_support import create, live, phase, step
+from tests.e2e.ui.page_support import action, create, live, phase, step
 from tools.browsers import chromium
 
 from mpijob import Client
@@ -32,6 +32,12 @@ ROLES = ROOT / "deploy" / "base" / "roles" / "roles.yaml"
 @pytest.fixture(scope="module")
 def place(kubeconfig: Path) -> Iterator[Place]:
     with own_place(kubeconfig, "browser") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def other(kubeconfig: Path) -> Iterator[Place]:
+    with own_place(kubeconfig, "elsewhere") as made:
         yield made
 
 
@@ -108,6 +114,51 @@ def test_one_creates_and_sees_the_nodes_and_one_who_may_only_look_is_told_why(
             expect(page.get_by_role("heading", name=node)).to_be_visible()
         with visitor(browser, server, victor) as looking:
             _only_looks(looking, place, server, client_of(place, victor))
+
+
+@pytest.mark.req("AC5", "FR-INT-005", "FR-023", "B-story5", "FR-018")
+def test_two_people_see_open_create_and_delete_only_what_is_of_their_project(
+    place: Place, other: Place, server: Server, browser: Browser
+) -> None:
+    expect.set_options(timeout=PATIENCE * 1000)
+    place.empty()
+    dora, emil = an_account(place, "dora"), an_account(place, "emil")
+    allow(place, "dora", place)
+    allow(other, "emil", place)
+    place.client.submit(a_job("hers", resources=TINY)).wait(PATIENCE)
+    with visitor(browser, server, dora) as hers, visitor(browser, server, emil) as his:
+        expect(hers.locator(f'[data-job="{place.namespace}/hers"]')).to_contain_text("Succeeded")
+        expect(his.get_by_text("No training jobs yet")).to_be_visible()
+        for path in ("", "/logs", "/configuration", "/workers"):
+            his.goto(f"{server.base}/jobs/{place.namespace}/hers{path}")
+            lacks = f"lacks 'list' permission for MPIJobs in namespace '{place.namespace}'"
+            expect(his.get_by_test_id("problem").first).to_contain_text(lacks)
+            expect(his.get_by_role("button", name="Actions", exact=True)).to_have_count(0)
+        his.goto(f"{server.base}/create?step=workload")
+        his.get_by_role("button", name="Options for Project").click()
+        expect(his.get_by_role("option", name=re.compile(other.namespace))).to_have_count(1)
+        expect(his.get_by_role("option", name=re.compile(place.namespace))).to_have_count(0)
+        his.keyboard.press("Escape")
+        his.get_by_role("button", name="YAML", exact=True).click()
+        his.get_by_role("textbox", name="Job as YAML").fill(
+            f"name: stolen\nnamespace: {place.namespace}\nworkers: 2\ncommand: ['true']\n"
+        )
+        his.get_by_role("button", name="Create job", exact=True).click()
+        expect(his.get_by_test_id("problem").first).to_contain_text("lacks 'create' permission")
+        his.get_by_role("textbox", name="Job as YAML").fill(
+            f"name: his\nnamespace: {other.namespace}\nworkers: 2\ncommand: ['true']\n"
+            "resources: {cpu: 50m, memory: 64Mi}\n"
+        )
+        expect(his.get_by_test_id("plan")).to_be_visible()
+        his.get_by_role("button", name="Create job", exact=True).click()
+        phase(his, "Succeeded")
+        expect(hers.locator("tr[data-job]")).to_have_count(1)  # her list is live, and his job is not in it
+        hers.goto(f"{server.base}/jobs/{place.namespace}/hers")
+        action(hers, "Delete")
+        hers.get_by_role("dialog").get_by_role("button", name="Delete").click()
+        expect(hers.get_by_text("No training jobs yet")).to_be_visible()
+    assert [state.ref.name for state in place.client.jobs()] == []
+    assert [state.ref.name for state in other.client.jobs()] == ["his"]
 
 
 @pytest.mark.req("US3", "D-migrate", "B-admin")
