@@ -56,7 +56,7 @@ PLACES: dict[str, Place] = {
     "resources.gpu": Place("resources", "GPUs per worker", kind="gpus"),
     "slots": Place(
         "resources", "Processes per worker",
-        help="Each process is a rank of MPI; with GPUs usually one for each GPU.",
+        help="Each process is one MPI rank. With GPUs, usually one process per GPU.",
     ),
     "resources.cpu": Place("resources", "CPU per worker", help="Cores, for example 2 or 0.5.", kind="cpu"),
     "resources.memory": Place(

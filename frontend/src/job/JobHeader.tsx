@@ -146,7 +146,7 @@ function HeaderActions() {
           [
             { label: "Download YAML", href: jobUrl(row, "export"), download: `${row.name}.yaml` },
             { label: "Download logs", href: jobUrl(row, "logs", { format: "text" }), download: `${row.name}.log` },
-            { label: "Download support bundle", href: jobUrl(row, "bundle"), download: `${row.name}-bundle.tar.gz`, description: "Everything known of the job, without secrets" },
+            { label: "Download support bundle", href: jobUrl(row, "bundle"), download: `${row.name}-bundle.tar.gz`, description: "Logs, events, usage and configuration of the job; secrets are masked" },
           ],
           others(["delete"]),
         ]}

@@ -66,7 +66,7 @@ export function FailurePatterns() {
             </>
           ) : (
             <EmptyState titleText="No failed jobs" headingLevel="h2" icon={CheckCircleIcon} variant="sm">
-              <EmptyStateBody>No job failed in this time.</EmptyStateBody>
+              <EmptyStateBody>No jobs failed in this period.</EmptyStateBody>
             </EmptyState>
           )
         }

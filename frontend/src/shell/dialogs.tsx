@@ -123,7 +123,7 @@ function SignInLink() {
   const link = useMutation({ mutationFn: () => unwrap(api.POST("/api/v1/session/links")) });
   return (
     <Content>
-      <p>The link signs in one more browser as you, once. Do not share it.</p>
+      <p>The link signs one more browser in as you and works once. Don&apos;t share it.</p>
       {link.data ? (
         <ClipboardCopy isReadOnly hoverTip="Copy" clickTip="Copied" textAriaLabel="Sign-in link">
           {`${window.location.origin}/#token=${link.data.token}`}

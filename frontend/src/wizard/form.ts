@@ -13,7 +13,7 @@ export const FORM: readonly Field[] = [
   {"path":"description","step":"workload","label":"Description","kind":"long","initial":"","help":"For you and your team, in Markdown."},
   {"path":"workers","step":"resources","label":"Workers","kind":"workers","initial":"4","help":"2–100"},
   {"path":"resources.gpu","step":"resources","label":"GPUs per worker","kind":"gpus","initial":"0"},
-  {"path":"slots","step":"resources","label":"Processes per worker","kind":"number","initial":"1","help":"Each process is a rank of MPI; with GPUs usually one for each GPU."},
+  {"path":"slots","step":"resources","label":"Processes per worker","kind":"number","initial":"1","help":"Each process is one MPI rank. With GPUs, usually one process per GPU."},
   {"path":"resources.cpu","step":"resources","label":"CPU per worker","kind":"cpu","initial":"1","help":"Cores, for example 2 or 0.5."},
   {"path":"resources.memory","step":"resources","label":"Memory per worker","kind":"memory","initial":"1Gi","help":"A worker that exceeds this is stopped."},
   {"path":"queue","step":"options","group":"Scheduling","label":"Queue","kind":"text","initial":"","offered":"queues"},

@@ -1,5 +1,5 @@
 import { Alert, DrawerActions, DrawerCloseButton, DrawerHead, DrawerPanelBody, DrawerPanelContent, Flex, Title } from "@patternfly/react-core";
-import { useEffect, useRef, type ReactNode } from "react";
+import { Fragment, useEffect, useRef, type ReactNode } from "react";
 import { Link } from "react-router-dom";
 import type { WorkerState } from "../api/client";
 import { useDiagnosis, useEvents } from "../api/queries";
@@ -72,7 +72,7 @@ export function WorkerPanel({ worker, onClose }: { worker: WorkerState; onClose:
         entries={[
           ["Status", <PhaseLabel key="phase" phase={worker.phase} isCompact />],
           ["Node", nodeOf(worker, detail.state.ranks ?? []) || "Not scheduled"],
-          ["Ranks", rankExits(detail, worker.index).join(", ") || "–"],
+          ["Ranks", <RankLinks key="ranks" worker={worker.index} />],
           ["GPUs", (worker.gpus ?? []).join(", ") || "None"],
           ["CPU", worker.cpu_cores === null || worker.cpu_cores === undefined ? "" : `${decimal(worker.cpu_cores)} cores`],
           ["Memory", memory && !limit ? bytes(memory) : ""],
@@ -101,6 +101,21 @@ export function WorkerPanel({ worker, onClose }: { worker: WorkerState; onClose:
       {applyFix.dialog}
     </Panel>
   );
+}
+
+/** The ranks of a worker with their ends; each opens the log of that rank. */
+function RankLinks({ worker }: { worker: number }) {
+  const { detail, path } = useJobPage();
+  const ranks = rankExits(detail, worker);
+  if (!ranks.length) return "–";
+  return ranks.map(({ rank, text }, index) => (
+    <Fragment key={rank}>
+      {index ? ", " : ""}
+      <Link to={path("logs", { ranks: rank })} title={`Logs of rank ${rank}`}>
+        {text}
+      </Link>
+    </Fragment>
+  ));
 }
 
 /** The launcher: it starts the ranks and waits for them. */

@@ -42,13 +42,13 @@ describe("the worker that a failure began with", () => {
   const job = detail({ findings: [{ code: "MEMORY_LIMIT", message: "Worker 0 ran out of memory", worker: 0 }] as JobState["findings"] });
 
   it("did not stop because of another", () => {
-    expect(rankExits(job, 0)).toEqual(["0 (exit 137)", "1 (exit 143)"]);
-    expect(rankExits(job, 1)).toEqual(["2 (exit 143, stopped by another rank)"]);
+    expect(rankExits(job, 0).map(({ text }) => text)).toEqual(["0 (exit 137)", "1 (exit 143)"]);
+    expect(rankExits(job, 1).map(({ text }) => text)).toEqual(["2 (exit 143, stopped by another rank)"]);
   });
 
   it("stopped the others also where their exit codes are unknown", () => {
     const silent = detail({ findings: job.state.findings ?? [], ranks: [{ rank: 2, worker: 1, node: "b" }] as NonNullable<JobState["ranks"]> });
-    expect(rankExits(silent, 1)).toEqual(["2 (stopped by another rank)"]);
+    expect(rankExits(silent, 1).map(({ text }) => text)).toEqual(["2 (stopped by another rank)"]);
   });
 
   it("says the cause", () => {
@@ -58,7 +58,7 @@ describe("the worker that a failure began with", () => {
 
   it("is one rank where the failure names the rank", () => {
     const named = detail({ findings: [{ code: "RANK_EXIT", message: "Rank 1", worker: 0, rank: 1 }] as JobState["findings"] });
-    expect(rankExits(named, 0)).toEqual(["0 (exit 137, stopped by another rank)", "1 (exit 143)"]);
+    expect(rankExits(named, 0).map(({ text }) => text)).toEqual(["0 (exit 137, stopped by another rank)", "1 (exit 143)"]);
   });
 });
 

@@ -41,7 +41,7 @@ export function rankSpan(detail: JobDetail, worker: number): string {
 }
 
 /** What the exit codes of a worker's ranks say; the rank that a failure began with is no consequence of it. */
-export function rankExits(detail: JobDetail, worker: number): readonly string[] {
+export function rankExits(detail: JobDetail, worker: number): readonly { rank: number; text: string }[] {
   const [first] = detail.state.findings ?? [];
   const isFirst = (rank: RankState): boolean => rank.rank === first?.rank || (first?.rank === null || first?.rank === undefined ? rank.worker === first?.worker : false);
   // The exit code of a rank that was stopped early may never have been reported.
@@ -50,7 +50,7 @@ export function rankExits(detail: JobDetail, worker: number): readonly string[] 
     const code = rank.exit_code === null || rank.exit_code === undefined ? "" : `exit ${rank.exit_code}`;
     const consequence = (rank.followed || (!code && isCancelled)) && !isFirst(rank) ? "stopped by another rank" : "";
     const words = [code, consequence].filter(Boolean).join(", ");
-    return words ? `${rank.rank} (${words})` : String(rank.rank);
+    return { rank: rank.rank, text: words ? `${rank.rank} (${words})` : String(rank.rank) };
   });
 }
 

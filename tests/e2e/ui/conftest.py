@@ -85,10 +85,15 @@ class Server:
 
 
 @pytest.fixture
-def server(settings: Settings, client: Client, tmp_path: Path) -> Iterator[Server]:
+def server(
+    request: pytest.FixtureRequest, settings: Settings, client: Client, tmp_path: Path
+) -> Iterator[Server]:
+    """A server; a test may give its settings file by a parameter."""
     work = tmp_path / "work"
     work.mkdir()
-    server = Server(settings.home, work)
+    file = work / "settings.toml"
+    file.write_text(getattr(request, "param", ""))
+    server = Server(settings.home, work, MPIJOB_SETTINGS=str(file))
     yield server
     server.end()
 

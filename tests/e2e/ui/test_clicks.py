@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 from tests.integration.support import PATIENCE
@@ -79,19 +80,21 @@ def test_what_is_done_with_a_job_that_ended_takes_few_clicks(page: Page, client:
     client.submit(a_job("one", "echo rank $MPIJOB_RANK is here", workers=3)).wait(PATIENCE)
     client.submit(a_job("two", "true")).wait(PATIENCE)
     page.goto(address(page, "/jobs/default/one"))
-    with takes(page, 3):  # a changed copy
+    with takes(page, 3, 1):  # a changed copy
         page.get_by_role("button", name="Clone", exact=True).click()
         expect(page.locator("#field-name")).to_have_value("one-2")
+        page.locator("#field-command").fill("true")
         page.get_by_role("button", name="Review and create").click()
         page.get_by_role("button", name="Create job").click()
         expect(page.get_by_text("one-2 created")).to_be_visible()
+    assert client.get("one-2").spec.command == ("true",)
     page.goto(address(page, "/jobs/default/one"))
-    with takes(page, 3, 1):  # what rank 2 said
-        page.get_by_role("tab", name="Logs").click()
-        page.get_by_role("button", name="Sources", exact=True).click()
-        page.get_by_role("menuitem", name=re.compile("^Rank 2")).click()
+    with takes(page, 2, 1):  # what rank 2 wrote
+        page.get_by_role("link", name=re.compile("^Worker 2")).click()
+        page.get_by_role("link", name=re.compile("^2( |$)")).click()  # rank 2 and its exit code
         page.locator("#log-find").fill("here")
         expect(page.get_by_text("1 / 1")).to_be_visible()
+        expect(page.get_by_role("log")).to_contain_text("rank 2 is here")
     page.goto(address(page, "/jobs"))
     with takes(page, 3):  # two jobs side by side
         page.get_by_role("checkbox", name="Select one", exact=True).click()
@@ -121,3 +124,50 @@ def test_a_running_job_is_stopped_by_two_clicks_and_its_screens_take_one(page: P
         with takes(page, 1):
             page.get_by_role("navigation", name="Main").get_by_role("link", name=name).click()
             expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
+
+
+@pytest.mark.req("SC-012", "FR-RES-005")
+def test_when_a_queued_job_starts_takes_one_click(page: Page, client: Client) -> None:
+    client.submit(a_job("past", "sleep 1; true")).wait(PATIENCE)
+    client.submit(a_job("holds", "sleep 300", workers=7))
+    client.submit(a_job("next", "true", workers=6))
+    client.submit(a_job("last", "true", workers=6))
+    page.goto(address(page, "/jobs"))
+    row = page.locator('[data-job="default/last"]')
+    expect(row).to_contain_text("Queued")
+    with takes(page, 1):
+        row.get_by_role("link", name="last", exact=True).click()
+        card = page.get_by_test_id("status-card")
+        expect(card).to_contain_text("2 (1 job ahead)")
+        expect(card).to_contain_text("Estimated start")
+    with takes(page, 1):
+        page.get_by_role("navigation", name="Main").get_by_role("link", name="Queues and usage").click()
+        queued = page.get_by_role("grid", name="Queued jobs")
+        expect(queued.locator("tbody tr").nth(1).locator("[data-label='Jobs ahead']")).to_have_text("1")
+
+
+RATES = "[rates.default]\ncore_hour = 3600\ncurrency = 'EUR'\n"  # one euro for each second of a core
+
+
+@pytest.mark.req("SC-012", "PMV-009")
+@pytest.mark.parametrize("server", [RATES], indirect=True, ids=["rates"])
+def test_what_a_job_costs_and_a_copy_will_cost_takes_no_click(page: Page, client: Client) -> None:
+    job = msgspec.structs.replace(a_job("done", "sleep $SECONDS_TO_RUN"), env={"SECONDS_TO_RUN": "2"})
+    client.submit(job).wait(PATIENCE)
+    page.goto(address(page, "/jobs/default/done"))
+    with takes(page, 0):
+        expect(page.get_by_test_id("cost")).to_have_text(re.compile(r"^≈ \d+\.\d\d EUR$"))
+    page.goto(address(page, "/create?from=default/done&step=review"))
+    with takes(page, 0):
+        expected = page.get_by_test_id("estimate")
+        expect(expected).to_contain_text(re.compile(r"^About \d+ s"))
+        expect(expected).to_contain_text(re.compile(r"\d+\.\d\d EUR"))
+        expect(expected).to_contain_text("from one run")
+    client.submit(msgspec.structs.replace(job, name="again", env={"SECONDS_TO_RUN": "300"}))
+    page.goto(address(page, "/jobs/default/again"))
+    phase(page, "Running")
+    with takes(page, 0):
+        expect(page.get_by_test_id("cost")).to_contain_text("so far")
+        details = page.get_by_role("region", name="Details")
+        expect(details).to_contain_text("Expected end")
+        expect(details).to_contain_text("one run")

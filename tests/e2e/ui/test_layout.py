@@ -168,7 +168,7 @@ def test_the_panel_of_the_worker_that_failed_says_the_cause_the_limit_and_the_fi
     panel = page.locator(".pf-v6-c-drawer__panel:not([hidden])")
     expect(page.get_by_role("heading", name="hungry-worker-1")).to_be_visible()
     expect(panel.locator(".pf-v6-c-alert")).to_contain_text("memory")
-    expect(panel.get_by_role("progressbar", name="Memory, highest")).to_be_visible()
+    expect(panel.get_by_role("progressbar", name="Peak memory")).to_be_visible()
     expect(panel.get_by_role("button", name="Apply and rerun").first).to_be_visible()
     expect(panel).to_contain_text("exit 137")
     expect(panel).not_to_contain_text("stopped by another rank")
