@@ -180,6 +180,23 @@ def test_all_ranks_idle_suggests_a_look_at_their_stacks() -> None:
     assert "All 4 ranks have been idle and silent for 3 min" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("ranks", "sentence"),
+    [
+        (1, "The only rank has been idle and silent for 3 min: waiting for data or for the network."),
+        (
+            2,
+            "Both ranks have been idle and silent for 3 min: waiting for each other, for data or for the network.",
+        ),
+    ],
+)
+def test_a_rank_alone_waits_for_no_other(ranks: int, sentence: str) -> None:
+    (finding,) = warnings.judge(
+        seen(state=a_state(ranks), loads=loads(*[0.0] * ranks), talks=(talking(0, until=400.0),))
+    )
+    assert finding.message == sentence
+
+
 def test_one_idle_rank_among_busy_ones_that_say_nothing_is_named() -> None:
     (finding,) = warnings.judge(seen(loads=loads(1, 0.0, 1, 0.9), talks=(talking(0, until=400.0),)))
     assert (finding.code, finding.rank, finding.worker, finding.confidence) == ("RANK_IDLE", 1, 0, 0.6)

@@ -79,11 +79,12 @@ def _stacks(seen: HealthSample) -> Fix:
 
 def _all_idle(seen: HealthSample, loads: Sequence[Load]) -> Finding:
     count = sum(len(load.ranks) for load in loads)
-    who = f"All {count} ranks have" if count > 1 else "The only rank has"
+    who = {1: "The only rank has", 2: "Both ranks have"}.get(count, f"All {count} ranks have")
+    wanted = "each other, for data or" if count > 1 else "data or"
     quiet = span(min(seen.silence, _ran(seen)))
     return Finding(
         "ALL_IDLE",
-        f"{who} been idle and silent for {quiet}: waiting for each other, for data or for the network.",
+        f"{who} been idle and silent for {quiet}: waiting for {wanted} for the network.",
         _stacks(seen).text,
         severity=Severity.WARNING,
         fixes=(_stacks(seen), Fix("check what they read: a file system or a server that does not respond")),
