@@ -13,6 +13,11 @@ const TABS_ID = "page-tabs";
 const tabId = (key: string): string => `pf-tab-${key}-${TABS_ID}`;
 const panelId = (key: string): string => `panel-${key}`;
 
+const middle = (element: Element): number => {
+  const { left, width } = element.getBoundingClientRect();
+  return left + width / 2;
+};
+
 /** Tabs of a page whose choice is a part of the address, and the panel of the one that is shown. */
 export function PageTabs({ label, tabs, active, onSelect, children }: Props) {
   useEffect(() => {
@@ -21,7 +26,7 @@ export function PageTabs({ label, tabs, active, onSelect, children }: Props) {
     if (!tab || !list) return undefined;
     const center = (): void => {
       // not scrollIntoView: it would also move what is around the tabs
-      list.scrollLeft = tab.offsetLeft - list.offsetLeft - (list.clientWidth - tab.offsetWidth) / 2;
+      list.scrollLeft += middle(tab) - middle(list);
     };
     center();
     const observer = new ResizeObserver(center); // buttons to scroll come once it is known that the tabs do not fit

@@ -10,6 +10,7 @@ describe("the sentence of a fix", () => {
       "Run it again, and while it is silent see where each stands",
     ],
     [{ text: "make batches smaller" }, "Make batches smaller"],
+    [{ text: "raise the memory of each worker to 320Mi" }, "Raise the memory of each worker to 320 MiB"],
   ])("has no command line in it", (fix, text) => expect(fixText(fix)).toBe(text));
 });
 

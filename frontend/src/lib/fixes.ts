@@ -1,6 +1,6 @@
 /** A fix as the page offers it: the sentence without its command line, and what the page itself can do instead. Pure. */
 import type { Fix } from "../api/client";
-import { capitalized } from "./format";
+import { capitalized, quantity } from "./format";
 
 export type FixAction =
   | { readonly kind: "retry" | "resume" | "stacks" | "events" | "metrics" | "workers" | "queue" | "configuration" }
@@ -55,7 +55,7 @@ export function fixText(fix: Pick<Fix, "text" | "command">): string {
   let text = fix.text.replace(/\s*\(mpijob [^)]*\)/g, "");
   const command = fix.command ?? "";
   if (command && text.trimEnd().endsWith(command)) text = text.trimEnd().slice(0, -command.length);
-  return capitalized(text.replace(/\s*[:;,]\s*$/, "").trim());
+  return capitalized(text.replace(/\s*[:;,]\s*$/, "").trim()).replace(/\b\d+[KMGT]i\b/g, quantity); // as the form shows it
 }
 
 /** Whether the page can apply a fix by itself: it changes the job's configuration. */

@@ -41,7 +41,7 @@ export default function NotificationsDrawer({ onClose }: { onClose: () => void }
         {notices.length ? (
           <>
             <Button variant="link" onClick={markAllRead}>
-              Mark all as read
+              Mark all read
             </Button>
             <Button variant="link" onClick={clearNotices}>
               Clear all

@@ -197,6 +197,7 @@ export function CreateJob() {
   const summary = (
     <SummaryPanel
       checks={checks}
+      isForeign={isForeign}
       workers={Number(read(job, "workers") ?? 4)}
       gpus={Number(read(job, "resources.gpu") ?? 0)}
       onWorkers={(count) => setText(write(draft.text, "workers", count))}

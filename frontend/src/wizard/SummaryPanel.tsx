@@ -11,6 +11,8 @@ import styles from "./wizard.module.css";
 
 interface Props {
   checks: DraftChecks;
+  /** Whether the text has to be converted first. */
+  isForeign: boolean;
   workers: number;
   gpus: number;
   onWorkers: (workers: number) => void;
@@ -18,7 +20,7 @@ interface Props {
 }
 
 /** What will run, what it takes of what is free, when it starts, and what earlier runs lead to expect. */
-export function SummaryPanel({ checks, workers, gpus, onWorkers, onAdvice }: Props) {
+export function SummaryPanel({ checks, isForeign, workers, gpus, onWorkers, onAdvice }: Props) {
   const { isReady, isChecking, error, plan, fit, estimate, sizing } = checks;
   return (
     <Card component="section" aria-labelledby="summary-title" className={styles["summary"]}>
@@ -27,7 +29,7 @@ export function SummaryPanel({ checks, workers, gpus, onWorkers, onAdvice }: Pro
       </CardTitle>
       <CardBody className={styles["column"]} data-testid="summary">
         {isReady ? null : <p>Enter a name and a command to see a preview.</p>}
-        {isReady && !plan ? <p role="status">{error ? "Fix the errors to see a preview." : isChecking ? "Checking…" : ""}</p> : null}
+        {isReady && !plan ? <p role="status">{error ? (isForeign ? "Convert it to see a preview." : "Fix the errors to see a preview.") : isChecking ? "Checking…" : ""}</p> : null}
         {plan ? <Layout plan={plan} gpus={gpus} /> : null}
         {plan ? <RankLayout plan={plan.plan} gpus={gpus} /> : null}
         {isReady && plan ? <Capacity plan={plan.plan} /> : null}

@@ -39,6 +39,16 @@ def test_every_screen_is_reached_by_the_navigation(page: Page, width: int) -> No
             expect(page.get_by_role("button", name="Navigation")).to_have_attribute("aria-expanded", "false")
 
 
+def test_on_a_phone_the_tab_that_is_shown_is_in_sight(page: Page, client: Client) -> None:
+    client.submit(a_job("narrow", "true")).wait(PATIENCE)
+    page.set_viewport_size({"width": 390, "height": WIDTHS[390]})
+    for path, name in (("workers", "Workers 2/2"), ("configuration", "Configuration"), ("", "Overview")):
+        page.goto(f"{base(page)}/jobs/default/narrow/{path}")
+        tab = page.get_by_role("tab", name=name)
+        expect(tab).to_have_attribute("aria-selected", "true")
+        expect(tab).to_be_in_viewport(ratio=0.9)
+
+
 @pytest.mark.req("FR-UI-002", "FR-UI-010")
 def test_rows_have_one_line_and_their_menu_is_in_sight_at_every_width(page: Page, client: Client) -> None:
     long = "a-training-with-a-name-as-long-as-names-may-be-001"
