@@ -1,9 +1,10 @@
-"""Pictures of every state of the page at each width, light and dark: `make screenshots`."""
+"""Pictures of every state of the page at each width, light and dark, each examined by axe: `make screenshots`."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from .conftest import Server
 from .page_support import live
 from .sample_jobs import arrange
 from .states import STATES, State
+from .test_access import violations
 
 WIDTHS = {1440: 900, 1024: 768, 390: 844}
 THEMES = ("light", "dark")
@@ -46,8 +48,12 @@ def place(work: Path) -> Iterator[Server]:
             server.end()
 
 
-def shoot(browser: Browser, address: str, out: Path, states: Sequence[State], widths: Sequence[int]) -> None:
-    """Take the pictures: each state is loaded once for each width, and drawn in both themes."""
+def shoot(browser: Browser, address: str, out: Path, states: Sequence[State], widths: Sequence[int]) -> int:
+    """Take the pictures, and return how many states could not be shown or break a rule of WCAG.
+
+    Each state is loaded once for each width, and drawn in both themes.
+    """
+    faults = 0
     context = browser.new_context(reduced_motion="reduce", device_scale_factor=1)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     context.add_init_script(
@@ -64,7 +70,9 @@ def shoot(browser: Browser, address: str, out: Path, states: Sequence[State], wi
             try:
                 take(page, base, state, out / f"{state.name}-{width}")
             except (Error, AssertionError) as problem:
-                print(f"{state.name} at {width}: {str(problem).splitlines()[0]}")
+                faults += 1
+                print(f"{state.name} at {width}: {problem}")
+    return faults
 
 
 def take(page: Page, base: str, state: State, path: Path) -> None:
@@ -81,7 +89,8 @@ def take(page: Page, base: str, state: State, path: Path) -> None:
     for theme in THEMES:
         page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
         page.wait_for_timeout(400)
-        page.screenshot(path=f"{path}-{theme}.png")
+        page.screenshot(path=f"{path}-{theme}.png", animations="disabled")
+        assert (found := violations(page)) == [], f"{theme}: {found}"
 
 
 def whole(page: Page) -> None:
@@ -103,7 +112,8 @@ def main() -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     states = [state for state in STATES if re.search(asked.only, state.name)]
     with tempfile.TemporaryDirectory() as work, place(Path(work)) as server, chromium() as browser:
-        shoot(browser, server.address, asked.out, states, asked.width or [*WIDTHS])
+        faults = shoot(browser, server.address, asked.out, states, asked.width or [*WIDTHS])
+    sys.exit(f"{faults} states could not be shown or break a rule" if faults else 0)
 
 
 if __name__ == "__main__":

@@ -73,20 +73,36 @@ def settled(page: Page) -> None:
     expect(page.locator(".pf-v6-c-spinner")).to_have_count(0)
 
 
+def is_dark(page: Page, wanted: bool) -> None:
+    dark = page.locator("html.pf-v6-theme-dark")
+    expect(dark).to_have_count(1 if wanted else 0)
+
+
+@pytest.mark.req("FR-UI-004")
+def test_a_theme_that_is_chosen_is_kept_from_page_to_page(page: Page) -> None:
+    for theme in ("Dark", "Light"):
+        page.emulate_media(color_scheme="light" if theme == "Dark" else "dark")  # not what the system says
+        page.get_by_role("button", name=re.compile("^User menu")).click()
+        page.get_by_role("menuitem", name=f"{theme} theme").click()
+        is_dark(page, theme == "Dark")
+        page.goto(page.url.split("/jobs")[0] + "/jobs?text=nothing")
+        live(page)
+        is_dark(page, theme == "Dark")
+
+
 @pytest.mark.req("FR-UI-010", "FR-UI-004")
 def test_no_screen_breaks_a_rule_in_light_or_dark(page: Page, client: Client) -> None:
     client.submit(a_job("fine", "true")).wait(PATIENCE)
     client.submit(a_job("broken", "sleep 1.2; echo no >&2; exit 7")).wait(PATIENCE)
     base = page.url.split("/jobs")[0]
     told: dict[str, list[str]] = {}
-    for theme, rules in (("Dark", RULES), ("Light", COLOURS)):
-        page.get_by_role("button", name=re.compile("^User menu")).click()
-        page.get_by_role("menuitem", name=f"{theme} theme").click()
-        for screen in SCREENS:  # the choice is kept from page to page
-            page.goto(base + screen)
-            settled(page)
-            is_dark = page.evaluate("document.documentElement.classList.contains('pf-v6-theme-dark')")
-            assert is_dark == (theme == "Dark")
+    for screen in SCREENS:
+        page.emulate_media(color_scheme="dark")
+        page.goto(base + screen)
+        settled(page)
+        for theme, rules in (("dark", RULES), ("light", COLOURS)):  # what is loaded follows the system
+            page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+            is_dark(page, theme == "dark")
             if found := violations(page, rules):
                 told[f"{screen} {theme}"] = found
     assert told == {}
