@@ -29,12 +29,14 @@ export default function Configuration() {
   return (
     <>
       <div className={styles["toolbar"]}>
+        <div className={styles["formats"]}>
         <ToggleGroup aria-label="Format">
           <ToggleGroupItem text="Fields" buttonId="format-fields" isSelected={!format} onChange={() => show("")} />
           {FORMATS.map(({ key, label }) => (
             <ToggleGroupItem key={key} text={label} buttonId={`format-${key}`} isSelected={format?.key === key} onChange={() => show(key)} />
           ))}
         </ToggleGroup>
+        </div>
         <Button variant="link" component={(props) => <Link {...props} to={clonePath(row)} />}>
           Clone in form
         </Button>
