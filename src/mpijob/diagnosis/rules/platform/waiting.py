@@ -16,7 +16,7 @@ RULES = (
         example="The job waits: 4 GPUs, position 2, about 25 min.",
         remedies=(
             Remedy("see what runs and what is ahead of it: mpijob queue"),
-            Remedy("reduce the job to {fewer_workers} workers", {"workers": "{fewer_workers}"}),
+            Remedy("reduce the number of workers to {fewer_workers}", {"workers": "{fewer_workers}"}),
             Remedy("raise the job's priority", {"priority": "high"}),
         ),
         confidence=1.0,
@@ -37,7 +37,7 @@ RULES = (
         example="Waiting for quota: insufficient unused quota for nvidia.com/gpu in flavor h100, 8 more needed",
         remedies=(
             Remedy("see what runs and what is ahead of it: mpijob queue"),
-            Remedy("reduce the job to {fewer_workers} workers", {"workers": "{fewer_workers}"}),
+            Remedy("reduce the number of workers to {fewer_workers}", {"workers": "{fewer_workers}"}),
             Remedy("choose another queue: kubectl get localqueues"),
         ),
         confidence=0.9,
