@@ -73,6 +73,12 @@ PLACES: dict[str, Place] = {
     "placement.affinity": _A(SCHEDULING, "Affinity", _YAML, cluster=True),
     "ranks": _A(MPI, "Total ranks"),
     "cores_per_rank": _A(MPI, "Cores per rank"),
+    "groups": _A(
+        RESOURCES,
+        "Worker groups",
+        "Some of the workers with other resources, as YAML: [{name: cpu, workers: 2, slots: 4, resources: {cpu: 4}}]",
+        kind="yaml",
+    ),
     "elastic.min_workers": _A(MPI, "Min workers (elastic)"),
     "elastic.max_workers": _A(MPI, "Max workers (elastic)"),
     "presets": _A(MPI, "Presets", _LINES),

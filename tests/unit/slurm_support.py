@@ -32,7 +32,7 @@ _QUEUED = {
     "%A": NUMBER, "%F": NUMBER, "%K": "N/A", "%j": "solve", "%u": "alice", "%a": "science", "%P": "main",
     "%q": "normal", "%T": "RUNNING", "%r": "None", "%D": "2", "%C": "4", "%N": "n[1-2]", "%V": f"{BEGIN:.0f}",
     "%S": f"{BEGIN + 5:.0f}", "%e": "N/A", "%l": "1:00:00", "%Q": "1000", "%Z": "/home/alice", "%o": "/x/script",
-    "%k": "(null)",
+    "%i": NUMBER, "%k": "(null)",
 }  # fmt: skip
 _ACCOUNTED = {
     "jobidraw": NUMBER, "jobid": NUMBER, "jobname": "solve", "user": "alice", "account": "science",

@@ -1613,9 +1613,13 @@ export interface components {
         };
         /**
          * Ask
-         * @description Requests of a launcher or a worker, by resource name.
+         * @description Requests of the launcher, or of each of `count` workers of a group, by resource name.
          */
         Ask: {
+            /** @default 1 */
+            count?: number;
+            /** @default  */
+            group?: string;
             /** @default {} */
             limits?: {
                 [key: string]: number;
@@ -3012,6 +3016,8 @@ export interface components {
             gang_timeout_seconds?: number;
             /** @default 10 */
             grace_seconds?: number;
+            /** @default [] */
+            groups?: components["schemas"]["WorkerGroup"][];
             /** @default  */
             image?: string;
             /** @default 0 */
@@ -3538,6 +3544,8 @@ export interface components {
          * @description One worker of the plan, with the ranks that the hostfile gives it.
          */
         PlannedWorker: {
+            /** @default  */
+            group?: string;
             index: number;
             name: string;
             ranks: number[];
@@ -4334,6 +4342,22 @@ export interface components {
             row: components["schemas"]["JobRow"];
         };
         /**
+         * WorkerGroup
+         * @description Some of the job's workers, with slots, resources or a placement of their own.
+         *
+         *         What a group leaves out is as for the other workers; `resources` and `placement` replace the job's as a whole.
+         */
+        WorkerGroup: {
+            name: string;
+            /** @default null */
+            placement?: components["schemas"]["Placement"] | null;
+            /** @default null */
+            resources?: components["schemas"]["Resources"] | null;
+            /** @default null */
+            slots?: number | null;
+            workers: number;
+        };
+        /**
          * WorkerState
          * @description One worker: phase, resources and exit status.
          */
@@ -4344,6 +4368,8 @@ export interface components {
             exit_code?: number | null;
             /** @default [] */
             gpus?: string[];
+            /** @default  */
+            group?: string;
             index: number;
             /** @default null */
             memory_bytes?: number | null;

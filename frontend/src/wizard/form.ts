@@ -56,6 +56,7 @@ export const FORM: readonly Field[] = [
   {"path":"secrets","step":"options","group":"Program and code","label":"Secret environment variables","kind":"secrets","initial":""},
   {"path":"pull_policy","step":"options","group":"Program and code","label":"Image pull policy","kind":"choice","initial":"","options":["","Always","IfNotPresent","Never"],"cluster":true},
   {"path":"pull_secrets","step":"options","group":"Program and code","label":"Image pull secrets","kind":"list","initial":"","help":"One per line.","cluster":true},
+  {"path":"groups","step":"options","group":"Launcher, network and other resources","label":"Worker groups","kind":"yaml","initial":"","help":"Some of the workers with other resources, as YAML: [{name: cpu, workers: 2, slots: 4, resources: {cpu: 4}}]"},
   {"path":"resources.gpu_kind","step":"options","group":"Launcher, network and other resources","label":"GPU resource name","kind":"text","initial":"nvidia.com/gpu"},
   {"path":"resources.others","step":"options","group":"Launcher, network and other resources","label":"Other resources per worker","kind":"pairs","initial":""},
   {"path":"launcher.cpu","step":"options","group":"Launcher, network and other resources","label":"Launcher CPU","kind":"cpu","initial":"100m"},

@@ -42,7 +42,7 @@ def account(
         exit_code=exit_code(state), reason=state.reason, cause=cause.code if cause else "",
         message=cause.message if cause else state.message,
         cores=needs.cores, memory_bytes=needs.memory_bytes, gpus=needs.gpus,
-        worker_memory_bytes=0 if job is None else job.resources.asked.memory_bytes,
+        worker_memory_bytes=0 if job is None or job.groups else job.resources.asked.memory_bytes,
         core_hours=needs.cores * hours, gib_hours=needs.memory_bytes / GIB * hours, gpu_hours=needs.gpus * hours,
         measured=bool(measured),
         core_hours_used=sum(tally.cpu_seconds for tally in measured) / HOUR,

@@ -74,12 +74,12 @@ def recommend(job: MPIJob, program: str, accounts: Sequence[Account]) -> SizingR
     succeeded = [account for account in accounts if account.phase is Phase.SUCCEEDED]
     same_size = [account for account in succeeded if account.workers == job.workers]
     measured = [account for account in accounts if account.measured]
-    advice = (
-        *_memory(job, measured),
-        *_cores(job, same_size),
-        *_gpus(job, same_size),
-        *_deadline(job, same_size),
+    per_worker = (
+        ()  # an account does not tell which group used what
+        if job.groups
+        else (*_memory(job, measured), *_cores(job, same_size), *_gpus(job, same_size))
     )
+    advice = (*per_worker, *_deadline(job, same_size))
     return SizingReport(program=program, runs=len(accounts), advice=advice, scaling=scaling(succeeded))
 
 

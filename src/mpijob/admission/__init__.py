@@ -4,7 +4,7 @@ All messages about permissions, quota and capacity are in this package. Backends
 has already verified that the job is well formed.
 """
 
-from mpijob.admission.capacity import max_workers, needs, worker_needs
+from mpijob.admission.capacity import max_workers, needs
 from mpijob.admission.decision import admit
 from mpijob.admission.queue_reason import (
     availability_sentence,
@@ -23,5 +23,4 @@ __all__ = [
     "needs",
     "wait_notice",
     "waiting_sentence",
-    "worker_needs",
 ]

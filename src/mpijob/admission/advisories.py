@@ -101,7 +101,7 @@ def _fragmented(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> Iterator[Fi
         f"{facts.place} has enough free resources in total, but fragmented: {room.now} of {job.workers} workers "
         "fit on its nodes now"
     )
-    yield finding("WILL_WAIT", message, starts_now_hint(facts))
+    yield finding("WILL_WAIT", message, starts_now_hint(job, facts))
 
 
 def _waits_for_nodes(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> Iterator[Finding]:

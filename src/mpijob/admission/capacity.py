@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from mpijob.errors import Fix
 from mpijob.model import Amounts, MPIJob, Quota, Resources
 from mpijob.model.spec.quantity import as_bytes, as_count
 
@@ -37,12 +38,7 @@ class Shortage(msgspec.Struct, frozen=True):
 
 def needs(job: MPIJob) -> Amounts:
     """Return what the launcher and all workers need together."""
-    return worker_needs(job).times(job.workers).plus(requests_of(job.launcher))
-
-
-def worker_needs(job: MPIJob) -> Amounts:
-    """Return what one worker needs."""
-    return requests_of(job.resources)
+    return job.asked
 
 
 def requests_of(resources: Resources) -> Amounts:
@@ -87,29 +83,59 @@ def shortages(requested: Amounts, available: dict[Resource, float]) -> Iterator[
 
 
 def max_workers(job: MPIJob, available: Amounts) -> int:
-    """Return the largest number of workers of this size that fits, together with the launcher."""
+    """Return the largest number of workers that fits, together with the launcher."""
     return largest_worker_count(job, by_resource(available))
 
 
 def largest_worker_count(job: MPIJob, available: dict[Resource, float]) -> int:
-    """Return the same for resources that may be infinite."""
-    worker, launcher = requests_of(job.resources), requests_of(job.launcher)
+    """Return the same for resources that may be infinite; of groups, only the number of some workers changes."""
+    part = job.resizable
+    worker = requests_of(part.job.resources)
+    others = needs(job).minus(worker.times(part.job.workers))
     counts = [
-        _workers_that_fit(amount(worker, resource), amount(launcher, resource), available[resource])
+        workers_that_fit(amount(worker, resource), amount(others, resource), available[resource])
         for resource in Resource
     ]
     fewest = min(counts)
-    return job.workers if math.isinf(fewest) else int(fewest)
+    return job.workers if math.isinf(fewest) else whole_size(job, int(fewest))
 
 
-def _workers_that_fit(worker: float, launcher: float, available: float) -> float:
-    if launcher > available + 1e-9:
-        return 0
+def whole_size(job: MPIJob, fits: int) -> int:
+    """Return the size of a job with so many of the workers whose number may change; -1: the others do not fit."""
+    part = job.resizable
+    least = 1 if part.group or not job.groups else 0
+    return job.workers - part.job.workers + fits if fits >= least else 0
+
+
+def workers_that_fit(worker: float, others: float, available: float) -> float:
+    """Return how many workers fit beside the others and the launcher; -1 where these do not."""
+    if others > available + 1e-9:
+        return -1
     return (
-        math.floor((available - launcher) / worker + 1e-9)
-        if worker and not math.isinf(available)
-        else NO_LIMIT
+        math.floor((available - others) / worker + 1e-9) if worker and not math.isinf(available) else NO_LIMIT
     )
+
+
+def size_hint(job: MPIJob, workers: int, rest: str = "") -> str:
+    """Return the advice to use so many workers, or, with 0, that no number of them fits."""
+    part = job.resizable
+    where = f"in group '{part.group}'" if part.group else "in no group"
+    if workers < 1 and job.groups:
+        return f"fewer workers {where} do not help: reduce the resources of the groups"
+    if workers < 1:
+        size = f"cpu: {job.resources.cpu}, memory: {job.resources.memory}, gpu: {job.resources.gpu}"
+        return f"not even 1 worker of this size fits: reduce resources (currently {size})"
+    counted = f"use at most {workers} worker{'s' if workers > 1 else ''}"
+    if job.groups:
+        return f"{counted}, {workers - (job.workers - part.job.workers)} of them {where}{rest}"
+    return f"{counted} of this size{rest}"
+
+
+def size_fixes(job: MPIJob, workers: int, hint: str) -> tuple[Fix, ...]:
+    """Return the fix by which a job gets so many workers; none where its groups alone have more."""
+    part = job.resizable
+    left = whole_size(job, workers - (job.workers - part.job.workers))
+    return (Fix(hint, job.size_patch(workers)),) if left >= 1 else ()
 
 
 def format_with_name(resource: Resource, number: float) -> str:

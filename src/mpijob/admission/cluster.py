@@ -10,8 +10,9 @@ import math
 from collections.abc import Iterable
 
 from mpijob.admission.advisories import missing_image
+from mpijob.admission.capacity import size_fixes, size_hint, whole_size, workers_that_fit
 from mpijob.admission.resources import display_name, field_of, format_amount
-from mpijob.errors import Finding, Fix, InvalidJob, NotAllowed, NotFound, QuotaExceeded
+from mpijob.errors import Finding, InvalidJob, NotAllowed, NotFound, QuotaExceeded
 from mpijob.model import Facts, MPIJob
 from mpijob.model.platform.cluster import (
     Ask,
@@ -131,13 +132,14 @@ def _limit_range_violation(bound: Bound, ask: Ask) -> Finding | None:
 def _limit_range_finding(
     bound: Bound, ask: Ask, requested: float, boundary: float, comparison: str
 ) -> Finding:
-    subject = "the launcher" if ask.role == "launcher" else "each worker"
+    each = f"each worker of group '{ask.group}'" if ask.group else "each worker"
+    subject = "the launcher" if ask.role == "launcher" else each
     message = (
         f"LimitRange '{bound.name}' allows {comparison} {format_amount(bound.resource, boundary)} "
         f"{display_name(bound.resource)} "
         f"for one {bound.scope}, but {subject} requests {format_amount(bound.resource, requested)}"
     )
-    field = field_of(bound.resource, ask.role)
+    field = field_of(bound.resource, ask.role, ask.group)
     hint = (
         f"set {field} to {comparison} {format_amount(bound.resource, boundary)}, or ask an administrator "
         "of the namespace"
@@ -173,51 +175,72 @@ def _quota_finding(line: Ceiling, job: MPIJob, asks: Iterable[Ask], available: f
         f"ResourceQuota '{line.quota}' allows {hard} {display_name(line.resource)}, {used} are in use, "
         f"and the job adds {additional}"
     )
-    fits = _workers_that_fit(line.resource, asks, available)
+    fits = _size_within(line.resource, job, asks, available)
     if line.resource.startswith("count/"):
         return finding("QUOTA_EXCEEDED", message, "delete finished jobs, or ask for a larger quota", "")
-    return _smaller_size(message, fits, job, " of this size, or ask for a larger quota")
+    return _smaller_size(message, fits, job, ", or ask for a larger quota")
 
 
-def _workers_that_fit(resource: str, asks: Iterable[Ask], available: float) -> int:
+def _size_within(resource: str, job: MPIJob, asks: Iterable[Ask], available: float) -> int:
     """Return how many workers fit into a quota line, together with the launcher."""
     if resource == "pods":
-        return max(0, math.floor(available) - 1)
+        left = math.floor(available) - 1 - (job.workers - job.resizable.job.workers)
+        return whole_size(job, left)
     kind, _, name = resource.partition(".")
-    amounts = {ask.role: (ask.limits if kind == "limits" else ask.requests).get(name, 0.0) for ask in asks}
-    per_worker = amounts.get("worker", 0.0)
-    remaining = available - amounts.get("launcher", 0.0)
-    return max(0, math.floor(remaining / per_worker + _EPSILON)) if per_worker else 0
+    worker, others = _amounts(job, asks, name, limits=kind == "limits")
+    return _size(job, worker, others, available) if worker else 0
+
+
+def _amounts(job: MPIJob, asks: Iterable[Ask], name: str, *, limits: bool = False) -> tuple[float, float]:
+    """Return what one of the workers asks for whose number may change, and what all others and the launcher do."""
+    worker = others = 0.0
+    for ask in asks:
+        each = (ask.limits if limits else ask.requests).get(name, 0.0)
+        if ask.role == "worker" and ask.group == job.resizable.group:
+            worker = each
+        else:
+            others += each * ask.count
+    return worker, others
+
+
+def _size(job: MPIJob, worker: float, others: float, available: float) -> int:
+    fits = workers_that_fit(worker, others, available)
+    return whole_size(job, int(fits)) if math.isfinite(fits) else job.workers
 
 
 def _check_queue(job: MPIJob, queue: QueueFacts, asks: Iterable[Ask]) -> None:
     """Raise QuotaExceeded for requests that exceed the queue's total quota."""
-    amounts = {ask.role: ask.requests for ask in asks}
-    worker, launcher = amounts.get("worker", {}), amounts.get("launcher", {})
-    flavors = {share.flavor for share in queue.shares or ()}
+    workers = [ask for ask in asks if ask.role == "worker"]
     findings = []
-    for resource, per_worker in worker.items():
+    for resource in dict.fromkeys(name for ask in workers for name, amount in ask.requests.items() if amount):
         shares = [share for share in queue.shares or () if share.resource == resource]
-        if not shares or not per_worker:
+        if not shares:
             continue
-        # With several flavors the launcher may get another one than the workers.
-        launcher_share = launcher.get(resource, 0.0) if len(flavors) == 1 else 0.0
         quota = max(share.most for share in shares)
-        if per_worker * job.workers + launcher_share > quota + _EPSILON:
-            findings.append(_queue_finding(job, queue, resource, per_worker, launcher_share, quota))
+        for together in _admitted_together(queue, workers, asks):
+            requested = sum(ask.requests.get(resource, 0.0) * ask.count for ask in together)
+            if requested > quota + _EPSILON:
+                worker, others = _amounts(job, together, resource)
+                fits = _size(job, worker, others, quota) if worker else 0
+                findings.append(_queue_finding(job, queue, resource, requested, quota, fits))
     if findings:
         raise _quota_exceeded(findings)
 
 
+def _admitted_together(queue: QueueFacts, workers: list[Ask], asks: Iterable[Ask]) -> list[list[Ask]]:
+    """Return what shares one flavor of the queue: all of the job, or, with several flavors, maybe no two of it."""
+    one = len({share.flavor for share in queue.shares or ()}) == 1
+    return [[*asks]] if one else [[ask] for ask in workers]
+
+
 def _queue_finding(
-    job: MPIJob, queue: QueueFacts, resource: str, per_worker: float, launcher_share: float, quota: float
+    job: MPIJob, queue: QueueFacts, resource: str, requested: float, quota: float, fits: int
 ) -> Finding:
     message = (
-        f"Requested {format_amount(resource, per_worker * job.workers + launcher_share)} {display_name(resource)}, "
+        f"Requested {format_amount(resource, requested)} {display_name(resource)}, "
         f"but queue '{queue.name}' gives at most {format_amount(resource, quota)}."
     )
-    fits = max(0, math.floor((quota - launcher_share) / per_worker + _EPSILON))
-    return _smaller_size(message, fits, job, " of this size, or use another queue")
+    return _smaller_size(message, fits, job, ", or use another queue")
 
 
 def _check_nodes(room: NodeCapacity) -> None:
@@ -232,26 +255,29 @@ def check_fragmentation(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> Non
     room = cluster.room
     if room is None or room.grows or room.ever >= job.workers or not room.machines:
         return
-    worker = next((ask.requests for ask in cluster.asks if ask.role == "worker"), {})
     too_large = [
-        name for name, amount in worker.items() if amount > room.largest.get(name, math.inf) + _EPSILON
+        (ask, name)
+        for ask in cluster.asks
+        for name, amount in ask.requests.items()
+        if ask.role == "worker" and amount > room.largest.get(name, math.inf) + _EPSILON
     ]
     if too_large:
-        name = too_large[0]
-        message = (
-            f"each worker requests {format_amount(name, worker[name])} {display_name(name)}, "
-            f"but the largest usable node has {format_amount(name, room.largest[name])}"
-        )
-        hint = (
-            f"set {field_of(name, 'worker')} to at most "
-            f"{format_amount(name, room.largest[name])}{_excluded_note(room)}"
-        )
-        raise _quota_exceeded([finding("QUOTA_EXCEEDED", message, hint, field_of(name, "worker"))])
+        raise _quota_exceeded([_larger_than_nodes(*too_large[0], room)])
     message = (
         f"{job.workers} workers requested, but the nodes of {facts.place} have capacity for "
-        f"at most {room.ever} of this size"
+        f"at most {room.ever}{'' if job.groups else ' of this size'}"
     )
-    raise _quota_exceeded([_smaller_size(message, room.ever, job, f" of this size{_excluded_note(room)}")])
+    raise _quota_exceeded([_smaller_size(message, room.ever, job, _excluded_note(room))])
+
+
+def _larger_than_nodes(ask: Ask, name: str, room: NodeCapacity) -> Finding:
+    field, most = field_of(name, "worker", ask.group), format_amount(name, room.largest[name])
+    each = f"each worker of group '{ask.group}'" if ask.group else "each worker"
+    message = (
+        f"{each} requests {format_amount(name, ask.requests[name])} {display_name(name)}, "
+        f"but the largest usable node has {most}"
+    )
+    return finding("QUOTA_EXCEEDED", message, f"set {field} to at most {most}{_excluded_note(room)}", field)
 
 
 def _excluded_note(room: NodeCapacity) -> str:
@@ -263,13 +289,11 @@ def _format_excluded(room: NodeCapacity) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(room.passed_over.items()))
 
 
-def _smaller_size(message: str, fits: int, job: MPIJob, suffix: str) -> Finding:
+def _smaller_size(message: str, fits: int, job: MPIJob, rest: str) -> Finding:
+    hint = size_hint(job, fits, rest)
     if fits < 1:
-        size = f"cpu: {job.resources.cpu}, memory: {job.resources.memory}, gpu: {job.resources.gpu}"
-        hint = f"not even 1 worker of this size fits: reduce resources (currently {size})"
-        return finding("QUOTA_EXCEEDED", message, hint, "resources")
-    hint = f"use at most {fits} worker{'s' if fits > 1 else ''}{suffix}"
-    fixes = (Fix(hint, {"workers": fits}),)
+        return finding("QUOTA_EXCEEDED", message, hint, "groups" if job.groups else "resources")
+    fixes = size_fixes(job, fits, hint)
     return Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
 
 

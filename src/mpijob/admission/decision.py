@@ -22,10 +22,11 @@ from mpijob.admission.capacity import (
     needs,
     remaining,
     shortages,
-    worker_needs,
+    size_fixes,
+    size_hint,
 )
 from mpijob.admission.queue_reason import missing_resources, too_many_jobs, unavailable_sentence, wait_notice
-from mpijob.errors import Conflict, Finding, Fix, NotAllowed, QuotaExceeded, Severity
+from mpijob.errors import Conflict, Finding, NotAllowed, QuotaExceeded, Severity
 from mpijob.model import Facts, Identity, MPIJob, Quota, Resources
 from mpijob.model.spec import dependencies
 from mpijob.model.spec.quantity import NONE
@@ -131,7 +132,7 @@ def _check_worker_limit(job: MPIJob, facts: Facts) -> None:
     if job.workers > facts.max_workers:
         message = f"{job.workers} workers requested, but {facts.place} allows {facts.max_workers}"
         hint = f"use at most {facts.max_workers} workers"
-        raise _quota_exceeded([_finding(message, hint, facts.max_workers)], hint)
+        raise _quota_exceeded([_finding(job, message, hint, facts.max_workers)], hint)
 
 
 def _check_requests_set(job: MPIJob, facts: Facts, quota: Quota) -> None:
@@ -141,7 +142,7 @@ def _check_requests_set(job: MPIJob, facts: Facts, quota: Quota) -> None:
     defaults = {bound.resource for bound in bounds if bound.default is not None}
     findings = []
     for name, resource in (("cpu", Resource.CORES), ("memory", Resource.MEMORY)):
-        for field, resources in (("resources", job.resources), ("launcher", job.launcher)):
+        for field, resources in _parts(job):
             is_counted = limit(quota, resource) is not NO_LIMIT and name not in defaults
             if is_counted and getattr(resources, name) == NONE:
                 message = (
@@ -153,17 +154,24 @@ def _check_requests_set(job: MPIJob, facts: Facts, quota: Quota) -> None:
         raise _quota_exceeded(findings, findings[0].hint)
 
 
+def _parts(job: MPIJob) -> Iterable[tuple[str, Resources]]:
+    """Return the resources of each kind of worker and of the launcher, by the field that sets them."""
+    for part in job.parts:
+        yield "groups" if part.group else "resources", part.job.resources
+    yield "launcher", job.launcher
+
+
 def _check_quota(job: MPIJob, quota: Quota) -> None:
     """Raise QuotaExceeded for what exceeds the whole quota."""
     limits = {resource: limit(quota, resource) for resource in Resource}
     if quota.jobs == 0:
         hint = _with_link("ask for a larger quota", quota)
-        raise _quota_exceeded([_finding(too_many_jobs(quota), hint, 0)], hint)
+        raise _quota_exceeded([_finding(job, too_many_jobs(quota), hint, 0)], hint)
     if short := list(shortages(needs(job), limits)):
         max_workers = largest_worker_count(job, limits)
-        hint = _with_link(f"{_format_used(short[0], quota)}; {_size_hint(max_workers, job)}", quota)
+        hint = _with_link(f"{_format_used(short[0], quota)}; {size_hint(job, max_workers)}", quota)
         raise _quota_exceeded(
-            [_finding(_quota_message(shortage), hint, max_workers) for shortage in short], hint
+            [_finding(job, _quota_message(shortage), hint, max_workers) for shortage in short], hint
         )
 
 
@@ -191,13 +199,16 @@ def _check_remaining_quota(job: MPIJob, quota: Quota) -> None:
     """Raise QuotaExceeded for what exceeds the remaining quota, where there is no queue."""
     if quota.jobs is not None and quota.jobs_running >= quota.jobs:
         hint = "wait for a running job to end, or delete one"
-        raise _quota_exceeded([_finding(too_many_jobs(quota), hint, job.workers)], hint)
+        raise _quota_exceeded([_finding(job, too_many_jobs(quota), hint, job.workers)], hint)
     available = remaining(quota)
     if short := list(shortages(needs(job), available)):
         max_workers = largest_worker_count(job, available)
-        hint = _with_link(f"{_size_hint(max_workers, job)}, or wait for a running job to end", quota)
+        hint = _with_link(f"{size_hint(job, max_workers)}, or wait for a running job to end", quota)
         raise _quota_exceeded(
-            [_finding(_remaining_quota_message(shortage, quota), hint, max_workers) for shortage in short],
+            [
+                _finding(job, _remaining_quota_message(shortage, quota), hint, max_workers)
+                for shortage in short
+            ],
             hint,
         )
 
@@ -222,9 +233,9 @@ def _check_capacity(job: MPIJob, facts: Facts) -> None:
         available[Resource.CORES] = NO_LIMIT
     if short := list(shortages(needs(job), available)):
         max_workers = largest_worker_count(job, available)
-        hint = _size_hint(max_workers, job)
+        hint = size_hint(job, max_workers)
         raise _quota_exceeded(
-            [_finding(_capacity_message(shortage, facts), hint, max_workers) for shortage in short], hint
+            [_finding(job, _capacity_message(shortage, facts), hint, max_workers) for shortage in short], hint
         )
 
 
@@ -239,9 +250,9 @@ def _capacity_message(shortage: Shortage, facts: Facts) -> str:
 def _check_free(job: MPIJob, facts: Facts) -> None:
     if short := list(missing_resources(job, facts)):
         max_workers = largest_worker_count(job, by_resource(facts.free))
-        hint = f"{_size_hint(max_workers, job)}, or wait for a running job to end"
+        hint = f"{size_hint(job, max_workers)}, or wait for a running job to end"
         raise _quota_exceeded(
-            [_finding(unavailable_sentence(shortage), hint, max_workers) for shortage in short], hint
+            [_finding(job, unavailable_sentence(shortage), hint, max_workers) for shortage in short], hint
         )
 
 
@@ -261,7 +272,7 @@ def _dependency_notice(facts: Facts) -> tuple[Finding, ...]:
 def _shared_cores(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
     """Return a notice if ranks share cores."""
     # The launcher is not counted: beside the ranks it hardly uses a core.
-    ranks, cores = worker_needs(job).cores * job.workers, facts.capacity.cores
+    ranks, cores = needs(job).minus(job.launcher.asked).cores, facts.capacity.cores
     if not facts.oversubscribe or ranks <= cores + 1e-9:
         return ()
     requested = format_with_name(Resource.CORES, needs(job).cores)
@@ -271,22 +282,12 @@ def _shared_cores(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
     return (Finding(code="SHARED_CORES", message=message, hint=hint, severity=Severity.NOTICE),)
 
 
-def _size_hint(max_workers: int, job: MPIJob) -> str:
-    if max_workers >= 1:
-        return f"use at most {max_workers} worker{'s' if max_workers > 1 else ''} of this size"
-    return f"not even 1 worker of this size fits: reduce resources (currently {_size(job)})"
-
-
-def _size(job: MPIJob) -> str:
-    return f"cpu: {job.resources.cpu}, memory: {job.resources.memory}, gpu: {job.resources.gpu}"
-
-
 def _with_link(hint: str, quota: Quota) -> str:
     return f"{hint}; request more quota at {quota.request_url}" if quota.request_url else hint
 
 
-def _finding(message: str, hint: str, max_workers: int) -> Finding:
-    fixes = (Fix(hint, {"workers": max_workers}),) if max_workers >= 1 else ()
+def _finding(job: MPIJob, message: str, hint: str, max_workers: int) -> Finding:
+    fixes = size_fixes(job, max_workers, hint)
     return Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mpijob.admission.capacity import max_workers
+from mpijob.admission.capacity import max_workers, whole_size
 from mpijob.admission.decision import admit
 from mpijob.admission.queue_reason import format_start, insufficient_sentence, waiting_sentence
 from mpijob.admission.resources import display_name, format_amount
@@ -38,7 +38,9 @@ def fit(job: MPIJob, who: Identity, facts: Facts) -> Fit:
         verdict=Verdict.WAITS,
         message=_wait_message(facts, reason),
         reason=reason,
-        hint=f"{_workers(workers_now)} of this size would start now" if workers_now and is_smaller else "",
+        hint=f"{_workers(workers_now)}{'' if job.groups else ' of this size'} would start now"
+        if workers_now and is_smaller
+        else "",
         position=facts.position,
         ahead_jobs=facts.waiting_jobs,
         ahead=facts.ahead,
@@ -57,7 +59,9 @@ def starts_now(job: MPIJob, facts: Facts) -> int | None:
     counts += [room.now] if room is not None else []
     if not counts:
         return None
-    return 0 if facts.waiting_jobs and facts.position not in (None, 1) else max(0, min(counts))
+    if facts.waiting_jobs and facts.position not in (None, 1):
+        return 0
+    return whole_size(job, min(counts) - (job.workers - job.resizable.job.workers))
 
 
 def _wait_message(facts: Facts, reason: str) -> str:

@@ -75,7 +75,7 @@ def wait_notice(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
         messages.append(f"{quota_reason}.{estimate}")
     if not messages and facts.waiting_jobs:
         messages.append(f"{waiting_sentence(job, facts)}.{estimate}")
-    hint = starts_now_hint(facts)
+    hint = starts_now_hint(job, facts)
     return tuple(
         Finding(code="WILL_WAIT", message=text, hint=hint, severity=Severity.NOTICE) for text in messages
     )
@@ -136,13 +136,14 @@ def _format_duration(seconds: float) -> str:
     return f"{round(seconds / 60)} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
-def starts_now_hint(facts: Facts) -> str:
+def starts_now_hint(job: MPIJob, facts: Facts) -> str:
     """Return that the job starts automatically, and the largest size that would start now if known."""
     hint = "the job waits in the queue and starts automatically"
     room = facts.cluster.room if facts.cluster is not None else None
     if room is None or room.now < 1:
         return hint
-    return f"{hint}; {room.now} worker{'s' if room.now > 1 else ''} of this size would start now"
+    size = "" if job.groups else " of this size"
+    return f"{hint}; {room.now} worker{'s' if room.now > 1 else ''}{size} would start now"
 
 
 def format_wait(seconds: float | None) -> str:

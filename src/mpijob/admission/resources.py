@@ -28,8 +28,10 @@ def format_amount(resource: str, amount: float) -> str:
     return as_bytes(amount) if is_bytes else as_count(amount)
 
 
-def field_of(resource: str, role: str) -> str:
-    """Return the job's field for a resource: `resources.memory`, `launcher.cpu`."""
+def field_of(resource: str, role: str, group: str = "") -> str:
+    """Return the job's field for a resource: `resources.memory`, `launcher.cpu`; of a group `groups`."""
+    if group:
+        return "groups"
     section = "launcher" if role == "launcher" else "resources"
     if resource.endswith("/gpu") or "/mig-" in resource:
         return f"{section}.gpu"

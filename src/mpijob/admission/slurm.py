@@ -6,13 +6,14 @@ Partition, account and QOS are judged before anything is submitted, with the num
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from mpijob.admission.capacity import Resource, format_with_name
+from mpijob.admission.capacity import Resource, format_with_name, size_fixes
 from mpijob.errors import Finding, Fix, InvalidJob, NotAllowed, QuotaExceeded, Severity
 from mpijob.model import Facts, MPIJob
-from mpijob.model.platform.slurm import MIB, Layout, Limit, NodeRoom, Partition, SlurmFacts, holding, layout
+from mpijob.model.platform.slurm import MIB, Layout, Limit, NodeRoom, Partition, SlurmFacts, holding, layouts
 from mpijob.model.spec.enums import choice_hint
+from mpijob.model.spec.job import Part
 from mpijob.model.spec.quantity import as_bytes
 
 
@@ -20,15 +21,18 @@ def refuse(job: MPIJob, slurm: SlurmFacts) -> None:
     """Raise the first reason for which Slurm would refuse the job, or let it wait for ever."""
     partition = _partition(job, slurm)
     _names(job, slurm, partition)
-    shape = layout(job, slurm.nodes)
+    components = [*zip(job.parts, layouts(job, slurm.nodes), strict=True)]
     if found := [
-        *_of_partition(job, partition, shape),
-        *(one for limit in slurm.limits for one in _of_limit(job, limit, shape)),
+        *(one for part, shape in components for one in _of_partition(job, part, partition, shape)),
+        *_too_long(job, f"partition '{partition.name}' allows", partition.max_seconds),
+        *(one for limit in slurm.limits for one in _of_limit(job, limit, components)),
     ]:
         raise QuotaExceeded(
             "\n".join(one.message for one in found), hint=found[0].hint, findings=tuple(found)
         )
-    _nodes(job, slurm, partition, shape)
+    for part, shape in components:
+        _nodes(job, part, slurm, partition, shape)
+    _nodes_of_all(job, slurm, partition, components)
 
 
 def _partition(job: MPIJob, slurm: SlurmFacts) -> Partition:
@@ -67,41 +71,66 @@ def _not_allowed(message: str, hint: str, field: str) -> None:
     raise NotAllowed(message, hint=hint, findings=(_finding("SLURM_NOT_ALLOWED", message, hint, field),))
 
 
-def _of_partition(job: MPIJob, partition: Partition, shape: Layout) -> Iterator[Finding]:
+def _who(part: Part) -> str:
+    return f"group '{part.group}'" if part.group else "the job"
+
+
+def _of_partition(job: MPIJob, part: Part, partition: Partition, shape: Layout) -> Iterator[Finding]:
     name = f"partition '{partition.name}'"
-    yield from _over(job, f"{name} allows one job", nodes=(shape.nodes, partition.max_nodes))
-    yield from _too_long(job, f"{name} allows", partition.max_seconds)
+    yield from _over(job, part, f"{name} allows one job", nodes=(shape.nodes, partition.max_nodes))
     if shape.nodes < partition.min_nodes:
-        message = f"the job requests {shape.nodes} nodes, but {name} requires {partition.min_nodes} or more"
+        message = (
+            f"{_who(part)} requests {shape.nodes} nodes, but {name} requires {partition.min_nodes} or more"
+        )
         yield _finding("QUOTA_EXCEEDED", message, f"use at least {partition.min_nodes} workers", "workers")
 
 
-def _of_limit(job: MPIJob, limit: Limit, shape: Layout) -> Iterator[Finding]:
-    """Yield what one QOS or account does not allow; what all its jobs may have together counts for one, too."""
-    nodes, memory = shape.nodes, (shape.memory_mib or 0) * shape.nodes
-    cpus, gpus = shape.cpus_per_node * nodes, shape.gpus * nodes
-    asked = {"nodes": nodes, "cpus": cpus, "gpus": gpus, "memory": memory}
-    for words, most in (
-        (f"{limit.owner} allows one job", (limit.nodes, limit.cpus, limit.gpus, limit.memory_mib)),
-        (
-            f"{limit.owner} allows all its jobs together",
-            (limit.group_nodes, limit.group_cpus, limit.group_gpus, limit.group_memory_mib),
-        ),
-    ):
-        yield from _over(
-            job, words, **{what: (asked[what], there) for what, there in zip(asked, most, strict=True)}
-        )
+def _of_limit(job: MPIJob, limit: Limit, components: Sequence[tuple[Part, Layout]]) -> Iterator[Finding]:
+    """Yield what one QOS or account does not allow; what all its jobs may have together counts for one, too.
+
+    To Slurm, each component of a heterogeneous job is a job.
+    """
+    alone = (limit.nodes, limit.cpus, limit.gpus, limit.memory_mib)
+    for part, shape in components:
+        pairs = dict(zip(_ASKED, zip(_asked(shape), alone, strict=True), strict=True))
+        yield from _over(job, part, f"{limit.owner} allows one job", **pairs)
+    together = [sum(amounts) for amounts in zip(*(_asked(shape) for _, shape in components), strict=True)]
+    most = (limit.group_nodes, limit.group_cpus, limit.group_gpus, limit.group_memory_mib)
+    pairs = dict(zip(_ASKED, zip(together, most, strict=True), strict=True))
+    whole = components[0][0] if len(components) == 1 else None
+    yield from _over(job, whole, f"{limit.owner} allows all its jobs together", **pairs)
     yield from _too_long(job, f"{limit.owner} allows", limit.seconds)
 
 
-def _over(job: MPIJob, words: str, **pairs: tuple[int, int | None]) -> Iterator[Finding]:
+_ASKED = ("nodes", "cpus", "gpus", "memory")
+
+
+def _asked(shape: Layout) -> tuple[int, int, int, int]:
+    nodes = shape.nodes
+    return nodes, shape.cpus_per_node * nodes, shape.gpus * nodes, (shape.memory_mib or 0) * nodes
+
+
+def _over(job: MPIJob, part: Part | None, words: str, **pairs: tuple[int, int | None]) -> Iterator[Finding]:
+    """Yield what is more than is allowed, of a part of the job, or of all together (None)."""
+    who = "the job" if part is None else _who(part)
     for what, (asked, most) in pairs.items():
         if most is not None and asked > most:
-            fits = int(job.workers * most / asked)
-            hint = f"use at most {fits} workers" if fits else "request less, or use another partition or QOS"
-            fixes = (Fix(hint, {"workers": fits}),) if fits else ()
-            message = f"the job requests {_amount(what, asked)}; {words} {_amount(what, most)}"
+            fits = 0 if part is None else int(part.job.workers * most / asked)
+            hint, fixes = _fewer(job, part, fits, "request less, or use another partition or QOS")
+            message = f"{who} requests {_amount(what, asked)}; {words} {_amount(what, most)}"
             yield Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
+
+
+def _fewer(
+    job: MPIJob, part: Part | None, fits: int, otherwise: str, size: str = ""
+) -> tuple[str, tuple[Fix, ...]]:
+    """Return the advice to use so many workers in a part of the job, with its fix, or `otherwise`."""
+    if part is None or not fits:
+        return otherwise, ()
+    where = f" in group '{part.group}'" if part.group else " in no group" if job.groups else size
+    hint = f"use at most {fits} workers{where}"
+    alike = part.group == job.resizable.group
+    return hint, size_fixes(job, job.workers - part.job.workers + fits, hint) if alike else ()
 
 
 def _amount(what: str, number: int) -> str:
@@ -126,12 +155,10 @@ def _too_long(job: MPIJob, words: str, most: float | None) -> Iterator[Finding]:
         )
 
 
-def _nodes(job: MPIJob, slurm: SlurmFacts, partition: Partition, shape: Layout) -> None:
+def _nodes(job: MPIJob, part: Part, slurm: SlurmFacts, partition: Partition, shape: Layout) -> None:
     """Refuse what no nodes of the partition could take, even if nothing else ran."""
-    wanted = [*job.placement.node_selector.values()] if job.placement.node_selector else []
-    features = (
-        [one for key, one in job.placement.node_selector.items() if key != "reservation"] if wanted else []
-    )
+    selector = part.job.placement.node_selector
+    features = [one for key, one in selector.items() if key != "reservation"]
     able = tuple(node for node in slurm.nodes if set(features) <= set(node.features))
     fits = holding(tuple(_whole(node) for node in able), shape)
     if not slurm.nodes or fits >= shape.nodes:
@@ -141,13 +168,27 @@ def _nodes(job: MPIJob, slurm: SlurmFacts, partition: Partition, shape: Layout) 
     asked = f"{shape.nodes} node{'s' * (shape.nodes != 1)} with {each}"
     asked += f" and the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else ""
     has = f"its largest has {_room(largest.cpus, largest.memory_mib, largest.gpus)}"
-    message = f"the job requests {asked}; partition '{partition.name}' has {fits} such, {has}"
-    hint = (
-        f"use at most {fits * shape.workers_per_node} workers of this size"
-        if fits
-        else "reduce the resources of a worker"
+    message = f"{_who(part)} requests {asked}; partition '{partition.name}' has {fits} such, {has}"
+    workers = fits * shape.workers_per_node
+    hint, fixes = _fewer(job, part, workers, "reduce the resources of a worker", " of this size")
+    told = Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
+    raise QuotaExceeded(message, hint=hint, findings=(told,))
+
+
+def _nodes_of_all(
+    job: MPIJob, slurm: SlurmFacts, partition: Partition, components: Sequence[tuple[Part, Layout]]
+) -> None:
+    """Refuse groups that need more nodes than there are: Slurm would let them wait for ever."""
+    wanted, there = sum(shape.nodes for _, shape in components), len(slurm.nodes)
+    if len(components) < 2 or not there or wanted <= there:
+        return
+    message = (
+        f"the groups of the job need {wanted} nodes, and two groups never share one; "
+        f"partition '{partition.name}' has {there}"
     )
-    fixes = (Fix(hint, {"workers": fits * shape.workers_per_node}),) if fits else ()
+    part, shape = next(one for one in components if one[0].group == job.resizable.group)
+    fits = (there - (wanted - shape.nodes)) * shape.workers_per_node
+    hint, fixes = _fewer(job, part, max(0, fits), "use fewer groups, or another partition")
     told = Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field="workers", fixes=fixes)
     raise QuotaExceeded(message, hint=hint, findings=(told,))
 
@@ -171,7 +212,6 @@ def remarks(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
 
 
 def _remarks(job: MPIJob, slurm: SlurmFacts, partition: Partition) -> Iterator[Finding]:
-    shape = layout(job, slurm.nodes)
     if partition.state != "UP":
         message = f"partition '{partition.name}' is {partition.state}: the job waits until an administrator opens it"
         yield _finding(
@@ -187,24 +227,27 @@ def _remarks(job: MPIJob, slurm: SlurmFacts, partition: Partition) -> Iterator[F
             else "set --deadline"
         )
         yield _finding("SLURM_DEFAULT_TIME", message, hint, "deadline_seconds", Severity.WARNING)
-    if shape.workers_per_node > 1:
-        message = (
-            f"{job.workers} workers share {shape.nodes} nodes, {shape.workers_per_node} each: no more nodes"
+    for part, shape in zip(job.parts, layouts(job, slurm.nodes), strict=True):
+        yield from _of_nodes(part, shape, slurm)
+    if slurm.unread:
+        message = f"not checked, because Slurm did not report it: {', '.join(slurm.unread)}"
+        yield _finding(
+            "NOT_READ", message, "no action needed: the job is submitted anyway, and Slurm decides", ""
         )
+
+
+def _of_nodes(part: Part, shape: Layout, slurm: SlurmFacts) -> Iterator[Finding]:
+    if shape.workers_per_node > 1:
+        message = f"{part.job.workers} workers share {shape.nodes} nodes, {shape.workers_per_node} each: no more nodes"
         yield _finding("SLURM_NOTICE", message, "nothing, or use fewer workers with more slots", "workers")
     if slurm.nodes and (now := holding(slurm.nodes, shape, now=True)) < shape.nodes:
         most = now * shape.workers_per_node
         room = f"{most} worker{'s' * (most != 1)} of this size would start now"
         down = sum(not node.usable for node in slurm.nodes)
         gone = f"; {down} of {len(slurm.nodes)} nodes are down or drained (sinfo -R says why)" if down else ""
-        message = f"{now} of {shape.nodes} nodes that the job needs are free now{gone}"
+        message = f"{now} of {shape.nodes} nodes that {_who(part)} needs are free now{gone}"
         yield _finding(
             "WILL_WAIT", message, f"the job waits in the queue and starts automatically; {room}", ""
-        )
-    if slurm.unread:
-        message = f"not checked, because Slurm did not report it: {', '.join(slurm.unread)}"
-        yield _finding(
-            "NOT_READ", message, "no action needed: the job is submitted anyway, and Slurm decides", ""
         )
 
 

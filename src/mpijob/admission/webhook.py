@@ -135,7 +135,8 @@ def _check_parsable(request: Incoming, limits: NamespaceLimits) -> Iterator[Find
 def _check_gpus(request: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
     requested = request.gpus
     if limits.max_gpus is not None and requested > limits.max_gpus:
-        max_workers = limits.max_gpus // request.worker_gpus if request.worker_gpus else 0
+        alike = request.worker_gpus and (request.job is None or not request.job.groups)
+        max_workers = limits.max_gpus // request.worker_gpus if alike else 0
         message = (
             f"Requested {requested} GPUs, but project quota is {limits.max_gpus}. Contact admin or reduce "
             "workers."

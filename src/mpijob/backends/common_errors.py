@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpijob.errors import Conflict, Finding, InvalidJob, NotFound, Unsupported
-from mpijob.model import Phase
+from mpijob.model import Family, Phase
 
 if TYPE_CHECKING:
     from mpijob.model import JobRef, JobState, MPIJob
@@ -41,6 +41,22 @@ def refuse_unknown_recipients(job: MPIJob, settings: Settings) -> None:
                 hint=f"write {wanted} into a [[callbacks]] of the settings",
             )
             raise InvalidJob.of((finding,))
+
+
+def refuse_uneven_slots(job: MPIJob, family: Family) -> None:
+    """Raise InvalidJob where the job's own launcher would place the ranks of its groups otherwise than planned.
+
+    Intel MPI reads the slots of each worker only from an option of the command line that mpijob cannot add there.
+    """
+    if family is Family.INTEL and not job.script and not job.has_equal_slots:
+        finding = Finding(
+            code="BAD_GROUPS",
+            field="groups",
+            message="the command contains its own launcher, and with Intel MPI it places the same number of "
+            "ranks on each worker; the groups have different slots",
+            hint="set only the program in command, or use mpi: mpich, or set the same slots in all groups",
+        )
+        raise InvalidJob.of((finding,))
 
 
 def no_such_schedule(namespace: str, name: str) -> NotFound:

@@ -6,7 +6,7 @@ How the ranks are laid out is in `launching`.
 from __future__ import annotations
 
 from mpijob.checks.rule import Findings, Limits, error, unfit, warning
-from mpijob.checks.size import oversubscribed
+from mpijob.checks.size import counted_slots, oversubscribed
 from mpijob.errors import Finding
 from mpijob.model import Family, MPIJob
 from mpijob.model.spec.command import OwnLauncher, own_launcher
@@ -96,17 +96,19 @@ def own_ranks(job: MPIJob, limits: Limits) -> Findings:
         return  # how many it begins with
     if own.ranks is not None and own.ranks != job.world and not oversubscribed(job):
         yield _ranks_differ(job, own, own.ranks)
-    if own.per_worker is not None and own.per_worker != job.slots:
+    slots = {part.job.slots for part in job.parts}
+    if own.per_worker is not None and slots != {own.per_worker}:
         said = f"{own.program} {own.ranks_option} asks for {own.per_worker} ranks on each worker"
-        message = f"{said}, but the job has slots: {shown(job.slots)}"
-        yield error("command", message, f"use slots: {own.per_worker}", {"slots": own.per_worker})
+        message = f"{said}, but the job has slots: {', '.join(map(shown, sorted(slots)))}"
+        patch = None if job.groups else {"slots": own.per_worker}
+        yield error("command", message, f"use slots: {own.per_worker}", patch)
 
 
 def _ranks_differ(job: MPIJob, own: OwnLauncher, ranks: int) -> Finding:
     said = f"{own.program} {own.ranks_option} asks for {ranks} ranks"
-    world = f"{shown(job.workers)} workers × {shown(job.slots)} slots" if job.ranks is None else "ranks"
+    world = counted_slots(job) if job.ranks is None else "ranks"
     message = f"{said}, but the job has {shown(job.world)} ({world})"
-    patch = {"ranks": ranks} if 0 < ranks <= job.workers * job.slots else None
+    patch = {"ranks": ranks} if 0 < ranks <= job.total_slots else None
     remedy = f"set ranks: {ranks}" if patch else f"change workers and slots to get {ranks} ranks"
     hint = f"remove {own.ranks_option}, use {own.ranks_option} {shown(job.world)}, or {remedy}"
     return error("command", message, hint, patch)

@@ -48,6 +48,9 @@ def layout(job: MPIJob, limits: Limits) -> Findings:
     """map_by and bind_to use words that the family has."""
     yield from _layout_word("launch.map_by", job.launch.map_by, _known(MAP_BY, job.mpi))
     yield from _layout_word("launch.bind_to", job.launch.bind_to, _known(BIND_TO, job.mpi))
+    if job.launch.map_by == "node" and not job.has_equal_slots:
+        message = "map_by: node places one rank on each worker in turn, but the groups have different slots"
+        yield error("launch.map_by", message, "remove map_by, or set the same slots in all groups")
     yield from _file("launch.rankfile", job.launch.rankfile)
     yield from _file("launch.stdin", job.launch.stdin)
     if job.launch.rankfile and job.mpi in _HYDRA:

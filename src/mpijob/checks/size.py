@@ -42,7 +42,7 @@ def slots(job: MPIJob, limits: Limits) -> Findings:
 
 def ranks(job: MPIJob, limits: Limits) -> Findings:
     """At least one rank, and no more than there are slots unless that is asked for."""
-    room = job.workers * job.slots
+    room = job.total_slots
     if job.ranks is not None and job.ranks < 1:
         yield error(
             "ranks",
@@ -50,17 +50,28 @@ def ranks(job: MPIJob, limits: Limits) -> Findings:
             "remove ranks to use every slot",
         )
     elif room >= 1 and job.world > room and not oversubscribed(job):
-        counted = f"{shown(job.workers)} workers × {shown(job.slots)} slots = {shown(room)}"
-        message = f"{shown(job.world)} ranks do not fit: {counted}"
+        message = f"{shown(job.world)} ranks do not fit: {counted_slots(job)} = {shown(room)}"
         yield error("programs" if job.programs else "ranks", message, _more_room(job), _wider(job))
 
 
+def counted_slots(job: MPIJob) -> str:
+    """Return how many slots the workers have, as a calculation: `2 workers × 4 slots + 1 worker × 8 slots`."""
+    return " + ".join(
+        f"{_counted(part.job.workers, 'worker')} × {_counted(part.job.slots, 'slot')}" for part in job.parts
+    )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{shown(number)} {what}{'s' * (number != 1)}"
+
+
 def _more_room(job: MPIJob) -> str:
-    return f"use slots: {_slots_needed(job)}, fewer ranks, or set launch.flags: [--oversubscribe]"
+    wider = "more slots in a group" if job.groups else f"slots: {_slots_needed(job)}"
+    return f"use {wider}, fewer ranks, or set launch.flags: [--oversubscribe]"
 
 
-def _wider(job: MPIJob) -> dict[str, int]:
-    return {"slots": _slots_needed(job)}
+def _wider(job: MPIJob) -> dict[str, int] | None:
+    return None if job.groups else {"slots": _slots_needed(job)}
 
 
 def _slots_needed(job: MPIJob) -> int:

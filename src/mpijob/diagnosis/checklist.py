@@ -99,7 +99,7 @@ def _checks(
     yield _check("every worker stayed until the end", found, _LOST, yes=well)
     yield _memory(seen, found)
     yield _check("there was space on disk and in /dev/shm", found, _DISK, yes=well)
-    if seen.spec.resources.gpu or any(code in found for code in _GPU):
+    if seen.spec.most_gpus or any(code in found for code in _GPU):
         yield _check("the GPUs worked", found, _GPU, yes=well)
     yield _check("the ranks could communicate", found, _NETWORK, yes=well)
     yield _ended(state, seen)

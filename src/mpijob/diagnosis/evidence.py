@@ -189,13 +189,11 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             seen = next((state.worker for state in self.census if state.rank == rank), None)
         if seen is not None or self.bare:
             return seen
-        worker = rank // max(1, self.spec.slots)
-        return worker if worker < self.spec.workers else None
+        return self.spec.worker_of(rank)
 
     def ranks_of(self, worker: int | None) -> tuple[int, ...]:
         """Return the ranks that one worker holds, by the census, else by the plan's layout."""
         if worker is None or self.bare:
             return ()
         found = tuple(state.rank for state in self.census if state.worker == worker)
-        first = worker * self.spec.slots
-        return found or tuple(range(first, min(first + self.spec.slots, self.spec.world)))
+        return found or tuple(self.spec.ranks_of(worker))

@@ -19,7 +19,7 @@ from mpijob.diagnosis.logs.outcome import WENT_ON_LINES
 from mpijob.diagnosis.logs.prefilter import Prefilter
 from mpijob.diagnosis.rule import Rule, Sign, Trust
 from mpijob.diagnosis.signals import facts
-from mpijob.diagnosis.template_fields import worker_of_host
+from mpijob.diagnosis.template_fields import worker_at
 from mpijob.errors import Place
 from mpijob.model import Role
 
@@ -200,7 +200,7 @@ def _speaker(seen: Evidence, stream: Stream, named: dict[str, str]) -> tuple[int
     said = named.pop("rank", "")
     rank = int(said) if stream.rank is None and said.isdecimal() and len(said) < 8 else stream.rank
     host = named.get("host")
-    worker = stream.worker if stream.worker is not None or host is None else worker_of_host(host)
+    worker = stream.worker if stream.worker is not None or host is None else worker_at(seen, host)
     return rank, seen.worker_of(rank) if worker is None else worker
 
 

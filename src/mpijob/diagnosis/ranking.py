@@ -30,6 +30,7 @@ from mpijob.model import Exit, MPIJob, Role
 MOST_FINDINGS = 4
 _JOB = re.compile(r"\bJOB\b")
 _OF_A_JOB = re.compile(r"(?:: |, then |; )mpijob \w+ JOB\b.*$")
+_OF_WORKERS = ("slots", "resources", "placement")
 _COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod|mkdir) [^;]+)$")
 OWN_WORDS = 0.6  # how sure it is that a program's own words name the cause
 LAST_WORDS = 0.5  # and that the only error does, where a log ends with it
@@ -306,13 +307,14 @@ def _better(other: Hit, hit: Hit) -> bool:
 def _finding(seen: Evidence, hit: Hit) -> Finding:
     rule, values = hit.rule, words(seen, hit.worker, hit.rank, hit.values)
     causes = (fill(cause, values) for cause in rule.causes)
-    fixes = tuple(fix for fix in _fixes(rule, values) if not _applied(seen, fix))
+    group = "" if hit.worker is None or seen.bare else seen.spec.part_of(hit.worker).group
+    fixes = tuple(fix for fix in _fixes(rule, values, seen.spec, group) if not _applied(seen, fix))
     said = values.get("said")
     return Finding(
         code=rule.id,
         message=next((cause for cause in causes if cause), rule.title),
         hint=fixes[0].text if fixes else "",
-        field=rule.field,
+        field="groups" if group and rule.field.partition(".")[0] in _OF_WORKERS else rule.field,
         worker=hit.worker,
         rank=hit.rank,
         severity=Severity.WARNING if seen.succeeded or seen.going else Severity.ERROR,
@@ -323,12 +325,26 @@ def _finding(seen: Evidence, hit: Hit) -> Finding:
     )
 
 
-def _fixes(rule: Rule, values: Mapping[str, Any]) -> Iterator[Fix]:
+def _fixes(rule: Rule, values: Mapping[str, Any], spec: MPIJob, group: str) -> Iterator[Fix]:
     for remedy in rule.remedies:
-        patch = fill_patch(remedy.patch, values)
+        patch = of_group(spec, group, fill_patch(remedy.patch, values))
         if (text := fill(remedy.text, values)) and not _incomplete(patch):
             command = _COMMAND.search(text)
             yield Fix(text, patch, command[1] if command else "")
+
+
+def of_group(spec: MPIJob, group: str, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a patch of a job, with what it changes of one worker changed in that worker's group."""
+    own = {name: patch[name] for name in _OF_WORKERS if name in patch}
+    if not own or not group:
+        return dict(patch)
+    part = next(part.job for part in spec.parts if part.group == group)
+    changed = {name: merged(msgspec.to_builtins(getattr(part, name)), value) for name, value in own.items()}
+    groups = [
+        one | changed if one["name"] == group else one
+        for one in (msgspec.to_builtins(each) for each in spec.groups)
+    ]
+    return {name: value for name, value in patch.items() if name not in own} | {"groups": groups}
 
 
 def _applied(seen: Evidence, fix: Fix) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from mpijob.diagnosis import mpi_error_classes
 from mpijob.diagnosis.evidence import Evidence, Memory, Worry
 from mpijob.diagnosis.logs.log_index import Stream, last_words, streams
-from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_of_host
+from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_at
 from mpijob.model import Exit, Family, Role
 from mpijob.model.spec.command import SHELLS, unwrapped
 
@@ -275,7 +275,7 @@ def _rejected(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
     for stream in said if seen.ready else ():
         for match in _REFUSED.finditer(stream.text):
             host = match[1].decode(errors="replace")
-            if (worker := worker_of_host(host)) in seen.ready:
+            if (worker := worker_at(seen, host)) in seen.ready:
                 values = {"host": host, "refused_port": match[2].decode()}
                 time = stream.time(stream.at(match.start()))
                 yield Fact("refused-though-ready", time, worker, values=values)

@@ -38,7 +38,8 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
     memory = seen.memory_of(worker)
     peak = max(said.get("peak_bytes") or 0, memory.peak_bytes if memory else 0)
     limit = said.get("limit_bytes") or (memory.limit_bytes if memory else 0)
-    limit = limit or (0 if seen.bare else seen.spec.resources.asked.memory_bytes)
+    spec = seen.spec.part_of(worker or 0).job
+    limit = limit or (0 if seen.bare else spec.resources.asked.memory_bytes)
     return {
         "worker": worker,
         "rank": rank,
@@ -52,7 +53,11 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "limit": quantity.as_bytes(limit) if limit else None,
         "limit_short": short_size(limit) if limit else None,
         "more_memory": doubled(max(peak, limit)) if limit else None,
-        **({} if seen.bare else {**_of_spec(seen.spec), **_of_components(seen.spec, said)}),
+        **(
+            {}
+            if seen.bare
+            else {**_of_spec(seen.spec), **_of_worker(spec), **_of_components(seen.spec, said)}
+        ),
         **_of_library(seen, said),
         **_where_it_crashes(seen),
         "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
@@ -64,11 +69,8 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
         "job": spec.name,
         "workers": spec.workers,
         "fewer_workers": spec.workers // 2 or None,
-        "slots": spec.slots,
-        "fewer_slots": spec.slots // 2 or None,
-        "gpu_slots": spec.resources.gpu if 0 < spec.resources.gpu < spec.slots else None,
         "world": spec.world,
-        "room": spec.workers * spec.slots,
+        "room": spec.total_slots,
         "program": spec.argv[0] if spec.argv else None,
         "deadline": None if spec.deadline_seconds is None else f"{spec.deadline_seconds:g}",
         "signal_before": (early := min(120.0, (spec.deadline_seconds or 240.0) / 2)),
@@ -79,6 +81,15 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
         "with_files": None if "ulimit" in " ".join(spec.command) else [*_MORE_FILES, *spec.command],
         **_smaller_batch(spec.command),
         **_larger_heap(spec.command),
+    }
+
+
+def _of_worker(spec: MPIJob) -> dict[str, Any]:
+    """Return what is set for the workers that are like the one that is meant."""
+    return {
+        "slots": spec.slots,
+        "fewer_slots": spec.slots // 2 or None,
+        "gpu_slots": spec.resources.gpu if 0 < spec.resources.gpu < spec.slots else None,
     }
 
 
@@ -203,6 +214,13 @@ def worker_of_host(host: str) -> int | None:
     """Return a worker's number from its name: `bert-worker-3`, or `bert-node-0-3` on a cluster, is worker 3."""
     match = _HOST.search(host)
     return int(match[1]) if match else None
+
+
+def worker_at(seen: Evidence, host: str) -> int | None:
+    """Return the worker of a host: by the pods that are known, else by the host's name."""
+    short = host.partition(".")[0]
+    known = (pod.worker for pod in seen.pods if short in (pod.name, pod.name.rpartition("-")[0]))
+    return next(known, worker_of_host(host))
 
 
 def short_size(size: int) -> str:

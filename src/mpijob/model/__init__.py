@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Topology,
         Volume,
         VolumeKind,
+        WorkerGroup,
     )
     from mpijob.model.status.level import Level
     from mpijob.model.status.records import Artifact, Event, LogLine, LogQuery, Mark, Role, Sample
@@ -101,6 +102,7 @@ __all__ = [
     "Topology",
     "Volume",
     "VolumeKind",
+    "WorkerGroup",
     "WorkerState",
 ]
 
@@ -153,6 +155,7 @@ _HOMES = {
     "Topology": "spec.job",
     "Volume": "spec.job",
     "VolumeKind": "spec.job",
+    "WorkerGroup": "spec.job",
     "WorkerState": "status.state",
 }
 

@@ -23,6 +23,7 @@ class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     slots: int
     ranks: tuple[int, ...]
+    group: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -33,6 +33,7 @@ from mpijob.model import (
     Secret,
     Signal,
     Volume,
+    WorkerGroup,
 )
 
 PARTS: dict[str, type[msgspec.Struct]] = {
@@ -49,7 +50,12 @@ PARTS: dict[str, type[msgspec.Struct]] = {
     "retention": Retention,
     "model": Model,
 }
-LISTED: dict[str, type[msgspec.Struct]] = {"programs": Program, "secrets": Secret, "volumes": Volume}
+LISTED: dict[str, type[msgspec.Struct]] = {
+    "groups": WorkerGroup,
+    "programs": Program,
+    "secrets": Secret,
+    "volumes": Volume,
+}
 
 loop: dict[str, Any] = {}
 loop["again"] = loop

@@ -33,6 +33,7 @@ from mpijob.model import (
     Topology,
     Volume,
     VolumeKind,
+    WorkerGroup,
 )
 from mpijob.model.spec.job import Concurrency, Notify
 
@@ -139,7 +140,9 @@ KINDS["Model | None"] = st.none() | part(Model)
 KINDS["GitSource"] = part(GitSource)
 for _kind in (Resources, Launch, Code, Placement, Network, Retry, Signal, Retention):
     KINDS[_kind.__name__] = part(_kind)
-for _item in (Notify, Program, Secret, Volume):
+KINDS["Resources | None"] = st.none() | KINDS["Resources"]
+KINDS["Placement | None"] = st.none() | KINDS["Placement"]
+for _item in (Notify, Program, Secret, Volume, WorkerGroup):
     KINDS[f"tuple[{_item.__name__}, ...]"] = st.lists(part(_item), max_size=2).map(tuple)
 
 

@@ -34,6 +34,7 @@ ALL = sorted(
     {f"{kind.cls.__name__}.{field.name}" for kind in structures(job_type()) for field in kind.fields}
 )
 PATHS = list(paths(job_type()))
+LISTS = ("groups", "notify", "programs", "secrets", "volumes")
 
 
 @pytest.mark.req("C-explain")
@@ -60,6 +61,7 @@ def nested(path: str, line: str) -> str:
         "concurrency": "limit: 2",
         "custom": "command: [a]",
         "elastic": "max_workers: 9",
+        "groups": "name: cpu\nworkers: 1",
         "model": "name: m",
         "notify": "to: chat",
         "programs": "ranks: 1\ncommand: [a]",
@@ -72,7 +74,7 @@ def nested(path: str, line: str) -> str:
         others = [one for one in required.get(part, "").split("\n") if one and one.split(":")[0] != name]
         lines = [*others, *text.split("\n")] if name != part else text.split("\n")
         name = part
-        first, rest = ("- ", "  ") if part in ("notify", "programs", "secrets", "volumes") else ("  ", "  ")
+        first, rest = ("- ", "  ") if part in LISTS else ("  ", "  ")
         text = f"{part}:\n" + "\n".join((first if at == 0 else rest) + one for at, one in enumerate(lines))
     return text if path == "name" else f"name: x\n{text}"
 

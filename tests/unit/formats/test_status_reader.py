@@ -16,6 +16,7 @@ from mpijob.errors import InvalidJob
 from mpijob.formats.kubernetes.metadata.well_known import Shape
 from mpijob.formats.status import launcher_census, legacy_jobs
 from mpijob.model import Family, JobState, Phase, Program
+from mpijob.model.platform.cluster_observation import MAX_WORKERS
 from mpijob.observation.state.phase import Reason
 
 KUBEFLOW = "training.kubeflow.org/"
@@ -38,6 +39,17 @@ def test_the_world_is_the_jobs_own_also_where_it_is_not_workers_times_slots() ->
     assert derive_state.summary(Cluster(a_job(ranks=3)).job).world == 3
     programs = (Program(ranks=1, command=("a",)), Program(ranks=2, command=("b",)))
     assert derive_state.summary(Cluster(a_job(command=(), programs=programs)).job).world == 3
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_an_object_that_asks_for_any_number_of_workers_is_listed_in_bounds(operator: bool) -> None:
+    cluster, many = Cluster(operator=operator), 2**31 - 1
+    if operator:
+        cluster.job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = many
+    else:
+        cluster.job["spec"]["trainer"]["numNodes"] = many
+    state = derive_state.derive(cluster.seen(), now=NOW)
+    assert (state.workers_wanted, len(state.workers)) == (many, MAX_WORKERS)
 
 
 def test_an_annotation_that_cannot_be_read_does_not_hide_the_job() -> None:

@@ -170,6 +170,21 @@ def amounts(resources: Resources) -> Resources:
     return resources.replace(cpu=cpu, memory=memory, gpu=gpus, gpu_kind=kind, others=others)
 
 
+def of_groups(job: MPIJob, workers: int) -> dict[str, Any]:
+    """Groups with names of their own, within the workers or beside them, and with GPUs of one kind."""
+    groups = tuple(
+        group.replace(
+            name=f"group-{at}",
+            workers=abs(group.workers) % 3 + 1,
+            slots=group.slots if group.slots is None else abs(group.slots) % 9 + 1,
+            resources=group.resources if group.resources is None else amounts(group.resources),
+        )
+        for at, group in enumerate(job.groups)
+    )
+    most = sum(group.workers for group in groups)
+    return {"groups": groups, "elastic": None, "workers": max(workers, most)} if groups else {}
+
+
 def sensible(job: MPIJob) -> MPIJob:
     """A job with a shape that can be written: a world, an image, no directory of one machine."""
     volumes = tuple(a_volume(one) for one in job.volumes if one.kind is not VolumeKind.PATH)
@@ -189,6 +204,7 @@ def sensible(job: MPIJob) -> MPIJob:
     sources = {one.env: f"env:{one.source}" if one.source else "name/key" for one in job.secrets}
     changes["secrets"] = tuple(Secret(env=env, source=source) for env, source in sources.items())
     changes |= {"resources": amounts(job.resources), "launcher": amounts(job.launcher)}
+    changes |= of_groups(job, changes["workers"])
     return job.replace(image="i", namespace=job.namespace or "default", volumes=volumes, **changes)
 
 

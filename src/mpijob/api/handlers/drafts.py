@@ -80,10 +80,15 @@ async def _listed(
     except MpiJobError as error:
         return msgspec.structs.replace(row, blocker=error.message)
     text, blocker = job_files.write(job), await _blocker(client, job, facts)
-    gpus = job.resources.gpu * job.workers
+    gpus = _gpus(job)
     return msgspec.structs.replace(
         row, yaml=text, workers=job.workers, gpus=gpus, image=job.image, blocker=blocker
     )
+
+
+def _gpus(job: MPIJob) -> int:
+    """Return the GPUs of all workers."""
+    return job.asked.gpus - job.launcher.asked.gpus
 
 
 async def _blocker(client: AsyncClient, job: MPIJob, facts: Facts | None) -> str:
@@ -91,7 +96,7 @@ async def _blocker(client: AsyncClient, job: MPIJob, facts: Facts | None) -> str
     if client.settings.engine == CLUSTER:
         known = facts is not None and facts.room_known
         gpus = facts.capacity.gpus if facts is not None else 0
-        wanted = job.resources.gpu * job.workers
+        wanted = _gpus(job)
         return f"{wanted} GPUs requested, {gpus} in this cluster" if known and wanted > gpus else ""
     try:
         await client.plan(job)

@@ -233,7 +233,7 @@ def _memory(attempt: Attempt, attempt_state: AttemptState, result: phase.PhaseRe
 
 
 def _memory_of(index: int, attempt: Attempt, attempt_state: AttemptState, exceeded: bool) -> Memory:
-    limit = attempt.plan.job.resources.memory_bytes
+    limit = attempt.plan.job.part_of(index).job.resources.memory_bytes
     kills = attempt_state.oom_kills.get(index, 0)
     # Usage is sampled: a worker that the kernel killed for its limit used all of it, measured or not.
     peak = max(attempt_state.peak_bytes.get(index, 0), limit if kills else 0)

@@ -32,6 +32,7 @@ class Attempt(NamedTuple):
     stop_reason: str
     retry_seconds: float | None
     hosts: tuple[str, ...]
+    places: tuple[str, ...]
     state: AttemptState
 
     @property
@@ -61,7 +62,8 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
     ordered = sorted(found, key=lambda entry: entry.time)
     state = AttemptState(plan, ordered[0].time if ordered else 0.0)
     start = next((entry for entry in ordered if entry.verb == "start"), None)
-    hosts = (units.hosts(start.words.get("nodes", "")) if start else None) or ()
+    places = _places(plan, start.words.get("nodes", "") if start else "")
+    hosts = tuple(dict.fromkeys(places))
     stopped, stop_at, code, ended, proved, retry = "", None, None, None, None, None
     for entry in ordered:
         state.now = entry.time
@@ -72,7 +74,7 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
                 state.launcher_started = True
                 state.launcher_spawned(0, counting=False)
             case "hello":
-                _hello(state, entry, plan, hosts)
+                _hello(state, entry, plan, places)
                 if proved is None and state.take_census():
                     proved = entry.time
             case "exit" if _is_number(entry, "code"):
@@ -96,7 +98,19 @@ def replay(number: int, plan: Plan, found: Iterable[Entry]) -> Attempt:
             case "retry":
                 retry = _seconds(entry, "in")
     began = start.time if start else state.now
-    return Attempt(number, tuple(ordered), began, proved, ended, code, stop_at, stopped, retry, hosts, state)
+    return Attempt(
+        number, tuple(ordered), began, proved, ended, code, stop_at, stopped, retry, hosts, places, state
+    )
+
+
+def _places(plan: Plan, nodes: str) -> tuple[str, ...]:
+    """Return the node of each worker; where workers are in groups, the nodes of each have a `+` between."""
+    found: list[str] = []
+    for part, listed in zip(plan.job.parts, nodes.split("+"), strict=False):
+        hosts = units.hosts(listed) or ()
+        each = -(-part.job.workers // max(1, len(hosts)))
+        found += [hosts[worker // each] for worker in range(part.job.workers) if worker // each < len(hosts)]
+    return tuple(found)
 
 
 # Journals are files that the job can write to, too: every word is checked.
@@ -116,17 +130,15 @@ def _seconds(entry: Entry, name: str) -> float:
         return 0.0
 
 
-def _hello(state: AttemptState, entry: Entry, plan: Plan, hosts: tuple[str, ...]) -> None:
+def _hello(state: AttemptState, entry: Entry, plan: Plan, places: tuple[str, ...]) -> None:
     """Record a rank on the worker whose node it runs on."""
     # The node is what the rank itself reported: the launcher may have placed ranks otherwise than planned.
-    host, slot, slots = entry.words.get("host", entry.host), _number(entry, "slot"), plan.job.slots
-    workers_per_host = -(-plan.job.workers // max(1, len(hosts)))
-    worker = _number(entry, "rank") // slots
-    if host in hosts:
-        worker = hosts.index(host) * workers_per_host + slot // slots
-        if plan.job.launch.map_by == "node" and workers_per_host == 1:
-            worker = hosts.index(host)
-    state.hello(_number(entry, "rank"), _number(entry, "size"), worker, slot % slots, _number(entry, "pid"),
+    host, slot, rank = entry.words.get("host", entry.host), _number(entry, "slot"), _number(entry, "rank")
+    planned = plan.job.worker_of(rank) or 0
+    _, first, job = plan.job.part_of(planned)  # srun counts the ranks of one component after the other
+    there = [at for at in range(first, first + job.workers) if at < len(places) and places[at] == host]
+    worker = there[min(slot // job.slots, len(there) - 1)] if there else planned
+    state.hello(rank, _number(entry, "size"), worker, slot % job.slots, _number(entry, "pid"),
                 entry.words.get("gpus", ""), host)  # fmt: skip
 
 

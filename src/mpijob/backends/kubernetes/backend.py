@@ -365,7 +365,7 @@ class KubernetesBackend(
         from mpijob.history import mpi_profiles
 
         look = self._reader.look(ref)
-        slots = self._reader.spec(look.found, look.seen.runtime).slots
+        slots = max(part.job.slots for part in self._reader.spec(look.found, look.seen.runtime).parts)
         with telling(f"read the MPI profiles of {ref.name}"):
             found = mpi_profile.read(self._api, self._reader.voices(look.found), look.state, slots)
         past = self.history()

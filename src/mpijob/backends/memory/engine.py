@@ -316,8 +316,8 @@ class Engine:
     def _measure(self, record: Record) -> None:
         if record.state.phase is not Phase.RUNNING:
             return
-        worker, attempt = record.job.resources, record.state.attempt
         for planned in record.plan.workers:
+            worker, attempt = record.job.part_of(planned.index).job.resources, record.state.attempt
             memory = worker.memory_bytes // 2
             record.samples.append(Sample(self.now, planned.index, worker.cores * 0.9, memory, attempt))
 

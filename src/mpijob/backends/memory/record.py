@@ -102,9 +102,15 @@ def ended_launcher(
 
 def workers_in(plan: Plan, phase: Phase) -> tuple[WorkerState, ...]:
     """Return every worker of the plan in one phase."""
-    limit = plan.job.resources.memory_bytes
     return tuple(
-        WorkerState(worker.index, worker.name, phase, node="memory", memory_limit_bytes=limit)
+        WorkerState(
+            worker.index,
+            worker.name,
+            phase,
+            node="memory",
+            group=worker.group,
+            memory_limit_bytes=plan.job.part_of(worker.index).job.resources.memory_bytes,
+        )
         for worker in plan.workers
     )
 

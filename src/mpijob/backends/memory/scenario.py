@@ -15,6 +15,7 @@ import msgspec
 from mpijob.backends.memory import shell_sim
 from mpijob.backends.memory.shell_sim import Part
 from mpijob.errors import InvalidJob
+from mpijob.formats.launch import command_line
 from mpijob.model import MPIJob, Plan
 
 OUTCOME_LABEL = "memory.mpijob/outcome"
@@ -103,6 +104,7 @@ def rank_env(plan: Plan, worker: int, rank: int, local: int) -> dict[str, str]:
         "MPIJOB_WORLD": str(plan.world),
         "MPIJOB_WORKER": str(worker),
         "MPIJOB_LOCAL_RANK": str(local),
+        command_line.GROUP: plan.workers[worker].group,
     }
 
 

@@ -242,7 +242,9 @@ class SlurmBackend(MachineBackend, SupportsClose, SupportsDoctor):
         files, state = self._reader.ours(ref), self.get(ref)
         number = files.number if files else self._reader.plain(ref).number
         directory = self._host.path(files.place.folder, "work") if files and not files.plan.job.script else ""
-        return exec_in_job.run(self._host, number, exec_in_job.node_of(state, worker, rank), directory, argv)
+        index, node = exec_in_job.place_of(state, worker, rank)
+        component = exec_in_job.component_of(files, index) if files else None
+        return exec_in_job.run(self._host, number, node, directory, argv, component)
 
     def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False

@@ -19,22 +19,29 @@ _PATIENCE_SECONDS = 120.0
 _STEP = ("--overlap", "--mpi=none", "--mem=0", "--cpu-bind=none", "--quiet")
 # $1 the directory for what each node says, $2 the text that looks
 _LOOK = (
-    'h=${TMPDIR:-/tmp}; [ -d "$h" ] || h=/tmp; export MPIJOB_HOME=$h/mpijob-%s-%d; '
+    'h=${TMPDIR:-/tmp}; [ -d "$h" ] || h=/tmp; '
+    'for d in "$h/mpijob-%s-%d" "$h/mpijob-%s-%d"-*; do export MPIJOB_HOME="$d"; [ ! -d "$d" ] || break; done; '
     'out=$1 text=$2; shift 2; exec sh -c "$text" "$@" >"$out/$SLURMD_NODENAME"'
 )
 
 
-def node_of(state: JobState, worker: int | None, rank: int | None) -> str:
-    """Return the node of a worker, or of a rank's; raise for what is not there."""
+def place_of(state: JobState, worker: int | None, rank: int | None) -> tuple[int, str]:
+    """Return a worker, or that of a rank, and its node; raise for what is not there."""
     if state.phase is not Phase.RUNNING:
         raise wrong_phase(state, "commands run only in a running job")
     index = worker_of(state, worker, rank)
-    return next((one.node for one in state.workers if one.index == index), "")
+    return index, next((one.node for one in state.workers if one.index == index), "")
 
 
-def run(host: Host, number: str, node: str, directory: str, argv: Sequence[str]) -> int:
-    """Run a command on a node of the job, with this terminal, and return its status."""
+def run(
+    host: Host, number: str, node: str, directory: str, argv: Sequence[str], component: int | None = None
+) -> int:
+    """Run a command on a node of the job, with this terminal, and return its status.
+
+    Of a heterogeneous job, `component` says of which component the node is.
+    """
     place = [f"--nodelist={node}"] if node else []
+    place += [] if component is None else [f"--het-group={component}"]
     tty = ["--pty"] if os.isatty(0) and os.isatty(1) else []
     chdir = [f"--chdir={directory}"] if directory else []
     return host.terminal([*_step(number, "--nodes=1", "--ntasks=1"), *place, *chdir, *tty, *argv])
@@ -47,13 +54,12 @@ def stacks(host: Host, files: JobFiles, state: JobState, ranks: Sequence[int]) -
     mark = secrets.token_hex(12)
     folder = f"{files.place.folder}/stacks-{mark}"
     host.make(folder)
-    nodes = len({one.node for one in state.workers}) or 1
-    text = _LOOK % (state.ref.uid, state.attempt)
+    text = _LOOK % (state.ref.uid, state.attempt, state.ref.uid, state.attempt)
     spy = "" if host.name else find_pyspy()  # the nodes see it as this machine does: on a shared file system
     look = (stack_dump.SCRIPT, "mpijob-stacks", mark, spy, str(_LOOK_SECONDS))
-    step = _step(files.number, f"--nodes={nodes}", "--ntasks-per-node=1")
+    command = ["sh", "-c", text, "sh", host.path(folder), *look]
     try:
-        argv = [*step, "sh", "-c", text, "sh", host.path(folder), *look]
+        argv = _on_each_node(files, state, command)
         answer = host.call(argv, seconds=_PATIENCE_SECONDS)
         host.pull(folder, whole=True)
         said = [path.read_text(errors="replace") for path in sorted((host.root / folder).iterdir())]
@@ -63,6 +69,25 @@ def stacks(host: Host, files: JobFiles, state: JobState, ranks: Sequence[int]) -
         host.remove(folder)
     found = [one for part in said for one in stack_dump.read(mark, part)]
     return add_missing_ranks(found, (one for one in state.ranks if not ranks or one.rank in ranks))
+
+
+def component_of(files: JobFiles, worker: int) -> int | None:
+    """Return the component of a worker in a heterogeneous job; None where the job is none."""
+    parts = files.plan.job.parts
+    return parts.index(files.plan.job.part_of(worker)) if len(parts) > 1 else None
+
+
+def _on_each_node(files: JobFiles, state: JobState, command: Sequence[str]) -> list[str]:
+    """Return the line that runs a command once on each node; of a heterogeneous job, of each component."""
+    nodes: dict[int | None, set[str]] = {}
+    for worker in state.workers:
+        nodes.setdefault(component_of(files, worker.index), set()).add(worker.node)
+    argv = [*_step(files.number)]
+    for component, names in (nodes or {None: {""}}).items():
+        argv += [":"] if component else []
+        argv += [] if component is None else [f"--het-group={component}"]
+        argv += [f"--nodes={len(names)}", "--ntasks-per-node=1", *command]
+    return argv
 
 
 def _step(number: str, *words: str) -> list[str]:

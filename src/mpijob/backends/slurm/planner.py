@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 
 import msgspec
@@ -24,8 +25,8 @@ from mpijob.formats.convert import batch_script as header
 from mpijob.formats.launch import command_line, hostfile
 from mpijob.formats.slurm import batch_script, queries
 from mpijob.formats.slurm.batch_script import Launcher
-from mpijob.model import Facts, MPIJob, Plan, VolumeKind
-from mpijob.model.platform.slurm import Layout, SlurmFacts, layout
+from mpijob.model import Amounts, Facts, MPIJob, Plan, VolumeKind
+from mpijob.model.platform.slurm import Layout, SlurmFacts, layouts
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.dependencies import unmet
 from mpijob.model.status.forecast import Forecast
@@ -43,7 +44,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
     slurm = facts.slurm or SlurmFacts()
     _refuse_unsupported(job)
     uid = os.urandom(8).hex()
-    shape = layout(job, slurm.nodes)
+    shapes = layouts(job, slurm.nodes)
     job = code_upload.resolve(job, directory, own_places(settings))
     found, why = _choose(job, settings, host, directory)
     names = [f"{job.name}-worker-{index}" for index in range(job.workers)]
@@ -51,15 +52,20 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
     own = launcher_of(job)
     launcher = batch_script.choose(job, found.family, found.launcher, slurm.mpi, own.kind if own else "")
     place = host.path("jobs", uid)
+    if job.groups and not job.script:
+        _refuse_groups(job, launcher)
     if job.script:
         environ, launch, script = _of_script(job, slurm)
     else:
         if not host.name:
             command_check.refuse_missing(job, host.environ().get("PATH", os.defpath), directory)
-        environ = _environ(job, found, launcher, shape, host, place=place, uid=uid)
-        launch = batch_script.launch(job, launcher, found.family, shape, environ)
-        options = batch_script.options(job, shape, slurm)
+        environ = _environ(job, found, launcher, shapes, host, place=place, uid=uid)
+        launch = batch_script.launch(job, launcher, found.family, shapes, environ)
+        if job.groups and batch_script.ARBITRARY in launch:
+            raise _not_one_world("its workers would share nodes unevenly, because the partition has too few")
+        options = batch_script.components(job, shapes, slurm)
         script = batch_script.write(job, options, environ, launch, directory=place)
+    needs = reduce(Amounts.plus, (shape.needs for shape in shapes))
     return Plan(
         job=job,
         uid=uid,
@@ -73,16 +79,16 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, host: Host, directory: P
         env=environ,
         own_launcher=own.kind if own else "",
         launcher=launcher.kind,
-        needs=shape.needs,
+        needs=needs,
         free=facts.free,
         capacity=facts.capacity,
-        starts_now=shape.needs.fits(facts.free) and not unmet(facts.dependencies),
+        starts_now=needs.fits(facts.free) and not unmet(facts.dependencies),
         waits_for=unmet(facts.dependencies),
         wait_estimate_seconds=facts.wait_estimate_seconds,
         wait_range_seconds=facts.wait_range_seconds,
         wait_basis=facts.wait_basis,
         guarantee="Slurm enforces the requested resources, if the site configures cgroups",
-        why=tuple(_why(job, slurm, found, launcher, shape, why)),
+        why=tuple(_why(job, slurm, found, launcher, shapes, why)),
         notices=tuple(_notices(job, host, place, Path(settings.home))),
         batch_script=script,
     )
@@ -125,7 +131,8 @@ def _test(plan: Plan, client: SlurmClient) -> float | None:
         words = plan.launch[1:]
         place = () if client.host.name else ("env", "-C", plan.job.code.path or ".")
     else:
-        words, place = (*batch_script.directives(plan.batch_script), "--wrap=true"), ()
+        asked = batch_script.directives(plan.batch_script)
+        words, place = (*(":" if one == "hetjob" else one for one in asked), "--wrap=true"), ()
     answer = client.host.call((*place, "sbatch", "--test-only", *words), env=queries.TIMES)
     if answer.code:
         raise refusal("sbatch", answer)
@@ -159,8 +166,30 @@ def _refuse_unsupported(job: MPIJob) -> None:
         )
 
 
+def _refuse_groups(job: MPIJob, launcher: Launcher) -> None:
+    """Raise where Slurm would make several worlds of the components of a heterogeneous job, or none."""
+    if launcher.kind != "srun":
+        raise _not_one_world(f"the ranks are started by {launcher.told}: {launcher.why}")
+    if job.world != job.total_slots:
+        raise _not_one_world(f"it has {job.world} ranks, and its workers have {job.total_slots} slots")
+
+
+def _not_one_world(reason: str) -> Unsupported:
+    return Unsupported(
+        f"groups on Slurm require srun and a rank for each slot; {reason}",
+        hint="remove groups, or change what the reason names",
+    )
+
+
 def _environ(
-    job: MPIJob, found: Installation, launcher: Launcher, shape: Layout, host: Host, *, place: str, uid: str
+    job: MPIJob,
+    found: Installation,
+    launcher: Launcher,
+    shapes: Sequence[Layout],
+    host: Host,
+    *,
+    place: str,
+    uid: str,
 ) -> dict[str, str]:
     """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
     users = host.environ()
@@ -170,7 +199,7 @@ def _environ(
     environ |= environment.tuning_variables(users) | dict(
         command_line.settings_as_variables(found.family, job.launch)
     )
-    environ |= batch_script.variables(job, launcher, found.family, shape, directory=place, uid=uid)
+    environ |= batch_script.variables(job, launcher, found.family, shapes, directory=place, uid=uid)
     environ["MPIJOB_SYNC"] = "1" if _file_system(host).startswith("nfs") else ""
     if not host.name:
         environ["PYTHONPATH"] = environment.python_path(job, users)
@@ -186,6 +215,11 @@ def _of_script(job: MPIJob, slurm: SlurmFacts) -> tuple[dict[str, str], tuple[st
     path = Path(job.code.path or ".") / job.script
     text = job.code.files.get(job.script) or path.read_text(errors="replace")
     own = header.read(text, job.script).jobs[0]
+    if own.groups != job.groups:
+        raise Unsupported(
+            f"the groups of {job.script} are those of its own #SBATCH hetjob lines",
+            hint="change these lines instead of groups, or use a command instead of a script",
+        )
     words = batch_script.overriding(job, own, slurm)
     environ = {name: value for name, value in job.env.items() if own.env.get(name) != value}
     if task := job.env.get(_ARRAY):
@@ -195,7 +229,12 @@ def _of_script(job: MPIJob, slurm: SlurmFacts) -> tuple[dict[str, str], tuple[st
 
 
 def _why(
-    job: MPIJob, slurm: SlurmFacts, found: Installation, launcher: Launcher, shape: Layout, why: str
+    job: MPIJob,
+    slurm: SlurmFacts,
+    found: Installation,
+    launcher: Launcher,
+    shapes: Sequence[Layout],
+    why: str,
 ) -> Iterator[str]:
     place = f"partition {slurm.partition.name}" if slurm.partition else "its default partition"
     account = f", account {slurm.account}" if slurm.account else ""
@@ -204,10 +243,15 @@ def _why(
     if job.script:
         yield f"{job.script} is passed to sbatch unchanged; its mpirun and srun are those of the site"
         return
-    many = shape.workers_per_node
-    each = f"{many} workers a node" if many > 1 else "a node for each worker"
-    memory = f", {shape.memory_mib} MiB" if shape.memory_mib else ""
-    yield f"{shape.nodes} nodes, {each}: {shape.tasks_per_node} tasks of {shape.cpus_per_task} CPUs{memory} on each"
+    for part, shape in zip(job.parts, shapes, strict=True):
+        many = shape.workers_per_node
+        each = f"{many} workers a node" if many > 1 else "a node for each worker"
+        memory = f", {shape.memory_mib} MiB" if shape.memory_mib else ""
+        tasks = f"{shape.tasks_per_node} tasks of {shape.cpus_per_task} CPUs{memory} on each"
+        group = f"group {part.group}: " if part.group else ""
+        yield f"{group}{shape.nodes} node{'s' * (shape.nodes != 1)}, {each}: {tasks}"
+    if job.groups:
+        yield "groups are the components of a heterogeneous job (hetjob), in one MPI world"
     yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {why}"
     yield f"ranks are started by {launcher.told}: {launcher.why}"
 
@@ -231,12 +275,12 @@ def _notices(job: MPIJob, host: Host, place: str, home: Path) -> Iterator[Findin
     if job.notify:
         message = "notifications are sent only while a notifier of yours watches this context"
         yield _notice("notify", message, "run the notifier: mpijob notifier --context slurm")
-    whole = job.slots * (-(-int(job.resources.cores) // job.slots)) if job.resources.cores < 1e5 else 0
-    if whole and whole != job.resources.cores and not job.script:
-        yield _notice(
-            "resources.cpu",
-            f"a worker gets {max(whole, job.slots)} CPUs: Slurm allocates whole CPUs per rank",
-        )
+    for part in () if job.script else job.parts:
+        slots, cores = part.job.slots, part.job.resources.cores
+        whole = slots * (-(-int(cores) // slots)) if cores < 1e5 else 0
+        if whole and whole != cores:
+            message = f"a worker gets {max(whole, slots)} CPUs: Slurm allocates whole CPUs per rank"
+            yield _notice("groups" if part.group else "resources.cpu", message)
 
 
 def _notice(field: str, message: str, hint: str = "") -> Finding:

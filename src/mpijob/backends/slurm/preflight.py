@@ -16,7 +16,7 @@ from mpijob.backends.slurm.jobs.wait_estimate import Asked
 from mpijob.formats.slurm import batch_script, cluster_facts, queries
 from mpijob.formats.slurm.queries import Rows
 from mpijob.model import Facts, JobRef, MPIJob
-from mpijob.model.platform.slurm import SlurmFacts, layout
+from mpijob.model.platform.slurm import SlurmFacts, layouts
 from mpijob.model.spec.dependencies import After, Dependency, parsed
 from mpijob.model.status.forecast import Forecast
 
@@ -79,12 +79,12 @@ def _wait(job: MPIJob, slurm: SlurmFacts, reader: JobReader, rows: Rows) -> Fore
     """Return when the job would start, as far as this user's own jobs tell."""
     if slurm.partition is None:
         return Forecast()
-    shape, most = layout(job, slurm.nodes), slurm.max_seconds
+    shapes, most = layouts(job, slurm.nodes), slurm.max_seconds
     asked = batch_script.minutes(job, most)
     usual = slurm.partition.default_seconds
     new = Asked(
         partition=slurm.partition.name,
-        cpus=shape.nodes * shape.cpus_per_node,
+        cpus=sum(shape.nodes * shape.cpus_per_node for shape in shapes),
         limit_seconds=asked * 60.0 if asked else most if usual is None else usual,
         command=batch_script.command_key(job),
     )

@@ -106,6 +106,35 @@ def program(given: str) -> dict[str, Any]:
     return {"ranks": number(ranks.strip()), "command": words(command)}
 
 
+_IN_GROUPS: dict[str, Reader] = {"cpu": str, "memory": str, "gpu": number, "gpu_kind": str}
+
+
+def worker_group(given: str) -> dict[str, Any]:
+    """Return `NAME=WORKERS[,KEY=VALUE…]` as a group of workers."""
+    first, *rest = given.split(",")
+    name, equals, workers = first.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{given!r} is not of the form NAME=WORKERS[,KEY=VALUE…], as in {_A_GROUP}")
+    made: dict[str, Any] = {"name": name, "workers": number(workers)}
+    for part in rest:
+        key, equals, value = part.partition("=")
+        field = key.replace("-", "_")
+        if not equals or not (field in ("slots", *_IN_GROUPS) or key.startswith(_NODE)):
+            known = ", ".join(("slots", *_IN_GROUPS, f"{_NODE}LABEL"))
+            raise click.BadParameter(f"{part!r} is not a setting of a group: use {known}, as in {_A_GROUP}")
+        if key.startswith(_NODE):
+            place = made.setdefault("placement", {"node_selector": {}})
+            place["node_selector"][key.removeprefix(_NODE)] = value
+        elif field == "slots":
+            made["slots"] = number(value)
+        else:
+            made.setdefault("resources", {})[field] = _IN_GROUPS[field](value)
+    return made
+
+
+_NODE, _A_GROUP = "node.", "cpu=2,slots=4,cpu=4,memory=8Gi,node.pool=cpu"
+
+
 def toleration(given: str) -> dict[str, str]:
     """Return `KEY[=VALUE][:EFFECT]` as a toleration."""
     body, _, effect = given.partition(":")

@@ -78,7 +78,7 @@ def _explained(field: str) -> Explanation:
         return fields.explain(field)
     except NotFound as error:
         paths = [*_paths()]
-        same = [path for path in paths if path.rpartition(".")[2] == field]
+        same = [path for path in paths if path.rpartition(".")[2] == field and not path.startswith("groups.")]
         if len(same) == 1:
             return fields.explain(same[0])
         raise NotFound(error.message, hint=_guess(field, same, paths) or error.hint) from error

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Quota,
         StepState,
     )
+    from mpijob.model.spec.job import Part
 
 
 def show_page(app: App, *, deleted: bool = False, **chosen: Any) -> None:
@@ -151,6 +152,7 @@ def state_lines(state: JobState, now: float, runs: Sequence[JobState] = ()) -> l
             ("Launcher", _launcher(state)),
             ("Launcher log", state.launcher.log_source if state.launcher is not None else ""),
             ("Workers", state.aggregate),
+            ("Groups", _groups(state)),
             ("Ranks", str(state.world)),
             ("Engine", " ".join(part for part in (state.engine, state.mpi) if part)),
             ("Image", state.image),
@@ -164,6 +166,17 @@ def state_lines(state: JobState, now: float, runs: Sequence[JobState] = ()) -> l
             ("Duration", text.duration(state.duration_seconds(now)) if state.started else ""),
             ("Finished", text.ago(state.finished, now) if state.finished else ""),
         )
+    )
+
+
+def _groups(state: JobState) -> str:
+    """Return which workers are in which group: `cpu: workers 4-5`."""
+    found: dict[str, list[int]] = {}
+    for worker in state.workers:
+        if worker.group:
+            found.setdefault(worker.group, []).append(worker.index)
+    return ", ".join(
+        f"{name}: worker{'s' * (len(those) != 1)} {spans(those, ',')}" for name, those in found.items()
     )
 
 
@@ -350,6 +363,7 @@ def plan_lines(plan: Plan) -> list[str]:
             ("Engine", plan.engine),
             ("MPI", " ".join(part for part in (plan.family.value, plan.family_version) if part)),
             ("World", ranks_on(plan.world, len(plan.workers))),
+            ("Groups", "; ".join(_group_phrase(part) for part in plan.job.parts) if plan.job.groups else ""),
             ("Needs", amounts(plan.needs)),
             ("Free", f"{amounts(plan.free)} of {amounts(plan.capacity)}"),
             ("Starts", start),
@@ -362,6 +376,14 @@ def plan_lines(plan: Plan) -> list[str]:
     lines += _titled("Environment", [f"{key}={value}" for key, value in sorted(plan.env.items())])
     lines += _titled("Why", plan.why)
     return lines + _titled("Notices", [str(notice) for notice in plan.notices])
+
+
+def _group_phrase(part: Part) -> str:
+    """Return the workers of one group, with what each may use: `cpu: workers 4-5, 4 slots, 4 cores, 8 GiB each`."""
+    numbers = spans(range(part.first, part.first + part.job.workers), ",")
+    workers = f"worker{'s' * (part.job.workers != 1)} {numbers}"
+    slots = f"{part.job.slots} slot{'s' * (part.job.slots != 1)}"
+    return f"{part.group or 'none'}: {workers}, {slots}, {amounts(part.job.resources.asked)} each"
 
 
 def _titled(title: str, lines: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from mpijob.model import JobState, LauncherState, RankState, WorkerState
 from mpijob.model.spec.quantity import as_count
 
 T = TypeVar("T")
-HEADER = ("PART", "PHASE", "NODE", "EXIT", "RESTARTS", "CPU", "MEMORY", "GPUS", "REASON")
+HEADER = ("PART", "GROUP", "PHASE", "NODE", "EXIT", "RESTARTS", "CPU", "MEMORY", "GPUS", "REASON")
 _BRANCH, _LAST, _BAR, _GAP = "├─ ", "└─ ", "│  ", "   "
 
 
@@ -26,7 +26,13 @@ def lines(state: JobState) -> list[str]:
         rows.append(_worker_row(worker, failed.get(worker.index), branch))
         for rank, end in _with_last([one for one in state.ranks if one.worker == worker.index]):
             rows.append(_rank_row(rank, below + (_LAST if end else _BRANCH)))
-    return text.table(HEADER, rows) if rows else []
+    if any(worker.group for worker in state.workers):
+        return text.table(HEADER, rows)
+    return text.table(_without_group(HEADER), [_without_group(row) for row in rows]) if rows else []
+
+
+def _without_group(row: Sequence[str]) -> Sequence[str]:
+    return (row[0], *row[2:])
 
 
 def _with_last(items: Sequence[T]) -> Iterator[tuple[T, bool]]:
@@ -37,6 +43,7 @@ def _with_last(items: Sequence[T]) -> Iterator[tuple[T, bool]]:
 def _launcher_row(launcher: LauncherState) -> tuple[str, ...]:
     return (
         launcher.name,
+        "",
         launcher.phase.value,
         launcher.node or "-",
         "-" if launcher.exit_code is None else str(launcher.exit_code),
@@ -59,6 +66,7 @@ def _worker_row(worker: WorkerState, failed: RankState | None, branch: str) -> t
     """Return one worker; one that ended well itself shows how a rank of it failed."""
     return (
         branch + (worker.name or f"worker-{worker.index}"),
+        worker.group or "-",
         worker.phase.value,
         worker.node or "-",
         _exit_of(worker, failed),
@@ -75,6 +83,7 @@ def _rank_row(rank: RankState, branch: str) -> tuple[str, ...]:
     exit = code + " (consequence)" * rank.followed
     return (
         f"{branch}rank {rank.rank}",
+        "",
         "",
         rank.node or "-",
         exit,

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -61,10 +61,14 @@ ORIGIN: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 def described(job: MPIJob) -> dict[str, str]:
     """Return what of a job the audit tells: its size, image, queue; nothing that could hold a secret."""
-    size = job.resources  # of a job that is refused, everything may be of any kind
+    size, groups = (
+        job.resources,
+        cast("object", job.groups),
+    )  # of a job that is refused, all may be of any kind
     told = {
         "workers": job.workers,
         "slots": job.slots,
+        "groups": " ".join(map(_group, groups)) if isinstance(groups, tuple) else "",
         "image": _safe(job.image, job) if ":" in str(job.image) and "@" in job.image else job.image,
         "mpi": job.mpi,
         "cpu": getattr(size, "cpu", ""),
@@ -75,6 +79,10 @@ def described(job: MPIJob) -> dict[str, str]:
         "deadline-seconds": job.deadline_seconds,
     }
     return {name: str(value)[:200] for name, value in told.items() if value}
+
+
+def _group(group: object) -> str:
+    return f"{getattr(group, 'name', '')}={getattr(group, 'workers', '')}"
 
 
 def changed(old: msgspec.Struct, new: msgspec.Struct, shown: Collection[str] | None = _SHOWN) -> str:

@@ -20,6 +20,7 @@ from mpijob.backends.kubernetes.client.informer import Cache, ListWatch
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.preflight import quota
 from mpijob.formats.admission import request_reader
+from mpijob.formats.kubernetes import trainjob
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.model.platform import governance
 from mpijob.model.platform.admission_request import MOST_ACCOUNTS, MOST_SECRETS, Around, Incoming
@@ -123,7 +124,8 @@ class WebhookCache:
             unreadable_secrets=tuple(
                 name
                 for name in request.secrets[:MOST_SECRETS]
-                if not self._is_allowed(request, "get", "secrets", name)
+                if not self._is_own_key(request, name)
+                and not self._is_allowed(request, "get", "secrets", name)
             ),
             unreadable_config_maps=tuple(
                 name
@@ -159,6 +161,20 @@ class WebhookCache:
             }
             jobs |= {name for ns, name in self._admitted if ns == request.namespace}
         return len(jobs - {request.name})
+
+    def _is_own_key(self, request: Incoming, name: str) -> bool:
+        """Return whether a Secret holds the key of the job itself, which its creator need not be allowed to read.
+
+        Trainer makes it for the job of that name. A runtime may name it when it is created and no job of somebody
+        else has the name: a job that would use another's runtime is looked at with its own name.
+        """
+        if name != request.name + trainjob.KEY_SUFFIX:
+            return False
+        if request.kind != "TrainingRuntime":
+            return request.kind == "TrainJob"
+        job = self._cache.find("TrainJob", request.namespace, request.name)
+        mine = job is None or request_reader.owner(job) == request.user
+        return request.operation == "CREATE" and mine
 
     def _is_own_code(self, request: Incoming, name: str) -> bool:
         """Return whether a ConfigMap holds the code of the job itself."""

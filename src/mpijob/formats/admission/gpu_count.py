@@ -10,18 +10,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mpijob.formats.kubernetes import trainjob
 from mpijob.formats.kubernetes.metadata.well_known import CONTAINER, Document
 from mpijob.formats.status.nested_fields import is_gpu
 from mpijob.model.spec.quantity import parse
 
-_LAUNCHER, _WORKER, _NODE = "launcher", "worker", "node"
+_LAUNCHER, _NODE = "launcher", "node"
+_NO_WORKERS = (_LAUNCHER, "dataset-initializer", "model-initializer")
 
 
 def count(document: Mapping[str, Any], runtime: Mapping[str, Any] | None, workers: int) -> tuple[int, int]:
     """Return how many one worker gets, and how many all pods of a job; raise ValueError for what is no number."""
     pods = [*(_of_mpijob(document) if runtime is None else _of_trainjob(document, runtime, workers))]
     found = [(role, number, of_pod(spec)) for role, number, spec in pods]
-    each = max((gpus for role, _, gpus in found if role in (_WORKER, _NODE)), default=0)
+    each = max((gpus for role, _, gpus in found if role not in _NO_WORKERS), default=0)
     return each, sum(number * gpus for _, number, gpus in found)
 
 
@@ -60,12 +62,13 @@ def _of_trainjob(
     jobs = {
         one["name"]: one["template"]["spec"] for one in runtime["spec"]["template"]["spec"]["replicatedJobs"]
     }
+    others = sum(group.workers for group in trainjob.groups(runtime))
     for name, job in jobs.items():
         spec = job["template"].get("spec") or {}
         given = own is not None and (name == _LAUNCHER or (both and name == _NODE))
         number = int(job.get("parallelism") or 1)
         if name == _NODE:
-            number = workers - (both and _LAUNCHER in jobs)
+            number = workers - others - (both and _LAUNCHER in jobs)
         yield name, number, _with(spec, own) if given else spec
 
 

@@ -177,8 +177,8 @@ def _told(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> _To
         job = _job(document, runtime)
         if job is None:
             return _Told()
-        for part in (job.resources, job.launcher):
-            for amount in (part.cpu, part.memory):
+        for resources in (*(part.job.resources for part in job.parts), job.launcher):
+            for amount in (resources.cpu, resources.memory):
                 if amount != NONE:
                     parse(amount)  # what is no number could be held against no quota
         workers, gpus = gpu_count.count(document, runtime, job.workers)

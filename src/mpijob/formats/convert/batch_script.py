@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 import msgspec
 
 from mpijob.errors import InvalidJob
 from mpijob.formats.convert.header import lines, lsf, pbs, slurm
 from mpijob.formats.convert.header.request import Request, name_of
-from mpijob.formats.convert.header.size import Asked, Shape, shaped
+from mpijob.formats.convert.header.size import Asked, shaped
 from mpijob.formats.convert.report import UNASKED, Converted, FieldEntry, FieldOutcome, to_do_first
-from mpijob.model import Code, MPIJob, Resources
+from mpijob.model import Code, MPIJob, Resources, WorkerGroup
 from mpijob.model.spec.quantity import NONE
 
 _HEADERS = {"Slurm script": slurm.head, "PBS script": pbs.head, "LSF script": lsf.head}
@@ -50,7 +51,7 @@ def read(text: str, file: str = "") -> Converted:
         name=request.name or name_of(re.sub(r"\.\w+$", "", name)),
         script=name or _UNNAMED,
         code=Code(path=HERE, files={} if name else {_UNNAMED: text}),
-        **(_merged(request).fields if request.components else {"resources": Resources(memory=NONE)}),
+        **(_shape(request) if request.components else {"resources": Resources(memory=NONE)}),
         **request.fields,
     )
     if request.components:
@@ -80,10 +81,10 @@ def _unasked(request: Request) -> list[FieldEntry]:
 
 
 def _tell_guess(request: Request) -> None:
-    shape = _merged(request)
-    if shape.guessed:
-        todo = "nothing, or set workers and slots yourself"
-        request.notes.changed("--ntasks", request.components[-1].ranks, "workers, slots", shape.guessed, todo)
+    for asked in request.components:
+        if guessed := shaped(asked).guessed:
+            todo = "nothing, or set workers and slots yourself"
+            request.notes.changed("--ntasks", asked.ranks, "workers, slots", guessed, todo)
 
 
 def _with_name(entry: FieldEntry, name: str) -> FieldEntry:
@@ -92,17 +93,19 @@ def _with_name(entry: FieldEntry, name: str) -> FieldEntry:
     return msgspec.structs.replace(entry, note=note, todo=todo)
 
 
-def _merged(request: Request) -> Shape:
-    """Return one shape for all components: their workers together, each as large as the largest."""
-    shapes = [shaped(one) for one in request.components]
-    if len(shapes) == 1:
-        return shapes[0]
-    largest = max(
-        shapes, key=lambda one: (one.resources.gpu, one.resources.memory_bytes, one.resources.cores)
+def _shape(request: Request) -> dict[str, Any]:
+    """Return the size of the job: the first component is the job's own, each other one a group of workers."""
+    first, *others = (shaped(one) for one in request.components)
+    kind = "het-group" if request.system == "Slurm" else "chunk"
+    if kind == "chunk" and all(
+        msgspec.structs.replace(one, workers=first.workers) == first for one in others
+    ):
+        return first.fields | {"workers": first.workers + sum(one.workers for one in others)}
+    if not others:
+        return first.fields
+    groups = tuple(
+        WorkerGroup(name=f"{kind}-{at}", workers=one.workers, slots=one.slots, resources=one.resources)
+        for at, one in enumerate(others, start=1)
     )
-    slots, cores = max(one.slots for one in shapes), max(one.cores for one in shapes)
-    cpu = str(max(int(one.resources.cores) for one in shapes))
-    return msgspec.structs.replace(
-        largest, workers=sum(one.workers for one in shapes), slots=slots, ranks=None, cores=cores,
-        resources=largest.resources.replace(cpu=cpu),
-    )  # fmt: skip
+    workers = first.workers + sum(one.workers for one in others)
+    return first.fields | {"workers": workers, "ranks": None, "groups": groups}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from mpijob.errors import Finding, Severity
-from mpijob.model import MPIJob, Volume, VolumeKind
+from mpijob.model import MPIJob, Resources, Volume, VolumeKind
 from mpijob.model.spec import quantity
 from mpijob.model.spec.enums import FABRIC_DEVICES, FABRICS, HUGE_PAGES
 
@@ -117,7 +117,7 @@ def _device(job: MPIJob, name: str, devices: frozenset[str] | None) -> str:
 
 
 def _applied(job: MPIJob, preset: Preset, devices: frozenset[str] | None) -> MPIJob:
-    gpus = bool(job.resources.gpu) and job.resources.gpu_kind.startswith(_NVIDIA)
+    gpus = bool(job.most_gpus) and job.gpu_kind.startswith(_NVIDIA)
     env = {**preset.env, **(preset.with_gpus if gpus else {}), **job.env}
     there = {name: amount for name, amount in preset.others.items() if devices is None or name in devices}
     launch = job.launch if job.launch.bind_to else job.launch.replace(bind_to=preset.bind_to)
@@ -125,15 +125,22 @@ def _applied(job: MPIJob, preset: Preset, devices: frozenset[str] | None) -> MPI
 
 
 def _asking(job: MPIJob, others: Mapping[str, str]) -> MPIJob:
-    resources = job.resources.replace(others={**others, **job.resources.others})
-    return job.replace(resources=resources)
+    def asking(resources: Resources) -> Resources:
+        return resources.replace(others={**others, **resources.others})
+
+    groups = tuple(
+        group if group.resources is None else group.replace(resources=asking(group.resources))
+        for group in job.groups
+    )
+    return job.replace(resources=asking(job.resources), groups=groups)
 
 
 def _volumes(job: MPIJob, preset: Preset) -> Iterator[Volume]:
     yield from job.volumes
     if preset.shm and not any(one.mount == SHM for one in job.volumes):
-        quarter = job.resources.asked.memory_bytes // 4 // (1 << 20)
-        unlimited = job.resources.memory == quantity.NONE
+        amounts = [part.job.resources for part in job.parts]
+        quarter = min(one.asked.memory_bytes for one in amounts) // 4 // (1 << 20)
+        unlimited = any(one.memory == quantity.NONE for one in amounts)
         yield Volume(mount=SHM, kind=VolumeKind.SHM, size="" if unlimited else f"{max(quarter, 64)}Mi")
 
 

@@ -36,6 +36,7 @@ _SET_BY_OPERATOR = frozenset(
     {"OMPI_MCA_orte_keep_fqdn_hostnames", "OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE"}
     | {"I_MPI_HYDRA_HOST_FILE", "I_MPI_PERHOST"}
 )
+ALL_ALIKE = "the MPI Operator creates workers that are all alike"
 _TAKEN = ("slotsPerWorker", "mpiImplementation", "sshAuthMountPath")
 
 
@@ -45,6 +46,8 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
     if shape.family not in _IMPLEMENTATIONS:
         message = f"the MPI Operator does not support the MPI library '{shape.family.value}'"
         raise well_known.refuse("mpi", message, f"use one of {', '.join(_IMPLEMENTATIONS)}")
+    if job.groups:
+        raise well_known.refuse("groups", ALL_ALIKE, "remove groups, or use Kubeflow Trainer")
     well_known.refuse_long_names(job, shape, f"-worker-{job.most_workers - 1}")
     document: Document = {
         "apiVersion": API,

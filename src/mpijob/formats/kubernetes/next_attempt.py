@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mpijob.formats.admission import pod_templates
+from mpijob.formats.kubernetes import volumes
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
 
-_KEPT_NOTES = (well_known.REST_ANNOTATION, well_known.OWNER_LABEL)
+_KEPT_NOTES = (well_known.REST_ANNOTATION, well_known.OWNER_LABEL, well_known.GROUPS_ANNOTATION)
 _PLACING = ("nodeSelector", "tolerations")  # what Kueue writes into the pods of an MPIJob that it starts
 
 
@@ -111,6 +112,10 @@ def _renumber_pods(template: Any, before: str, name: str, attempt: int) -> None:
     metadata = template.get("metadata") or {}
     metadata["labels"] = _numbered(metadata.get("labels") or {}, attempt)
     spec = template.get("spec") or {}
+    for volume in spec.get("volumes") or ():
+        match volume:
+            case {"name": volumes.KEY_VOLUME, "secret": {"secretName": str(key)} as secret}:
+                secret["secretName"] = name + key.removeprefix(before)
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         for variable in container.get("env") or ():
             match variable:

@@ -203,6 +203,9 @@ def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:
             if one["name"] != PREPARE_CONTAINER and not s3_sidecars.is_ours(one["name"])
         ]
         pod["containers"] = [one for one in pod["containers"] if not s3_sidecars.is_ours(one["name"])]
+        for holder, field in ((pod, "volumes"), (main, "volumeMounts")):
+            if field in holder:
+                holder[field] = [one for one in holder[field] if one.get("name") != volumes.KEY_VOLUME]
         strip_labels(rest.get("metadata") or {})
         main.pop("securityContext", None)
     _strip_container(main)

@@ -9,11 +9,13 @@ long as the `Shape` names no user ID and no capability. `pod_reader` is the way 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
+from itertools import starmap
 
 from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import placement, s3_sidecars, volumes
-from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata import well_known, worker_groups
 from mpijob.formats.kubernetes.metadata.well_known import CONTAINER as CONTAINER
 from mpijob.formats.kubernetes.metadata.well_known import HOME, Document, Order, Shape, exact
 from mpijob.formats.kubernetes.metadata.well_known import container_of as container_of
@@ -26,9 +28,10 @@ from mpijob.formats.launch import (
     own_launchers,
     pod_scripts,
 )
-from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
+from mpijob.model import Family, Launch, MPIJob, Resources, Role, VolumeKind
 from mpijob.model.spec.command import launcher_of
 from mpijob.model.spec.enums import FABRIC_DEVICES, MIG_PREFIX, PRIORITIES
+from mpijob.model.spec.job import Part
 from mpijob.model.spec.quantity import NONE, Amount
 
 PREPARE_CONTAINER = "mpijob-prepare"
@@ -55,7 +58,32 @@ def template(
 
     `order` says what the launcher may count on; `without` names variables that the engine sets itself.
     """
-    return {"metadata": _metadata(job, shape, role), "spec": _spec(job, shape, role, order, without)}
+    files = _files(job, shape, role)
+    return {"metadata": _metadata(job, shape, role), "spec": _spec(job, shape, role, order, without, files)}
+
+
+def group_template(part: Part, shape: Shape, secret: str) -> Document:
+    """Return the pod template of a worker of one group; the job's key is in this Secret."""
+    role, files = Role.WORKER, _files(part.job, shape, Role.WORKER) | {"group.sh": _of_group(part, shape)}
+    spec = _spec(part.job, shape, role, Order.READY, frozenset(), files)
+    if part.group:  # Trainer gives the key to the workers of no group alone
+        spec["volumes"].append(volumes.ssh_key(secret))
+        spec["containers"][0]["volumeMounts"].append(volumes.ssh_mount())
+    metadata = _metadata(part.job, shape, role)
+    metadata["labels"] |= {
+        well_known.FIRST_LABEL: str(part.first),
+        well_known.SLOTS_LABEL: str(part.job.slots),
+        **({well_known.GROUP_LABEL: part.group} if part.group else {}),
+    }
+    return {"metadata": metadata, "spec": spec}
+
+
+def _of_group(part: Part, shape: Shape) -> str:
+    """Return what the wrapper of a rank reads where workers differ, as a shell says it."""
+    own = {"MPIJOB_SLOTS": str(part.job.slots)} | _gpus(part.job)
+    own |= {"MPIJOB_DEVICES_PLANNED": str(_devices(part.job, shape))}
+    own |= {command_line.GROUP: part.group} if part.group else {}
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items())
 
 
 def launch_words(job: MPIJob, shape: Shape) -> tuple[list[str], int]:
@@ -81,7 +109,8 @@ def notices(job: MPIJob, shape: Shape) -> Iterator[Finding]:
     if priority_class(job, shape) == "" and job.priority not in (0, "normal"):
         message = f"priority {job.priority} has no priority class on this cluster and has no effect"
         yield _notice("priority", message, "name a priority class of the cluster instead")
-    if any(name.startswith(FABRIC_DEVICES) for name in job.resources.others) and not shape.ipc_lock:
+    others = (name for part in job.parts for name in part.job.resources.others)
+    if any(name.startswith(FABRIC_DEVICES) for name in others) and not shape.ipc_lock:
         message = "RDMA needs locked memory (IPC_LOCK), which the restricted policy does not give"
         yield _notice("resources.others", message, "ask for a namespace that allows IPC_LOCK")
 
@@ -107,7 +136,7 @@ def _line(job: MPIJob, shape: Shape) -> tuple[str, ...]:
         family,
         job,
         launcher="mpirun",
-        hostfile=well_known.HOSTFILE,
+        hostfile=_hostfile(job),
         agent=well_known.AGENT,
         shim=("/bin/sh", well_known.SHIM),
         names=sorted(
@@ -116,6 +145,10 @@ def _line(job: MPIJob, shape: Shape) -> tuple[str, ...]:
         address="" if family is Family.OPENMPI else _ADDRESS,
         tagged=True,
     )
+
+
+def _hostfile(job: MPIJob) -> str:
+    return well_known.GROUPS_HOSTFILE if job.groups else well_known.HOSTFILE
 
 
 def _metadata(job: MPIJob, shape: Shape, role: Role) -> Document:
@@ -133,7 +166,14 @@ def _metadata(job: MPIJob, shape: Shape, role: Role) -> Document:
     return {"labels": labels, "annotations": annotations}
 
 
-def _spec(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozenset[str]) -> Document:
+def _spec(
+    job: MPIJob,
+    shape: Shape,
+    role: Role,
+    order: Order,
+    without: frozenset[str],
+    files: Mapping[str, str],
+) -> Document:
     plain = _container_security(shape, main=False)
     storing = s3_sidecars.STORING_SECONDS if s3_sidecars.stores(job) and role is Role.WORKER else 0
     spec: Document = {
@@ -142,7 +182,7 @@ def _spec(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozense
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": math.ceil(job.signal.seconds_before + job.grace_seconds) + storing,
         "securityContext": _pod_security(shape),
-        "initContainers": [_prepare(job, shape, role), *s3_sidecars.fetching(job, shape, plain)],
+        "initContainers": [_prepare(job, shape, role, files), *s3_sidecars.fetching(job, shape, plain)],
         "containers": [
             _container(job, shape, role, order, without),
             *s3_sidecars.keeping(job, shape, role, plain),
@@ -190,9 +230,9 @@ def _image(job: MPIJob, shape: Shape, role: Role) -> str:
     return image
 
 
-def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
+def _prepare(job: MPIJob, shape: Shape, role: Role, files: Mapping[str, str]) -> Document:
     texts = [pod_scripts.sshd_config(), pod_scripts.ssh_config(), pod_scripts.agent(), pod_scripts.RANK]
-    texts += [word for name, text in _files(job, shape, role).items() for word in (name, text)]
+    texts += [word for name, text in files.items() for word in (name, text)]
     container: Document = {
         "name": PREPARE_CONTAINER,
         "image": _image(job, shape, role),
@@ -367,14 +407,7 @@ def _worker_env(job: MPIJob) -> dict[str, str]:
 
 def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
     """Return the variables that go to every rank, secrets apart."""
-    gpus = str(job.resources.gpu)
-    devices = next((path for kind, path in _DEVICES.items() if job.resources.gpu_kind.startswith(kind)), "")
-    ours = {
-        "MPIJOB_SLOTS": str(job.slots),
-        "MPIJOB_ATTEMPT": str(shape.attempt),
-        "MPIJOB_GPUS": gpus,
-        "MPIJOB_DEVICES": devices if job.resources.gpu else "",
-    }
+    ours = {"MPIJOB_SLOTS": str(job.slots), "MPIJOB_ATTEMPT": str(shape.attempt)} | _gpus(job)
     if job.launch.stdin:
         ours["MPIJOB_STDIN"] = job.launch.stdin
     family = command_line.in_pods(shape.family) | dict(
@@ -383,11 +416,23 @@ def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
     return command_line.told(job) | ours | family | dict(job.env)
 
 
+def _gpus(job: MPIJob) -> dict[str, str]:
+    """Return what ranks are told of their worker's GPUs; of groups, each worker tells it to its own (`group.sh`)."""
+    kind = job.resources.gpu_kind
+    devices = next((path for name, path in _DEVICES.items() if kind.startswith(name)), "")
+    return {"MPIJOB_GPUS": str(job.resources.gpu), "MPIJOB_DEVICES": devices if job.resources.gpu else ""}
+
+
+def _devices(job: MPIJob, shape: Shape) -> int:
+    """Return how many devices a rank is to see when ranks are counted, at least."""
+    gpus, kind = job.resources.gpu, job.resources.gpu_kind
+    whole = gpus if not kind.startswith(MIG_PREFIX) else min(gpus, 1)
+    return whole if shape.prove_gpus else 0
+
+
 def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
     family = shape.family
-    start = command_line.variables(
-        family, hostfile=well_known.HOSTFILE, agent=well_known.AGENT, slots=job.slots
-    )
+    start = command_line.variables(family, hostfile=_hostfile(job), agent=well_known.AGENT, slots=job.slots)
     start |= (
         command_line.keepalive(family) | command_line.unbound(family, job.launch) | _census_plan(job, shape)
     )
@@ -396,8 +441,10 @@ def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
         start |= batch_environment.steps(
             job, family, uid=shape.uid, directory=f"{HOME}/steps", launcher="mpirun"
         )
-        start |= {"MPIJOB_HOSTFILE": well_known.HOSTFILE, "MPIJOB_SHIM": well_known.SHIM}
+        start |= {"MPIJOB_HOSTFILE": _hostfile(job), "MPIJOB_SHIM": well_known.SHIM}
         start |= batch_environment.modules(shape.modules)
+    if job.groups:
+        start |= {"MPIJOB_HOSTFILE": _hostfile(job), "MPIJOB_GROUPS": _groups(job)}
     if job.elastic is not None:
         start[command_line.DISCOVER] = well_known.DISCOVERY
     if job.keep_on_failure_seconds > 0:
@@ -407,22 +454,22 @@ def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
 
 def _census_plan(job: MPIJob, shape: Shape) -> dict[str, str]:
     """Return what the census is compared with; 0 where the mapping is the library's own business."""
-    placed = _planned_counts(job)
-    whole = (
-        job.resources.gpu if not job.resources.gpu_kind.startswith(MIG_PREFIX) else min(job.resources.gpu, 1)
-    )
+    placed = () if _places_itself(job.launch) else hostfile.rank_counts(job)
     _, words = launch_words(job, shape)
     return {
         "MPIJOB_PROVE": "1" if job.census else "0",
         "MPIJOB_CENSUS_WORDS": str(words),
-        "MPIJOB_USED": str(sum(1 for count in placed if count)),
-        "MPIJOB_MOST": str(max(placed)),
-        "MPIJOB_DEVICES_PLANNED": str(whole if shape.prove_gpus else 0),
-    }
+        "MPIJOB_USED": str(sum(workers for ranks, workers in placed if ranks)),
+        "MPIJOB_MOST": str(max((ranks for ranks, _ in placed), default=0)),
+        "MPIJOB_DEVICES_PLANNED": str(0 if job.groups else _devices(job, shape)),
+    } | ({"MPIJOB_RANKS_PLANNED": " ".join(starmap("{}:{}".format, placed))} if job.groups and placed else {})
 
 
-def _planned_counts(job: MPIJob) -> list[int]:
-    said = job.launch
-    if said.rankfile or said.flags or any("rmaps" in key for key in said.settings):
-        return [0]
-    return [len(one.ranks) for one in hostfile.place_ranks(job, [str(index) for index in range(job.workers)])]
+def _groups(job: MPIJob) -> str:
+    """Return what the launcher writes its hostfile from: the pods' name, number and slots of each group."""
+    return " ".join(f"{one.replicated_job}:{one.number}:{one.slots}" for one in worker_groups.of(job))
+
+
+def _places_itself(launch: Launch) -> bool:
+    """Return whether the MPI library is told by the user where ranks go."""
+    return bool(launch.rankfile or launch.flags or any("rmaps" in key for key in launch.settings))

@@ -16,12 +16,19 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import Finding, InvalidJob, Severity
-from mpijob.formats.kubernetes import pod_template
-from mpijob.formats.kubernetes.metadata import controller_notes, identity, passthrough, well_known
+from mpijob.formats.kubernetes import placement, pod_template
+from mpijob.formats.kubernetes.metadata import (
+    controller_notes,
+    identity,
+    passthrough,
+    well_known,
+    worker_groups,
+)
 from mpijob.formats.kubernetes.metadata.passthrough import Foreign
 from mpijob.formats.kubernetes.metadata.well_known import Document, Gang, Order, Shape, from_labels, is_ours
-from mpijob.formats.kubernetes.pod_reader import from_pods, strip_labels, stripped, understandable
-from mpijob.model import Family, MPIJob, Role
+from mpijob.formats.kubernetes.metadata.worker_groups import NODE
+from mpijob.formats.kubernetes.pod_reader import from_pods, resources, strip_labels, stripped, understandable
+from mpijob.model import Family, MPIJob, Role, WorkerGroup
 
 API = "trainer.kubeflow.org/v1alpha1"
 RUNTIME, JOB = "TrainingRuntime", "TrainJob"
@@ -40,6 +47,8 @@ _SERVER_FIELDS = (
     ),
     *("finalizers", "deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace", "generateName"),
 )
+KEY_SUFFIX = "-mpi-ssh-auth"  # Trainer's Secret with the job's key
+_MOST_AWAITED = 5  # JobSet lets one job depend on so many others
 _RANDOM = "x" * 5  # what Kubernetes puts behind a pod's name
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _TRAINER_TAKEN = ("image", "command", "args", "env", "numNodes", "numProcPerNode", "resourcesPerNode")
@@ -59,11 +68,14 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
     if shape.family is not Family.OPENMPI:
         message = f"Trainer starts Open MPI only, and the job uses {shape.family.value}"
         raise well_known.refuse("mpi", message, "use the MPI Operator for this job")
+    hosts = (workers.host("", workers.number - 1) for workers in worker_groups.of(job))
     well_known.refuse_long_names(
-        job, shape, f"-launcher-0-0-{_RANDOM}", f"-node-0-{job.workers - 1}-{_RANDOM}"
+        job, shape, f"-launcher-0-0-{_RANDOM}", *(f"{host}-{_RANDOM}" for host in hosts)
     )
     documents = (_runtime(job, shape), _trainjob(job, shape))
     passthrough.annotate(documents[1], job, native(documents))
+    if job.groups:
+        documents[1]["metadata"].setdefault("annotations", {}).update(worker_groups.written(job))
     return passthrough.merged(documents, foreign or Foreign())
 
 
@@ -106,16 +118,33 @@ def _mpi_policy(job: MPIJob) -> Document:
 def _jobset(job: MPIJob, shape: Shape) -> Document:
     """Workers first, then the launcher; with a pod group all at once, because a gang that waits for a
     launcher that waits for the gang never starts."""
-    order = Order.READY if shape.gang is Gang.NONE else Order.OPEN
+    workers = _workers_of(job, shape)
+    order = Order.READY if shape.gang is Gang.NONE and len(workers) <= _MOST_AWAITED else Order.OPEN
     launcher = _replicated("launcher", pod_template.template(job, shape, Role.LAUNCHER, order=order))
     launcher["template"]["metadata"] = {"labels": {_STEP_LABEL: "trainer"}}
     if order is Order.READY:
-        launcher["dependsOn"] = [{"name": "node", "status": "Ready"}]
+        launcher["dependsOn"] = [{"name": one["name"], "status": "Ready"} for one in workers]
     return {
         "network": {"publishNotReadyAddresses": True},
         "successPolicy": {"operator": "All", "targetReplicatedJobs": ["launcher"]},
-        "replicatedJobs": [_replicated("node", pod_template.template(job, shape, Role.WORKER)), launcher],
+        "replicatedJobs": [*workers, launcher],
     }
+
+
+def _workers_of(job: MPIJob, shape: Shape) -> list[Document]:
+    """Return the jobs that make the workers' pods: Trainer sets how many there are of no group, we of the others."""
+    if not job.groups:
+        return [_replicated(NODE, pod_template.template(job, shape, Role.WORKER))]
+    found = []
+    for part in job.parts:
+        template = pod_template.group_template(part, shape, well_known.name(job, shape) + KEY_SUFFIX)
+        found.append(_replicated(part.group or NODE, template))
+        if part.group:
+            found[-1]["template"]["spec"] |= {
+                "parallelism": part.job.workers,
+                "completions": part.job.workers,
+            }
+    return found
 
 
 def _replicated(name: str, template: Document) -> Document:
@@ -130,13 +159,19 @@ def _trainjob(job: MPIJob, shape: Shape) -> Document:
             "kind": RUNTIME,
             "name": well_known.name(job, shape),
         },
-        "trainer": {"numNodes": job.workers, "numProcPerNode": job.slots, "args": words},
+        "trainer": {"numNodes": _nodes(job), "numProcPerNode": job.slots, "args": words},
     }
     if job.deadline_seconds is not None:
         spec["activeDeadlineSeconds"] = max(1, math.ceil(job.deadline_seconds))
     if shape.suspend:
         spec["suspend"] = True
     return {"apiVersion": API, "kind": JOB, "metadata": job_metadata(job, shape), "spec": spec}
+
+
+def _nodes(job: MPIJob) -> int:
+    """Return how many workers Trainer is to make: those of no group; where all are in groups, it makes none."""
+    first = job.parts[0]
+    return job.workers if first.group else first.job.workers
 
 
 def job_metadata(job: MPIJob, shape: Shape) -> Document:
@@ -170,17 +205,48 @@ def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     policies = ((runtime or {}).get("spec") or {}).get("mlPolicy") or {}
     policy = policies.get("mpi") or {}
     templates = pod_templates(runtime)
-    worker, launcher = (templates.get(name, {}).get("spec") or {} for name in ("node", "launcher"))
+    others = groups(runtime)
+    first = NODE if NODE in templates or not others else others[0].name
+    worker, launcher = (templates.get(name, {}).get("spec") or {} for name in (first, "launcher"))
     fields = from_labels(metadata.get("labels") or {}) | from_pods(worker, _front(launcher, trainer))
     fields["queue"] = controller_notes.queue(trainjob) or _volcano_queue(runtime)
     deadline = trainjob["spec"].get("activeDeadlineSeconds")
     return MPIJob(
         name=base_name(metadata),
         namespace=metadata.get("namespace") or "default",
-        workers=_workers(trainer.get("numNodes") or policies.get("numNodes"), policy, templates),
+        workers=sum(group.workers for group in others)
+        + (
+            0
+            if first != NODE
+            else _workers(trainer.get("numNodes") or policies.get("numNodes"), policy, templates)
+        ),
+        groups=others,
         slots=int(trainer.get("numProcPerNode") or policy.get("numProcPerNode") or 1),
         deadline_seconds=None if deadline is None else float(deadline),
         **fields,
+    )
+
+
+def groups(runtime: Mapping[str, Any] | None) -> tuple[WorkerGroup, ...]:
+    """Return the groups of workers that a runtime of ours has, each as large as its replicated job says."""
+    jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"] if runtime else ()
+    return tuple(_group(one["name"], one["template"]["spec"]) for one in jobs if _is_group(one))
+
+
+def _is_group(replicated: Mapping[str, Any]) -> bool:
+    labels = (replicated["template"]["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    return bool(labels.get(well_known.GROUP_LABEL) == replicated["name"])
+
+
+def _group(name: str, job: Mapping[str, Any]) -> WorkerGroup:
+    template = job["template"]
+    pod = template["spec"]
+    return WorkerGroup(
+        name=name,
+        workers=int(job.get("parallelism") or 1),
+        slots=int(template["metadata"]["labels"].get(well_known.SLOTS_LABEL) or 1),
+        resources=resources(pod_template.container_of(pod)),
+        placement=placement.read(pod, Shape()),
     )
 
 
@@ -262,7 +328,7 @@ def _strip_runtime(spec: Document, managed: bool) -> None:
     if managed:
         spec.pop("podGroupPolicy", None)
     for one in spec["template"]["spec"]["replicatedJobs"]:
-        if one["name"] not in ("node", "launcher"):
+        if one["name"] not in (NODE, "launcher") and not _is_group(one):
             continue  # a job has no word for any of it
         one["template"]["spec"]["template"] = stripped(one["template"]["spec"]["template"], managed=managed)
         if managed:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mpijob.formats.kubernetes.metadata.well_known import Document, Shape, refuse
+from mpijob.formats.kubernetes.metadata.well_known import SSH, Document, Shape, refuse
 from mpijob.model import MPIJob, Volume, VolumeKind
 
 PREFIX = "mpijob-volume-"
+KEY_VOLUME = "mpi-ssh-auth"  # as Trainer calls it
 FETCH = "mpijob-fetch-"  # the containers that fetch an S3 volume (`carriers`)
 
 
@@ -27,6 +28,18 @@ def mounts(job: MPIJob) -> list[Document]:
         {"name": f"{PREFIX}{at}", "mountPath": one.mount} | ({"readOnly": True} if one.read_only else {})
         for at, one in enumerate(job.volumes)
     ]
+
+
+def ssh_key(secret: str) -> Document:
+    """Return the volume of the job's key, as Trainer writes it for its own kinds of pods."""
+    files = {"ssh-privatekey": "id_rsa", "ssh-publickey": "id_rsa.pub"}
+    items = [{"key": key, "path": path} for key, path in files.items()]
+    return {"name": KEY_VOLUME, "secret": {"secretName": secret, "items": items}}
+
+
+def ssh_mount() -> Document:
+    """Return where a worker finds the job's key."""
+    return {"name": KEY_VOLUME, "mountPath": SSH}
 
 
 def _source(at: int, volume: Volume, shape: Shape) -> Document:

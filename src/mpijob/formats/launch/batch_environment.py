@@ -17,6 +17,7 @@ from mpijob.model import Family, MPIJob
 STEP = os.path.join(os.path.dirname(__file__), "scripts", "step.sh")
 _LOADS = re.compile(r"^[ \t]*(?:module[ \t]+(?:load|add)|ml(?:[ \t]+load)?)[ \t]+([^;&|#\n]+)", re.MULTILINE)
 MODULES = "MPIJOB_MODULES"
+COMPONENT_SIZES = "MPIJOB_COMPONENT_SIZES"
 STEP_RANK = os.path.join(os.path.dirname(STEP), "step_rank.sh")
 
 
@@ -26,37 +27,55 @@ def job_number(uid: str) -> int:
 
 
 def variables(job: MPIJob, *, uid: str) -> dict[str, str]:
-    """Return the variables of a batch system that need no worker's name."""
-    number, count = str(job_number(uid)), job.workers
-    tasks, cores, gpus = job.slots, job.slots * job.cores_per_rank, str(job.resources.gpu)
-    return {
-        "SLURM_JOB_ID": number,
-        "SLURM_JOBID": number,
-        "SLURM_JOB_NUM_NODES": str(count),
-        "SLURM_NNODES": str(count),
-        "SLURM_NTASKS": str(job.world),
-        "SLURM_NPROCS": str(job.world),
-        "SLURM_NTASKS_PER_NODE": str(tasks),
-        "SLURM_TASKS_PER_NODE": f"{tasks}(x{count})" if count > 1 else str(tasks),
-        "SLURM_CPUS_PER_TASK": str(job.cores_per_rank),
-        "SLURM_CPUS_ON_NODE": str(cores),
-        "SLURM_JOB_CPUS_PER_NODE": f"{cores}(x{count})" if count > 1 else str(cores),
-        "SLURM_JOB_PARTITION": job.queue or "default",
-        "SLURM_JOB_ACCOUNT": job.cost.get("account", "default"),
-        "SLURM_CLUSTER_NAME": "mpijob",
-        "SLURM_PROCID": "0",
-        "SLURM_LOCALID": "0",
-        "SLURM_NODEID": "0",
-        "PBS_JOBID": f"{number}.mpijob",
-        "PBS_QUEUE": job.queue or "default",
-        "PBS_ENVIRONMENT": "PBS_BATCH",
-        "PBS_NUM_NODES": str(count),
-        "PBS_NUM_PPN": str(tasks),
-        "PBS_NP": str(job.world),
-        "NCPUS": str(cores),
-        "LSB_JOBID": number,
-        "LSB_DJOB_NUMPROC": str(job.world),
-    } | ({"SLURM_GPUS_ON_NODE": gpus, "SLURM_GPUS_PER_NODE": gpus} if job.resources.gpu else {})
+    """Return the variables of a batch system that need no worker's name.
+
+    In Slurm's words, a job with groups is a heterogeneous one: what it tells of nodes and tasks is of the first part.
+    """
+    number, first = str(job_number(uid)), job.parts[0].job
+    count, world = first.workers, first.total_slots if job.groups else job.world
+    tasks, cores, gpus = first.slots, first.slots * job.cores_per_rank, str(first.resources.gpu)
+    return (
+        {
+            "SLURM_JOB_ID": number,
+            "SLURM_JOBID": number,
+            "SLURM_JOB_NUM_NODES": str(count),
+            "SLURM_NNODES": str(count),
+            "SLURM_NTASKS": str(world),
+            "SLURM_NPROCS": str(world),
+            "SLURM_NTASKS_PER_NODE": str(tasks),
+            "SLURM_TASKS_PER_NODE": f"{tasks}(x{count})" if count > 1 else str(tasks),
+            "SLURM_CPUS_PER_TASK": str(job.cores_per_rank),
+            "SLURM_CPUS_ON_NODE": str(cores),
+            "SLURM_JOB_CPUS_PER_NODE": f"{cores}(x{count})" if count > 1 else str(cores),
+            "SLURM_JOB_PARTITION": job.queue or "default",
+            "SLURM_JOB_ACCOUNT": job.cost.get("account", "default"),
+            "SLURM_CLUSTER_NAME": "mpijob",
+            "SLURM_PROCID": "0",
+            "SLURM_LOCALID": "0",
+            "SLURM_NODEID": "0",
+            "PBS_JOBID": f"{number}.mpijob",
+            "PBS_QUEUE": job.queue or "default",
+            "PBS_ENVIRONMENT": "PBS_BATCH",
+            "PBS_NUM_NODES": str(job.workers),
+            "PBS_NUM_PPN": str(tasks),
+            "PBS_NP": str(job.world),
+            "NCPUS": str(cores),
+            "LSB_JOBID": number,
+            "LSB_DJOB_NUMPROC": str(job.world),
+        }
+        | _of_groups(job)
+        | ({"SLURM_GPUS_ON_NODE": gpus, "SLURM_GPUS_PER_NODE": gpus} if first.resources.gpu else {})
+    )
+
+
+def _of_groups(job: MPIJob) -> dict[str, str]:
+    """Return what steps are told of groups: the number of workers of each component of `srun --het-group`."""
+    if not job.groups:
+        return {}
+    parts = job.parts
+    sizes = " ".join(str(part.job.workers) for part in parts)
+    tasks = {f"SLURM_NTASKS_HET_GROUP_{at}": str(part.job.total_slots) for at, part in enumerate(parts)}
+    return {COMPONENT_SIZES: sizes, "SLURM_HET_SIZE": str(len(parts))} | tasks
 
 
 def outside_batch(family: Family) -> dict[str, str]:

@@ -16,6 +16,7 @@ from mpijob.model import Family, Launch, MPIJob, Program
 HOSTS_FILE = (
     "MPIJOB_HOSTS_FILE"  # names a file with a line `worker slots=n` for each worker, whatever the MPI
 )
+GROUP = "MPIJOB_GROUP"  # in a rank whose worker is in a group: the name of the group
 DISCOVER = "MPIJOB_DISCOVER_HOSTS"  # in the launcher of an elastic job: the program that prints the workers
 _HYDRA_TAG = [
     "-prepend-pattern",
@@ -47,7 +48,7 @@ def line(
         return _custom_line(job, hostfile=hostfile, agent=agent, shim=shim)
     exports = _exports(family, names)
     layout = _layout(family, job.launch, nodes=nodes)
-    head = [launcher, *(_hosts(family, hostfile) if nodes else []), *layout, *exports]
+    head = [launcher, *(_hosts(family, hostfile, job) if nodes else []), *layout, *exports]
     head += ["-localhost", address] if address and family is not Family.OPENMPI else []
     head += (["--tag-output"] if family is Family.OPENMPI else _HYDRA_TAG) if tagged else []
     head += [*_settings(family, job.launch), *_flags(job)]
@@ -205,7 +206,9 @@ def wandb_names(name: str) -> dict[str, str]:
     return {"WANDB_NAME": name, "WANDB_RUN_GROUP": name}
 
 
-def _hosts(family: Family, hostfile: str) -> list[str]:
+def _hosts(family: Family, hostfile: str, job: MPIJob) -> list[str]:
+    if family is Family.INTEL and not job.has_equal_slots:
+        return ["-machinefile", hostfile]  # by -f it overlooks how many ranks each host gets
     return ["--hostfile", hostfile] if family is Family.OPENMPI else ["-f", hostfile]
 
 

@@ -11,6 +11,20 @@ from mpijob.formats.launch.pod_scripts import BEGIN
 _WAIT = """\
 now() { date +%s; }
 hosts=${MPIJOB_HOSTFILE:-/etc/mpi/hostfile}
+if [ -n "${MPIJOB_GROUPS:-}" ]; then # NAME:WORKERS:SLOTS each; the engine's own hostfile names one kind of worker
+  job=$(uname -n)
+  job=${job%-launcher-0-0}
+  for group in $MPIJOB_GROUPS; do
+    name=${group%%:*} slots=${group##*:} at=0
+    workers=${group#*:}
+    workers=${workers%%:*}
+    while [ "$at" -lt "$workers" ]; do
+      printf '%s-%s-0-%s.%s slots=%s\\n' "$job" "$name" "$at" "$job" "$slots"
+      at=$((at + 1))
+    done
+  done >"$hosts"
+  export OMPI_MCA_orte_default_hostfile="$hosts" PRTE_MCA_prte_default_hostfile="$hosts"
+fi
 deadline=$(($(now) + ${MPIJOB_PATIENCE:-300}))
 names=
 while read -r word rest || [ -n "$word" ]; do
@@ -73,7 +87,8 @@ judge() { # reads $home/census; says what differs from the plan, or nothing
   for line in $(cat "$home/census"); do
     case $line in *'mpijob-census rank='*) line=${line##*mpijob-census } ;; *) continue ;; esac
     rank=${line#*rank=} size=${line#* size=} host=${line#* host=} gpus=${line#* gpus=}
-    rank=${rank%% *} size=${size%% *} host=${host%%[. ]*} gpus=${gpus%% *}
+    case $line in *' planned='*) devices=${line#* planned=} ;; *) devices=${MPIJOB_DEVICES_PLANNED:-0} ;; esac
+    rank=${rank%% *} size=${size%% *} host=${host%%[. ]*} gpus=${gpus%% *} devices=${devices%% *}
     count=$((count + 1))
     case $workers in *" $host "*) ;; *)
       printf '%s' "rank $rank ran on $host, none of the job's workers: the MPI launcher overlooked the hostfile"
@@ -87,8 +102,8 @@ judge() { # reads $home/census; says what differs from the plan, or nothing
       printf '%s' "rank $rank belongs to a world of ${size:-unknown size}, and $MPIJOB_WORLD ranks are planned"
       return
     fi
-    if [ "${gpus:-0}" -lt "${MPIJOB_DEVICES_PLANNED:-0}" ]; then
-      printf '%s' "rank $rank on $host sees $gpus GPUs, and $MPIJOB_DEVICES_PLANNED are planned"
+    if [ "${gpus:-0}" -lt "${devices:-0}" ]; then
+      printf '%s' "rank $rank on $host sees $gpus GPUs, and $devices are planned"
       return
     fi
     seen="$seen$rank " tally="$tally$newline$host"
@@ -98,10 +113,23 @@ judge() { # reads $home/census; says what differs from the plan, or nothing
     return
   fi
   IFS=' '
+  set -- ${MPIJOB_RANKS_PLANNED:-} # RANKS:WORKERS each: so many workers in a row have so many
+  alike=0
   for worker in $workers; do
     IFS=$newline here=0
     for host in $tally; do if [ "$host" = "$worker" ]; then here=$((here + 1)); fi; done
     if [ "$here" -gt 0 ]; then used=$((used + 1)); fi
+    if [ "$#" -gt 0 ]; then
+      if [ "$here" != "${1%:*}" ]; then
+        printf '%s' "worker $worker has $here ranks, and ${1%:*} are planned"
+        return
+      fi
+      alike=$((alike + 1))
+      if [ "$alike" = "${1#*:}" ]; then
+        alike=0
+        shift
+      fi
+    fi
     if [ "$here" -gt "${MPIJOB_MOST:-0}" ] && [ "${MPIJOB_MOST:-0}" -gt 0 ]; then
       printf '%s' "worker $worker has $here ranks, and at most $MPIJOB_MOST are planned for one"
       return

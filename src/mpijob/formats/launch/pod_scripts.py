@@ -175,6 +175,7 @@ RANK = (
 #!/bin/sh
 case ${1:-} in --step=*) in_step=1 ;; *) in_step= ;; esac
 home=${MPIJOB_HOME:-/mpijob/home}
+if [ -e "$home/group.sh" ]; then . "$home/group.sh"; fi
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}}
 size=${PMI_SIZE:-${OMPI_COMM_WORLD_SIZE:-}}
 slot=${MPI_LOCALRANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}
@@ -185,8 +186,8 @@ if [ "${MPIJOB_CENSUS:-0}" = 1 ]; then
   done
   node=
   if [ -e "$home/node" ]; then read -r node <"$home/node" || :; fi
-  printf 'mpijob-census rank=%s size=%s local=%s host=%s node=%s gpus=%s\\n' \\
-    "$rank" "$size" "$slot" "$(uname -n)" "$node" "$gpus"
+  printf 'mpijob-census rank=%s size=%s local=%s host=%s node=%s gpus=%s%s\\n' \\
+    "$rank" "$size" "$slot" "$(uname -n)" "$node" "$gpus" "${MPIJOB_DEVICES_PLANNED:+ planned=$MPIJOB_DEVICES_PLANNED}"
   exit 0
 fi
 export MPIJOB_RANK="$rank" MPIJOB_LOCAL_RANK="$slot"

@@ -38,8 +38,12 @@ def choose(job: MPIJob, served: Collection[str], *, launcher_image: str = "") ->
     """Return where the job goes, among the API versions that the cluster serves (`group/version`)."""
     family, why = _family(job)
     needed = tuple(_only_operator(family, launcher_image, job.elastic is not None))
+    if job.groups and needed:
+        raise _no_groups(needed[0].partition(": ")[2])
     trainer = {trainjob.API, JOBSET_API} <= set(served)
     operator = mpijob.API in served
+    if job.groups and operator and not trainer:
+        raise _no_groups(f"{_missing(served)} is not installed on this cluster")
     if operator and (needed or not trainer):
         reasons = needed or (f"engine mpi-operator: {_missing(served)} is not installed on this cluster",)
         return Choice(Engine.MPI_OPERATOR, family, (*reasons, why))
@@ -47,6 +51,13 @@ def choose(job: MPIJob, served: Collection[str], *, launcher_image: str = "") ->
         reason = "engine trainer: Kubeflow Trainer runs Open MPI, with a runtime created for the job"
         return Choice(Engine.TRAINER, family, (reason, why))
     raise nowhere(served, needed)
+
+
+def _no_groups(reason: str) -> Unsupported:
+    return Unsupported(
+        f"groups require Kubeflow Trainer, because {mpijob.ALL_ALIKE}; {reason}",
+        hint="remove groups, or use mpi: openmpi on a cluster with Kubeflow Trainer",
+    )
 
 
 def _family(job: MPIJob) -> tuple[Family, str]:

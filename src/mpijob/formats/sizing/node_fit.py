@@ -8,8 +8,8 @@ and promises nothing: the scheduler may know more. Nodes and pods are read by th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -71,22 +71,36 @@ def count(nodes: Iterable[Document], pods: Iterable[Document], job: MPIJob) -> C
     return Count(tuple(usable), number, dict(reasons))
 
 
-def room(counted: Count, parts: Iterable[Ask], *, grows: bool) -> NodeCapacity:
-    """Return how many workers would start now beside the launcher, and how many could ever."""
-    asked = {part.role: part.requests for part in parts}
-    worker, launcher = asked.get(Role.WORKER.value, {}), asked.get(Role.LAUNCHER.value, {})
-    names = {*worker, "cpu", "memory"}
-    ready = sum(one.ready for one in counted.usable)
+def room(counts: Sequence[Count], asks: Iterable[Ask], *, grows: bool) -> NodeCapacity:
+    """Return how many workers would start now beside the launcher, and how many could ever.
+
+    `counts` are of the machines for each kind of worker; what is told of machines is of those with the fewest.
+    """
+    asked = [*asks]
+    workers = [ask for ask in asked if ask.role == Role.WORKER.value]
+    launcher = next((ask.requests for ask in asked if ask.role == Role.LAUNCHER.value), {})
+    wanted = [
+        Wanted(frozenset(one.name for one in counted.usable), ask.requests, ask.count)
+        for counted, ask in zip(counts, workers, strict=False)
+    ]
+    if len(wanted) > 1 and not workers[0].group:
+        wanted.append(wanted.pop(0))  # the number that may change is that of the workers of no group
+    machines = {one.name: one for counted in counts for one in counted.usable}
+    fewest = min(counts, key=lambda counted: len(counted.usable))
+    ready = sum(one.ready for one in fewest.usable)
+    names = {"cpu", "memory", *(name for ask in workers for name in ask.requests)}
     return NodeCapacity(
-        now=_fit([dict(one.free) for one in counted.usable], worker, launcher),
-        ever=_fit([dict(one.whole) for one in counted.usable], worker, launcher),
-        machines=counted.all,
+        now=_fit({name: dict(one.free) for name, one in machines.items()}, wanted, launcher),
+        ever=_fit({name: dict(one.whole) for name, one in machines.items()}, wanted, launcher),
+        machines=fewest.all,
         usable=ready,
-        unready=len(counted.usable) - ready,
-        passed_over=counted.passed_over,
-        largest={name: max((one.whole.get(name, 0.0) for one in counted.usable), default=0.0) for name in names},
+        unready=len(fewest.usable) - ready,
+        passed_over=fewest.passed_over,
+        largest={
+            name: max((one.whole.get(name, 0.0) for one in machines.values()), default=0.0) for name in names
+        },
         grows=grows,
-    )  # fmt: skip
+    )
 
 
 def grows(nodes: Iterable[Document], served: Iterable[str]) -> bool:
@@ -119,16 +133,48 @@ def _allocatable(node: Document) -> Mapping[str, Any]:
     return (node.get("status") or {}).get("allocatable") or {}
 
 
-def _fit(rooms: list[dict[str, float]], worker: Mapping[str, float], launcher: Mapping[str, float]) -> int:
+class Wanted(NamedTuple):
+    """Workers that are alike: the machines that would take them, what each asks for, and how many there are."""
+
+    usable: frozenset[str]
+    pod: Mapping[str, float]
+    number: int
+
+
+def _fit(rooms: dict[str, dict[str, float]], wanted: Sequence[Wanted], launcher: Mapping[str, float]) -> int:
+    """Return how many workers fit: those of all groups but the last as often as they are wanted, of the last all."""
+    *groups, last = wanted
+    placed = sum(_place(rooms, group) for group in groups)
+    if placed < sum(group.number for group in groups):
+        return placed
+    return placed + _fit_last(rooms, last, launcher)
+
+
+def _place(rooms: dict[str, dict[str, float]], wanted: Wanted) -> int:
+    """Return how many workers of a group have a place, each taken from where the fewest of them would fit."""
+    for number in range(wanted.number):
+        able = {name: times for name in wanted.usable if (times := _times(rooms[name], wanted.pod))}
+        if not able:
+            return number
+        name = min(able, key=lambda one: (able[one], one))
+        rooms[name] = _less(rooms[name], wanted.pod)
+    return wanted.number
+
+
+def _fit_last(rooms: dict[str, dict[str, float]], wanted: Wanted, launcher: Mapping[str, float]) -> int:
     """Return how many workers fit once the launcher sits where it costs them least; 0 when it has no place."""
-    counts = [_times(one, worker) for one in rooms]
+    counts = {name: _times(rooms[name], wanted.pod) for name in wanted.usable}
     best = -1
-    for index, one in enumerate(rooms):
+    for name, one in rooms.items():
         if not _times(one, launcher):
             continue
-        rest = {key: amount - launcher.get(key, 0.0) - (key == "pods") for key, amount in one.items()}
-        best = max(best, sum(counts) - counts[index] + _times(rest, worker))
+        less = _times(_less(one, launcher), wanted.pod) if name in counts else 0
+        best = max(best, sum(counts.values()) - counts.get(name, 0) + less)
     return max(best, 0)
+
+
+def _less(room: Mapping[str, float], pod: Mapping[str, float]) -> dict[str, float]:
+    return {key: amount - pod.get(key, 0.0) - (key == "pods") for key, amount in room.items()}
 
 
 def _times(room: Mapping[str, float], pod: Mapping[str, float]) -> int:

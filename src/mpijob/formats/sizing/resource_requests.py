@@ -39,13 +39,14 @@ _OBJECTS = {  # what the engines create beside the pods, for one job
 
 
 def asks(job: MPIJob, shape: Shape | None = None) -> tuple[Ask, ...]:
-    """Return what one worker and the launcher ask for, as their pods say it."""
+    """Return what one worker of each group and the launcher ask for, as their pods say it."""
     shape = shape or Shape()
-    image = job if job.image else job.replace(image="any")  # the amounts do not depend on it
-    return tuple(
-        _ask(role, pod_template.template(image.replace(volumes=()), shape, role))
-        for role in (Role.WORKER, Role.LAUNCHER)
+    plain = job.replace(image=job.image or "any", volumes=())  # the amounts do not depend on them
+    workers = (
+        _ask(Role.WORKER, pod_template.template(part.job, shape, Role.WORKER), part.group, part.job.workers)
+        for part in plain.parts
     )
+    return (*workers, _ask(Role.LAUNCHER, pod_template.template(plain, shape, Role.LAUNCHER)))
 
 
 def whole(job: MPIJob, engine: str, parts: Iterable[Ask]) -> dict[str, float]:
@@ -55,12 +56,12 @@ def whole(job: MPIJob, engine: str, parts: Iterable[Ask]) -> dict[str, float]:
     """
     found: dict[str, float] = {"pods": job.workers + 1.0, "count/pods": job.workers + 1.0}
     for part in parts:
-        count = job.workers if part.role == Role.WORKER.value else 1
         for prefix, amounts in (("requests", part.requests), ("limits", part.limits)):
             for name, amount in amounts.items():
                 for line in _lines(prefix, name):
-                    found[line] = found.get(line, 0.0) + amount * count
+                    found[line] = found.get(line, 0.0) + amount * part.count
     for name, number in _OBJECTS.get(engine, {}).items():
+        number += len(job.parts) - 1 if name == "jobs.batch" else 0
         found[f"count/{name}"] = float(number)
         if name in ("services", "secrets", "configmaps"):
             found[name] = float(number)  # the older spelling of the same line
@@ -73,11 +74,13 @@ def _lines(prefix: str, name: str) -> tuple[str, ...]:
     return (f"{prefix}.{name}",)
 
 
-def _ask(role: Role, template: Document) -> Ask:
+def _ask(role: Role, template: Document, group: str = "", count: int = 1) -> Ask:
     containers = template["spec"]["containers"]
     first = template["spec"].get("initContainers") or []
     return Ask(
         role=role.value,
+        group=group,
+        count=count,
         requests=_together(containers, first, "requests"),
         limits=_together(containers, first, "limits"),
     )

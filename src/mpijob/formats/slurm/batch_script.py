@@ -11,7 +11,8 @@ import math
 import os
 import shlex
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import NamedTuple
 
 import msgspec
@@ -23,17 +24,19 @@ from mpijob.formats.launch import allocation, command_line
 from mpijob.model import Family, MPIJob, Plan
 from mpijob.model.platform import slurm
 from mpijob.model.platform.slurm import Layout, SlurmFacts
+from mpijob.model.spec.job import Part
 
 MOST_COMMENT_BYTES = 1000  # Slurm takes 1024
 _GRACE_MINUTES = 2  # between our own deadline and Slurm's: ours warns, and says why
 _SETTLES = 5.0
 
 
-_ARBITRARY = "--distribution=arbitrary"
+ARBITRARY = "--distribution=arbitrary"
 _ALLOCATION = (
-    'MPIJOB_NUMBER="$SLURM_JOB_ID" MPIJOB_RESTART="${SLURM_RESTART_COUNT:-0}" MPIJOB_NODES="$SLURM_JOB_NODELIST"'
+    'MPIJOB_NUMBER="$SLURM_JOB_ID" MPIJOB_RESTART="${{SLURM_RESTART_COUNT:-0}}" MPIJOB_NODES="{nodes}"'
     ' MPIJOB_SAID="$MPIJOB_DIR/slurm.out"'
 )
+_COMPONENT = "hetjob"  # the directive between the components of a heterogeneous job
 _HOSTS = (
     "scontrol show hostnames | awk 'NR == FNR { host[n++] = $1; next } { print host[$1] }' - \"$MPIJOB_DIR/layout\""
     ' >"$SLURM_HOSTFILE"'
@@ -76,7 +79,8 @@ def choose(job: MPIJob, family: Family, launcher: str, plugins: Iterable[str], o
     if family is Family.CUSTOM:
         return Launcher("custom", path=launcher, why="set in the job")
     kind = "mpirun" if family is Family.OPENMPI else "hydra"
-    odd = job.launch.rankfile or job.launch.flags or job.launch.map_by not in ("", "slot", "node")
+    known = ("", "slot") if job.groups else ("", "slot", "node")
+    odd = job.launch.rankfile or job.launch.flags or job.launch.map_by not in known
     if odd:
         return Launcher(kind, path=launcher, why="launch options that srun does not have")
     if family is Family.OPENMPI and "pmix" in has:
@@ -124,8 +128,16 @@ def own_options(job: MPIJob, facts: SlurmFacts) -> list[str]:
     return [f"--{name}={value}" for name, value in options.items() if value]
 
 
+def components(job: MPIJob, layouts: Iterable[Layout], facts: SlurmFacts) -> list[str]:
+    """Return the options of a job that has a command, of one component after the other where it has groups."""
+    found: list[str] = []
+    for part, layout in zip(job.parts, layouts, strict=True):
+        found += [*([_COMPONENT] if found else []), *options(part.job, layout, facts)]
+    return found
+
+
 def options(job: MPIJob, layout: Layout, facts: SlurmFacts) -> list[str]:
-    """Return the options of a job that has a command: its shape, its limits, its place."""
+    """Return the options of a job, or of a component: its shape, its limits, its place."""
     gres = [f"gpu:{layout.gpus}"] if layout.gpus else []
     gres += [f"{name.removeprefix('gres/')}:{count}" for name, count in job.resources.others.items()
              if not name.startswith("license/")]  # fmt: skip
@@ -224,19 +236,18 @@ def write(
     directory: str,
 ) -> str:
     """Return the batch script; the ranks of an `arbitrary` layout find their nodes in a file beside it."""
-    place, words = shlex.quote(directory), list(launch)
+    place, words, first = shlex.quote(directory), list(launch), list(directives)
+    at = first.index(_COMPONENT) if _COMPONENT in first else len(first)
+    output = (f"--output={directory}/slurm.out", "--open-mode=append")
     variables = [f"export {name}={shlex.quote(value)}" for name, value in sorted(environ.items())]
-    arbitrary = ['export SLURM_HOSTFILE="$MPIJOB_ATTEMPT_DIR/hosts"', _HOSTS] if _ARBITRARY in words else []
+    arbitrary = ['export SLURM_HOSTFILE="$MPIJOB_ATTEMPT_DIR/hosts"', _HOSTS] if ARBITRARY in words else []
     return "\n".join(
         [
             "#!/bin/sh",
-            *(
-                f"#SBATCH {_word(one)}"
-                for one in (*directives, f"--output={directory}/slurm.out", "--open-mode=append")
-            ),
+            *(f"#SBATCH {_word(one)}" for one in (*first[:at], *output, *first[at:])),
             f"[ -r {place}/allocation.sh ] || exit {allocation.NOT_SHARED} # this node does not see the directory",
             *variables,
-            f"export {_ALLOCATION}",
+            f"export {_ALLOCATION.format(nodes=_nodes(job))}",
             "mpijob_launch() {",
             "  unset SLURM_NTASKS_PER_NODE",  # what is said to srun and hydra would differ from it
             *(f"  {line}" for line in (*arbitrary, f"exec {_wrapped(words)}")),
@@ -245,6 +256,13 @@ def write(
             "",
         ]
     )
+
+
+def _nodes(job: MPIJob) -> str:
+    """Return the variable with the nodes of the job; of each component, with a `+` between."""
+    if not job.groups:
+        return "$SLURM_JOB_NODELIST"
+    return "+".join(f"$SLURM_JOB_NODELIST_HET_GROUP_{at}" for at in range(len(job.parts)))
 
 
 def _wrapped(words: Iterable[str]) -> str:
@@ -264,9 +282,10 @@ def _word(text: str) -> str:
 
 
 def variables(
-    job: MPIJob, launcher: Launcher, family: Family, layout: Layout, *, directory: str, uid: str
+    job: MPIJob, launcher: Launcher, family: Family, layouts: Sequence[Layout], *, directory: str, uid: str
 ) -> dict[str, str]:
     """Return what the texts that start a job's ranks, and the ranks, are told about it."""
+    layout = layouts[0]
     environ = command_line.told(job) | allocation.limits(job)
     if family is Family.OPENMPI:
         # with the tree of Slurm's default 2 to 5 of 100 starts die in MPI_Init
@@ -282,11 +301,18 @@ def variables(
         "MPIJOB_PMI": {"pmi2": "PMI_FD", "pmix": "PMIX_NAMESPACE"}.get(launcher.plugin, ""),
         "MPIJOB_GPUS_PER_RANK": str(layout.gpus // layout.tasks_per_node),
         "MPIJOB_STDIN": f"{directory}/work/{job.launch.stdin}" if job.launch.stdin else "",
+        "MPIJOB_PARTS": " ".join(starmap(_told, zip(job.parts, layouts, strict=True))) if job.groups else "",
     }
 
 
+def _told(part: Part, layout: Layout) -> str:
+    """Return what the ranks of a component are told of it: how many they are, their slots, tasks, GPUs and workers."""
+    ranks, gpus = part.job.workers * part.job.slots, layout.gpus // layout.tasks_per_node
+    return f"{ranks}:{part.job.slots}:{layout.tasks_per_node}:{gpus}:{part.first}:{part.group}"
+
+
 def launch(
-    job: MPIJob, launcher: Launcher, family: Family, layout: Layout, environ: Mapping[str, str]
+    job: MPIJob, launcher: Launcher, family: Family, layouts: Sequence[Layout], environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the line that starts the ranks, each behind its wrapper."""
     shim = (SHELL, RANK)
@@ -294,29 +320,28 @@ def launch(
         return job.argv
     if launcher.kind == "srun":
         words = job.argv if not job.programs else ("true",)  # of several programs each rank finds its own
-        return (*srun(job, launcher, layout), *shim, *words)
+        found: list[str] = []
+        for number, (part, layout) in enumerate(zip(job.parts, layouts, strict=True)):
+            component = [":", f"--het-group={number}"] if number else []
+            wanted = part.job.replace(programs=()) if job.groups else job
+            found += [*component, *srun(wanted, layout), *shim, *words]
+        return ("srun", f"--mpi={launcher.plugin}", *found)
     names = sorted(environ) if family is Family.OPENMPI else ()
     return command_line.line(
         family, job, launcher=launcher.path, hostfile="", agent="", shim=shim, names=names, nodes=False
     )
 
 
-def srun(job: MPIJob, launcher: Launcher, layout: Layout) -> list[str]:
-    """Return the words of srun before a rank's wrapper: one task for each rank, as the plan lays them out."""
+def srun(job: MPIJob, layout: Layout) -> list[str]:
+    """Return the options of srun for the ranks of a job, or of a component, as the plan lays them out."""
     bind = {"core": "cores", "hwthread": "threads", "socket": "sockets", "numa": "ldoms", "none": "none"}
-    words = [
-        "srun",
-        f"--mpi={launcher.plugin}",
-        f"--ntasks={job.world}",
-        "--kill-on-bad-exit=1",
-        "--input=none",
-    ]
+    words = [f"--ntasks={job.world}", "--kill-on-bad-exit=1", "--input=none"]
     words += ["--nodes=1"] if layout.nodes == 1 else []
     if job.world == layout.nodes * layout.tasks_per_node:
         words.append(f"--ntasks-per-node={layout.tasks_per_node}")
         words.append(f"--distribution={'cyclic' if job.launch.map_by == 'node' else 'block'}")
     else:
-        words.append(_ARBITRARY)  # SLURM_HOSTFILE names a node for each rank
+        words.append(ARBITRARY)  # SLURM_HOSTFILE names a node for each rank
     words += [f"--cpus-per-task={layout.cpus_per_task}"] if layout.cpus_per_task > 1 else []
     words += [f"--cpu-bind={bind[job.launch.bind_to]}"] if job.launch.bind_to in bind else []
     return words
@@ -324,7 +349,7 @@ def srun(job: MPIJob, launcher: Launcher, layout: Layout) -> list[str]:
 
 def rank_nodes(plan: Plan) -> str:
     """Return the text that gives each rank of an `arbitrary` layout its node: its place in the job's list of nodes."""
-    if _ARBITRARY not in plan.launch:
+    if ARBITRARY not in plan.launch:
         return ""
     wanted = (one for one in directives(plan.batch_script) if one.startswith("--nodes="))
     each = -(-plan.job.workers // int(next(wanted, "--nodes=1").partition("=")[2]))

@@ -8,7 +8,7 @@ comments may hold anything else. Times are asked for in seconds since the epoch 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -24,7 +24,7 @@ _QUEUE = (
     ("number", "%A"), ("array", "%F"), ("task", "%K"), ("name", "%j"), ("user", "%u"), ("account", "%a"),
     ("partition", "%P"), ("qos", "%q"), ("state", "%T"), ("reason", "%r"), ("node_count", "%D"), ("cpus", "%C"),
     ("nodes", "%N"), ("submitted", "%V"), ("started", "%S"), ("ended", "%e"), ("limit", "%l"), ("priority", "%Q"),
-    ("directory", "%Z"), ("command", "%o"), ("comment", "%k"),
+    ("directory", "%Z"), ("command", "%o"), ("job", "%i"), ("comment", "%k"),
 )  # fmt: skip
 _ACCOUNTING = (
     ("number", "jobidraw"), ("array", "jobid"), ("name", "jobname"), ("user", "user"), ("account", "account"),
@@ -49,6 +49,7 @@ _WIDTH = 255
 _NOT_USABLE = ("down", "drain", "fail", "maint", "unk", "inval", "reboot", "future", "power", "planned_down")
 _OURS = '{"mpijob":"'  # how the comment of a job of ours begins
 _NONE = ("", "N/A", "None", "Unknown", "(null)", "NONE", "INVALID", "None assigned", "n/a")
+_PART = re.compile(r"(\d+)\+[1-9]\d*")
 _GPUS = re.compile(r"(?:^|,)(?:gres/|gres:)?gpu(?::(?P<kind>[^:(,=]+))?[:=](?P<count>\d+)")
 
 
@@ -121,12 +122,18 @@ class Rows(Mapping[str, Row]):
     def __init__(self, text: str = "") -> None:
         records = ((record.partition(FIELD)[0], record) for record in text.split(RECORD)[1:])
         self._raw = {number: record for number, record in records if number.isdecimal()}
+        self._parts: dict[
+            str, list[str]
+        ] = {}  # the other components of heterogeneous jobs, by the first one's number
+        for number in [*self._raw]:
+            if leader := _leader(_cell(self._raw[number])):
+                self._parts.setdefault(leader, []).append(self._raw.pop(number))
         self._known: dict[str, Row] = {}
 
     def __getitem__(self, number: str) -> Row:
         if number not in self._known:
-            cells = self._raw[number].rstrip("\n").split(FIELD)
-            self._known[number] = _row(dict(zip((name for name, _ in _QUEUE), cells, strict=False)))
+            parts = [_queued(record) for record in self._parts.get(number, ())]
+            self._known[number] = _whole_job(_queued(self._raw[number]), parts)
         return self._known[number]
 
     def __iter__(self) -> Iterator[str]:
@@ -143,12 +150,56 @@ class Rows(Mapping[str, Row]):
                 yield number, comment[len(_OURS) :].partition('"')[0]
 
 
+def _queued(record: str) -> Row:
+    cells = record.rstrip("\n").split(FIELD)
+    return _row(dict(zip((name for name, _ in _QUEUE), cells, strict=False)))
+
+
+def _cell(record: str) -> str:
+    """Return how squeue calls the job of a record: `5`, `5_2`, or `5+1` for a component."""
+    cells = record.rsplit(FIELD, 2)
+    return cells[1] if len(cells) == 3 else ""
+
+
+def _leader(job: str) -> str:
+    """Return the number of the heterogeneous job of which this is a component, and not the first; else ""."""
+    found = _PART.fullmatch(job)
+    return found[1] if found else ""
+
+
+def _whole_job(first: Row, others: Sequence[Row]) -> Row:
+    """Return a heterogeneous job as its first component, with the nodes and CPUs of all."""
+    if not others:
+        return first
+    rows = (first, *others)
+    return msgspec.structs.replace(
+        first,
+        nodes=",".join(row.nodes for row in rows if row.nodes),
+        node_count=sum(row.node_count for row in rows),
+        cpus=sum(row.cpus for row in rows),
+    )
+
+
 def accounted(text: str) -> Iterator[Row]:
-    """Yield the jobs (or steps) of an answer of sacct; of a requeued job each try, the last one last."""
-    for line in text.split("\n"):  # splitlines() would end lines at letters of names, too
-        fields = line.split(FIELD)
-        if len(fields) >= len(_ACCOUNTING) - 1:
-            yield _row(dict(zip((name for name, _ in _ACCOUNTING), fields, strict=False)))
+    """Yield the jobs (or steps) of an answer of sacct; of a requeued job each try, the last one last.
+
+    A heterogeneous job is its first component, whose number it has, with the nodes and CPUs of its last try.
+    """
+    lines = (
+        line.split(FIELD) for line in text.split("\n")
+    )  # splitlines() would end lines at letters of names, too
+    records = [fields for fields in lines if len(fields) >= len(_ACCOUNTING) - 1]
+    parts: dict[str, dict[str, Row]] = {}
+    for fields in records:
+        if leader := _leader(fields[1]):
+            parts.setdefault(leader, {})[fields[1]] = _counted(fields)
+    for fields in records:
+        if not _leader(fields[1].partition(".")[0]):
+            yield _whole_job(_counted(fields), [*parts.get(fields[0], {}).values()])
+
+
+def _counted(fields: Sequence[str]) -> Row:
+    return _row(dict(zip((name for name, _ in _ACCOUNTING), fields, strict=False)))
 
 
 def steps(rows: Iterable[Row]) -> tuple[StepState, ...]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from mpijob.formats.kubernetes.metadata import well_known
+from mpijob.formats.kubernetes.metadata import well_known, worker_groups
 from mpijob.formats.kubernetes.metadata.well_known import container_of
+from mpijob.formats.kubernetes.metadata.worker_groups import Workers
 from mpijob.formats.status.nested_fields import (
     conditions,
     holds,
@@ -57,6 +58,12 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     shown: Phase | None = None
     deadline_seconds: float | None = None
     ordered: bool = False
+    groups: tuple[Workers, ...] = ()
+
+    @property
+    def total_slots(self) -> int:
+        """Number of ranks for which the workers have slots."""
+        return sum(one.number * one.slots for one in self.groups) or self.workers * self.slots
 
 
 def of(job: Document, runtime: Document | None, jobset: Document | None) -> Kind:
@@ -79,13 +86,15 @@ def _trainjob(job: Document, runtime: Document | None, jobset: Document | None) 
     mpi, trainer = part(policy, "mpi"), part(job, "spec", "trainer")
     launched = ours or "mpi" in policy or _has_launcher(job, jobset)
     works = mpi.get("runLauncherAsNode") is True
+    groups = worker_groups.read(notes(job)) if ours else ()
     nodes = number(trainer, "numNodes") or number(policy, "numNodes") or 1
     verdict = ending(job, "Complete", "Failed") or ending(jobset, "Completed", "Failed")
     return Kind(
         engine=TRAINER,
         name="MPIJob" if ours else "TrainJob",
         mpi=Family.OPENMPI.value if launched else "",
-        workers=max(nodes, 2) if works else nodes,  # Trainer makes a node beside the launcher in any case
+        workers=sum(one.number for one in groups)
+        or (max(nodes, 2) if works else nodes),  # Trainer makes a node beside the launcher in any case
         slots=number(trainer, "numProcPerNode") or number(mpi, "numProcPerNode") or 1,
         launched=launched,
         launcher_works=works,
@@ -94,6 +103,7 @@ def _trainjob(job: Document, runtime: Document | None, jobset: Document | None) 
         verdict=verdict,
         shown=None if verdict is not None else _shown_by_counts(job, jobset, launched),
         deadline_seconds=_seconds(part(job, "spec")),
+        groups=groups,
     )
 
 
@@ -105,7 +115,7 @@ def _has_launcher(job: Document, jobset: Document | None) -> bool:
 def _runtime_image(runtime: Document | None) -> str:
     jobs = parts(runtime, "spec", "template", "spec", "replicatedJobs")
     by_name = {text(one, "name"): part(one, "template", "spec", "template", "spec") for one in jobs}
-    pod = by_name.get("node") or next(iter(by_name.values()), {})
+    pod = by_name.get(worker_groups.NODE) or next(iter(by_name.values()), {})
     return text(container_of(pod), "image")
 
 
@@ -116,7 +126,8 @@ def _shown_by_counts(job: Document, jobset: Document | None, launched: bool) -> 
         return None
     ready = {text(one, "name") for one in counts if number(one, "ready") or number(one, "succeeded")}
     if launched:
-        workers = Phase.INITIALIZING if "node" in ready else Phase.PENDING
+        others = {text(one, "name") for one in counts} - {"launcher", *_INITIALIZERS}
+        workers = Phase.INITIALIZING if others and ready >= others else Phase.PENDING
         return Phase.RUNNING if "launcher" in ready else workers
     return Phase.RUNNING if ready - set(_INITIALIZERS) else Phase.PENDING
 
@@ -224,7 +235,8 @@ def worker_index(pod: Document) -> int:
 
 def _completion(pod: Document) -> int:
     found = number(labels(pod), COMPLETION_INDEX)
-    return found if found is not None else number(notes(pod), COMPLETION_INDEX) or 0
+    index = found if found is not None else number(notes(pod), COMPLETION_INDEX) or 0
+    return index + (number(labels(pod), well_known.FIRST_LABEL) or 0)  # each group counts its own pods
 
 
 def numbered(keys: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:

@@ -32,12 +32,16 @@ _PEER_LOST = re.compile(
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What a census is compared with, and how a name is understood: `hosts` are the workers' names."""
+    """What a census is compared with, and how a name is understood: `hosts` are the workers' names.
+
+    `own` has slots and GPUs of each worker where workers differ.
+    """
 
     hosts: Mapping[str, int]
     planned: int
     slots: int = 1
     gpus: int = 0
+    own: Mapping[int, tuple[int, int]] = {}
 
 
 def speech(job: Mapping[str, Any]) -> tuple[Family, bool]:
@@ -202,10 +206,9 @@ def _rank(said: Report, rank: int, layout: Layout) -> RankState:
     host, local = said.words.get("host", "").partition(".")[0], said.number("local") or 0
     number = _NUMBER.search(host)
     worker = layout.hosts.get(host, int(number[1]) if number else 0)
-    seen = min(layout.gpus, said.number("gpus") or 0)
-    return RankState(
-        rank, worker, local, said.words.get("node", ""), gpus=_devices(local, layout.slots, seen)
-    )
+    slots, gpus = layout.own.get(worker, (layout.slots, layout.gpus))
+    devices = _devices(local, slots, min(gpus, said.number("gpus") or 0))
+    return RankState(rank, worker, local, said.words.get("node", ""), gpus=devices)
 
 
 def _devices(local: int, slots: int, gpus: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ leave the status empty for ever. A batch Job that may not make its pods tells it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from mpijob.formats.status import pod_scheduling, pod_startup
 from mpijob.formats.status.events import EventReport, Events
@@ -20,7 +20,9 @@ _OF_THE_JOB = frozenset(
 _OF_PARTS = frozenset(
     {"FailedCreate", "JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed"}
 )
-_WORKER = re.compile(r"-(?:node|worker)-(?:0-)?(\d{1,6})(?:-[a-z0-9]{5})?")  # a pod's name behind its job's
+_WORKER = re.compile(
+    r"-([a-z][-a-z0-9]{0,30}?)-(?:0-)?(\d{1,6})(?:-[a-z0-9]{5})?"
+)  # a pod's name behind its job's
 _LAUNCHER = re.compile(r"-launcher(?:-0-0)?-[a-z0-9]{5}")
 _QUOTA = re.compile(r"exceeded quota")
 _POLICY = re.compile(r"violates PodSecurity|security context constraint|pod security")
@@ -85,19 +87,19 @@ def _told_before(one: EventReport) -> Obstacle | None:
 
 
 def departed(
-    events: Events, name: str, present: Iterable[int], since: float, shift: int = 0
+    events: Events, name: str, present: Iterable[int], since: float, firsts: Mapping[str, int]
 ) -> Iterator[Member]:
     """Yield the workers whose pods are gone and of which only events are left, those after a time.
 
-    `shift` is what a worker's number is more than that in its pod's name.
+    `firsts` has the number of the first worker of each kind of pod, by the name that their pods have.
     """
     known = set(present)
     last: dict[int, EventReport] = {}
     for one in events.all:
         leaves = one.kind == "Pod" and one.reason in _DEPARTURES and one.time >= since
         match = _WORKER.fullmatch(one.name, len(name)) if leaves and one.name.startswith(name) else None
-        index = int(match[1]) + shift if match else -1
-        if match and index not in known:
+        index = firsts[match[1]] + int(match[2]) if match and match[1] in firsts else -1
+        if index >= 0 and index not in known:
             known_better = index in last and (last[index].reason != "Killing" or one.reason == "Killing")
             if not known_better:  # "Killing" only says that something ends it
                 last[index] = one

@@ -114,7 +114,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
     verdict = kind.verdict or _by_jobs(seen.jobs, name, ours) or _by_queue(seen.workload, queue)
     began = _began(seen, queue, events, name)
     if seen_all and rest.elastic is None:
-        members = (*members, *_departed(members, events, name, _shift(kind)))
+        members = (*members, *_departed(members, events, name, kind))
     if ours and whole and kind.launched and verdict is not None and not (verdict.good or verdict.late):
         members = (*members, *_departed_launcher(members, events, name, began))
     return ClusterObservation(
@@ -127,6 +127,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
         whole=seen_all,
         shown=kind.shown,
         slots=kind.slots,
+        groups=tuple(one.group for one in kind.groups for _ in range(one.number)),
         fewest=rest.elastic.min_workers if ours and rest.elastic is not None else None,
         suspended=kind.suspended,
         resuming=not kind.suspended and holds(conditions(job).get("Suspended")),
@@ -266,7 +267,7 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
         run=identity.run_of(part(job, "metadata")),
         attempt=identity.of(part(job, "metadata")).attempt + user_actions.resumed(job) if ours else 1,
         attempts_allowed=1 + rest.retry.limit,
-        world=ranks or kind.workers * kind.slots,
+        world=ranks or kind.total_slots,
         workers_wanted=kind.workers,
         created=moment(job, "metadata", "creationTimestamp") or 0.0,
         queued=user_actions.resumed_at(job) if ours else None,
@@ -328,14 +329,16 @@ def _began(seen: Objects, queue: Queueing | None, events: Events, name: str) -> 
     return min((time for time in known if time >= since), default=since or None)
 
 
-def _departed(members: Sequence[Member], events: Events, name: str, shift: int) -> Iterator[Member]:
+def _departed(members: Sequence[Member], events: Events, name: str, kind: Kind) -> Iterator[Member]:
     """Yield the workers that went after the launcher was made; before it, they were of an earlier start."""
     from mpijob.formats.status import rejections
 
     launcher = next((one for one in members if one.role is Role.LAUNCHER), None)
     present = [one.index for one in members if one.role is Role.WORKER]
     if launcher is not None and launcher.created is not None:
-        yield from rejections.departed(events, name, present, since=launcher.created, shift=shift)
+        firsts = {one.replicated_job: one.first for one in kind.groups}
+        firsts = firsts or dict.fromkeys(("node", "worker"), _shift(kind))
+        yield from rejections.departed(events, name, present, since=launcher.created, firsts=firsts)
 
 
 def _departed_launcher(
@@ -390,8 +393,13 @@ def _census(job: Document, log: str | None, members: Sequence[Member], kind: Kin
 
     workers = [one for one in members if one.role is Role.WORKER]
     hosts = {one.host.partition(".")[0]: one.index for one in workers}
-    gpus = max((one.gpus for one in workers), default=0)
+    gpus = {one.index: one.gpus for one in workers}
+    own = {}
+    for group in kind.groups:  # a worker that has ended may have no pod
+        for index, host in enumerate(group.hosts(text(job, "metadata", "name")), start=group.first):
+            hosts.setdefault(host, index)
+            own[index] = (group.slots, gpus.get(index, 0))
     family, tagged = launcher_census.speech(job)
     planned = launcher_census.planned(job) or about.world  # an elastic job may have been scaled since
-    layout = launcher_census.Layout(hosts, planned, kind.slots, gpus)
+    layout = launcher_census.Layout(hosts, planned, kind.slots, max(gpus.values(), default=0), own)
     return launcher_census.read(log, family, layout, tagged=tagged)

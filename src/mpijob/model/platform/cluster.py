@@ -18,9 +18,11 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Ask(Known, frozen=True):
-    """Requests of a launcher or a worker, by resource name."""
+    """Requests of the launcher, or of each of `count` workers of a group, by resource name."""
 
     role: str
+    group: str = ""
+    count: int = 1
     requests: Mapping[str, float] = {}
     limits: Mapping[str, float] = {}
 

@@ -13,6 +13,9 @@ import msgspec
 from mpijob.model.status.records import Role
 from mpijob.model.status.state import Exit, JobState, Phase, RankState, StepState
 
+# An object may ask for any number of workers. Of more than this, those without a pod are not listed one by one.
+MAX_WORKERS = 10_000
+
 
 class Stage(StrEnum):
     """How far one launcher or worker has come."""
@@ -206,6 +209,7 @@ class ClusterObservation(Seen, frozen=True):
     ours, which ends with 0 only for a world that was proved. `launched` is True where a launcher starts the ranks.
     `resuming` says that nobody wants the job suspended any more, and its engine still calls it so.
     `fewest` is with how few workers an elastic job goes on, None for any other: its workers come and go.
+    `groups` names the group of each worker, where workers are in groups.
     `ordered` says that the launcher is made only when every worker is ready. `whole` says that `members`
     is all there is, so that one who is missing is missing. `shown` is the phase that the engine itself
     shows, for when no member can be seen; `before` is what members that are gone
@@ -221,6 +225,7 @@ class ClusterObservation(Seen, frozen=True):
     whole: bool = False
     shown: Phase | None = None
     slots: int = 1
+    groups: tuple[str, ...] = ()
     fewest: int | None = None
     suspended: bool = False
     resuming: bool = False
@@ -242,6 +247,10 @@ class ClusterObservation(Seen, frozen=True):
     def launcher(self) -> Member | None:
         """The launcher, where there is one."""
         return next((one for one in self.members if one.role is Role.LAUNCHER), None)
+
+    def group_of(self, worker: int) -> str:
+        """Return the group of a worker, "" for none."""
+        return self.groups[worker] if worker < len(self.groups) else ""
 
     @property
     def workers(self) -> tuple[Member, ...]:

@@ -157,6 +157,33 @@ def layout(job: MPIJob, nodes: tuple[NodeRoom, ...]) -> Layout:
     return _with(job, each)
 
 
+def layouts(job: MPIJob, nodes: tuple[NodeRoom, ...]) -> tuple[Layout, ...]:
+    """Return how the workers of each part of a job are laid out: of a job with groups, each is a component.
+
+    Slurm gives no node to two components of a job, so workers of a group share nodes where there are too few.
+    """
+    parts = [part.job for part in job.parts]
+    if len(parts) == 1:
+        return (layout(job, nodes),)
+    able = [one for one in nodes if one.usable] or list(nodes)
+    each = _shared_out([part.workers for part in parts], len(able))
+    shared = tuple(_with(part, count) for part, count in zip(parts, each, strict=True))
+    fits = all(sum(_holds(node, one) for node in able) >= one.nodes for one in shared)
+    return shared if fits else tuple(_with(part, 1) for part in parts)
+
+
+def _shared_out(workers: list[int], nodes: int) -> list[int]:
+    """Return how many workers of each component share a node: one, or evenly more until the nodes are enough."""
+    each = [1] * len(workers)
+    while 0 < nodes < sum(count // many for count, many in zip(workers, each, strict=True)):
+        larger = [at for at, count in enumerate(workers) if each[at] < count]
+        if not larger:
+            break
+        at = max(larger, key=lambda one: workers[one] // each[one])
+        each[at] = next(many for many in range(each[at] + 1, workers[at] + 1) if workers[at] % many == 0)
+    return each
+
+
 def _with(job: MPIJob, each: int) -> Layout:
     cores = job.resources.cores
     wanted = job.cores_per_rank * job.slots if cores == UNLIMITED_CORES else cores

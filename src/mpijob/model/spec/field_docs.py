@@ -40,6 +40,11 @@ FIELDS: dict[str, Description] = {
     "MPIJob.slots": _D("Number of ranks per worker.", "2"),
     "MPIJob.ranks": _D("Total number of ranks. Default: workers × slots.", "7"),
     "MPIJob.cores_per_rank": _D("Number of cores per rank (MPI with threads); sets OMP_NUM_THREADS.", "4"),
+    "MPIJob.groups": _D(
+        "Groups of workers with slots, resources or a placement of their own, in one MPI world. They are part of "
+        "workers; workers of no group come first.",
+        "[{name: cpu, workers: 2, slots: 4, resources: {cpu: 4, memory: 8Gi}}]",
+    ),
     "MPIJob.elastic": _D(
         "Minimum and maximum number of workers; the command starts its own ranks and discovers workers with "
         "$MPIJOB_DISCOVER_HOSTS (elastic Horovod).",
@@ -245,6 +250,15 @@ FIELDS: dict[str, Description] = {
         "Additional destinations of the pods: internet, an address or network, a Service or a namespace, "
         "optionally with a port.",
         "[minio.data.svc, 'internet:443']",
+    ),
+    "WorkerGroup.name": _D("Name of the group: a DNS label, unique in the job.", "cpu"),
+    "WorkerGroup.workers": _D("Number of workers in the group.", "2"),
+    "WorkerGroup.slots": _D("Number of ranks per worker. Default: that of the job.", "4"),
+    "WorkerGroup.resources": _D(
+        "Resources of each worker, instead of the job's. Default: those of the job.", "{cpu: 4, memory: 8Gi}"
+    ),
+    "WorkerGroup.placement": _D(
+        "Placement, instead of the job's. Default: that of the job.", "{node_selector: {pool: cpu}}"
     ),
     "Elastic.min_workers": _D("Minimum number of workers.", "2"),
     "Elastic.max_workers": _D("Maximum number of workers.", "8"),

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -217,6 +217,19 @@ class Network(Value, frozen=True, kw_only=True):
     attachments: tuple[str, ...] = ()
 
 
+class WorkerGroup(Value, frozen=True, kw_only=True):
+    """Some of the job's workers, with slots, resources or a placement of their own.
+
+    What a group leaves out is as for the other workers; `resources` and `placement` replace the job's as a whole.
+    """
+
+    name: str
+    workers: int
+    slots: int | None = None
+    resources: Resources | None = None
+    placement: Placement | None = None
+
+
 class Elastic(Value, frozen=True, kw_only=True):
     """Minimum and maximum number of workers of a job whose command starts its own ranks, as elastic Horovod
     does.
@@ -320,6 +333,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
     slots: int = 1
     ranks: int | None = None
     cores_per_rank: int = 1
+    groups: tuple[WorkerGroup, ...] = ()
     elastic: Elastic | None = None
 
     mpi: Family = Family.AUTO
@@ -379,7 +393,95 @@ class MPIJob(Value, frozen=True, kw_only=True):
         """Number of ranks of the job."""
         if self.programs:
             return sum(program.ranks for program in self.programs)
-        return self.workers * self.slots if self.ranks is None else self.ranks
+        return self.total_slots if self.ranks is None else self.ranks
+
+    @property
+    def total_slots(self) -> int:
+        """Number of ranks for which the workers have slots."""
+        return sum(part.job.workers * part.job.slots for part in self.parts)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Workers that are alike, in the order of their numbers: those of no group, then each group.
+
+        A job without groups has one part.
+        """
+        if not self.groups:
+            return (Part("", 0, self),)
+        first = max(0, self.workers - sum(group.workers for group in self.groups))
+        found = [Part("", 0, self.replace(workers=first, ranks=None, groups=()))] if first else []
+        for group in self.groups:
+            found.append(Part(group.name, first, self._with_only(group)))
+            first += group.workers
+        return tuple(found)
+
+    def part_of(self, worker: int) -> Part:
+        """Return the workers that are like the one of this number."""
+        parts = self.parts
+        return next((part for part in reversed(parts) if part.first <= worker), parts[0])
+
+    @property
+    def resizable(self) -> Part:
+        """The workers whose number changes with that of the job: those of no group, else the last group."""
+        parts = self.parts
+        return parts[-1] if parts[0].group else parts[0]
+
+    def size_patch(self, workers: int) -> dict[str, Any]:
+        """Return what changes in the job for another number of workers."""
+        part = self.resizable
+        if not part.group:
+            return {"workers": workers}
+        last = self.groups[-1].replace(workers=workers - (self.workers - part.job.workers))
+        return {"workers": workers, "groups": msgspec.to_builtins((*self.groups[:-1], last))}
+
+    def worker_of(self, rank: int) -> int | None:
+        """Return the worker of a rank where ranks fill one worker after the other; None beyond the last."""
+        for _, first, job in self.parts:
+            if rank < job.workers * job.slots:
+                return first + rank // job.slots
+            rank -= job.workers * job.slots
+        return None
+
+    def ranks_of(self, worker: int) -> range:
+        """Return the ranks of a worker where ranks fill one worker after the other."""
+        part = self.part_of(worker)
+        before = sum(one.job.workers * one.job.slots for one in self.parts if one.first < part.first)
+        first = before + (worker - part.first) * part.job.slots
+        return range(min(first, self.world), min(first + part.job.slots, self.world))
+
+    def _with_only(self, group: WorkerGroup) -> MPIJob:
+        return self.replace(
+            workers=group.workers,
+            slots=self.slots if group.slots is None else group.slots,
+            resources=self.resources if group.resources is None else group.resources,
+            placement=self.placement if group.placement is None else group.placement,
+            ranks=None,
+            groups=(),
+        )
+
+    @property
+    def asked(self) -> Amounts:
+        """What the workers and the launcher ask for together."""
+        together = self.launcher.asked
+        for part in self.parts:
+            together = together.plus(part.job.resources.asked.times(part.job.workers))
+        return together
+
+    @property
+    def has_equal_slots(self) -> bool:
+        """Whether all workers have the same number of slots."""
+        return len({part.job.slots for part in self.parts}) == 1
+
+    @property
+    def most_gpus(self) -> int:
+        """Number of GPUs of the workers that have most of them."""
+        return max(part.job.resources.gpu for part in self.parts)
+
+    @property
+    def gpu_kind(self) -> str:
+        """Resource name of the workers' GPUs."""
+        having = (part.job.resources for part in self.parts if part.job.resources.gpu)
+        return next(having, self.resources).gpu_kind
 
     @property
     def fewest_workers(self) -> int:
@@ -412,6 +514,14 @@ class MPIJob(Value, frozen=True, kw_only=True):
         return (*self.argv, *(word for one in self.programs for word in (*one.command, *one.args)))
 
 
+class Part(NamedTuple):
+    """Workers of a job that are alike: the name of their group, the first one's number, the job with them alone."""
+
+    group: str
+    first: int
+    job: MPIJob
+
+
 def _part(field: str, value: dict[str, Any], wanted: Any) -> Any:
     try:
         return codec.convert(value, wanted)
@@ -436,6 +546,7 @@ _COERCED: dict[str, Any] = {
     "launcher": Resources,
     "launch": Launch,
     "network": Network,
+    "groups": tuple,
     "elastic": Elastic,
     "code": Code,
     "placement": Placement,

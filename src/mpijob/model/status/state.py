@@ -107,6 +107,7 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     phase: Phase
     node: str = ""
+    group: str = ""
     reason: str = ""
     message: str = ""
     exit_code: int | None = None

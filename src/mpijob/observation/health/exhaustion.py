@@ -36,15 +36,18 @@ def _memory_of(
     )
     rate = f" and grows: at this rate the limit is reached in about {span(left)}" if left is not None else ""
     more = f"{math.ceil(limit * 1.5 / _MIB / 64) * 64}Mi"
+    who = f"the workers of group '{worker.group}'" if worker.group else "the workers"
+    command = "" if worker.group else f"mpijob clone {seen.state.ref.name} --memory "
+    patch = {} if worker.group else {"resources": {"memory": more}}
     yield Finding(
         "MEMORY_NEAR_LIMIT",
         f"{text}{rate}.",
-        f"give the workers more memory: mpijob clone {seen.state.ref.name} --memory {more}",
-        field="resources.memory",
+        f"give {who} more memory: {command}{more}",
+        field="groups" if worker.group else "resources.memory",
         severity=Severity.WARNING,
         worker=worker.index,
         fixes=(
-            Fix(f"give the workers more memory: {more}", {"resources": {"memory": more}}),
+            Fix(f"give {who} more memory: {more}", patch),
             Fix("use smaller batches or chunks of data, or write a checkpoint now"),
         ),
         confidence=0.95 if used >= FULL_SHARE * limit else 0.8,

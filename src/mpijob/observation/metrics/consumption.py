@@ -40,12 +40,12 @@ def consumed(state: JobState, job: MPIJob | None, samples: Iterable[Sample] = ()
     used, peak = _measured([one for one in samples if one.attempt == state.attempt])
     if job is None:
         return Consumption(seconds=seconds, used_core_seconds=used, peak_memory_bytes=peak)
-    workers, each, launcher = job.workers, job.resources.asked, job.launcher.asked
+    held = job.asked
     return Consumption(
         seconds=seconds,
-        core_seconds=seconds * (workers * each.cores + launcher.cores),
-        gpu_seconds=seconds * (workers * each.gpus + launcher.gpus),
-        memory_byte_seconds=seconds * (workers * each.memory_bytes + launcher.memory_bytes),
+        core_seconds=seconds * held.cores,
+        gpu_seconds=seconds * held.gpus,
+        memory_byte_seconds=seconds * held.memory_bytes,
         used_core_seconds=used,
         peak_memory_bytes=peak,
     )

@@ -339,15 +339,16 @@ class AttemptState:
 
     def worker_states(self, phase: Phase, gpus: Callable[[int], tuple[str, ...]]) -> tuple[WorkerState, ...]:
         """Return every worker; one that failed keeps its own phase when the job has ended."""
-        limit = self._plan.job.resources.memory_bytes
+        job = self._plan.job
         return tuple(
             WorkerState(
                 index=worker.index,
                 name=worker.name,
+                group=worker.group,
                 phase=self._worker_phase(worker.index, phase),
                 exit_code=self._status(self.lost.get(worker.index) or self.daemon_exits.get(worker.index)),
                 gpus=gpus(worker.index),
-                memory_limit_bytes=limit,
+                memory_limit_bytes=job.part_of(worker.index).job.resources.memory_bytes,
                 memory_bytes=self.peak_bytes.get(worker.index),
             )
             for worker in self._plan.workers

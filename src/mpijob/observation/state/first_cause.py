@@ -13,7 +13,7 @@ from math import floor
 from typing import NamedTuple
 
 from mpijob.model import Exit, Role
-from mpijob.model.platform.cluster_observation import Census, ClusterObservation, Loss, Member
+from mpijob.model.platform.cluster_observation import MAX_WORKERS, Census, ClusterObservation, Loss, Member
 from mpijob.observation.state.phase import Reason
 
 _SECOND = 1.0
@@ -248,7 +248,8 @@ def _missing(seen: ClusterObservation, over: float | None) -> Iterator[Cause]:
     if launcher is None or launcher.started is None or launcher.exit is not None:
         return
     there = {one.index for one in seen.workers}
-    for index in (index for index in range(seen.about.workers_wanted) if index not in there):
+    wanted = range(min(seen.about.workers_wanted, MAX_WORKERS))
+    for index in (index for index in wanted if index not in there):
         text = f"worker {index} is gone: its pod no longer exists"
         yield Cause(None, launcher.started + _SECOND, Reason.WORKER_LOST, text, index)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpijob.model import Phase, WorkerState
-from mpijob.model.platform.cluster_observation import ClusterObservation, Member, Stage
+from mpijob.model.platform.cluster_observation import MAX_WORKERS, ClusterObservation, Member, Stage
 from mpijob.observation.state import first_cause as causes
 from mpijob.observation.state import waiting_reason as waiting
 from mpijob.observation.state.first_cause import Cause
@@ -36,6 +36,7 @@ def _state(seen: ClusterObservation, one: Member, standing: PhaseResult, cause: 
         name=one.name,
         phase=phase,
         node=one.node,
+        group=seen.group_of(one.index),
         reason=reason,
         message=message,
         exit_code=one.exit.status if one.exit is not None else None,
@@ -80,15 +81,21 @@ def _why(seen: ClusterObservation, one: Member, phase: Phase, cause: Cause | Non
 
 def _absent(seen: ClusterObservation, standing: PhaseResult, cause: Cause | None) -> Iterator[WorkerState]:
     """Yield the workers that have no pod: not made yet, cleared away, or lost."""
-    for index in range(seen.about.workers_wanted):
-        name = f"{seen.about.ref.name}-worker-{index}"
-        if cause is not None and cause.at == index:
-            yield WorkerState(index, name, Phase.FAILED, reason=cause.reason.value, message=cause.message)
-        elif standing.phase is Phase.SUCCEEDED:
-            yield WorkerState(index, name, Phase.SUCCEEDED)
-        elif standing.phase.final or standing.phase is Phase.DELETING:
-            yield WorkerState(index, name, Phase.CANCELLED)
-        elif seen.members or standing.phase is not Phase.RUNNING:
-            yield WorkerState(index, name, Phase.PENDING, reason="MakingPods")
-        else:
-            yield WorkerState(index, name, standing.phase)
+    for index in range(min(seen.about.workers_wanted, MAX_WORKERS)):
+        name, group = f"{seen.about.ref.name}-worker-{index}", seen.group_of(index)
+        phase, reason, message = _of_absent(seen, standing, cause, index)
+        yield WorkerState(index, name, phase, group=group, reason=reason, message=message)
+
+
+def _of_absent(
+    seen: ClusterObservation, standing: PhaseResult, cause: Cause | None, index: int
+) -> tuple[Phase, str, str]:
+    if cause is not None and cause.at == index:
+        return Phase.FAILED, cause.reason.value, cause.message
+    if standing.phase is Phase.SUCCEEDED:
+        return Phase.SUCCEEDED, "", ""
+    if standing.phase.final or standing.phase is Phase.DELETING:
+        return Phase.CANCELLED, "", ""
+    if seen.members or standing.phase is not Phase.RUNNING:
+        return Phase.PENDING, "MakingPods", ""
+    return standing.phase, "", ""

@@ -38,10 +38,10 @@ def running(job: Submitted) -> JobState:
     ("worker", "rank", "node"),
     [(None, None, "n1"), (0, None, "n1"), (1, None, "n2"), (None, 1, "n2"), (0, 1, "n2")],
 )
-def test_a_command_goes_to_the_node_of_the_worker_or_of_the_rank(
+def test_a_command_goes_to_the_place_of_the_worker_or_of_the_rank(
     job: Submitted, worker: int | None, rank: int | None, node: str
 ) -> None:
-    assert exec_in_job.node_of(running(job), worker, rank) == node
+    assert exec_in_job.place_of(running(job), worker, rank)[1] == node
 
 
 @pytest.mark.parametrize(("worker", "rank"), [(2, None), (-1, None), (None, 2), (None, -1), (0, 99)])
@@ -49,19 +49,19 @@ def test_a_worker_or_rank_that_there_is_not_is_named_with_how_many_there_are(
     job: Submitted, worker: int | None, rank: int | None
 ) -> None:
     with pytest.raises(NotFound, match="it has 2") as caught:
-        exec_in_job.node_of(running(job), worker, rank)
+        exec_in_job.place_of(running(job), worker, rank)
     assert str(worker if rank is None else rank) in caught.value.message
 
 
 def test_a_job_that_does_not_run_takes_no_command_and_says_what_it_is(job: Submitted) -> None:
     job.left(0, 0)
     with pytest.raises(Conflict, match="Succeeded"):
-        exec_in_job.node_of(running(job), None, None)
+        exec_in_job.place_of(running(job), None, None)
 
 
 def test_a_worker_whose_node_is_not_known_leaves_the_choice_to_slurm(job: Submitted, host: FakeHost) -> None:
     state = msgspec.structs.replace(running(job), workers=())
-    assert exec_in_job.node_of(state, 1, None) == ""
+    assert exec_in_job.place_of(state, 1, None) == (1, "")
     exec_in_job.run(host, "67", "", "", ("true",))
     assert not [word for word in host.terminals[0] if word.startswith(("--nodelist", "--chdir"))]
 

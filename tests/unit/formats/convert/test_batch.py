@@ -9,7 +9,7 @@ import pytest
 
 from mpijob.client.convert.convert_jobs import Conversion, FieldOutcome, Stage, convert
 from mpijob.formats.convert.header import units
-from mpijob.model import MPIJob, Retry, Signal, Topology
+from mpijob.model import MPIJob, Resources, Retry, Signal, Topology, WorkerGroup
 
 pytestmark = pytest.mark.req("C-hpc")
 
@@ -249,13 +249,38 @@ def test_a_misspelt_directive_blocks_with_what_was_meant(line: str, told: str) -
         ("-l select=4:ncpus=8:mpiprocs=4:mem=16gb", 4, 4, "8", "16Gi"),
         ("-l select=2:ncpus=4", 2, 1, "4", "none"),
         ("-l nodes=2:ppn=8", 2, 8, "8", "none"),
-        ("-l select=1:mpiprocs=2:mem=4gb+2:mpiprocs=4:mem=2gb", 3, 4, "4", "4Gi"),
+        ("-l select=1:mpiprocs=2:mem=4gb+2:mpiprocs=2:mem=4gb", 3, 2, "2", "4Gi"),
     ],
 )
 def test_chunks_become_workers(head: str, workers: int, slots: int, cpu: str, memory: str) -> None:
     job = pbs(head).jobs[0]
     assert values(job, "workers", "slots") == (workers, slots)
     assert (job.resources.cpu, job.resources.memory) == (cpu, memory)
+
+
+def test_different_chunks_become_groups_of_workers_in_one_world() -> None:
+    job = pbs("-l select=1:mpiprocs=2:mem=4gb+2:mpiprocs=4:mem=2gb:ngpus=1").jobs[0]
+    assert values(job, "workers", "slots", "ranks") == (3, 2, None)
+    assert job.resources == Resources(cpu="2", memory="4Gi")
+    resources = Resources(cpu="4", memory="2Gi", gpu=1)
+    assert job.groups == (WorkerGroup(name="chunk-1", workers=2, slots=4, resources=resources),)
+    assert job.world == 10
+
+
+def test_the_components_of_a_heterogeneous_job_become_groups_that_srun_can_name() -> None:
+    converted = slurm("-N 3 --ntasks-per-node=4 --mem=32G -p cpu\nhetjob\n-N 1 -n 2 --gres=gpu:2 -p gpu")
+    job = converted.jobs[0]
+    assert values(job, "workers", "slots", "queue") == (4, 4, "cpu")
+    resources = Resources(cpu="2", memory="none", gpu=2)
+    assert job.groups == (WorkerGroup(name="het-group-1", workers=1, slots=2, resources=resources),)
+    told = {(entry.field, entry.ours) for entry in converted.entries}
+    assert {
+        ("--nodes", "workers"),
+        ("--nodes", "groups[0].workers"),
+        ("--gres", "groups[0].resources.gpu"),
+    } <= told
+    dropped = [entry for entry in converted.entries if entry.field == "--partition" and not entry.ours]
+    assert [entry.value for entry in dropped] == ["gpu"], "a job has one queue"
 
 
 def test_times_sizes_and_lists_are_read_as_batch_systems_write_them() -> None:

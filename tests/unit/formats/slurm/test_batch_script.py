@@ -30,8 +30,7 @@ def options(job: MPIJob, facts: SlurmFacts | None = None) -> dict[str, str]:
 
 
 def srun(job: MPIJob, nodes: int = 4) -> list[str]:
-    shape = layout(job, a_cluster(nodes=nodes).nodes)
-    return batch_script.srun(job, PMI2, shape)
+    return batch_script.srun(job, layout(job, a_cluster(nodes=nodes).nodes))
 
 
 # -- options ----------------------------------------------------------------------------------
@@ -170,7 +169,7 @@ def test_a_missing_plugin_is_told_with_those_that_there_are() -> None:
 
 def test_srun_starts_a_task_for_each_rank_in_blocks() -> None:
     words = srun(a_job(workers=2, slots=2))
-    assert words[:3] == ["srun", "--mpi=pmi2", "--ntasks=4"]
+    assert words[0] == "--ntasks=4"
     assert {"--ntasks-per-node=2", "--distribution=block", "--kill-on-bad-exit=1", "--input=none"} <= {*words}
     assert not [word for word in words if word.startswith(("--nodes", "--cpu-bind", "--cpus-per-task"))]
 

@@ -73,6 +73,7 @@ def _shape(job: MPIJob) -> MPIJob:
         workers=job.workers,
         slots=job.slots,
         ranks=job.ranks,
+        groups=job.groups,
         mpi=job.mpi,
         command=("true",),
         resources=job.resources,

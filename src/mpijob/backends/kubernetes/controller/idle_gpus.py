@@ -35,7 +35,7 @@ class IdleGpus:
 
     def of(self, look: JobSnapshot, job: MPIJob, idle: Idle) -> Finding | None:
         """Return the warning for a job whose GPUs are idle."""
-        gpus = job.workers * job.resources.gpu
+        gpus = job.asked.minus(job.launcher.asked).gpus
         if not gpus:
             return None
         past = self._samples.setdefault(look.state.ref, [])

@@ -77,7 +77,7 @@ def wants_nfs(job: MPIJob) -> bool:
 
 def wants_rdma(job: MPIJob) -> bool:
     """Return whether the workers ask for an RDMA device."""
-    return any(name.startswith(FABRIC_DEVICES) for name in job.resources.others)
+    return any(name.startswith(FABRIC_DEVICES) for part in job.parts for name in part.job.resources.others)
 
 
 def names(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

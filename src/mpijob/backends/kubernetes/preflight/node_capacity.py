@@ -26,9 +26,10 @@ _FAKE = ("kwok.x-k8s.io/node", "mpijob.dev/no-devices")
 class Measured:
     """What the machines that would take the job have together, and what is free of it."""
 
-    def __init__(self, counted: Count, job: MPIJob, *, pods_known: bool) -> None:
-        self.capacity = _sum((one.whole for one in counted.usable), job)
-        self.free = _sum((one.free for one in counted.usable), job) if pods_known else self.capacity
+    def __init__(self, counts: Iterable[Count], job: MPIJob, *, pods_known: bool) -> None:
+        machines = {one.name: one for counted in counts for one in counted.usable}.values()
+        self.capacity = _sum((one.whole for one in machines), job)
+        self.free = _sum((one.free for one in machines), job) if pods_known else self.capacity
 
 
 def of(
@@ -40,15 +41,15 @@ def of(
     grows: bool,
 ) -> tuple[NodeCapacity, Measured]:
     """Return how many workers fit, now and ever; without pods only the latter is known and told for both."""
-    counted = node_fit.count(nodes, pods or (), job)
-    return node_fit.room(counted, asks, grows=grows), Measured(counted, job, pods_known=pods is not None)
+    counts = [node_fit.count(nodes, pods or (), part.job) for part in job.parts]
+    return node_fit.room(counts, asks, grows=grows), Measured(counts, job, pods_known=pods is not None)
 
 
 def of_queue(queue: QueueFacts, job: MPIJob) -> tuple[Amounts, Amounts] | None:
     """Return what the job's queue could give and what is free in it, in the flavour that has most for it."""
     if not queue.shares:
         return None
-    scarce = job.resources.gpu_kind if job.resources.gpu else "cpu"
+    scarce = job.gpu_kind if job.most_gpus else "cpu"
     best = max(queue.shares, key=lambda share: (share.resource == scarce, share.free, share.most))
     mine = [share for share in queue.shares if share.flavor == best.flavor]
     rest = [share for share in queue.shares if share.resource not in {one.resource for one in mine}]
@@ -70,7 +71,7 @@ def lesser(one: Amounts, other: Amounts) -> Amounts:
 
 def devices_are_real(nodes: Sequence[Document], job: MPIJob) -> bool:
     """Return whether a GPU that a machine counts is one that a rank can see; test machines only count them."""
-    having = [node for node in nodes if _has(node, job.resources.gpu_kind)]
+    having = [node for node in nodes if _has(node, job.gpu_kind)]
     return not any(mark in node_fit.marks(node) for node in having for mark in _FAKE)
 
 
@@ -103,5 +104,5 @@ def _amounts(known: Mapping[str, float], job: MPIJob, otherwise: float = 0.0) ->
     return Amounts(
         cores=min(_NO_LIMIT, known.get("cpu", otherwise)),
         memory_bytes=int(min(_NO_LIMIT, known.get("memory", otherwise))),
-        gpus=int(min(_NO_LIMIT, known.get(job.resources.gpu_kind, otherwise))),
+        gpus=int(min(_NO_LIMIT, known.get(job.gpu_kind, otherwise))),
     )

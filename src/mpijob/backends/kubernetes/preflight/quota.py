@@ -85,7 +85,7 @@ def is_whole(line: Ceiling, job: MPIJob) -> bool:
 
 
 def _gpus(job: MPIJob) -> str:
-    return f"requests.{job.resources.gpu_kind}"
+    return f"requests.{job.gpu_kind}"
 
 
 def _tightest(lines: Iterable[Ceiling], resource: str) -> Ceiling | None:

@@ -34,7 +34,7 @@ def placed(
         namespace=job.namespace,
         owner=forecasts.NEW,
         priority=mine,
-        amounts=_wanted(facts, job),
+        amounts=_wanted(facts),
     )
     forecast = forecasts.forecasts(seen, now, wanted)[forecasts.NEW]
     return Placed(forecast, total(ahead), sum(one.finished is not None for one in seen.entries))
@@ -49,10 +49,9 @@ def total(entries: Sequence[WorkloadUsage]) -> dict[str, float]:
     return found
 
 
-def _wanted(facts: Facts, job: MPIJob) -> Mapping[str, float]:
+def _wanted(facts: Facts) -> Mapping[str, float]:
     found: dict[str, float] = {}
     for ask in facts.cluster.asks if facts.cluster is not None else ():
-        count = job.workers if ask.role == "worker" else 1
         for name, amount in ask.requests.items():
-            found[name] = found.get(name, 0.0) + count * amount
+            found[name] = found.get(name, 0.0) + ask.count * amount
     return found

@@ -52,9 +52,10 @@ def counted(state: JobState, job: MPIJob, facts: Facts) -> JobState:
 
     What the job's own placed workers hold is not short of anything.
     """
-    placed = sum(bool(one.node) for one in state.workers)
-    own = admission.worker_needs(job).times(placed)
-    around = msgspec.structs.replace(facts, free=facts.free.plus(own))
+    free = facts.free
+    for worker in state.workers:
+        free = free.plus(job.part_of(worker.index).job.resources.asked) if worker.node else free
+    around = msgspec.structs.replace(facts, free=free)
     short = admission.insufficient_sentence(job, around)
     if not short:
         return state

@@ -17,7 +17,7 @@ from mpijob.backends.mpi import fail_fast
 from mpijob.backends.profiler import library as profiler
 from mpijob.errors import Finding, Severity, Unsupported
 from mpijob.formats.kubernetes import mpijob, network_policy, pod_template, trainjob
-from mpijob.formats.kubernetes.metadata import controller_notes, well_known
+from mpijob.formats.kubernetes.metadata import controller_notes, well_known, worker_groups
 from mpijob.formats.kubernetes.metadata.well_known import Document, Shape
 from mpijob.formats.launch import batch_environment, hostfile
 from mpijob.formats.sizing import engine_selection
@@ -194,7 +194,7 @@ def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, 
     """Return the workers as the engine's own hostfile names them."""
     name = well_known.name(job, shape)
     if engine is Engine.TRAINER:
-        hosts = [f"{name}-node-0-{index}.{name}" for index in range(job.workers)]
+        hosts = [f"{host}.{name}" for workers in worker_groups.of(job) for host in workers.hosts(name)]
     else:
         hosts = [f"{name}-worker-{index}.{name}.{job.namespace}.svc" for index in range(job.workers)]
     return hostfile.place_ranks(job, hosts)

@@ -12,7 +12,7 @@ import msgspec
 from mpijob import admission
 from mpijob.backends import code_upload
 from mpijob.backends.attempts.machine_backend import unused_fields
-from mpijob.backends.common_errors import refuse_unknown_recipients
+from mpijob.backends.common_errors import refuse_uneven_slots, refuse_unknown_recipients
 from mpijob.backends.local.planning import machine, volumes
 from mpijob.backends.local.queue import scheduler
 from mpijob.backends.local.storage import private_dirs
@@ -46,6 +46,8 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     as_nodes = _as_nodes(job, settings, own is not None)
     if as_nodes:
         _refuse_shared_names(job, found, chosen)
+    if own:
+        refuse_uneven_slots(job, found.family)
     workers = hostfile.place_ranks(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
     known = {name: one.env for name, one in settings.modules.items()} if job.script else {}
     environ = _environ(job, found, place, os.environ | batch_environment.modules(known), nodes=bool(as_nodes))
@@ -132,7 +134,7 @@ def _as_nodes(job: MPIJob, settings: Settings, own: bool) -> str:
         "an elastic job discovers its hosts": job.elastic is not None,
         "its ranks are mapped by the MPI library": bool(job.launch.rankfile)
         or job.launch.map_by not in ("", "slot", "node"),
-        "a rank counts its GPUs from its worker's first": job.resources.gpu > 0 and job.workers > 1,
+        "a rank counts its GPUs from its worker's first": job.most_gpus > 0 and job.workers > 1,
         "a fault of its daemon is requested": bool(_DAEMON_FAULTS & job.labels.keys()),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
@@ -264,7 +266,7 @@ def _notices(job: MPIJob, settings: Settings, home: Home) -> Iterator[Finding]:
         yield _notice(field, message)
     if job.queue:
         yield _notice("queue", f"queue '{job.queue}' has no effect: the local engine has one queue")
-    if not job.resources.gpu and machine.gpu_ids(settings):
+    if not job.most_gpus and machine.gpu_ids(settings):
         yield _notice("resources.gpu", "the job requests no GPU, so its ranks see none")
 
 

@@ -23,7 +23,7 @@ from mpijob.backends.local.worker import cgroups, syscalls
 from mpijob.backends.local.worker.isolation import HOSTS, WORKER_HOSTS, Isolation
 from mpijob.backends.local.worker.worker import WorkerOrder
 from mpijob.backends.profiler import library as profiler
-from mpijob.formats.launch import batch_environment, hostfile, own_launchers
+from mpijob.formats.launch import batch_environment, command_line, hostfile, own_launchers
 from mpijob.formats.launch import mpi_profile as profile_words
 from mpijob.model import Family, Plan, VolumeKind
 from mpijob.settings import Settings
@@ -192,7 +192,8 @@ class AttemptSpec:
             "MPIJOB_WORKER_DIR": str(self.pipes / "workers" / name),
             "CUDA_VISIBLE_DEVICES": ",".join(mine),
             "MPIJOB_GPUS": ",".join(mine),
-            "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(mine),
+            "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(index, mine),
+            **({command_line.GROUP: group} if (group := self.plan.workers[index].group) else {}),
         }
 
     def _worker(self, index: int, name: str) -> WorkerOrder:
@@ -207,11 +208,16 @@ class AttemptSpec:
 
     def gpus_of(self, index: int) -> tuple[str, ...]:
         """The GPUs of one worker."""
-        each = self.plan.job.resources.gpu
-        return self._gpus[index * each : (index + 1) * each]
+        part = self.plan.job.part_of(index)
+        each = part.job.resources.gpu
+        before = sum(
+            one.job.workers * one.job.resources.gpu for one in self.plan.job.parts if one.first < part.first
+        )
+        first = before + (index - part.first) * each
+        return self._gpus[first : first + each]
 
-    def _gpus_per_rank(self, mine: tuple[str, ...]) -> str:
-        slots = self.plan.job.slots
+    def _gpus_per_rank(self, index: int, mine: tuple[str, ...]) -> str:
+        slots = self.plan.workers[index].slots
         return str(len(mine) // slots) if mine and len(mine) % slots == 0 else ""
 
     def prepare_mounts(self) -> None:
@@ -271,8 +277,9 @@ class AttemptSpec:
         _pipe(self.pipes / "report")
         _pipe(self.pipes / "gate")
         if self.group:
-            each = self.plan.job.resources
-            cgroups.prepare(self.group, range(self.plan.job.workers), each.memory_bytes, each.cores)
+            for _, first, job in self.plan.job.parts:
+                those, each = range(first, first + job.workers), job.resources
+                cgroups.prepare(self.group, those, each.memory_bytes, each.cores)
         run_dir = Path(self.private.run.path)
         (run_dir / "hostfile").write_text(self.plan.hostfile)
         if self.plan.job.elastic is not None:

@@ -69,7 +69,7 @@ class Supervisor:
         self._log: LogFile
         self._output: LogFile | StepOutput
         self._pumps: dict[int, Pump] = {}
-        limit = self._job.resources.memory_bytes
+        limit = min(part.job.resources.memory_bytes for part in self._job.parts)
         self._meter = Meter(store, state.ref.uid, spec.attempt, limit, self._clock.now, spec.gpus_of)
         self._time = Deadlines(spec.plan, self._attempt)
         self._health_monitor = HealthMonitor(spec, self._attempt, _retries(store, state))
@@ -397,9 +397,9 @@ class Supervisor:
         self._attempt.step_used(memory)
         for index, used in memory.items():
             self._attempt.peak_bytes[index] = max(self._attempt.peak_bytes.get(index, 0), used)
-            if used > self._job.resources.memory_bytes:
-                limit = self._job.resources.memory
-                text = f"worker {index} used {used >> 20} MiB, its limit is {limit}"
+            limit = self._job.part_of(index).job.resources
+            if used > limit.memory_bytes:
+                text = f"worker {index} used {used >> 20} MiB, its limit is {limit.memory}"
                 self._attempt.stop(Reason.MEMORY_EXCEEDED, text)
                 self._attempt.silent(index)
 

@@ -120,15 +120,13 @@ def with_ranks(state: JobState, files: JobFiles, attempt: Attempt) -> JobState:
         running=attempt.proved or (None if job.census else attempt.started),
         launcher_exit_code=facts.launcher.status if facts.launcher else None,
         launcher=facts.launcher_state(state.phase, node=hosts[0] if hosts else "", log=log),
-        workers=tuple(_placed(worker, hosts, files.plan) for worker in workers),
+        workers=tuple(_placed(worker, attempt.places) for worker in workers),
         ranks=facts.rank_states(),
     )
 
 
-def _placed(worker: WorkerState, hosts: tuple[str, ...], plan: Plan) -> WorkerState:
-    each = -(-plan.job.workers // max(1, len(hosts)))
-    at = worker.index // each
-    return msgspec.structs.replace(worker, node=hosts[at] if at < len(hosts) else "")
+def _placed(worker: WorkerState, places: tuple[str, ...]) -> WorkerState:
+    return msgspec.structs.replace(worker, node=places[worker.index] if worker.index < len(places) else "")
 
 
 def _gpus(attempt: Attempt, worker: int) -> tuple[str, ...]:

@@ -119,8 +119,8 @@ def _chunks(request: Request, text: str) -> None:
     for index, chunk in enumerate(value.split("+")):
         if index:
             request.components.append(Asked())
-            note = "different chunks become workers of the same size, in one MPI world"
-            request.notes.changed(f"-l {word}", chunk, "workers", note)
+            note = f"these chunks become the group 'chunk-{index}', in the same MPI world"
+            request.notes.changed(f"-l {word}", chunk, "groups", note)
         count, *settings = chunk.split(":")
         number = units.whole(count)
         if number is None:
@@ -129,7 +129,7 @@ def _chunks(request: Request, text: str) -> None:
             )
             continue
         request.ask(nodes=number)
-        request.notes.exact(f"-l {word}", count, "workers", "one worker for each chunk")
+        request.notes.exact(f"-l {word}", count, request.of("workers"), "one worker for each chunk")
         for setting in settings:
             _setting(request, f"-l {word}", *setting.partition("=")[::2])
 
@@ -139,12 +139,11 @@ def _setting(request: Request, field: str, name: str, value: str) -> None:
     if name in _COUNTS and number:
         key, ours = _COUNTS[name]
         request.ask(**{key: number})
-        request.notes.exact(f"{field}:{name}", value, ours)
+        request.notes.exact(f"{field}:{name}", value, request.of(ours))
     elif name == "mem" and size:
         request.ask(memory=size)
-        request.notes.exact(
-            f"{field}:mem", value, "resources.memory", "the limit of a chunk becomes the limit of a worker"
-        )
+        note = "the limit of a chunk becomes the limit of a worker"
+        request.notes.exact(f"{field}:mem", value, request.of("resources.memory"), note)
     elif not _misspelt(request, f"{field}:{name}", name, value, (*_COUNTS, "mem", *_OTHERS)):
         request.notes.dropped(f"{field}:{name}", value, "node properties apply only to PBS", PLACE)
 

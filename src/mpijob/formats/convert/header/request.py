@@ -32,6 +32,13 @@ class Request(msgspec.Struct, kw_only=True):
         """Change what the component in hand asks for."""
         self.components[-1] = msgspec.structs.replace(self.components[-1], **changes)
 
+    def of(self, ours: str) -> str:
+        """Return the field that the component in hand sets: a job's own, or that of a group."""
+        if len(self.components) < 2:
+            return ours
+        shared = {"ranks": "slots", "cores_per_rank": "resources.cpu"}
+        return f"groups[{len(self.components) - 2}].{shared.get(ours, ours)}"
+
     def env(self, name: str, value: str) -> None:
         """Give the job a variable."""
         self.fields["env"] = self.fields.get("env", {}) | {name: value}

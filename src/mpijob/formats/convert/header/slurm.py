@@ -50,10 +50,9 @@ def _directive(request: Request, text: str) -> None:
     words = list(slurm_options.directives(text))
     if words and words[0] in ("hetjob", "packjob"):
         request.components.append(Asked())
-        note = "the components of a heterogeneous job become workers of the same size, that of the largest"
-        request.notes.changed(
-            words[0], "", "workers", note, "set the ranks of each component on its srun line: -n"
-        )
+        number = len(request.components) - 1
+        note = f"component {number} becomes the group 'het-group-{number}', in the same MPI world"
+        request.notes.changed(words[0], "", "groups", note)
         return
     found, count = slurm_options.pairs(words)
     for name, value, written in found:
@@ -89,7 +88,7 @@ def _number(key: str, ours: str) -> Handler:
             request.notes.dropped(field, value, "not a whole number", f"set {ours}", blocks=True)
             return
         request.ask(**{key: number})
-        request.notes.exact(field, value, ours)
+        request.notes.exact(field, value, request.of(ours))
 
     return handler
 
@@ -103,10 +102,10 @@ def _nodes(request: Request, field: str, value: str) -> None:
     request.ask(nodes=number)
     if dash and most != least:
         request.notes.changed(
-            field, value, "workers", f"the number of workers is fixed: {number}, the maximum"
+            field, value, request.of("workers"), f"the number of workers is fixed: {number}, the maximum"
         )
     else:
-        request.notes.exact(field, value, "workers", "one worker for each node")
+        request.notes.exact(field, value, request.of("workers"), "one worker for each node")
 
 
 def _size(key: str, ours: str, note: str) -> Handler:
@@ -118,9 +117,10 @@ def _size(key: str, ours: str, note: str) -> Handler:
             return
         request.ask(**{key: found})
         if note:
-            request.notes.changed(field, value, ours, note)
+            request.notes.changed(field, value, request.of(ours), note)
         else:
-            request.notes.exact(field, value, ours, "the limit of a node becomes the limit of a worker")
+            note_of_node = "the limit of a node becomes the limit of a worker"
+            request.notes.exact(field, value, request.of(ours), note_of_node)
 
     return handler
 
@@ -147,7 +147,7 @@ def _gpus(key: str, note: str) -> Handler:
             return
         request.ask(**{key: number})
         if note and not kind:
-            request.notes.changed(field, value, "resources.gpu", note)
+            request.notes.changed(field, value, request.of("resources.gpu"), note)
         else:
             _gpu_type(request, field, value, kind, "resources.gpu")
 
@@ -155,6 +155,7 @@ def _gpus(key: str, note: str) -> Handler:
 
 
 def _gpu_type(request: Request, field: str, value: str, kind: str, ours: str) -> None:
+    ours = request.of(ours)
     if not kind:
         request.notes.exact(field, value, ours)
         return
@@ -223,6 +224,10 @@ def take_queue(request: Request, field: str, value: str) -> None:
     queue = re.sub(r"[^a-z0-9.-]+", "-", first.lower()).strip("-.")
     if not queue:
         request.notes.dropped(field, value, "not a valid name of a queue", "set queue")
+        return
+    if len(request.components) > 1 and "queue" in request.fields:
+        note = "a job has one queue: that of the first component is kept"
+        request.notes.dropped(field, value, note, "set placement.node_selector in the group")
         return
     request.fields["queue"] = queue
     note = "the cluster must have a queue of this name (see mpijob queue); on one machine there is one queue"

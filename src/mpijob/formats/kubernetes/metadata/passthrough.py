@@ -187,6 +187,23 @@ def _same_amounts(native: Resources, told: Resources) -> bool:
     return native.gpu == told.gpu and kind and len(native.others) == len(told.others) and same
 
 
+def _same_groups(native: MPIJob, told: MPIJob) -> bool:
+    """The groups of a job are its replicated jobs: as many workers, and what each of them may use."""
+    pairs = [*zip(native.parts, told.parts, strict=False)]
+    return len(native.parts) == len(told.parts) and all(
+        one.group == other.group
+        and (one.job.workers, one.job.slots) == (other.job.workers, other.job.slots)
+        and one.job.placement == other.job.placement
+        and _same_amounts(one.job.resources, other.job.resources)
+        for one, other in pairs
+    )
+
+
+def _of_no_worker(native: MPIJob, told: MPIJob) -> bool:
+    """What all workers have from their groups, the job itself may say in any way: it is nobody's."""
+    return bool(native.groups) and native.parts[0].group != ""
+
+
 def _same_deadline(native: MPIJob, told: MPIJob) -> bool:
     seconds = told.deadline_seconds
     return seconds is not None and native.deadline_seconds == max(1, math.ceil(seconds))
@@ -201,7 +218,11 @@ _SPELLED: Mapping[str, Callable[[MPIJob, MPIJob], bool]] = {
     "mpi": lambda native, told: told.mpi is Family.AUTO or native.mpi is Family.AUTO,
     "env": _same_variables,
     "secrets": _same_secrets,
-    "resources": lambda native, told: _same_amounts(native.resources, told.resources),
+    "resources": lambda native, told: (
+        _of_no_worker(native, told) or _same_amounts(native.resources, told.resources)
+    ),
+    "placement": _of_no_worker,
+    "groups": _same_groups,
     "launcher": lambda native, told: _same_amounts(native.launcher, told.launcher),
     "grace_seconds": lambda native, told: 0 <= told.grace_seconds <= native.grace_seconds,
     "deadline_seconds": _same_deadline,

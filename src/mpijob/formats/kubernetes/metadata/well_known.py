@@ -25,6 +25,10 @@ JOB_LABEL = f"{DOMAIN}/job"
 ROLE_LABEL = f"{DOMAIN}/role"
 UID_LABEL = f"{DOMAIN}/uid"
 ATTEMPT_LABEL = f"{DOMAIN}/attempt"
+GROUP_LABEL = f"{DOMAIN}/group"  # of which group of workers a pod is
+FIRST_LABEL = f"{DOMAIN}/first-worker"  # the number of the first worker of the pod's group
+SLOTS_LABEL = f"{DOMAIN}/slots"  # how many ranks a worker of the group has
+GROUPS_ANNOTATION = f"{DOMAIN}/groups"  # the groups of a job's workers, for whoever cannot read its runtime
 RUN_LABEL = f"{DOMAIN}/run"  # which of the jobs of its name it is, from the second on
 PROGRAM_LABEL = f"{DOMAIN}/program"  # the same for jobs that run the same command, whatever its numbers
 OWNER_LABEL = f"{DOMAIN}/owner"
@@ -65,6 +69,9 @@ CODE = "/mpijob/code"
 PROFILER = "/mpijob/profiler"
 WORK = "/mpijob/home/work"
 HOSTFILE = "/etc/mpi/hostfile"
+GROUPS_HOSTFILE = (
+    f"{HOME}/hostfile"  # of a job with groups, written by its launcher: the engine's has one kind of worker
+)
 DISCOVERY = "/etc/mpi/discover_hosts.sh"  # written anew by the MPI Operator when workers come and go
 AGENT = f"{HOME}/ssh"
 SHIM = f"{HOME}/rank.sh"

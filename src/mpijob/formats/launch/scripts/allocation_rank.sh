@@ -10,6 +10,20 @@ attempt=$MPIJOB_ATTEMPT_DIR
 home=${TMPDIR:-/tmp}
 [ -d "$home" ] || home=/tmp
 home=$home/mpijob-$MPIJOB_UID-$MPIJOB_ATTEMPT
+first_rank=0 first_worker=0 part=0
+for one in ${MPIJOB_PARTS:-}; do # where workers are in groups: RANKS:SLOTS:TASKS:GPUS:WORKER:GROUP of each kind
+  next=$((first_rank + ${one%%:*}))
+  if [ "${rank:-0}" -lt "$next" ]; then
+    rest=${one#*:} group=${one##*:}
+    MPIJOB_SLOTS=${rest%%:*} rest=${rest#*:}
+    MPIJOB_TASKS=${rest%%:*} rest=${rest#*:}
+    MPIJOB_GPUS_PER_RANK=${rest%%:*} rest=${rest#*:}
+    first_worker=${rest%%:*} home=$home-$part # two components may share a node
+    if [ -n "$group" ]; then export MPIJOB_GROUP="$group"; fi
+    break
+  fi
+  first_rank=$next part=$((part + 1))
+done
 mkdir -m 700 "$home" 2>/dev/null || [ -O "$home" ] || exit 98
 mkdir -p "$home/ranks"
 . "$MPIJOB_DIR/allocation_common.sh"
@@ -87,7 +101,7 @@ before=${kills:-0}
 tell_wrong() { note "wrong $*"; }
 measure() { # what the processes below each rank use now, by worker: pages of memory, ticks of CPU time
   for file in "$home"/ranks/*; do
-    if [ -e "$file" ] && read -r one <"$file"; then echo "root ${file##*/} $((one / MPIJOB_SLOTS))"; fi
+    if [ -e "$file" ] && read -r one <"$file"; then echo "root ${file##*/} $((first_worker + (one - first_rank) / MPIJOB_SLOTS))"; fi
   done >"$home/roots"
   cat "$home/roots" /proc/[0-9]*/stat 2>/dev/null | LC_ALL=C $MPIJOB_AWK -v now="$now" '
     $1 == "root" { worker[$2] = $3; next }

@@ -2,8 +2,9 @@
 # What a job's script finds under the names of launchers and of a batch system's programs: `sh step.sh NAME WORDS…`.
 # A launcher becomes a step: the MPI library's own one is started over the job's workers, with the rank's wrapper
 # before the program. POSIX sh, for images without anything else. The job tells us by variables: MPIJOB_STEPS (our
-# directory), MPIJOB_FAMILY, MPIJOB_LAUNCHER, MPIJOB_HOSTFILE, MPIJOB_SHIM. `script FILE WORDS…` comes first: it makes
-# the programs under their names, and tells the script of the job in the words of batch systems.
+# directory), MPIJOB_FAMILY, MPIJOB_LAUNCHER, MPIJOB_HOSTFILE, MPIJOB_SHIM, and MPIJOB_COMPONENT_SIZES (where workers
+# are in groups, how many each has). `script FILE WORDS…` comes first: it makes the programs under their names, and tells
+# the script of the job in the words of batch systems.
 set -u
 held='' # the slots that this step has taken
 name=$1
@@ -118,8 +119,8 @@ launch() { # the sections of programs with their options: puts the launcher and 
     unset MPIJOB_TAG # no rank is to know it: it would print another's lines
     if [ -n "${MPIJOB_POD_IP:-}" ]; then set -- -localhost "$MPIJOB_POD_IP" "$@"; fi
     if [ -n "$pattern" ]; then set -- -prepend-pattern "$pattern" "$@"; fi
-    case $MPIJOB_FAMILY$name in # by -f Intel MPI overlooks how many ranks each host gets
-      intelsrun) set -- -machinefile "$hostfile" "$@" ;;
+    case $MPIJOB_FAMILY$name${MPIJOB_COMPONENTS:+srun} in # by -f Intel MPI overlooks how many ranks each host gets
+      intel*srun) set -- -machinefile "$hostfile" "$@" ;;
       *) if [ -n "$hostfile" ]; then set -- -f "$hostfile" "$@"; fi ;;
     esac
   fi
@@ -354,7 +355,8 @@ srun_option() { # $1 the option, $2 its value
     pty) once pty "srun --pty is left out: there is no terminal" ;;
     container-image | container) once container "srun --$1 $2: the job's own image is used; set image in the job" ;;
     bcast) once bcast "srun --bcast is left out: the program is where it is" ;;
-    het-group | pack-group | jobid | mpi | job-name | time | partition | account | mem* | cpu* | gpu* | gres | hint | exact \
+    het-group | pack-group) components=$2 ;;
+    jobid | mpi | job-name | time | partition | account | mem* | cpu* | gpu* | gres | hint | exact \
       | exclusive | whole | unbuffered | verbose | quiet | wait | no-kill | constraint | qos | threads-per-core \
       | ntasks-per-core | ntasks-per-socket | ntasks-per-gpu | sockets-per-node | cores-per-socket | extra-node-info | comment \
       | container-* | no-container-* | profile | switches | tmp | network | core-spec | thread-spec | acctg-freq | mincpus \
@@ -367,7 +369,7 @@ srun_option() { # $1 the option, $2 its value
 srun_step() {
   nested
   tasks='' nodes='' per='' listed='' without=' ' from=0 plane='' output='' errors='' input='' append='' label='' multi=''
-  overlap='' over='' pattern='' hostfile='' kill='' keep='' used=' ' stdin=all
+  overlap='' over='' pattern='' hostfile='' kill='' keep='' used=' ' stdin=all components=''
   begin srun "$@"
   left=$# where=options sections=0 total=0 : >"$steps/$step/hosts"
   while [ "$left" -gt 0 ]; do
@@ -376,7 +378,7 @@ srun_step() {
     left=$((left - 1))
     case $where$word in
       words:)
-        where=options tasks='' per='' nodes=''
+        where=options tasks='' per='' nodes='' components=''
         set -- "$@" :
         continue
         ;;
@@ -493,7 +495,16 @@ redirect() { # $1 a file's name, $2 the stream
   esac
 }
 
+in_components() { # whether $1, a worker's component, is one of those that srun was given: the first, unless told
+  [ -n "${MPIJOB_COMPONENTS:-}" ] || return 0
+  for span in $(printf '%s' "${components:-0}" | tr ',' ' '); do
+    if [ "$1" -ge "${span%%-*}" ] && [ "$1" -le "${span##*-}" ]; then return 0; fi
+  done
+  return 1
+}
+
 layout() { # how many of this section's ranks each worker gets, as Slurm would: evenly, the first workers first
+  if [ -n "${MPIJOB_COMPONENTS:-}" ]; then tasks=${tasks:-$(slots_of_components)}; fi
   chosen='' count=0 at=0 extra=0 tasks=${tasks:-${SLURM_NTASKS:-}}
   if [ -n "$listed" ]; then # all of these, and others where the step needs more nodes
     extra=${nodes:-$(set -- $MPIJOB_HOSTS && echo $#)}
@@ -503,8 +514,11 @@ layout() { # how many of this section's ranks each worker gets, as Slurm would: 
       case " $(workers | tr '\n' ' ')" in *" $host "*) ;; *) refuse "srun: $host is no worker of the job" ;; esac
     done
   fi
+  set -- ${MPIJOB_COMPONENTS:-}
   for one in $MPIJOB_HOSTS; do
-    host=${one%:*}
+    host=${one%:*} component=${1:-0}
+    if [ $# -gt 0 ]; then shift; fi
+    in_components "$component" || continue
     at=$((at + 1))
     if [ "$at" -le "$from" ]; then continue; fi
     case $without in *" $host "*) continue ;; esac
@@ -548,6 +562,16 @@ layout() { # how many of this section's ranks each worker gets, as Slurm would: 
   done
   total=$((total + tasks))
   for one in $layout; do if [ "${one##*=}" -gt 0 ]; then used="$used${one%=*} "; fi; done
+}
+
+slots_of_components() { # how many tasks they have room for
+  all=0
+  set -- $MPIJOB_COMPONENTS
+  for one in $MPIJOB_HOSTS; do
+    if in_components "$1"; then all=$((all + ${one##*:})); fi
+    shift
+  done
+  echo "$all"
 }
 
 unused() { # a section takes the workers that no other section of the step has, where they have room
@@ -778,6 +802,16 @@ container() { # apptainer and singularity where there is none: the program after
   exec "$@"
 }
 
+nodes_of() { # $1 a component
+  wanted=$1 found=''
+  set -- $MPIJOB_COMPONENTS
+  for one in $MPIJOB_HOSTS; do
+    if [ "$1" = "$wanted" ]; then found=$found,${one%:*}; fi
+    shift
+  done
+  compressed "${found#,}"
+}
+
 set_up() { # programs under their names, and the job's workers by their names
   mkdir -p "$steps/slots" "$steps/bin"
   for one in mpirun mpiexec mpirun.openmpi mpiexec.openmpi orterun prterun mpirun.mpich mpiexec.mpich mpiexec.hydra \
@@ -833,6 +867,22 @@ EOF
     export BASH_ENV="$steps/module.sh"
   fi
   list=$(compressed "${list#,}")
+  if [ -n "${MPIJOB_COMPONENT_SIZES:-}" ]; then # as Slurm tells a heterogeneous job of its nodes
+    component=0 MPIJOB_COMPONENTS=''
+    for left in $MPIJOB_COMPONENT_SIZES; do
+      while [ "$left" -gt 0 ]; do
+        MPIJOB_COMPONENTS="$MPIJOB_COMPONENTS $component" left=$((left - 1))
+      done
+      component=$((component + 1))
+    done
+    export MPIJOB_COMPONENTS
+    component=0
+    while [ "$component" -lt "$SLURM_HET_SIZE" ]; do
+      export "SLURM_JOB_NODELIST_HET_GROUP_$component=$(nodes_of "$component")"
+      component=$((component + 1))
+    done
+    list=$SLURM_JOB_NODELIST_HET_GROUP_0
+  fi
   if [ -n "${SLURM_GPUS_ON_NODE:-}" ]; then
     export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES:-$(awk "BEGIN { for (i = 0; i < $SLURM_GPUS_ON_NODE; i++) printf \"%s%d\", (i ? \",\" : \"\"), i }")}"
   fi
