@@ -9,7 +9,8 @@ import { StatusLabel } from "../components/PhaseLabel";
 import { SelectMenu } from "../components/SelectMenu";
 import { ACTION_LABELS, useJobActions, useRefusals } from "../jobs/actions";
 import { isApplicable } from "../lib/fixes";
-import { cost as costText, duration, plural, quantity } from "../lib/format";
+import { cost as costText, duration, plural } from "../lib/format";
+import { sizeText, workersText } from "../lib/workers";
 import { useNow } from "../lib/hooks";
 import { clonePath, jobPath } from "../lib/links";
 import { isFinal } from "../lib/phases";
@@ -62,13 +63,11 @@ function Summary({ detail }: { detail: JobDetail }) {
   const { row, spec } = detail;
   const now = useNow();
   const account = useAccount(row).data;
-  const { cpu, memory, gpu } = spec.resources ?? {};
-  const size = [gpu ? plural(gpu, "GPU") : "", `${quantity(String(cpu ?? "1"))} CPU`, quantity(String(memory ?? "1Gi"))].filter(Boolean).join(", ");
   const cost = account?.cost ? `${costText(account.cost, account.currency)}${isFinal(row.phase) ? "" : " so far"}` : "";
   const parts = [
     row.namespace,
     row.owner.split(":").at(-1),
-    `${plural(row.workers, "worker")} × (${size})`,
+    spec.groups?.length ? `${plural(row.workers, "worker")}: ${workersText(spec, row.workers)}` : `${plural(row.workers, "worker")} × (${sizeText(spec.resources ?? {})})`,
     row.started === null ? "" : duration((row.released ?? row.finished ?? now) - row.started),
   ];
   return (

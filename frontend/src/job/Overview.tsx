@@ -8,6 +8,7 @@ import { Section } from "../components/Section";
 import { Time } from "../components/Time";
 import { LastLines } from "../logs/LastLines";
 import { cost, money, mpiName, plural, range, roughly } from "../lib/format";
+import { workersText } from "../lib/workers";
 import { useNow } from "../lib/hooks";
 import { isFinal } from "../lib/phases";
 import { join } from "../wizard/shell";
@@ -89,6 +90,7 @@ function JobFacts({ now }: { now: number }) {
   const entries: Entry[] = [
     [spec.script ? "Script" : "Command", <Command key="command" text={spec.script ? words.join(" ") : join(words)} />],
     ["Image", spec.image],
+    ["Workers", workersText(spec, row.workers)],
     ["Processes", `${plural(row.ranks, "rank")}${row.mpi ? ` with ${mpiName(row.mpi)}` : ""}`],
     ["Created", <Time key="created" at={row.created} />],
     ["Finished", row.finished && isFinal(row.phase) ? <Time key="finished" at={row.finished} /> : ""],

@@ -34,6 +34,7 @@ import { arrangedFields, CLUSTER_ONLY, fieldAt, inputId, isStep, STEP_LABELS, ST
 import { ManifestNotice, ScriptNotice } from "./Import";
 import { ReviewStep } from "./ReviewStep";
 import { StartStep } from "./StartStep";
+import { withWorkers } from "./summary";
 import { SummaryPanel } from "./SummaryPanel";
 import { useDraft, useDraftChecks } from "./useDraft";
 import { useNameNote } from "./useNameNote";
@@ -199,8 +200,7 @@ export function CreateJob() {
       checks={checks}
       isForeign={isForeign}
       workers={Number(read(job, "workers") ?? 4)}
-      gpus={Number(read(job, "resources.gpu") ?? 0)}
-      onWorkers={(count) => setText(write(draft.text, "workers", count))}
+      onWorkers={(count) => setText(withWorkers(draft.text, job, count))}
       onAdvice={(path, value) => setText(write(draft.text, path, /^\d+$/.test(value) ? Number(value) : value))}
     />
   );

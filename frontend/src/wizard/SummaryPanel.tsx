@@ -4,6 +4,7 @@ import { useState } from "react";
 import type { Estimate, Fit, Plan, PlanAnswer, SizingReport } from "../api/client";
 import { basisText, startText } from "../lib/estimate";
 import { bytes, capitalized, cost as costText, decimal, money, mpiName, plural, quantity, range, roughly, spans } from "../lib/format";
+import { partsOf, workersText } from "../lib/workers";
 import { labelOf } from "./fields";
 import { usefulAdvice, workersThatStartNow } from "./summary";
 import type { DraftChecks } from "./useDraft";
@@ -14,13 +15,12 @@ interface Props {
   /** Whether the text has to be converted first. */
   isForeign: boolean;
   workers: number;
-  gpus: number;
   onWorkers: (workers: number) => void;
   onAdvice: (path: string, value: string) => void;
 }
 
 /** What will run, what it takes of what is free, when it starts, and what earlier runs lead to expect. */
-export function SummaryPanel({ checks, isForeign, workers, gpus, onWorkers, onAdvice }: Props) {
+export function SummaryPanel({ checks, isForeign, workers, onWorkers, onAdvice }: Props) {
   const { isReady, isChecking, error, plan, fit, estimate, sizing } = checks;
   return (
     <Card component="section" aria-labelledby="summary-title" className={styles["summary"]}>
@@ -30,8 +30,8 @@ export function SummaryPanel({ checks, isForeign, workers, gpus, onWorkers, onAd
       <CardBody className={styles["column"]} data-testid="summary">
         {isReady ? null : <p>Enter a name and a command to see a preview.</p>}
         {isReady && !plan ? <p role="status">{error ? (isForeign ? "Convert it to see a preview." : "Fix the errors to see a preview.") : isChecking ? "Checking…" : ""}</p> : null}
-        {plan ? <Layout plan={plan} gpus={gpus} /> : null}
-        {plan ? <RankLayout plan={plan.plan} gpus={gpus} /> : null}
+        {plan ? <Layout plan={plan} /> : null}
+        {plan ? <RankLayout plan={plan.plan} /> : null}
         {isReady && plan ? <Capacity plan={plan.plan} /> : null}
         {isReady && fit ? <Start fit={fit} workers={workers} onWorkers={onWorkers} /> : null}
         {estimate ? <EstimateText estimate={estimate} /> : null}
@@ -44,13 +44,14 @@ export function SummaryPanel({ checks, isForeign, workers, gpus, onWorkers, onAd
 }
 
 /** Workers, GPUs and processes in one line, and what needs how much. */
-function Layout({ plan: { plan }, gpus }: { plan: PlanAnswer; gpus: number }) {
+function Layout({ plan: { plan } }: { plan: PlanAnswer }) {
   const count = plan.workers.length;
+  const parts = partsOf(plan.job, count);
+  const gpus = Number(parts[0]?.resources.gpu ?? 0);
   return (
     <div data-testid="plan" aria-live="polite">
       <strong>
-        {plural(count, "worker")}
-        {gpus ? ` × ${plural(gpus, "GPU")}` : ""} = {plural(plan.world, "process", "processes")}
+        {parts.length > 1 ? workersText(plan.job, count) : `${plural(count, "worker")}${gpus ? ` × ${plural(gpus, "GPU")}` : ""}`} = {plural(plan.world, "process", "processes")}
       </strong>
       <div className={styles["note"]}>
         1 launcher + {plural(count, "worker")} = {plural(plan.world, "rank")} with {mpiName(`${plan.family} ${plan.family_version ?? ""}`)}
@@ -63,18 +64,21 @@ const MOST_WORKERS = 24;
 const MOST_SQUARES = 16;
 
 /** Which worker gets which ranks, before anything starts. */
-function RankLayout({ plan, gpus }: { plan: Plan; gpus: number }) {
+function RankLayout({ plan }: { plan: Plan }) {
   const [open, setOpen] = useState(false);
+  const gpus = new Map(partsOf(plan.job, plan.workers.length).map(({ name, resources }) => [name, Number(resources.gpu ?? 0)]));
   const shown = plan.workers.slice(0, MOST_WORKERS);
   return (
     <ExpandableSection toggleText="Ranks by worker" isExpanded={open} onToggle={(_, next) => setOpen(next)}>
       {open ? (
         <ul className={styles["rankLayout"]} aria-label="Ranks by worker">
-          {shown.map(({ index, ranks }) => (
+          {shown.map(({ index, ranks, group = "" }) => (
             <li key={index}>
               <strong>Worker {index}</strong>
               <span className="pf-v6-screen-reader">{`, ${ranks.length === 1 ? "rank" : "ranks"} ${spans(ranks)}`}</span>
-              {gpus ? <span className={styles["note"]}>{plural(gpus, "GPU")}</span> : null}
+              {[group, gpus.get(group) ? plural(gpus.get(group) ?? 0, "GPU") : ""].filter(Boolean).map((note) => (
+                <span key={note} className={styles["note"]}>{note}</span>
+              ))}
               <span className={styles["ranks"]} aria-hidden>
                 {ranks.slice(0, MOST_SQUARES).map((rank) => (
                   <span key={rank}>{rank}</span>

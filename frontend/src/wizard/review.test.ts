@@ -21,3 +21,9 @@ it("says that there is no command yet", () => {
   expect(reviewSections({ name: "a" }, fields)[0]?.entries).toContainEqual({ label: "Command", value: "–" });
   expect(reviewSections({ name: "a", script: "run.sh" }, fields)[0]?.entries.map(({ label }) => label)).not.toContain("Command");
 });
+
+it("shows the workers of each group", () => {
+  const job = { name: "a", workers: 6, resources: { gpu: 1 }, groups: [{ name: "cpu", workers: 2, slots: 4, resources: { cpu: "4" } }] };
+  const entries = reviewSections(job, fields).flatMap((section) => section.entries);
+  expect(entries).toContainEqual({ label: "Workers", value: "4 × (1 GPU, 1 CPU, 1 GiB) + 2 × cpu (4 CPU, 1 GiB) · 12 ranks" });
+});

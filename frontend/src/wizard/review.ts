@@ -1,6 +1,7 @@
 /** The job as the review lists it: what was set, and the defaults that matter. Pure. */
 import { pairText } from "../job/changes";
-import { plural, quantity } from "../lib/format";
+import { plural } from "../lib/format";
+import { partsOf, workersText } from "../lib/workers";
 import { isObject, read, type Values } from "./document";
 import type { Field, Step } from "./fields";
 import { join } from "./shell";
@@ -29,16 +30,14 @@ const pairs = (value: Values): string =>
 
 /** Workers with what each of them has, in one line. */
 function layout(job: Values): ReviewEntry {
+  const groups = Array.isArray(job["groups"]) ? job["groups"].filter(isObject) : [];
+  const sized = { ...job, resources: isObject(job["resources"]) ? job["resources"] : {}, groups };
   const workers = Number(read(job, "workers") ?? 4);
-  const slots = Number(read(job, "slots") ?? 1);
-  const gpus = Number(read(job, "resources.gpu") ?? 0);
-  const cpu = quantity(String(read(job, "resources.cpu") ?? "1"));
-  const memory = quantity(String(read(job, "resources.memory") ?? "1Gi"));
-  const parts = [gpus ? plural(gpus, "GPU") : "", `${cpu} CPU`, memory].filter(Boolean).join(", ");
-  return { label: "Workers", value: `${workers} × (${parts}) · ${plural(workers * slots, "rank")}` };
+  const ranks = partsOf(sized, workers).reduce((sum, part) => sum + part.workers * part.slots, 0);
+  return { label: "Workers", value: `${workersText(sized, workers)} · ${plural(ranks, "rank")}` };
 }
 
-const IN_LAYOUT = ["workers", "slots", "resources.gpu", "resources.cpu", "resources.memory"];
+const IN_LAYOUT = ["workers", "slots", "groups", "resources.gpu", "resources.cpu", "resources.memory"];
 const ALWAYS = ["name", "namespace", "command"];
 
 /** The sections of the review; options only where some are set. */

@@ -14,3 +14,11 @@ it("writes a job as Python", () => {
   expect(text).toContain('volumes=[Volume(mount="/data", kind="claim")]');
   expect(text).toContain("requeue_on_lost_worker=True");
 });
+
+it("writes worker groups with the resources of each", () => {
+  const job = { name: "a", workers: 3, command: ["b"], groups: [{ name: "cpu", workers: 1, resources: { cpu: "4" } }] };
+  const text = asPython(job);
+  expect(text).toContain("from mpijob.model import Resources, WorkerGroup");
+  expect(text).toContain('groups=[WorkerGroup(name="cpu", workers=1, resources=Resources(cpu="4"))]');
+  expect(asCommand(job, "name: a\n")).toContain("mpijob create -f -");
+});

@@ -31,7 +31,7 @@ export function asCommand(job: Values, text: string): string {
 
 const CLASSES: Record<string, string> = { resources: "Resources", launcher: "Resources", retry: "Retry", code: "Code", launch: "Launch", placement: "Placement", network: "Network", signal: "Signal", retention: "Retention" };
 
-const LISTS: Record<string, string> = { volumes: "Volume", programs: "Program", secrets: "Secret" };
+const LISTS: Record<string, string> = { volumes: "Volume", programs: "Program", secrets: "Secret", groups: "WorkerGroup" };
 
 function literal(value: unknown): string {
   if (value === null || value === undefined) return "None";
@@ -42,25 +42,21 @@ function literal(value: unknown): string {
   return JSON.stringify(value);
 }
 
-const called = (name: string, fields: Values): string =>
-  `${name}(${Object.entries(fields).map(([key, one]) => `${key}=${literal(one)}`).join(", ")})`;
+/** Return a field's value as Python; `used` gets the classes that it needs. */
+function python(key: string, value: unknown, used: Set<string>): string {
+  const called = (name: string, fields: Values): string => {
+    used.add(name);
+    return `${name}(${Object.entries(fields).map(([field, one]) => `${field}=${python(field, one, used)}`).join(", ")})`;
+  };
+  const [one, each] = [CLASSES[key], LISTS[key]];
+  if (one && isObject(value)) return called(one, value);
+  return each && Array.isArray(value) ? `[${value.filter(isObject).map((part) => called(each, part)).join(", ")}]` : literal(value);
+}
 
 /** Return the Python that creates the job. */
 export function asPython(job: Values): string {
   const used = new Set<string>();
-  const lines = Object.entries(job).map(([key, value]) => {
-    const name = CLASSES[key];
-    if (name && isObject(value)) used.add(name);
-    const parts = LISTS[key];
-    if (parts && Array.isArray(value)) used.add(parts);
-    const words =
-      name && isObject(value)
-        ? called(name, value)
-        : parts && Array.isArray(value)
-          ? `[${value.filter(isObject).map((one) => called(parts, one)).join(", ")}]`
-          : literal(value);
-    return `    ${key}=${words},`;
-  });
+  const lines = Object.entries(job).map(([key, value]) => `    ${key}=${python(key, value, used)},`);
   const more = used.size ? `from mpijob.model import ${[...used].sort().join(", ")}\n` : "";
   return `from mpijob import Client, MPIJob\n${more}\njob = MPIJob(\n${lines.join("\n")}\n)\nClient().submit(job)\n`;
 }

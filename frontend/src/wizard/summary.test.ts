@@ -1,6 +1,7 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Fit } from "../api/client";
-import { usefulAdvice, workersThatStartNow } from "./summary";
+import { values } from "./document";
+import { usefulAdvice, withWorkers, workersThatStartNow } from "./summary";
 
 const fit = (change: Partial<Fit>): Fit => ({ verdict: "waits", message: "", ...change });
 
@@ -23,4 +24,20 @@ it("offers no change that the job has already", () => {
     { field: "resources.cpu", now: "4", value: "2", reason: "" },
   ];
   expect(usefulAdvice({ program: "p", runs: 1, advice }).map(({ field }) => field)).toEqual(["resources.cpu"]);
+});
+
+describe("another number of workers", () => {
+  const groups = [
+    { name: "a", workers: 2 },
+    { name: "b", workers: 3 },
+  ];
+
+  it("is that of the workers of no group", () => {
+    expect(withWorkers("workers: 8\n", { workers: 8, groups }, 6)).toBe("workers: 6\n");
+    expect(withWorkers("", {}, 2)).toBe("workers: 2\n");
+  });
+
+  it("changes the last group where all workers are in groups", () => {
+    expect(values(withWorkers("workers: 5\n", { workers: 5, groups }, 4))).toEqual({ workers: 4, groups: [groups[0], { name: "b", workers: 2 }] });
+  });
 });

@@ -71,6 +71,7 @@ export function WorkerPanel({ worker, onClose }: { worker: WorkerState; onClose:
         isHorizontal
         entries={[
           ["Status", <PhaseLabel key="phase" phase={worker.phase} isCompact />],
+          ["Group", worker.group ?? ""],
           ["Node", nodeOf(worker, detail.state.ranks ?? []) || "Not scheduled"],
           ["Ranks", <RankLinks key="ranks" worker={worker.index} />],
           ["GPUs", (worker.gpus ?? []).join(", ") || "None"],

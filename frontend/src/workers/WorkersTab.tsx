@@ -12,7 +12,7 @@ import { JobTopology } from "./JobTopology";
 import { RankLegend } from "./RankCells";
 import { Scale } from "./Scale";
 import { Stacks } from "./Stacks";
-import { firstCause, nodesOf, type GroupBy } from "./topology";
+import { firstCause, hasGroups, nodesOf, type GroupBy } from "./topology";
 import { LauncherPanel, WorkerPanel } from "./WorkerPanel";
 import { WorkersTable } from "./WorkersTable";
 import styles from "./workers.module.css";
@@ -21,6 +21,7 @@ const Communication = lazy(() => import("./Communication"));
 
 const GROUPS = [
   { value: "node", label: "Node" },
+  { value: "group", label: "Group" },
   { value: "status", label: "Status" },
   { value: "none", label: "None" },
 ] as const;
@@ -55,7 +56,7 @@ export default function WorkersTab() {
             actions={
               <Flex alignItems={{ default: "alignItemsCenter" }}>
                 <FlexItem>
-                  <SelectMenu label="Group by" showsLabel size="sm" value={by} options={GROUPS} onChange={(value) => set("by", value === "node" ? "" : value)} />
+                  <SelectMenu label="Group by" showsLabel size="sm" value={by} options={GROUPS.filter(({ value }) => value !== "group" || hasGroups(detail))} onChange={(value) => set("by", value === "node" ? "" : value)} />
                 </FlexItem>
               </Flex>
             }

@@ -10,7 +10,7 @@ import { bytes, decimal, spans } from "../lib/format";
 import { bySeverity } from "../lib/phases";
 import { nodeOf, ranksOf, workerReason } from "./topology";
 
-const COLUMNS = ["Worker", "Ranks", "Status", "Reason", "Node", "Zone", "Rack", "Restarts", "Exit code", "CPU", "Memory", "GPUs"] as const;
+const COLUMNS = ["Worker", "Group", "Ranks", "Status", "Reason", "Node", "Zone", "Rack", "Restarts", "Exit code", "CPU", "Memory", "GPUs"] as const;
 type Column = (typeof COLUMNS)[number];
 const DASH = "–";
 
@@ -63,6 +63,7 @@ export function WorkersTable({ nodes, onWorker }: { nodes: readonly NodePlace[];
 /** Whether a worker has a value for a column that is left out where no worker has one. */
 function isKnown(column: Column, worker: WorkerState, place: NodePlace | undefined): boolean {
   if (column === "Zone" || column === "Rack") return Boolean(column === "Zone" ? place?.zone : place?.rack);
+  if (column === "Group") return Boolean(worker.group);
   if (column === "GPUs") return Boolean(worker.gpus?.length);
   return column !== "CPU" || typeof worker.cpu_cores === "number";
 }
@@ -89,6 +90,7 @@ function WorkerRow({ worker, place, detail, columns, rowIndex, isOpen, onToggle,
           Worker {worker.index}
         </Button>
       </Td>
+      {columns.includes("Group") ? <Td dataLabel="Group" modifier="nowrap">{worker.group || DASH}</Td> : null}
       <Td dataLabel="Ranks" modifier="nowrap">{spans(ranks.map((rank) => rank.rank)) || DASH}</Td>
       <Td dataLabel="Status">
         <PhaseLabel phase={worker.phase} isCompact />

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { JobDetail, JobState } from "../api/client";
 import { launcherOf } from "./launcher";
-import { firstCause, isFirstCause, nodeOf, nodesOf, placeName, placesOf, rankCells, rankExits, rankSpan, workerGroups, workerReason } from "./topology";
+import { firstCause, hasGroups, isFirstCause, nodeOf, nodesOf, placeName, placesOf, rankCells, rankExits, rankSpan, workerGroups, workerReason } from "./topology";
 
 const detail = (state: Partial<JobState>, phase = "Failed"): JobDetail =>
   ({
@@ -29,6 +29,20 @@ describe("the tree of a job", () => {
     ]);
     expect(workerGroups(job, "status").map(({ title }) => title)).toEqual(["Failed", "Cancelled"]);
     expect(nodeOf({ index: 9, name: "w", phase: "Pending" }, [])).toBe("");
+  });
+
+  it("has the groups of a job's workers, where it has some", () => {
+    const workers = [
+      { index: 0, name: "w-0", phase: "Running" },
+      { index: 1, name: "w-1", phase: "Running", group: "cpu" },
+      { index: 2, name: "w-2", phase: "Running", group: "cpu" },
+    ] as JobState["workers"];
+    const job = detail({ workers: workers ?? [] });
+    expect(workerGroups(job, "group").map(({ title, workers: some }) => [title, some.map((one) => one.index)])).toEqual([
+      ["No group", [0]],
+      ["Group cpu", [1, 2]],
+    ]);
+    expect([hasGroups(job), hasGroups(detail({}))]).toEqual([true, false]);
   });
 
   it("counts the ranks of a worker", () => {

@@ -3,7 +3,7 @@ import type { JobDetail, NodePlace, Phase, RankState, WorkerState } from "../api
 import { spans } from "../lib/format";
 import { bySeverity } from "../lib/phases";
 
-export type GroupBy = "node" | "status" | "none";
+export type GroupBy = "node" | "group" | "status" | "none";
 
 export interface WorkerGroup {
   readonly title: string;
@@ -11,6 +11,10 @@ export interface WorkerGroup {
 }
 
 const NO_NODE = "Not scheduled";
+const NO_GROUP = "No group";
+
+/** Whether the job has groups of workers. */
+export const hasGroups = ({ state }: JobDetail): boolean => (state.workers ?? []).some(({ group }) => group);
 
 /** The node of a worker: its own, or that of its ranks where only they know it. */
 export const nodeOf = (worker: WorkerState, ranks: readonly RankState[]): string =>
@@ -20,16 +24,22 @@ export const nodeOf = (worker: WorkerState, ranks: readonly RankState[]): string
 export const nodesOf = ({ state }: JobDetail): readonly string[] =>
   [...new Set([...(state.workers ?? []), ...(state.ranks ?? [])].map(({ node }) => node ?? "").filter(Boolean))].sort();
 
-/** The workers in groups, those of a node or a status together. */
+/** The workers in groups, those of a node, a group of the job or a status together. */
 export function workerGroups({ state }: JobDetail, by: GroupBy): readonly WorkerGroup[] {
   const ranks = state.ranks ?? [];
   const workers = [...(state.workers ?? [])].sort(by === "status" ? bySeverity : (one, other) => one.index - other.index);
   const groups = new Map<string, WorkerState[]>();
   for (const worker of workers) {
-    const title = by === "node" ? nodeOf(worker, ranks) || NO_NODE : by === "status" ? worker.phase : "";
+    const title = titleOf(worker, by, ranks);
     groups.set(title, [...(groups.get(title) ?? []), worker]);
   }
   return [...groups].map(([title, some]) => ({ title, workers: some }));
+}
+
+function titleOf(worker: WorkerState, by: GroupBy, ranks: readonly RankState[]): string {
+  if (by === "node") return nodeOf(worker, ranks) || NO_NODE;
+  if (by === "group") return worker.group ? `Group ${worker.group}` : NO_GROUP;
+  return by === "status" ? worker.phase : "";
 }
 
 export const ranksOf = ({ state }: JobDetail, worker: number): readonly RankState[] => (state.ranks ?? []).filter((rank) => rank.worker === worker);

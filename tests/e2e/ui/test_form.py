@@ -9,12 +9,12 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from tests.e2e.ui.test_access import violations
 from tools import form
-from tools.form_places import LIMITS
+from tools.form_places import LIMITS, RESOURCES
 
 from mpijob import Client
 from mpijob.model import Code, JobRef, Retry, Signal
 
-from .page_support import create, options
+from .page_support import choose, create, options
 
 NOTED = """\
 # asked for by the vision team
@@ -110,6 +110,36 @@ def test_what_is_typed_in_any_kind_of_field_is_in_the_yaml_and_in_the_job(page: 
     assert [(one.env, one.source) for one in job.secrets] == [("GREETING", "env:HOME")]
     page.get_by_role("tab", name="Logs").click()
     expect(page.get_by_role("log")).to_contain_text("a small file")
+
+
+WIDE = "- {name: wide, workers: 1, slots: 2, resources: {cpu: 500m, memory: 96Mi}}"
+
+
+@pytest.mark.req("C-wizard", "FR-UI-001", "FR-UI-003")
+def test_worker_groups_are_typed_planned_and_shown_beside_each_worker(page: Page, client: Client) -> None:
+    editor = begin(page, NOTED.replace("cat note.txt; echo $GREETING", "echo $MPIJOB_GROUP"), "Options")
+    opened(page, RESOURCES)
+    field(page, "groups").fill(WIDE)
+    for line in ("groups:", "name: wide", "slots: 2"):
+        expect(editor).to_contain_text(line)
+    size = "1 × (0.25 CPU, 64 MiB) + 1 × wide (0.5 CPU, 96 MiB)"
+    expect(page.get_by_test_id("plan")).to_contain_text(f"{size} = 3 processes")
+    summary = page.get_by_test_id("summary")
+    summary.get_by_role("button", name="Ranks by worker").click()
+    workers = summary.get_by_role("list", name="Ranks by worker").get_by_role("listitem")
+    expect(workers).to_have_text(["Worker 0, rank 00", "Worker 1, ranks 1-2wide12"])
+    assert violations(page) == []
+    create(page)
+    expect(page.get_by_text("whole created")).to_be_visible()
+    assert [(one.name, one.slots) for one in client.spec(JobRef("default", "whole")).groups] == [("wide", 2)]
+    expect(page.get_by_test_id("summary")).to_contain_text(f"2 workers: {size}")
+    page.get_by_role("tab", name=re.compile("^Workers")).click()
+    groups = page.locator("[data-label=Group]")
+    expect(groups).to_have_text(["\u2013", "wide"])
+    choose(page, "Group by", "Group")
+    picture = page.get_by_role("group", name="Launcher and workers")
+    expect(picture.get_by_role("heading")).to_have_text(["No group (1)", "Group wide (1)"])
+    assert violations(page) == []
 
 
 @pytest.mark.req("C-wizard")
