@@ -169,7 +169,7 @@ def _may_be_survived(rule: Rule, stream: Stream, match: re.Match[bytes], seen: E
         seen.went_on
         or handled
         or any(map(is_handled, lines[first : last + 1]))
-        or stream.normal_after(last) >= WENT_ON_LINES
+        or (stream.normal_after(last) >= WENT_ON_LINES and not stream.aborted)
         or (seen.outcome_unseen and rule.uncaught and stream.new_after(first, last))
     )
 

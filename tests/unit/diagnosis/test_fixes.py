@@ -44,6 +44,7 @@ def test_the_change_gives_a_job_that_the_checks_accept(remedy: Remedy) -> None:
     seen = msgspec.structs.replace(seen, spec=seen.spec.replace(**switched))
     chosen = {
         "own_setting": "pml",
+        "library_path": "vendor/lib",
         "emptied_setting": {"pml": ""},
         "emptied_variable": {"OMPI_MCA_pml": ""},
     }

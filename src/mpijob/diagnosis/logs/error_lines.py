@@ -128,6 +128,13 @@ _FORMS = (
         re.compile(
             rb"(?i)\b(?:needs?|requires?|required|requested|expects?|announced)\b.{1,80}"
             rb"\b(?:but|gives?|gave|has|have|provides?|got|found|only)\b.{0,40}\d"
+            rb"|\b(?:gives?|has|have|provides?|got|found)\b.{1,80}\bbut\b.{1,60}\b(?:required|needed|expected|requested)\b"
+        ),
+    ),
+    (
+        4.0,
+        re.compile(
+            rb"(?i)\b(?:did|could|does|has|is)? ?not converged?\b|\bno convergence\b|convergence not achieved"
         ),
     ),
     (2.0, re.compile(rb"^[\w.+/-]{1,40}(?:\[\d+\])?: [a-z]\w* \w+ \w+[^:=]*$")),  # program: a sentence
@@ -150,8 +157,8 @@ _WARNING = re.compile(
     rb"(?i)^(?:\S+ ){0,6}?\W?warn(?:ing|ings)?\b|^\S{0,30} ?\[W[\]\d :]|^W\d{4} |^W\w{0,3}\[|warning: "
 )
 _HANDLED = re.compile(
-    rb"(?i)\bretry(?:ing)?\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b|\bfall(?:ing|s)? ?back\b|\bgoing on\b"
-    rb"|\bcontinuing\b|\b(?:using|taking) (?:the |a )?(?:cpu|default|local|cached)\b"
+    rb"(?i)\bretry(?:ing)?\b|\brecovered\b|\bignor(?:ed|ing)\b|\bskipp(?:ed|ing)\b|\bfall(?:ing|s)? ?back\b"
+    rb"|\bgoing on\b|\bcontinuing\b|\b(?:using|taking) (?:the |a )?(?:cpu|default|local|cached)\b"
 )
 _EVENT = re.compile(rb"\bWarning\s{2,}[A-Z]\w+\s")
 _RESULT = re.compile(
@@ -187,7 +194,8 @@ _INNOCENT = (
             rb"|\berror (?:rate|norm|estimate|bound|tolerance|bars?|handler|handling)|\bretry(?:ing)?\b"
             rb"|\bignor(?:e|ed|ing)\b"
             rb"|\bdefaulting to\b|\busing (?:the )?(?:built-in )?defaults?\b|\bfall(?:ing|s)? ?back\b"
-            rb"|\brecovered\b|\bas expected\b|\bexpected failures?\b"
+            rb"|\brecovered\b|\berrors? (?:is |are )?(?:within|below|under|less than)\b|\bnot (?:reached|triggered)\b"
+            rb"|\bas expected\b|\bexpected failures?\b"
             rb"|\bdeprecated\b|non-fatal|\bharmless\b|\bresidual error\b|\bmean (?:squared"
             rb"|absolute) error\b"
         ),
@@ -220,6 +228,8 @@ _ANY_FAILURE = re.compile(  # what is said after any failure, by whoever started
     rb"|(?i:\b(?:exit(?:s|ed)?|finished|ended|failed|stopped|returned|terminated) with (?:an? )?"
     rb"(?:return |exit |error )?"
     rb"(?:code|status)(?![ :=]*0\b))|[Ee]xecution halted|application called MPI_Abort"
+    rb"|^Failures:|<NO_OTHER_FAILURES>|^Root Cause \(first observed|^\[\]:?$|\.py FAILED$|ChildFailedError"
+    rb"|^ *(?:time|host|rank|exitcode|error_file|traceback) +: |Signal \d* ?\(SIG[A-Z]+\) received by PID"
     rb"|Per user-direction|thus causing|Abort is in progress|The first process to do so|(?:mpirun|prterun"
     rb"|mpiexec)\S* has exited|MPI processes|local "
     rb"abort before MPI_INIT"
@@ -258,7 +268,8 @@ _OF_ATTEMPT = (
 )
 _WORDS = re.compile(rb"(?:^|[\s\"':=,(\[{])[A-Za-z]+(?:$|[\s\"':=,.;!?)\]}])")
 _FATAL = re.compile(
-    rb"(?i:^\W{0,8}(?:\S{1,60} ){0,3}?\W{0,3}(?:fatal|panic(?:ked)?|uncaught|unhandled|terminating)\b)"
+    rb"(?i:^\W{0,8}(?:\S{1,60} ){0,3}?\W{0,3}(?:fatal|panic(?:ked)?(?!\()|uncaught|unhandled|terminating)\b)"
+    rb"|^==\d+==(?:ABORTING|ERROR: )"  # sanitizers
     rb"|Undefined subroutine &|Can't locate (?:object method|\S+ in @INC)"  # Perl ends a program with these,
     rb"|^\S+:\d+:in .*\([A-Z]\w*(?:Error|Exception)\)$"  # Ruby
     rb"|^\s+while executing$|^=* ?\d+ failed\b.* in \d"  # Tcl, pytest
@@ -340,7 +351,11 @@ def is_result(line: bytes) -> bool:
 
 def calls_itself_error(line: bytes) -> bool:
     """Return whether a line has the form of an error, an exception or the log level of one."""
-    return points(line) >= ABNORMAL and any(worth >= EXPLICIT and form.search(line) for worth, form in _FORMS)
+    return (
+        points(line) >= ABNORMAL
+        and not is_handled(line)
+        and any(worth >= EXPLICIT and form.search(line) for worth, form in _FORMS)
+    )
 
 
 def is_report(line: bytes) -> bool:

@@ -29,6 +29,8 @@ from mpijob.diagnosis.logs.terminal_text import plain
 from mpijob.errors import Place
 from mpijob.model import Event, LogLine, Role
 
+_ABORTED = re.compile(rb"(?m)MPI_ABORT was invoked on rank|^(?:\S+ )?Abort\(-?\d+\) on node \d+ \(rank")
+
 LINE_BYTES = 4096
 STREAM_BYTES = 1 << 20
 MOMENTS_SECONDS = 10.0  # before an end: what was said then may belong to it
@@ -67,6 +69,11 @@ class Stream:
     def normal_after(self, line: int) -> int:
         """Return how many lines of normal output the speaker wrote after a line."""
         return self._normal_from[line + 1] + self.after
+
+    @cached_property
+    def aborted(self) -> bool:
+        """Whether MPI or a launcher reports that a rank let it end all."""
+        return bool(_ABORTED.search(self.text))
 
     def new_after(self, first: int, last: int) -> bool:
         """Return whether the speaker wrote something else after some lines than before them, and in all of them."""

@@ -102,11 +102,15 @@ class End:
         """Whether the last lines, some of which look wrong, are those of a run that failed."""
         if self._advanced:
             return False
-        if self._reported or any(map(is_fatal, self._said[-_FATAL_LINES:])):
+        if self._reported or any(map(is_fatal, self._lines_but_details[-_FATAL_LINES:])):
             return True
         if any(map(_is_complete, self._last)) or is_result(self._said[-1]) or self._new:
             return False
         return any(map(calls_itself_error, self._last)) or not (self._has_results or self._differs)
+
+    @property
+    def _lines_but_details(self) -> list[bytes]:
+        return [line for line in self._said if is_fatal(line) or not is_detail(line)]
 
     @property
     def _reported(self) -> bool:

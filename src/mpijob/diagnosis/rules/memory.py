@@ -143,7 +143,7 @@ RULES = (
             ),
             Sign(
                 "lloc",
-                r"(?P<error>(?!Cannot allocate memory)(?:[Ff]ailed|[Uu]nable|[Cc]annot|[Cc]ould not"
+                r"(?P<error>(?!Cannot allocate memory|[^\n]*shared memory)(?:[Ff]ailed|[Uu]nable|[Cc]annot|[Cc]ould not"
                 r"|[Nn]ot enough memory\.?|[Ee]rror:?) (?:\S+ ){0,2}?"
                 r"(?:m|c|re)?alloc(?:at(?:e|ing))?\b[^\n]{0,60}?(?:memory|\d[\d.]* ?(?:bytes|[kKMGT]i?B"
                 r"|elements))[^\n]{0,80})",

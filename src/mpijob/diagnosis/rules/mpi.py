@@ -504,6 +504,9 @@ RULES = (
         trust=Trust.GENERIC,
         signs=(
             Sign("KILLED BY SIGNAL", r"KILLED BY SIGNAL: 15 \(Terminated\)"),
+            Sign(
+                "Abort is in progress", r"Abort is in progress\.\.\.hit ctrl-c again"
+            ),  # mpirun, after a signal
             Sign("got signal: 15", r"SignalException: Process \d+ got signal: 15\b"),
             *ended_by(15),
         ),

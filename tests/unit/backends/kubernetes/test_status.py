@@ -120,7 +120,7 @@ def test_the_rank_that_failed_first_is_found_behind_the_tracebacks_of_all_others
     log = launcher_log.read(api, [*cluster.pods.values()], [])
     assert log.text == whole.decode().rstrip("\n")
     assert derive(cluster, log.text).message == (
-        "Rank 5 on worker 0 reported an error and exited with code 1: ValueError: bad batch"
+        "Rank 5 on worker 0 failed with an exception: ValueError: bad batch"
     )
 
 

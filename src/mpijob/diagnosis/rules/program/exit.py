@@ -65,6 +65,7 @@ RULES = (
             Sign("Traceback", r"^(?:\S*[ ])?" + _TRACEBACK),
             Sign(  # what was raised last of a chain
                 "above exception",
+                r"(?:(?P<cause>[A-Za-z_][\w.]*: [^\n]{1,200})\n\s*)?(?:\S*[ ])?"
                 r"(?P<chained>The above exception was the direct cause of|During handling of the above "
                 r"exception)[^\n]*\s+"
                 r"(?:\S*[ ])?" + _TRACEBACK + r"(?![\s\S]{0,9000}?(?:direct cause of|handling of the above))",
@@ -92,7 +93,10 @@ RULES = (
                 + r"(?P<error>[A-Za-z_]\w*(?:\.\w+)*Error:[ ][^\n]{1,300})",
             ),
         ),
-        causes=("{who} failed with an exception: {error}",),
+        causes=(
+            "{who} failed with an exception: {error}; it was caused by {cause}",
+            "{who} failed with an exception: {error}",
+        ),
         remedies=(
             Remedy("fix what the exception names; the traceback shows where it was raised"),
             WITH_MPI4PY,

@@ -25,7 +25,6 @@ UNCAUGHT_ERROR = Rule(
             r"(?:At line (?P<line>\d+) of file (?P<file>[^\n]{1,120})\n)?(?:\S+[ ])?Fortran runtime error: "
             r"(?P<error>[^\n]{1,300})",
         ),
-        Sign("ERROR STOP", _TAG + r"ERROR STOP (?P<error>(?![ ]*-?\d+[ ]*$)[^\n]{1,300})"),
         Sign(
             "forrtl: ",
             _TAG + r"forrtl: (?:severe|error) "
@@ -137,6 +136,13 @@ PROGRAM_ERROR = Rule(
             "Error in routine",
             r"Error in routine (?P<routine>\S+) \(-?\d+\):?\s*\n\s*(?P<error>[^\n]{1,300})",  # Quantum ESPRESSO
         ),
+        Sign(
+            "convergence NOT achieved", r"(?P<error>convergence NOT achieved after +\d+ iterations: stopping)"
+        ),
+        Sign(
+            "Sanitizer: ",
+            r"^==\d+==ERROR: (?P<error>\w+Sanitizer: [^\n]{1,160}?)(?: on (?:unknown )?address[^\n]*)?$",
+        ),
         Sign("[ABORT]", r"\[ABORT\](?P<error>[\s\S]{1,600}?)\n\s*\*{20}"),  # CP2K
         Sign(
             "FATAL CALLED", r"FATAL CALLED[^\n]*\n(?P<error>[^\n]{1,200}(?:\n(?!-)[^\n]{1,200}){0,2})"
@@ -148,6 +154,7 @@ PROGRAM_ERROR = Rule(
             r"(?:\n\[\d+\]PETSC ERROR: (?!See |PETSc |-|\[)[^\n]{1,200})?)",
         ),
         Sign("FATAL ERROR:", _TAG + r"FATAL ERROR: (?P<error>[^\n]{1,300})"),  # NAMD
+        Sign("ERROR STOP", _TAG + r"ERROR STOP (?P<error>(?![ ]*-?\d+[ ]*$)[^\n]{1,300})"),  # Fortran
         Sign("VERY BAD NEWS", r"VERY BAD NEWS! (?P<error>[^\n]{1,300}(?:\n[^\n]{1,200})?)"),  # VASP
         Sign("Error ", _TAG + r"[ ]*Error (?P<routine>[A-Z]{4,20}): (?P<error>[^\n]{1,200})"),  # VASP
         Sign(
@@ -157,6 +164,11 @@ PROGRAM_ERROR = Rule(
         Sign(
             "For more information",
             r"-{70,}\s*\n[ ](?P<error>[^\n]{3,160}?)[ ]{2,}-?\d+\s*\n[ ]-{70,}[\s\S]{0,2000}?For more information",
+        ),
+        Sign(  # the innermost function of the stack says it best
+            "HDF5-DIAG",
+            r"HDF5-DIAG: [^\n]*\n(?:[ ]+[^\n]*\n){0,60}[ ]+#\d+: [^\n]{1,200}? line \d+ in \w+\(\): "
+            r"(?P<error>[^\n]{1,200})",
         ),
         Sign("HDF5-DIAG", r"HDF5-DIAG: [^\n]*\n(?:[^\n]*\n){0,30}?[^\n]*minor: (?P<error>[^\n]{1,200})"),
     ),

@@ -51,6 +51,11 @@ RULES = (
                 "executable file not found",
                 r"exec: \"(?P<program>[^\"]+)\": executable file not found in \$PATH",
             ),
+            Sign(
+                "make",
+                r"^(?:\S+[ ])?g?make(?:\[\d+\])?: (?P<program>[\w.+/-]+): "
+                r"(?:No such file or directory|Command not found)$",
+            ),
             Sign("can't open file", r"can't open file '(?P<program>[^']+)': \[Errno 2\]"),
             Sign("exec: ", r"exec: (?P<program>[^\s:]+): not found"),
             Sign(
@@ -299,7 +304,8 @@ RULES = (
                 r"\(required by (?P<needed_by>[^)\n]{1,200})\)",
             ),
             Sign(
-                "ImportError", r"ImportError: (?P<library>[^\s:]+\.so[\d.]*): cannot open shared object file"
+                "cannot open shared",
+                r"(?:ImportError|OSError): (?P<library>[^\s:]+\.so[\d.]*): cannot open shared object file",
             ),
         ),
         causes=(
