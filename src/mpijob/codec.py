@@ -1,8 +1,4 @@
-"""Reading plain data into types: the one place where msgspec works a type out.
-
-It does so at the type's first use, and two threads that do so at once crash the process (msgspec 0.22, SIGSEGV:
-one sees what the other has half filled in). So it is done under one lock, once; after that reading needs none.
-"""
+"""Decode JSON and convert plain data into types, with one cached msgspec decoder for each type."""
 
 from __future__ import annotations
 
@@ -12,25 +8,28 @@ from typing import Any, TypeVar
 import msgspec
 
 T = TypeVar("T")
-_worked_out: dict[Any, msgspec.json.Decoder[Any]] = {}
-_one_at_a_time = threading.RLock()
+# msgspec builds the type information of a struct at its first use, and two threads that do so at once crash
+# the process with SIGSEGV (msgspec 0.22): one reads what the other has half filled in. So it is built once,
+# under this lock; decoding needs no lock after that.
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_build_lock = threading.RLock()
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """Return what reads JSON into a type."""
-    known = _worked_out.get(kind)
-    if known is None:
-        with _one_at_a_time:
-            known = _worked_out.setdefault(kind, msgspec.json.Decoder(kind))
-    return known
+    # Reading the dict is atomic, so only the first use of a type takes the lock.
+    found = _decoders.get(kind)
+    if found is None:
+        with _build_lock:
+            found = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+    return found
 
 
 def decode(data: bytes | bytearray | memoryview | str | msgspec.Raw, kind: type[T]) -> T:
-    """Return JSON as a value of a type; raise msgspec.DecodeError or msgspec.ValidationError."""
+    """Decode JSON into a type; raise msgspec.DecodeError or msgspec.ValidationError."""
     return decoder(kind).decode(data)
 
 
 def convert(tree: object, kind: type[T], *, strict: bool = True) -> T:
-    """Return plain data as a value of a type; raise msgspec.ValidationError."""
+    """Convert plain data into a type; raise msgspec.ValidationError."""
     decoder(kind)
     return msgspec.convert(tree, kind, strict=strict)

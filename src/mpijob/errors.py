@@ -1,22 +1,22 @@
-"""What can go wrong, in one tree, and how it is told.
+"""The errors of this package in one tree, and findings.
 
-An exception says that our call could not do what was asked. A `Finding` says something about a
-user's job: a check that failed, a notice in a plan, the cause of a failure. Both carry the same
-three parts: what happened (with the real numbers and names), where, and what would mend it.
+An exception means that a call failed. A `Finding` is about a user's job: a failed check, a notice in a plan,
+the cause of a failure. Both have the same three parts: what happened (with real numbers and names), where,
+and how to fix it.
 
 * MpiJobError
   - InvalidJob        the job contradicts itself            (before anything is sent)
-  - InvalidImage      an image is broken, or made to harm whoever reads it
-  - NotAllowed        the user may not do this here
-  - UnsafePath        another user could change what would be believed or run
-  - QuotaExceeded     it would not fit
-  - Conflict          it clashes with what is there already
+  - InvalidImage      an image is damaged or malicious
+  - NotAllowed        the user lacks a permission
+  - UnsafePath        another user could change a file or program that is trusted
+  - QuotaExceeded     it exceeds the capacity or a quota
+  - Conflict          it conflicts with the current state
   - NotFound          no such job, template, worker …
-  - BackendError      the place did not answer as agreed
-    - NotStored       an object store did not confirm what was sent to it
-  - Unsupported       this engine cannot do that
-  - WaitTimeout       it did not happen in the time given
-  - JobFailed         it ran, and failed; carries the findings
+  - BackendError      the engine returned an unexpected error
+    - NotStored       an object store did not confirm an upload
+  - Unsupported       this engine does not support it
+  - WaitTimeout       it did not happen in the given time
+  - JobFailed         it ran and failed; has the findings
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import msgspec
 
 
 class Kind(StrEnum):
-    """The few ways in which a call can fail; each face maps them once (exit status, HTTP status)."""
+    """The category of an error, which each interface maps once: to an exit status, to an HTTP status."""
 
     INVALID = "invalid"
     FORBIDDEN = "forbidden"
@@ -136,7 +136,7 @@ class InvalidJob(MpiJobError):
 
     @classmethod
     def of(cls, findings: tuple[Finding, ...], what: str = "the job") -> InvalidJob:
-        """Return one error that tells all findings, the first one's remedy as its hint."""
+        """Return one error for all findings, with the first hint."""
         lines = "\n".join(f"  {finding}" for finding in findings)
         count = f"{len(findings)} errors" if len(findings) > 1 else "1 error"
         hint = next((finding.hint for finding in findings if finding.hint), "")

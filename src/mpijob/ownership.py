@@ -1,7 +1,7 @@
-"""Who else could change a file that we believe, or a directory in which we work.
+"""Check whether another user could change a file that is trusted, or a directory that is used.
 
-Each function returns what is wrong as a clause for an error message, or "" where nobody but this user and root
-could. The callers raise: see `docs/decisions/0046-other-users.md` for what is refused and what is not.
+Each function returns the problem as a clause for an error message, or "" if only this user and root could.
+The callers raise: see `docs/decisions/0046-other-users.md` for what is refused and what is not.
 """
 
 from __future__ import annotations
@@ -10,36 +10,42 @@ import os
 import stat
 from functools import cache
 
-_MOST_LINKS = 40  # as in the kernel
+# The kernel's own limit (MAXSYMLINKS).
+_MOST_LINKS = 40
 
 
 def trusted(uid: int) -> bool:
-    """Return whether an owner is this user or root, who can do anything anyway."""
+    """Return whether a user is this user or root."""
+    # In a user namespace root of the host appears as the overflow user, and so do all other unmapped users;
+    # outside of one the overflow user is not trusted.
     return uid in (0, os.geteuid()) or (uid == _overflow_uid() and _in_user_namespace())
 
 
-def of_file(about: os.stat_result) -> str:
-    """Return who else could have written a file, by what `fstat` says of it."""
-    if not trusted(about.st_uid):
-        return f"it belongs to {name(about.st_uid)}"
-    if about.st_mode & stat.S_IWOTH:
+def of_file(status: os.stat_result) -> str:
+    """Return how another user could have written a file, from its `fstat`."""
+    if not trusted(status.st_uid):
+        return f"it belongs to {name(status.st_uid)}"
+    if status.st_mode & stat.S_IWOTH:
         return "it is world-writable"
-    if about.st_mode & stat.S_IWGRP and not _private_group(about.st_gid):
-        return f"group {about.st_gid} may write to it"
+    if status.st_mode & stat.S_IWGRP and not _private_group(status.st_gid):
+        return f"group {status.st_gid} may write to it"
     return ""
 
 
-def of_shared(about: os.stat_result) -> str:
-    """Return who could take away or exchange what lies in a directory, by what `stat` says of it."""
-    if not about.st_mode & stat.S_IWOTH:
+def of_shared(status: os.stat_result) -> str:
+    """Return how another user could remove or replace the content of a directory, from its `stat`."""
+    if not status.st_mode & stat.S_IWOTH:
         return ""
-    if not about.st_mode & stat.S_ISVTX:
+    if not status.st_mode & stat.S_ISVTX:
         return "other users can replace its files (no sticky bit)"
-    return "" if trusted(about.st_uid) else f"{name(about.st_uid)} owns it and can replace its contents"
+    return "" if trusted(status.st_uid) else f"{name(status.st_uid)} owns it and can replace its contents"
 
 
 def above(path: str) -> str:
-    """Return who could exchange a directory by way of those above it; links on the way count."""
+    """Return how another user could replace a directory through one of its parents, or through a link on the
+    path.
+    """
+    # Resolved by hand: `realpath` hides which links and directories were on the way.
     parts = os.path.abspath(path).split("/")[1:]
     here, links = "/", 0
     while parts:
@@ -47,13 +53,14 @@ def above(path: str) -> str:
             return f"{here}: {problem}"
         here = os.path.join(here, parts.pop(0))
         try:
-            about = os.lstat(here)
+            status = os.lstat(here)
         except FileNotFoundError:
-            return ""  # nothing is there: whoever makes it is its owner
-        if stat.S_ISLNK(about.st_mode):
+            # The user who creates the rest of the path will own it.
+            return ""
+        if stat.S_ISLNK(status.st_mode):
             links += 1
-            if not trusted(about.st_uid):
-                return f"{here} is a symbolic link owned by {name(about.st_uid)}"
+            if not trusted(status.st_uid):
+                return f"{here} is a symbolic link owned by {name(status.st_uid)}"
             if links > _MOST_LINKS:
                 return f"{here}: too many links"
             target = os.readlink(here)
@@ -63,8 +70,9 @@ def above(path: str) -> str:
 
 
 def name(uid: int) -> str:
-    """Return a user as messages call it."""
-    import pwd  # only for what is wrong: start-up is a feature
+    """Return a user's name for messages."""
+    # Imported here because commands must start quickly, and this is needed for errors only.
+    import pwd
 
     try:
         return f"user {pwd.getpwuid(uid).pw_name}"
@@ -73,10 +81,12 @@ def name(uid: int) -> str:
 
 
 def _private_group(gid: int) -> bool:
-    """Return whether a group has no member but this user (the usual group of one's own), or is root's."""
-    import grp  # only for what its group may write: start-up is a feature
+    """Return whether a group has no member but this user, or is root's."""
+    # Imported here because commands must start quickly, and most files are not group-writable.
+    import grp
     import pwd
 
+    # Distributions that give each user a group of their own also make files group-writable (umask 002).
     if gid == 0:
         return True
     try:
@@ -88,7 +98,7 @@ def _private_group(gid: int) -> bool:
 
 
 def _overflow_uid() -> int:
-    """Return the user as whom all appear that a user namespace does not know."""
+    # The user ID that all users have who are not mapped into a user namespace.
     return _number("/proc/sys/kernel/overflowuid", 65534)
 
 
@@ -102,7 +112,7 @@ def _number(path: str, default: int) -> int:
 
 
 def _in_user_namespace() -> bool:
-    """Return whether some users cannot be told apart here: then root outside looks like any other."""
+    """Return whether user IDs here can stand for several users of the host."""
     try:
         with open("/proc/self/uid_map") as file:
             return file.read().split() != ["0", "0", str(2**32 - 1)]

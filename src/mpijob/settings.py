@@ -1,8 +1,8 @@
-"""What the user or administrator has set, read once and handed down.
+"""Settings of the user or administrator, read once and passed on as a value.
 
-Environment variables win over the settings file (`$XDG_CONFIG_HOME/mpijob/settings.toml`), which
-wins over the defaults here. Nobody else in the package reads settings from `MPIJOB_*` variables, but for
-`MPIJOB_DEBUG` (`cli/exit_codes`), which must work where settings cannot be read.
+Environment variables override the settings file (`$XDG_CONFIG_HOME/mpijob/settings.toml`), which overrides
+the defaults here. No other module reads settings from `MPIJOB_*` variables, except `MPIJOB_DEBUG`
+(`cli/exit_codes`), which must work if the settings cannot be read.
 """
 
 from __future__ import annotations
@@ -114,15 +114,16 @@ class CallbackSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def by_smtp(self) -> bool:
-        """Whether it is a mail server."""
         return self.url.startswith(("smtp://", "smtps://"))
 
     def takes(self, to: str) -> bool:
-        """Whether a job that names this in its `notify` is heard: this callback's name, or a mail address."""
+        """Return whether this receives the changes of a job that has `to` in its `notify`: this one's name,
+        or an address.
+        """
         name, at, domain = to.rpartition("@")
         if not at:
             return bool(to) and to == self.name and (not self.by_smtp or bool(self.to))
-        return self.by_smtp and bool(name) and domain.lower() in {one.lower() for one in self.domains}
+        return self.by_smtp and bool(name) and domain.lower() in {allowed.lower() for allowed in self.domains}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -185,7 +186,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 LOCAL, CLUSTER, SLURM = "local", "kubernetes", "slurm"
-UNSET_NAMESPACE = "default"  # of settings and jobs: whoever sets none gets what is usual at the place
+# A job or a client with this namespace uses the default one of its engine.
+UNSET_NAMESPACE = "default"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules",
           "slurm_directory", "kubeconfig",
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
@@ -193,17 +195,17 @@ _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memo
           "prometheus", "prometheus_token_file", "loki", "loki_token_file")  # fmt: skip
 _NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days", "connections_per_address")
 _SWITCHES = ("local_nodes",)
-_LISTS = ("trusted_proxies", "contexts")  # with commas between
-VARIABLES = frozenset(
-    (*_TEXTS, *_NUMBERS, *_SWITCHES, *_LISTS)
-)  # settings that a variable MPIJOB_NAME can have
+# Comma-separated in a variable.
+_LISTS = ("trusted_proxies", "contexts")
+# Settings that an environment variable MPIJOB_NAME can set.
+VARIABLES = frozenset((*_TEXTS, *_NUMBERS, *_SWITCHES, *_LISTS))
 
 
 def at(settings: Settings, place: str) -> Settings:
-    """Return the settings for another place: `local`, a Slurm cluster, or a context of the kubeconfig.
+    """Return the settings for a context: `local`, a Slurm cluster, or a context of the kubeconfig.
 
-    A Slurm cluster is `slurm`, `slurm:PARTITION` or `slurm+ssh://HOST`. "" is the kubeconfig's present context, unless
-    an engine was chosen.
+    A Slurm cluster is `slurm`, `slurm:PARTITION` or `slurm+ssh://HOST`. "" is the kubeconfig's current
+    context, unless an engine was set.
     """
     if place == LOCAL:
         return msgspec.structs.replace(settings, engine=LOCAL)
@@ -215,22 +217,24 @@ def at(settings: Settings, place: str) -> Settings:
 
 
 def is_slurm(place: str) -> bool:
-    """Whether a place, or an engine, is a Slurm cluster."""
+    """Return whether a context, or an engine, is a Slurm cluster."""
     return place == SLURM or place.startswith((f"{SLURM}:", f"{SLURM}+ssh://"))
 
 
 def namespace_at(settings: Settings, usual: str) -> str:
-    """Return the namespace that the settings name, else the one that is usual at a place (a kubeconfig's, say)."""
+    """Return the namespace of the settings, else `usual`, the default of the engine (a kubeconfig's, for
+    example).
+    """
     return usual or UNSET_NAMESPACE if settings.namespace == UNSET_NAMESPACE else settings.namespace
 
 
 def own_places(settings: Settings) -> tuple[str, ...]:
-    """Return the directories that are mpijob's own: no job takes them along."""
+    """Return the directories of mpijob itself, which are never uploaded with a job."""
     return tuple(place for place in (settings.home, settings.history) if place)
 
 
 def history_directory(settings: Settings, place: str) -> str:
-    """Return where the record of a place is: `local`, or a cluster by its context; the setting is the clusters'."""
+    """Return the directory of the job history of a context; `history` of the settings is for clusters only."""
     if settings.history and place != LOCAL:
         return settings.history
     name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in place).lstrip(".")
@@ -238,7 +242,7 @@ def history_directory(settings: Settings, place: str) -> str:
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings of this user; a settings file that cannot be read is an error with its place."""
+    """Return the settings of this user; raise InvalidJob or UnsafePath if they cannot be used."""
     environ = os.environ if environ is None else environ
     path = config_path(environ)
     values = _from_file(path)
@@ -247,17 +251,19 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
             values[field] = text
     for field in _LISTS:
         if text := environ.get(f"MPIJOB_{field.upper()}"):
-            values[field] = [one.strip() for one in text.split(",") if one.strip()]
+            values[field] = [item.strip() for item in text.split(",") if item.strip()]
     values.setdefault("home", _default_home(environ))
     try:
+        # Not strict: variables are strings, also for numbers and booleans.
         return codec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise _refusal(error, path, environ) from error
 
 
 def _refusal(error: msgspec.ValidationError, path: str, environ: Mapping[str, str]) -> InvalidJob:
-    """Return the error for a setting of another kind than is needed, by the name that the user gave it."""
-    import re  # only for what is wrong: start-up is a feature
+    """Return the error for an invalid value, with the name of the variable that has it."""
+    # Imported here because commands must start quickly, and this is needed for errors only.
+    import re
 
     place = re.search(r"`\$\.(\w+)`$", str(error))
     variable = f"MPIJOB_{place[1].upper()}" if place else ""
@@ -270,17 +276,16 @@ def _refusal(error: msgspec.ValidationError, path: str, environ: Mapping[str, st
 
 
 def _needed(field: str, error: str) -> str:
-    """Return in words what a setting must be: a number, or one of its choices."""
+    """Return what a setting must be: a number, or one of its choices."""
     if field in _NUMBERS:
         return "a whole number" if "`int" in error else "a number"
     if field in _SWITCHES:
         return "true or false"
-    kinds = {one.name: one.type for one in msgspec.structs.fields(Settings)}
+    kinds = {known.name: known.type for known in msgspec.structs.fields(Settings)}
     return f"one of {', '.join(map(str, get_args(kinds[field])))}"
 
 
 def config_path(environ: Mapping[str, str]) -> str:
-    """Return where the settings file is looked for."""
     if path := environ.get("MPIJOB_SETTINGS"):
         return path
     base = environ.get("XDG_CONFIG_HOME") or os.path.join(_user_home(environ), ".config")
@@ -290,6 +295,7 @@ def config_path(environ: Mapping[str, str]) -> str:
 def _from_file(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
+            # Checked on the open file: a path could be replaced between check and read.
             if problem := ownership.of_file(os.fstat(file.fileno())):
                 raise UnsafePath(
                     f"settings file {path} is not trusted: {problem}",
@@ -300,7 +306,8 @@ def _from_file(path: str) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise InvalidJob(f"settings file {path}: {error.strerror}") from error
-    import tomllib  # read only when there is a file: start-up is a feature
+    # Imported here because commands must start quickly, and most users have no settings file.
+    import tomllib
 
     try:
         return tomllib.loads(text)

@@ -1,6 +1,6 @@
-"""The page's server: REST and streams over the client, and the built page itself.
+"""The HTTP server of the web UI: REST, event streams and the built page.
 
-A face like `cli`: it parses, asks the client, and answers. What a request may ask is a table (`routes`), who may
-ask is decided in one place (`sessions`) before any of it is reached, and the OpenAPI document is made from the same
-table (`openapi`). The page's own source is in `frontend/`.
+Requests are parsed, passed to the client, and answered. Routes are a table (`routes`), authentication is in
+one place (`auth`) before any handler, and the OpenAPI document is generated from the same table (`openapi`).
+The source of the page is in `frontend/`.
 """

@@ -1,4 +1,4 @@
-"""`python -m mpijob.api FD`: serve the page as the options on that file descriptor say (see `server`)."""
+"""`python -m mpijob.api FD`: serve with the options that are read from a file descriptor (see `server`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from mpijob.api.server import Options, serve
 
 
 def main() -> None:
-    """Read the options and serve."""
     with os.fdopen(int(sys.argv[1]), "rb") as handed:
         options = codec.decode(handed.read(), Options)
     serve(options)

@@ -1,4 +1,4 @@
-"""The application: the table of routes behind the gate, the page beside it, headers on every answer."""
+"""The ASGI application: Host check, routes, static files, and security headers on every response."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from mpijob.api.static import HEADERS, Files
 
 
 def application(room: AppState, files: Files | None = None) -> ASGIApp:
-    """Return the whole server for one room."""
-
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         await room.board.start()
@@ -52,7 +50,8 @@ def _served(route: Route, room: AppState) -> BaseRoute:
     async def endpoint(request: Request) -> Response:
         try:
             return compression.compressed(await request_context.answer(route, room, request), request)
-        except Exception as error:  # the outermost place: whatever it is, the page gets a sentence
+        # The outermost handler: after any error the client gets a JSON body, not a closed connection.
+        except Exception as error:
             return errors.response(error)
 
     return Served(openapi.PREFIX + route.path, endpoint, methods=[route.method])
@@ -92,24 +91,25 @@ async def _not_served(request: Request, error: Exception) -> Response:
 
 
 class _TooSlow(BaseException):
-    """A reader takes nothing; no handler of errors is to answer them."""
+    """A client that reads nothing. Not an Exception, so that no handler tries to send it an error response."""
 
 
 class _Guarded:
-    """The Host check before anything else, and our headers on everything."""
+    """Checks the Host header before anything else, and adds the headers to every response."""
 
     def __init__(self, app: ASGIApp, room: AppState) -> None:
         self._app, self._room = app, room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             app = self._checked(HTTPConnection(scope)) or self._app
-            with suppress(_TooSlow):  # the line is dropped
+            # The connection is dropped.
+            with suppress(_TooSlow):
                 await app(scope, receive, _with_headers(send))
-        elif self._checked(HTTPConnection(scope)) is not None:  # refused before it is accepted
+        # Refused before the upgrade is accepted.
+        elif self._checked(HTTPConnection(scope)) is not None:
             await send({"type": "websocket.close", "code": 1008})
         else:
             await self._app(scope, receive, send)
@@ -130,6 +130,7 @@ def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")
         try:
+            # Without it a client that stops reading holds its connection and its response in memory.
             async with asyncio.timeout(rate_limit.SEND_SECONDS):
                 await send(message)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Errors as answers: one mapping from the kind of an error to a status, and one body."""
+"""Map errors to responses: one table from the kind of an error to a status, and one body."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ _log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """A request that never reached a verb: not signed in, forged, too large, too many."""
+    """A request that was refused before its handler: not signed in, forged, too large, too many."""
 
     def __init__(
         self, status: int, message: str, hint: str = "", code: str = "NOT_ALLOWED", *, retry_after: int = 0
     ) -> None:
         super().__init__(message)
         self.status, self.problem = status, problem(code, message, hint)
-        self.retry_after = retry_after  # seconds
+        # In seconds.
+        self.retry_after = retry_after
 
     @classmethod
     def told(cls, status: int, told: Problem) -> Refused:
-        """Return the refusal that another process has put into words."""
+        """Return the refusal that the parser process has described."""
         refusal = cls(status, told.message)
         refusal.problem = told
         return refusal
 
 
 def problem(code: str, message: str, hint: str = "") -> Problem:
-    """Return a body; its `docs` is the page of the code in the documentation."""
+    """Return an error body; `docs` is the page of its code in the documentation."""
     return Problem(code, message, hint, f"docs/troubleshooting/{code.lower()}.md")
 
 
 def told(error: Exception) -> tuple[int, Problem]:
-    """Return the status and the body for whatever went wrong."""
+    """Return status and body for an error."""
     if isinstance(error, Refused):
         return error.status, error.problem
     if isinstance(error, MpiJobError):
@@ -49,7 +50,6 @@ def told(error: Exception) -> tuple[int, Problem]:
 
 
 def response(error: Exception) -> Response:
-    """Return the answer to a request that could not be served."""
     status, body = told(error)
     wait = getattr(error, "retry_after", 0)
     headers = {"retry-after": str(wait)} if wait else None
@@ -57,10 +57,10 @@ def response(error: Exception) -> Response:
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Answer an exception that came through Starlette."""
+    """Starlette's exception handler."""
     return response(error)
 
 
 def misread(what: str, error: msgspec.ValidationError | msgspec.DecodeError) -> InvalidJob:
-    """Return the error for a query or a body that is not as the OpenAPI document says."""
+    """Return the error for a query or a body that does not match the OpenAPI document."""
     return InvalidJob(f"{what}: {error}", hint="/api/v1/openapi.json says what is expected")

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of routes; the page's types are generated from it."""
+"""Generate the OpenAPI document from the route table; the page's types are generated from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _REF = "#/components/schemas/{name}"
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """Return the document of these routes."""
     routes = tuple(routes)
     kinds = [kind for route in routes for kind in (route.answer, route.body) if kind is not None]
     kinds = [kind for kind in dict.fromkeys(kinds) if kind != dict[str, Any]] + [Problem]
@@ -77,7 +76,7 @@ def _query_words(route: Route) -> list[dict[str, Any]]:
 
 
 def _inline(schema: Any, components: dict[str, Any]) -> Any:
-    """Return a schema with what it refers to written in its place: queries are small."""
+    """Resolve the references in a schema; those of query parameters are small."""
     if isinstance(schema, list):
         return [_inline(item, components) for item in schema]
     if not isinstance(schema, dict):
@@ -88,7 +87,7 @@ def _inline(schema: Any, components: dict[str, Any]) -> Any:
 
 
 def _tidy(schema: Any) -> Any:
-    """Return schemas with the defaults of sets in order (a set has none of its own), and pairs as short lists."""
+    """Make schemas reproducible: defaults of sets are sorted, tuples of one type become arrays."""
     if isinstance(schema, list):
         return [_tidy(item) for item in schema]
     if not isinstance(schema, dict):
@@ -97,7 +96,8 @@ def _tidy(schema: Any) -> Any:
     if made.get("type") == "array" and isinstance(made.get("default"), list):
         made["default"] = sorted(made["default"], key=str)
     kinds = made.get("prefixItems") or ()
-    if kinds and all(kind == kinds[0] for kind in kinds):  # the page's client takes no tuples
+    # The generator of the page's types does not support prefixItems.
+    if kinds and all(kind == kinds[0] for kind in kinds):
         del made["prefixItems"]
         made["items"] = kinds[0]
     return made

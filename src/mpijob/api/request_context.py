@@ -1,4 +1,4 @@
-"""One request as a verb sees it: parsed, checked, with the client at hand. And the table's entry for a verb."""
+"""A request as handlers get it: authenticated, parsed, checked, with a client. And the entries of the route table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from mpijob.model import JobRef
 T = TypeVar("T")
 JSON = "application/json"
 _KEPT_PAGES = 64
-_LATEST = 253_402_300_800.0  # the end of the year 9999
+# The end of the year 9999, the last that `datetime` can represent.
+_LATEST = 253_402_300_800.0
+# Paths that return output of a job, for which log permission is required.
 _SPEAKING = (
     "/logs",
     "/curves",
@@ -43,21 +45,20 @@ _SPEAKING = (
     "/why",
     "/artifacts",
     "/artifact",
-)  # what comes from what a job said
+)
 
 
 class Pages:
-    """The last pages that were made: whoever asks the same at the same revision gets the same bytes."""
+    """A cache of encoded list pages: equal requests at the same revision get the same bytes."""
 
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
 
     def get(self, tag: str) -> bytes | None:
-        """Return a page that was made already."""
         return self._kept.get(tag)
 
     def put(self, tag: str, made: bytes) -> bytes:
-        """Keep a page, and the newest few only."""
+        """Store a page; the oldest are dropped."""
         while len(self._kept) >= _KEPT_PAGES:
             del self._kept[next(iter(self._kept))]
         self._kept[tag] = made
@@ -65,7 +66,7 @@ class Pages:
 
 
 class AppState:
-    """What all requests share."""
+    """State that all requests share."""
 
     def __init__(self, client: AsyncClient, gate: Authenticator, metrics: MetricsPage | None = None) -> None:
         self.client, self.gate, self.metrics = client, gate, metrics
@@ -77,16 +78,16 @@ class AppState:
         self.progress = ProgressCache()
 
     async def visitor(self, request: HTTPConnection) -> Principal:
-        """Return who asks, counted; a guest who is new gets a namespace to begin in."""
+        """Authenticate and count a request; a new user gets a default namespace."""
         visitor = await self.gate.visitor(request)
         self.limits.count(visitor.user)
         if visitor.guest is not None and not visitor.guest.at_home:
-            await self.projects.house(visitor.guest, self.board.scopes)
+            await self.projects.set_default_namespace(visitor.guest, self.board.scopes)
         return visitor
 
 
 class RequestContext:
-    """One request."""
+    """One request; `document` is its raw body where it is parsed in another process."""
 
     def __init__(
         self, room: AppState, request: HTTPConnection, visitor: Principal | None, query: Any
@@ -95,21 +96,21 @@ class RequestContext:
         self.query = query
         self.body: Any = None
         self._ref: JobRef | None = None
-        self.document = b""  # a body that is not read here
+        self.document = b""
 
     @property
     def client(self) -> AsyncClient:
-        """The client that acts for the visitor, and as the visitor where the server is not their own."""
+        """The client for this request; on a server of many users it acts with the user's own token."""
         return self.room.client if self.guest is None else self.guest.client
 
     @property
     def guest(self) -> UserSession | None:
-        """The visitor at a cluster; None where the server is the visitor's own."""
+        """The user's session at the cluster; None on a server of one user."""
         return None if self.visitor is None else self.visitor.guest
 
     @property
     def ref(self) -> JobRef:
-        """The job that the address names; by its name alone it is looked for in `namespace`."""
+        """The job of the path; without a namespace there, in the query's or the default one."""
         if self._ref is not None:
             return self._ref
         path = self.request.path_params
@@ -117,48 +118,46 @@ class RequestContext:
         return JobRef(namespace, path["name"], self.query.uid)
 
     async def resolve(self) -> None:
-        """Find the job where the address means an earlier one of its name: `NAME@RUN`, or `run` in the query."""
+        """Resolve a path that addresses an earlier run: `NAME@RUN`, or `run` in the query."""
         ref, run = self.ref, self.query.run
         target = ref.name if run is None else f"{ref.name}@{run}"
         if "@" in target and not ref.uid:
             self._ref = await self.named(target, ref.namespace)
 
     async def named(self, target: str, namespace: str) -> JobRef:
-        """Return the job that a name, `NAME@RUN` or a uid means."""
+        """Resolve a name, `NAME@RUN` or a uid."""
         return await run_in_thread(lambda: self.client.blocking.ref(target, namespace))
 
     async def scopes(self) -> frozenset[Scope]:
-        """Return the parts of the board that the visitor may see, as the cluster says."""
+        """Return the parts of the job index that the user may see, as reviewed by the cluster."""
         every = self.room.board.scopes
         return every if self.guest is None else await self.guest.sees(every)
 
     async def rows(self) -> tuple[JobRow, ...]:
-        """Return the rows of the list that the visitor may see."""
         return self.room.board.rows_in(await self.scopes())
 
     async def everywhere(self) -> bool:
-        """Return whether the visitor sees the jobs of all namespaces."""
         return self.room.board.everywhere if self.guest is None else await self.guest.everywhere()
 
     async def administrates(self) -> bool:
-        """Return whether the visitor runs the place."""
+        """Return whether the user is an administrator of the platform."""
         if self.guest is not None:
             return await self.guest.administrates()
         return (await self.client.whoami()).administrator
 
     async def check(self, namespace: str, *, logs: bool = False) -> None:
-        """Refuse a visitor who may not see the jobs of a namespace, there and in the record of what is gone."""
+        """Raise NotAllowed if the user may not list the jobs of a namespace, current and deleted ones."""
         if self.guest is not None:
             await self.guest.check(namespace, logs=logs)
 
     async def parsed(self, what: str, kind: type[T]) -> T:
-        """Return what a document holds, read in another process (`parsing`)."""
+        """Parse the document in the parser process."""
         assert self.visitor is not None
         most = self.client.settings.max_workers
         return await self.room.parsers.decoded(self.visitor.user, what, self.document, most, kind)
 
     async def parsed_answer(self, what: str) -> Response:
-        """Return what comes of a document as the answer, just as the other process has written it."""
+        """Parse the document and return the JSON of the parser process as it is."""
         assert self.visitor is not None
         most = self.client.settings.max_workers
         made = await self.room.parsers.encoded(self.visitor.user, what, self.document, most)
@@ -166,30 +165,29 @@ class RequestContext:
 
     @property
     def last_seen(self) -> str:
-        """The last change that whoever comes back to a stream has seen."""
+        """The last change that a reconnecting client has received."""
         return self.request.headers.get("last-event-id") or str(self.query.rev)
 
     def check_stream(self) -> None:
-        """Refuse one stream too many."""
         assert self.visitor is not None
         self.room.limits.check_stream(self.visitor.user)
 
     def stream(self) -> AbstractContextManager[None]:
-        """Hold one of the visitor's streams."""
+        """Count a stream while the context is open."""
         assert self.visitor is not None
         return self.room.limits.stream(self.visitor.user)
 
     def act(self) -> AbstractAsyncContextManager[None]:
-        """Hold one of the visitor's turns to act: what waits for a job to end holds a thread that long."""
+        """Hold one of the user's slots for operations: one that waits for a job blocks a thread as long."""
         assert self.visitor is not None
         return self.room.limits.act(self.visitor.user)
 
     async def still_here(self) -> None:
-        """Refuse to go on with somebody whose session or login has ended meanwhile."""
+        """Raise Refused if the session or login of a long request has ended."""
         await self.room.gate.visitor(self.request)
 
     async def same_name(self) -> tuple[JobRow, ...]:
-        """Return every job that has, or had, the name of the address, the newest first."""
+        """Return all jobs that have or had this name, newest first."""
         namespace, name = self.ref.namespace, self.ref.name
         found = [*(await self.client.list(namespace=namespace, text=name, limit=500)).items]
         found += (await self.client.deleted(namespace=namespace, text=name, limit=100)).items
@@ -202,7 +200,7 @@ Flowing = Callable[[RequestContext], Awaitable[AsyncIterator[Any]]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One verb of the API: where it is, what it takes and answers, and who may ask."""
+    """One entry of the route table: address, input, output and permissions."""
 
     method: str
     path: str
@@ -214,19 +212,21 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     media: str = JSON
     status: int = 200
     open: bool = False
-    flow: Flowing | None = None  # the same as a WebSocket
-    bodiless: bool = False  # the body may be left out
-    document: bool = False  # the body is a user's document: the verb has it read in another process
+    # The same stream as a WebSocket.
+    flow: Flowing | None = None
+    # The body is optional.
+    bodiless: bool = False
+    # The body is a user's document, which the handler has parsed in the parser process.
+    document: bool = False
     most_bytes: int = rate_limit.BODY_BYTES
 
     @property
     def changes(self) -> bool:
-        """Whether the verb may change something."""
         return self.method not in SAFE
 
 
 async def answer(route: Route, room: AppState, request: Request) -> Response:
-    """Let a request in or refuse it, parse it, ask the verb, encode what it says."""
+    """Authenticate and parse a request, call its handler, and encode the result."""
     visitor = None
     if not route.open:
         visitor = await room.visitor(request)
@@ -249,9 +249,10 @@ async def answer(route: Route, room: AppState, request: Request) -> Response:
 async def admitted(
     route: Route, room: AppState, request: HTTPConnection, visitor: Principal | None
 ) -> RequestContext:
-    """Return what is asked, once the visitor may see the namespace that it is about."""
+    """Return the context of a request, after the check that the user may see its namespace."""
     query = _query(request, route.query) if route.query else None
-    ORIGIN.set(_origin(request, room.proxies))  # each request has a context of its own
+    # A context variable: each request runs in a context of its own, and the audit reads it there.
+    ORIGIN.set(_origin(request, room.proxies))
     ask = RequestContext(room, request, visitor, query)
     if "{name}" in route.path:
         await ask.check(ask.ref.namespace, logs=route.path.endswith(_SPEAKING))
@@ -260,7 +261,7 @@ async def admitted(
 
 
 def _origin(request: HTTPConnection, proxies: Proxies) -> Origin:
-    """Return from where somebody asks, for the audit; only a proxy that is trusted may say for whom it asks."""
+    """Return where a request comes from, for the audit log."""
     nearest = request.client.host if request.client else ""
     addresses = proxies.forwarded_for(nearest, request.headers.get("x-forwarded-for", ""))
     return Origin(addresses, f"page; {request.headers.get('user-agent', '')[:150]}")
@@ -280,7 +281,7 @@ def _query(request: HTTPConnection, kind: type[T]) -> T:
 
 
 def _refuse_endless(given: Mapping[str, Any], found: Any) -> None:
-    """Refuse numbers that no calendar has: `inf`, `nan` and those behind the year 9999."""
+    """Refuse `inf`, `nan` and times after the year 9999, which `datetime` cannot represent."""
     for name, text in given.items():
         value = getattr(found, name)
         if isinstance(value, float) and not abs(value) < _LATEST:
@@ -291,7 +292,7 @@ def _refuse_endless(given: Mapping[str, Any], found: Any) -> None:
 
 
 def _gathered(items: list[tuple[str, str]], kind: Any) -> Mapping[str, Any]:
-    """Return the words of a query by name; those that may come several times as lists."""
+    """Return the query parameters by name; those that may be repeated as lists."""
     several = {
         name for name, hint in get_type_hints(kind).items() if get_origin(hint) is tuple and get_args(hint)
     }
@@ -319,7 +320,7 @@ async def _body(request: Request, route: Route) -> Any:
 
 
 async def _taken(request: Request, route: Route) -> bytes:
-    """Return the body; one of another kind, too large or too slow is refused."""
+    """Read the body; refuse another content type, and a body that is too large or too slow."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
         raise errors.Refused(415, "the body must be application/json", code="USAGE")
     length = request.headers.get("content-length", "")

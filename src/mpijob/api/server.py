@@ -1,7 +1,7 @@
-"""Serving until told to stop, on a socket that the command line has opened already.
+"""Run the HTTP server until it is stopped, on a socket that the command line has opened.
 
-`mpijob ui` binds the address, prints it with its token and becomes this process: the two faces do not know each
-other, and the token is never in an argument or a variable of the environment (see `__main__`).
+`mpijob ui` binds the address, prints it with its token and replaces itself with this process. So the token is
+never in an argument or an environment variable, which other users could read (see `__main__`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ from mpijob.client.multiuser.sessions import cluster_guests
 from mpijob.serving import connections, server
 from mpijob.settings import Settings
 
-_THREADS = 32  # an engine's calls block; each open log has a thread beside these
-_CONNECTIONS = 1500  # with a request that is being answered
+# Calls of an engine block; each open log stream has a thread of its own beside these.
+_THREADS = 32
+# Connections with a request in progress.
+_CONNECTIONS = 1500
 _FILES = 8192
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line hands over: the listening socket, under which names, for whom.
+    """Options from the command line: the listening socket, host names and settings.
 
-    With `login` the server is for everybody whom the cluster knows, and `token` says nothing. `tls` are the files of
-    certificate and key.
+    With `login` users sign in at the cluster, and `token` is ignored. `tls` are the files of certificate and
+    key.
     """
 
     socket: int
@@ -55,7 +57,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def serve(options: Options) -> None:
     """Serve until SIGINT or SIGTERM."""
-    with suppress(KeyboardInterrupt):  # Ctrl-C is how the page is ended
+    # Ctrl-C is the usual way to end it.
+    with suppress(KeyboardInterrupt):
         sys.exit(asyncio.run(_serve(options)))
 
 
@@ -73,7 +76,8 @@ async def _serve(options: Options) -> int:
         door = _login(options) if options.login else await _gate(options, client, listening)
         room = AppState(client, door, metrics_page(options.settings, options.namespace))
         served = uvicorn.Server(config(application(room), options.tls))
-        ready = asyncio.create_task(room.parsers.start())  # the first document finds it warm
+        # Started now, so that the first document does not wait for the imports.
+        ready = asyncio.create_task(room.parsers.start())
         with _audit_copied(options, client):
             await served.serve(sockets=[listening])
         ready.cancel()
@@ -81,7 +85,6 @@ async def _serve(options: Options) -> int:
 
 
 def config(app: ASGIApp, tls: tuple[str, str] | None = None) -> uvicorn.Config:
-    """Return how the page's requests are read."""
     certificate, key = tls or (None, None)
     return server.server_config(
         app,
@@ -95,7 +98,7 @@ def config(app: ASGIApp, tls: tuple[str, str] | None = None) -> uvicorn.Config:
 
 
 def _allow_files() -> None:
-    """Let connections not fail for want of descriptors: a login shell's usual limit is 1024."""
+    # The usual soft limit of a login shell is 1024 descriptors, fewer than the connections that are allowed.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -105,13 +108,14 @@ def _allow_files() -> None:
 async def _gate(options: Options, client: AsyncClient, listening: socket.socket) -> CookieAuth:
     port = listening.getsockname()[1]
     user = (await client.whoami()).user
-    gate = CookieAuth(user, options.hosts, cookie=f"mpijob-session-{port}")  # cookies do not tell ports apart
+    # Browsers send cookies to every port of a host: two servers need two names.
+    gate = CookieAuth(user, options.hosts, cookie=f"mpijob-session-{port}")
     gate.invite(options.token)
     return gate
 
 
 def _audit_copied(options: Options, client: AsyncClient) -> AbstractContextManager[None]:
-    """Let the cluster's log collection have a copy of the audit, where the server is for everybody."""
+    """Copy the audit log to the cluster's log collection, on a server of many users."""
     if not options.login or options.settings.audit == OFF:
         return nullcontext()
     return audit_stream.copied(audit_directory(client.backend, options.settings))

@@ -1,7 +1,7 @@
-"""The built page: its files from the package, compressed once, with the headers that keep it to itself.
+"""The built page: files of the package, compressed once, with security headers.
 
-`make ui` builds `frontend/` into `mpijob/api/page`; wheels and source distributions carry the result. Files are
-found by name in a list made at the start, so no request can name another path.
+`make ui` builds `frontend/` into `mpijob/api/page`; wheels and source distributions contain the result. Files
+are looked up in a list that is read at start-up, so that no request can name another path.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Files:
         }
 
     async def serve(self, request: Request) -> Response:
-        """Answer a file; any other address is the page itself, which knows its own places."""
+        """Return a file; any other path returns the page, whose router handles it."""
         wanted = request.path_params.get("path", "")
         name = wanted if wanted in self._known else "index.html"
         if name not in self._known:

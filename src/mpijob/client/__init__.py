@@ -41,7 +41,8 @@ _MODULES = {
     "array": "submit.array",
     "compare": "observe.compare",
     "function": "submit.function",
-    "sweep": "submit.array",  # its name in 0.1
+    # The name of `array` in 0.1.
+    "sweep": "submit.array",
     "templates": "submit.templates",
 }
 

@@ -1,4 +1,4 @@
-"""The verbs that ask what was used and what it cost: accounts, usage_report, budgets, estimate."""
+"""The client's methods for usage and cost: accounts, reports, budgets, estimates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Accounting(BaseClient):
-    """The part of the client that keeps accounts."""
+    """The accounting methods of the client."""
 
     def accounts(
         self,
@@ -46,7 +46,8 @@ class Accounting(BaseClient):
         `names` may be `NAME@RUN` or uids, too.
         `since` and `until` (seconds since the epoch) choose jobs that were there at some time between them.
         """
-        from mpijob.client.history import accounts  # a list needs none: start-up is a feature
+        # Imported here and below because commands such as `list` must start quickly.
+        from mpijob.client.history import accounts
 
         where = "" if all_namespaces else namespace or self.namespace
         plain, runs = self._named(names, where)
@@ -57,7 +58,7 @@ class Accounting(BaseClient):
         return accounts.page(self.backend, wanted)
 
     def _named(self, names: Iterable[str], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return which of the names are those of jobs, and the uids that the others mean."""
+        """Split names into job names, and uids of the runs that `NAME@RUN` and uids address."""
         refs = {name: self.ref(name, where or None) for name in names}
         plain = tuple(name for name, ref in refs.items() if not ref.uid)
         return plain, tuple(ref.uid for ref in refs.values() if ref.uid)

@@ -1,7 +1,7 @@
-"""`Client` and `Job` for event loops: each call is one hop to a thread, each stream has a thread of its own.
+"""`Client` and `Job` for event loops: each call runs in a thread, each stream has a thread of its own.
 
-Nothing is implemented twice: a method here is the blocking one, run elsewhere. Its arguments and results have the
-same types, and its docstring is the same.
+Nothing is implemented twice: a method here runs the blocking one. Arguments, results and docstrings are the
+same.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ class AsyncClient(_Wrapper[Client]):
     ) -> None:
         super().__init__(Client(backend, namespace=namespace, settings=settings))
         self.settings = self.blocking.settings
-        self.backend: Any = self.blocking.backend  # of an engine with more abilities than the port
+        # Any: an engine has more abilities than the protocol, and tests use them.
+        self.backend: Any = self.blocking.backend
 
     @property
     def namespace(self) -> str:

@@ -45,7 +45,8 @@ class BaseClient:
     @cached_property
     def _audited(self) -> Backend:
         """The engine for what is audited: changes, and reads of a job's output."""
-        from mpijob.client.audit.recorder import witnessed  # deferred: a list does without it
+        # Imported here because `list` must start quickly.
+        from mpijob.client.audit.recorder import witnessed
 
         return witnessed(self.backend, self.settings)
 
@@ -67,16 +68,18 @@ class BaseClient:
         if isinstance(target, JobRef):
             return target
         where = namespace or self.namespace
+        # The engine is asked only if the target cannot be a plain name: most calls cost no request.
         if "@" not in target and len(target) not in _UID_LENGTHS:
             return JobRef(where, target)
-        from mpijob.client import runs  # a list needs none: start-up is a feature
+        # Imported here because `list` must start quickly.
+        from mpijob.client import runs
 
         if runs.is_plain(target):
             return JobRef(where, target)
         return runs.resolved(target, where, self._records)
 
     def _reads(self, attempt: int | None) -> Backend:
-        """The engine for reads, about one attempt of a job where one is named."""
+        """Return the engine for reads: of the whole job, or of one attempt."""
         if attempt is None:
             return self._records
         from mpijob.client.observe import one_attempt
@@ -90,7 +93,7 @@ class BaseClient:
         return job
 
     def _sound(self, job: MPIJob) -> MPIJob:
-        """Return the same for a question about the job; raise InvalidJob for one that contradicts itself."""
+        """Return the job in this client's namespace; raise InvalidJob if it contradicts itself."""
         from mpijob.client.submit import pipeline
 
         local = self.localized(job)
@@ -98,7 +101,7 @@ class BaseClient:
         return local
 
     def scope(self, *, names: Iterable[str] = (), **chosen: Unpack[ListOptions]) -> Scope:
-        """Return which jobs are meant."""
+        """Return the filters as a Scope."""
         return Scope(
             namespace="" if chosen.get("all_namespaces") else chosen.get("namespace") or self.namespace,
             names=tuple(names),
@@ -117,7 +120,7 @@ class BaseClient:
 
 
 class Choice(TypedDict, total=False):
-    """Which jobs are meant, as keywords of `jobs` and `watch`; the meaning is that of `Scope`."""
+    """Filters of `jobs` and `watch`, as keywords; see `Scope`."""
 
     namespace: str | None
     all_namespaces: bool
@@ -133,14 +136,14 @@ class Choice(TypedDict, total=False):
 
 
 class ListOptions(Choice, total=False):
-    """The same as keywords of `list`, with the page that is wanted."""
+    """Filters of `list` and its page, as keywords."""
 
     limit: int
     after: str
 
 
 class LogOptions(TypedDict, total=False):
-    """Which lines are wanted, as keywords of `logs`; the meaning is that of `LogQuery`."""
+    """Filters of `logs`, as keywords; see `LogQuery`."""
 
     follow: bool
     roles: Iterable[Role | str]
@@ -167,7 +170,6 @@ def _numbers(wanted: Iterable[int] | int) -> tuple[int, ...]:
 
 
 def log_query(**options: Unpack[LogOptions]) -> LogQuery:
-    """Return which lines are meant."""
     level = options.get("level")
     return LogQuery(
         follow=options.get("follow", False),
@@ -192,9 +194,9 @@ def log_query(**options: Unpack[LogOptions]) -> LogQuery:
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    """The short answer to "how is it": phase, launcher, and how many workers are ready.
+    """A short status: phase, launcher, and the number of ready workers.
 
-    `launcher_ready` is the launcher's own word: it has reached every worker and has not ended.
+    `launcher_ready` means that the launcher has reached every worker and has not ended.
     """
 
     name: str
@@ -207,7 +209,6 @@ class JobStatus(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, state: JobState) -> JobStatus:
-        """Return the short answer for a state."""
         ready = sum(worker.phase is Phase.RUNNING for worker in state.workers)
         own = state.launcher
         return cls(
@@ -225,7 +226,8 @@ ENGINES = (LOCAL, CLUSTER, SLURM, "memory")
 
 
 def open_backend(settings: Settings) -> Backend:
-    """Return the engine that the settings name."""
+    """Return the engine of the settings; raise InvalidJob for an unknown one."""
+    # Engines are imported only when they are chosen: each brings libraries of its own.
     if settings.engine in ("", LOCAL):
         from mpijob.backends.local import LocalBackend
 

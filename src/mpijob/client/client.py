@@ -1,7 +1,7 @@
-"""The client for scripts, notebooks and the command line: every call returns when it is done.
+"""The client for scripts, notebooks and the command line, with blocking calls.
 
-The verbs are in `read`, `write`, `inspect` and `accounting_methods`, and the
-names that the product's documents print are in `kubeflow`. `async_client` wraps it for event loops.
+Its methods are in `read`, `write`, `inspect` and `accounting_methods`; methods under the names that
+Kubeflow's documentation uses are in `compat/kubeflow`. `async_client` wraps it for event loops.
 """
 
 from __future__ import annotations

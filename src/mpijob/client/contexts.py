@@ -1,7 +1,8 @@
-"""Several places at once: one list over all of them, jobs of two places side by side, and a job's way to another.
+"""Several contexts at once: a list over all of them, a comparison across two, moving a job to another one.
 
-A place (context) is what `--context` takes: `local`, a context of the kubeconfig, a Slurm cluster. Which there are the
-setting `contexts` says; without it, this machine, the kubeconfig's present context and Slurm, where its commands are.
+A context is what `--context` accepts: `local`, a context of the kubeconfig, a Slurm cluster. The setting
+`contexts` lists them; without it, this machine, the kubeconfig's current context, and Slurm if `sbatch` is
+installed.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Contexts:
         self.settings = load() if settings is None else settings
 
     def names(self) -> tuple[str, ...]:
-        """Return the contexts that are looked at."""
+        """Return the contexts."""
         if self.settings.contexts:
             return self.settings.contexts
         kubeconfig = (

@@ -1,4 +1,4 @@
-"""The verbs that look deeper than a state does: stacks, warnings, patterns, audit, bundle."""
+"""The client's methods for diagnosis: stacks, profile, warnings, patterns, audit, curves, bundle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Inspecting(BaseClient):
-    """The part of the client that looks into jobs."""
+    """The diagnosing methods of the client."""
 
     def stacks(
         self,
@@ -173,7 +173,8 @@ class Inspecting(BaseClient):
         namespace: str | None = None,
     ) -> Bundle:
         """Create a support bundle of the job, with secrets masked; return its path and contents."""
-        from pathlib import Path  # a list needs none: start-up is a feature
+        # Imported here because `list` must start quickly.
+        from pathlib import Path
 
         from mpijob.client.observe import bundle
 

@@ -1,4 +1,4 @@
-"""All pages of a list, one after the other."""
+"""Read all pages of a list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def pages(scope: Scope, backend: Backend) -> Iterator[JobState]:
-    """Yield the jobs of all pages."""
     while True:
         page = backend.list(scope)
         yield from page.items

@@ -1,4 +1,4 @@
-"""The verbs that only look: get, list, watch, wait, logs, events, metrics, why, compare, export."""
+"""The client's methods that change nothing: get, list, watch, wait, logs, events, metrics, why, compare, export."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def _goes_on(ref: JobRef) -> Iterator[None]:
-    """Let an interrupted caller know that the job goes on, and how it is ended."""
+def _note_running_job(ref: JobRef) -> Iterator[None]:
+    """Add a note to KeyboardInterrupt: the job keeps running, and how to cancel it."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -44,7 +44,7 @@ def _goes_on(ref: JobRef) -> Iterator[None]:
 
 
 class Reading(BaseClient):
-    """The half of the client that changes nothing."""
+    """The reading methods of the client."""
 
     def get(self, name: Target, namespace: str | None = None) -> Job:
         """Return the newest job of that name; raise NotFound."""
@@ -79,7 +79,8 @@ class Reading(BaseClient):
     def facts(self, job: MPIJob | None = None) -> Facts:
         """Return capacity, free resources and quota of the namespace."""
         who = self.backend.whoami()
-        from mpijob.model import MPIJob  # a list needs none: start-up is a feature
+        # Imported here because `list` must start quickly.
+        from mpijob.model import MPIJob
 
         about = MPIJob(name="facts", namespace=self.namespace) if job is None else self.localized(job)
         return self.backend.preflight(about, who).facts
@@ -103,7 +104,8 @@ class Reading(BaseClient):
         if at_hand:
             return reads.artifacts(ref)
         if attempt is not None:
-            reads.get(ref)  # there is such an attempt
+            # Raises NotFound for an attempt that does not exist.
+            reads.get(ref)
         return artifacts.listed(reads, ref)
 
     def fetch(
@@ -162,7 +164,7 @@ class Reading(BaseClient):
         Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted.
         """
         ref = self.ref(name, namespace)
-        with _goes_on(ref):
+        with _note_running_job(ref):
             return wait.wait(ref, self._audited, seconds=timeout, phases=for_phases)
 
     def wait_for_completion(
@@ -170,7 +172,7 @@ class Reading(BaseClient):
     ) -> JobState:
         """Wait until the job succeeds, and return its state; raise JobFailed with the findings, or WaitTimeout."""
         ref = self.ref(name, namespace)
-        with _goes_on(ref):
+        with _note_running_job(ref):
             return wait.completion(ref, self._audited, seconds=timeout)
 
     def logs(
@@ -233,7 +235,8 @@ class Reading(BaseClient):
         self, name: Target, *, namespace: str | None = None, attempt: int | None = None
     ) -> Diagnosis:
         """Return the diagnosis of the job, or of one attempt: causes, timeline, checklist, numbered fixes."""
-        from mpijob.client.observe import diagnose  # the rules are loaded only when they are asked for
+        # Imported here because the rules take long to load.
+        from mpijob.client.observe import diagnose
 
         return diagnose.of_job(self.ref(name, namespace), self._reads(attempt), self.settings)
 

@@ -1,8 +1,7 @@
-"""The jobs that had one name, numbered: `train@1` is the first of them, `train` the newest.
+"""Runs: all jobs that had one name, numbered. `train@1` is the first of them, `train` the newest.
 
-A number is given when a job is submitted. Jobs that are there and those that are remembered are counted together,
-in the order of their submission; a job whose number is not known, or not above that of the one before it, takes the
-next one.
+A number is assigned at submission. Existing and deleted jobs are numbered together, in the order of
+submission; a job whose number is unknown, or not above that of the one before it, gets the next one.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _AT_ONCE = 500
 
 
 def is_plain(target: str) -> bool:
-    """Return whether a target can only be the name of a job, so that nobody needs to be asked what it means."""
+    """Return whether a target can only be a name, so that no request is needed to resolve it."""
     return MARK not in target and _UID.fullmatch(target) is None
 
 
 def resolved(target: str, namespace: str, reads: Backend) -> JobRef:
-    """Return the job that `NAME@RUN` or a uid means; raise NotFound where there is none."""
+    """Resolve `NAME@RUN` or a uid; raise NotFound."""
     name, mark, number = target.partition(MARK)
     if mark:
         return _numbered(name, number, namespace, reads)
@@ -38,7 +37,8 @@ def resolved(target: str, namespace: str, reads: Backend) -> JobRef:
         reads.get(JobRef(namespace, target))
     except NotFound:
         return reads.get(JobRef(namespace, "", target)).ref
-    return JobRef(namespace, target)  # a job may well be called so
+    # A job can have a name that looks like a uid, and a name comes first.
+    return JobRef(namespace, target)
 
 
 def _numbered(name: str, number: str, namespace: str, reads: Backend) -> JobRef:
@@ -59,7 +59,7 @@ def _numbered(name: str, number: str, namespace: str, reads: Backend) -> JobRef:
 
 
 def earlier(scope: Scope, reads: Backend) -> dict[str, tuple[JobRef, ...]]:
-    """Return the earlier jobs of the same name that are not deleted yet, oldest first, for the uid of each job."""
+    """Return the existing earlier runs of each job, by its uid, oldest first."""
     from mpijob.client import paging
 
     every = paging.pages(msgspec.structs.replace(scope, runs=True, limit=_AT_ONCE), reads)
@@ -73,9 +73,9 @@ def earlier(scope: Scope, reads: Backend) -> dict[str, tuple[JobRef, ...]]:
 
 
 def of_name(ref: JobRef, reads: Backend) -> tuple[JobState, ...]:
-    """Return every job that has or had a name, numbered, newest first; raise NotFound where there is none.
+    """Return all runs of a name, numbered, newest first; raise NotFound.
 
-    Where people have jobs of one name, those of the owner of `NAME` itself.
+    If several users have jobs of this name, only those of the owner of the newest one.
     """
     newest = reads.get(JobRef(ref.namespace, ref.name))
     known = {state.ref.uid: state for state in (*_remembered(ref, reads), *_there(ref, reads), newest)}
@@ -84,7 +84,7 @@ def of_name(ref: JobRef, reads: Backend) -> tuple[JobState, ...]:
 
 
 def numbered(states: Iterable[JobState]) -> list[JobState]:
-    """Return jobs of one name in the order of their submission, each with its number."""
+    """Return jobs of one name in the order of submission, numbered."""
     found: list[JobState] = []
     for state in sorted(states, key=lambda one: (one.created, one.run, one.ref.uid)):
         least = found[-1].run + 1 if found else 1

@@ -1,7 +1,7 @@
 """Run blocking calls and streams in threads, for event loops.
 
-Calls that wait for a job have threads of their own, and so have transfers of files: short reads are never behind
-them. A stream has a thread that reads it at most some items ahead of its reader.
+Calls that wait for a job, and file transfers, have thread pools of their own, so that they never delay short
+reads.
 """
 
 from __future__ import annotations
@@ -19,22 +19,26 @@ from mpijob.backends import cancellable_sleep
 from mpijob.backends.streams import close
 
 T = TypeVar("T")
+# Items that a stream's thread reads ahead of its reader.
 _AHEAD = 256
 
 
 class Pool(Enum):
     """Which threads run a call, and how many there are."""
 
-    SHORT = None  # asyncio's own
+    # The default executor of asyncio.
+    SHORT = None
     WAITING = 64
-    TRANSFER = 32  # a slow object store, or a slow reader of a file, delays no other call
+    # Separate from WAITING: a slow object store must not use up its threads.
+    TRANSFER = 32
 
 
 async def run_in_thread(work: Callable[[], T], pool: Pool = Pool.SHORT, *, cancellable: bool = False) -> T:
     """Run a blocking call in a thread, with the caller's context variables.
 
-    A cancelled caller leaves it running to its end, unless it is `cancellable`: then it ends at its next pause.
+    If the caller is cancelled, the call keeps running to its end; a `cancellable` one ends at its next pause.
     """
+    # A thread cannot be interrupted: `cancellable_sleep` checks this event.
     stopped = threading.Event() if cancellable else None
     call = functools.partial(contextvars.copy_context().run, _obeying, work, stopped)
     try:
@@ -54,7 +58,8 @@ def _obeying(work: Callable[[], T], stopped: threading.Event | None) -> T:
     except cancellable_sleep.StreamCancelled as error:
         raise RuntimeError("the caller no longer waits for this call") from error
     finally:
-        cancellable_sleep.set_stop_event(None)  # the thread serves others after this
+        # The pool reuses the thread.
+        cancellable_sleep.set_stop_event(None)
 
 
 @functools.cache
@@ -64,7 +69,7 @@ def _threads(pool: Pool) -> ThreadPoolExecutor | None:
 
 
 async def stream_in_thread(open_stream: Callable[[], Iterator[T]]) -> AsyncGenerator[T]:
-    """Yield what a blocking stream yields; closing this one ends its thread."""
+    """Yield the items of a blocking stream; closing this generator ends its thread."""
     reader = _StreamReader(open_stream, asyncio.get_running_loop())
     try:
         async for item in reader.items():
@@ -78,6 +83,7 @@ class _StreamReader(Generic[T]):
 
     def __init__(self, open_stream: Callable[[], Iterator[T]], loop: asyncio.AbstractEventLoop) -> None:
         self._open, self._loop = open_stream, loop
+        # Unbounded, because `put_nowait` is called from the loop; the semaphore bounds it.
         self._queue: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue()
         self._free = threading.Semaphore(_AHEAD)
         self._stopped = threading.Event()
@@ -85,7 +91,6 @@ class _StreamReader(Generic[T]):
         threading.Thread(target=work, name="mpijob-stream", daemon=True).start()
 
     async def items(self) -> AsyncIterator[T]:
-        """Yield what the stream yields, raise what it raises."""
         while True:
             ended, item = await self._queue.get()
             self._free.release()
@@ -97,7 +102,7 @@ class _StreamReader(Generic[T]):
                 raise item
 
     def stop(self) -> None:
-        """Let the thread end with the next item, or the next pause."""
+        """Make the thread end at its next item, or at its next pause."""
         self._stopped.set()
         self._free.release()
 
@@ -108,7 +113,8 @@ class _StreamReader(Generic[T]):
             self._read()
         except cancellable_sleep.StreamCancelled:
             return
-        except Exception as error:  # raised where the stream is read
+        # Raised again where the stream is read.
+        except Exception as error:
             outcome = error
         self._put(True, outcome)
 
@@ -124,5 +130,6 @@ class _StreamReader(Generic[T]):
             close(stream)
 
     def _put(self, ended: bool, item: Any) -> None:
+        # A stream can outlive its loop, for example at the end of `asyncio.run`.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._queue.put_nowait, (ended, item))

@@ -1,4 +1,4 @@
-"""The verbs that act: plan, submit, run, cancel, suspend, resume, scale, delete, retry, clone, array, execute."""
+"""The client's methods that change something: plan, submit, run, cancel, suspend, resume, scale, delete, retry …"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Writing(BaseClient):
-    """The half of the client that acts."""
+    """The acting methods of the client."""
 
     def plan(self, job: MPIJob, *, server: bool = False) -> Plan:
         """Return exactly what would run, without starting it. With `server`, run a server-side dry run."""
@@ -194,7 +194,8 @@ class Writing(BaseClient):
 
         jobs = array.submitted(self.localized(job), values)
         for one in jobs:
-            self.plan(one)  # all are known to be sound before the first one starts
+            # All are checked before the first one starts.
+            self.plan(one)
         return [self.submit(one) for one in jobs]
 
     def store(self, name: Target, *, namespace: str | None = None) -> tuple[str | Finding, ...]:
@@ -220,10 +221,9 @@ class Writing(BaseClient):
         from mpijob.client.submit import dependency_graph
 
         wanted = dependency_graph.ordered(map(self.localized, jobs))
+        # All are checked before the first one starts.
         for one in wanted:
-            self.plan(
-                dependency_graph.alone(one, wanted)
-            )  # all are known to be sound before the first one starts
+            self.plan(dependency_graph.alone(one, wanted))
         return [self.submit(one) for one in wanted]
 
     def execute(

@@ -1,9 +1,8 @@
-"""The door of a server at a cluster: people come with the token of the cluster's own login.
+"""Authentication by the token of the cluster's own login.
 
-OpenShift's OAuth proxy stands before the server and hands the token on (`X-Forwarded-Access-Token`); programs send
-it themselves (`Authorization: Bearer`). No header is believed: the cluster is asked who the token belongs to, with
-the token itself. The server keeps no sessions, so several of them can stand behind one address: the CSRF word is
-made from the token, which no other site knows.
+OpenShift's OAuth proxy passes the user's token on (`X-Forwarded-Access-Token`); programs send it themselves
+(`Authorization: Bearer`). No header is trusted: the cluster is asked who the token belongs to, with the token
+itself. The server keeps no sessions, so several replicas can serve one address.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LONGEST = 16_384
 
 
 class TokenAuth(Authenticator):
-    """Lets in whom the cluster knows."""
+    """Accepts users whose token the cluster accepts."""
 
     signs_in = "login"
 
@@ -34,7 +33,6 @@ class TokenAuth(Authenticator):
         self._guests, self.sign_out = guests, sign_out
 
     async def visitor(self, request: HTTPConnection) -> Principal:
-        """Return who asks; refuse whom the cluster does not know."""
         token = token_of(request)
         if not token:
             raise Refused(401, "you are not signed in", "open the web UI and sign in")
@@ -42,16 +40,18 @@ class TokenAuth(Authenticator):
             guest = await self._guests.guest(token)
         except NotSignedIn as error:
             raise Refused(401, error.message, error.hint) from error
+        # The CSRF token is derived from the user's token: every replica computes the same, and no other site
+        # can.
         word = hmac.new(token.encode(), b"mpijob csrf", sha256).hexdigest()
         return Principal(guest.identity.user, word, guest.known + FRESH_SECONDS, guest)
 
     def leave(self, request: HTTPConnection) -> None:
-        """Forget who leaves; the login itself is ended where it was made."""
+        """Drop the user's cached session; the login itself ends at the proxy."""
         self._guests.forget(token_of(request))
 
 
 def token_of(request: HTTPConnection) -> str:
-    """Return the token that a request brings, "" for none and for what cannot be one."""
+    """Return the token of a request, "" if there is none or if it cannot be one."""
     given = request.headers.get(FORWARDED, "")
     if not given:
         scheme, _, rest = request.headers.get("authorization", "").partition(" ")

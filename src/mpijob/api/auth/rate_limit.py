@@ -1,4 +1,4 @@
-"""How much one visitor may ask at once: requests a second, open streams, and acts that wait for a job."""
+"""Limits of each user: requests per second, open streams, and operations that wait for a job."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from contextlib import asynccontextmanager, contextmanager
 
 from mpijob.api.errors import Refused
 
-BODY_BYTES = 64 << 10  # of a request that holds no document
-DOCUMENT_BYTES = 1536 << 10  # of a job: what an API server takes
-SCRIPT_BYTES = 512 << 10  # of what is converted
-PARSE_SECONDS = 5.0  # for one document
-PARSE_SOON_CPU_SECONDS, PARSE_SOON_SECONDS = 0.2, 1.5  # after which, of a processor or at all, only few go on
-PARSED_BYTES = 16 << 20  # of what comes of one
+# For requests without a document.
+BODY_BYTES = 64 << 10
+# For a job: the limit of a Kubernetes API server.
+DOCUMENT_BYTES = 1536 << 10
+# For manifests and scripts to convert.
+SCRIPT_BYTES = 512 << 10
+# For each document. After the second limits, in seconds of CPU and of time, a document counts as slow, and
+# only PARSES_SLOW of those continue.
+PARSE_SECONDS = 5.0
+PARSE_SOON_CPU_SECONDS, PARSE_SOON_SECONDS = 0.2, 1.5
+# For the parsed document.
+PARSED_BYTES = 16 << 20
 PARSES_AT_ONCE, PARSES_SLOW, PARSES_WAITING = 4, 2, 48
-PARSES_OF_USER = 8  # on their way, and as many waiting, of which one is read at a time
+# Documents of one user in the queue; one of them is parsed at a time.
+PARSES_OF_USER = 8
 RETRY_SECONDS = 2
 BODY_SECONDS = 20.0
-SEND_SECONDS = 30.0  # a reader who takes nothing for so long is let go
+# A client that reads nothing for longer is disconnected.
+SEND_SECONDS = 30.0
 STREAMS = 100
 ACTS, ACTS_AT_ONCE = 100, 8
 BURST, PER_SECOND = 200.0, 50.0
@@ -29,7 +37,7 @@ _MOST_USERS = 5000
 
 @contextmanager
 def counted(held: Counter[str], user: str) -> Iterator[None]:
-    """Count one more thing that a user holds, as long as it is held."""
+    """Count one more item of a user while the context is open."""
     held[user] += 1
     try:
         yield
@@ -40,14 +48,14 @@ def counted(held: Counter[str], user: str) -> Iterator[None]:
 
 
 class _Acts:
-    """How many acts one user has begun, and the turns that they take."""
+    """Operations of one user: those that have begun, and the semaphore for those that run."""
 
     def __init__(self) -> None:
         self.begun, self.turns = 0, asyncio.Semaphore(ACTS_AT_ONCE)
 
 
 class Limits:
-    """A bucket of requests, a count of streams and turns to act for each user."""
+    """Request bucket, stream count and operations of each user."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -56,7 +64,7 @@ class Limits:
         self._acts: dict[str, _Acts] = {}
 
     def count(self, user: str) -> None:
-        """Take one request from the user's bucket; refuse when it is empty."""
+        """Take one request from the user's bucket (a token bucket); raise Refused when it is empty."""
         level, at = self._buckets.get(user, (BURST, self._now()))
         now = self._now()
         level = min(BURST, level + (now - at) * PER_SECOND)
@@ -72,26 +80,27 @@ class Limits:
             self._forget_idle(now)
 
     def _forget_idle(self, now: float) -> None:
-        """Forget the buckets that are full again."""
+        """Drop the full buckets: a new one is the same."""
         full = BURST / PER_SECOND
         self._buckets = {user: one for user, one in self._buckets.items() if now - one[1] < full}
 
     def check_stream(self, user: str) -> None:
-        """Refuse one stream too many; asked before an answer begins, when it can still be a refusal."""
+        """Raise Refused when the user has too many streams; called before the response begins, when its
+        status can still be set.
+        """
         held = self._streams[user]
         if held >= STREAMS:
             raise Refused(429, f"{held} open streams: limit reached", "close some pages", "USAGE")
 
     @contextmanager
     def stream(self, user: str) -> Iterator[None]:
-        """Hold one of the user's streams; refuse one too many."""
         self.check_stream(user)
         with counted(self._streams, user):
             yield
 
     @asynccontextmanager
     async def act(self, user: str) -> AsyncIterator[None]:
-        """Wait for one of the user's turns to act, and hold it; refuse one too many."""
+        """Hold one of the user's slots for operations, waiting for it; raise Refused when too many wait."""
         own = self._acts.setdefault(user, _Acts())
         if own.begun >= ACTS:
             raise Refused(

@@ -1,12 +1,12 @@
-"""Who comes in: the one place that looks at every request before any verb is reached.
+"""Authentication: every request passes here before its handler.
 
-On one machine the server listens on loopback and hands a one-time token to the user's browser (`mpijob ui` prints
-the address), as notebook servers do. The token is changed for a session cookie that scripts cannot read; everything
-that changes something must also carry the session's CSRF word in a header, which no other site can send. The Host
-header must be one of ours, or a page elsewhere could reach us under its own name (DNS rebinding).
+On one machine the server listens on loopback and prints a one-time token for the user's browser, as notebook
+servers do. The token is exchanged for a session cookie that scripts cannot read. Every request that changes
+something must also carry the session's CSRF token in a header, which no other site can send. The Host header
+must be one of the server's names; otherwise another site could reach it under its own name (DNS rebinding).
 
-On a cluster the server is behind the cluster's own login (`cluster_token`), which passes the user's token with
-every request; the rest is the same.
+On a cluster the server is behind the cluster's own login (`cluster_token`), which passes the user's token
+with every request; the other checks are the same.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from mpijob.client.multiuser.sessions import UserSession
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER = "x-mpijob-csrf"
-CSRF_WORD = "csrf"  # of an upgrade's query
+# In the query of a WebSocket upgrade.
+CSRF_WORD = "csrf"
 _SESSION_SECONDS = 12 * 3600.0
 _TOKEN_SECONDS = 12 * 3600.0
 _SIGN_IN_HINT = "open the address that `mpijob ui` printed; `mpijob ui` prints a new one"
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks; `guest` is who they are at a cluster, where the server is not their own."""
+    """The user of a request; `guest` is their session at a cluster, on a server of many users."""
 
     user: str
     csrf: str
@@ -41,7 +42,7 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 class Authenticator:
-    """What holds at every door: whose requests are looked at, and which changes come from our own page."""
+    """The checks that all servers share: Host, origin and CSRF token."""
 
     signs_in: Literal["address", "login"] = "address"
     sign_out = ""
@@ -50,26 +51,28 @@ class Authenticator:
         self._hosts = frozenset(host.lower() for host in hosts)
 
     def check_host(self, request: HTTPConnection) -> None:
-        """Refuse a request that was meant for another name, and one that names nobody."""
         host = request.headers.get("host", "").lower()
         if host not in self._hosts:
             raise Refused(421, f"unknown Host header: {host or 'none'!r}")
 
     def check_origin(self, request: HTTPConnection) -> None:
-        """Refuse what another site sent."""
+        """Raise Refused for a request from another site."""
         origin = request.headers.get("origin")
+        # Older browsers send only Origin, and programs neither: a missing header proves nothing. Cookies are
+        # SameSite=Strict anyway.
         site = request.headers.get("sec-fetch-site", "same-origin")
         if site not in ("same-origin", "none") or (origin is not None and not self._ours(origin)):
             raise Refused(403, "cross-site request refused")
 
     def check_csrf(self, request: HTTPConnection, visitor: Principal) -> None:
-        """Refuse a change that did not come from our own page."""
+        """Raise Refused for a change that the server's own page did not send."""
         self.check_origin(request)
         if not same(request.headers.get(CSRF_HEADER, ""), visitor.csrf):
             raise Refused(403, f"the header {CSRF_HEADER} is missing or wrong", "reload the page")
 
     def check_upgrade(self, request: HTTPConnection, visitor: Principal, word: str) -> None:
-        """Refuse a WebSocket that our own page did not open; the query has the word, for it can carry no header."""
+        """Raise Refused for a WebSocket that the server's own page did not open."""
+        # Browsers always send an Origin here, but let a page set no headers: so the token is in the query.
         if request.headers.get("origin") is None:
             raise Refused(403, "WebSocket upgrade without Origin header")
         self.check_origin(request)
@@ -81,23 +84,23 @@ class Authenticator:
         return scheme in ("http", "https") and host.lower() in self._hosts
 
     async def visitor(self, request: HTTPConnection) -> Principal:
-        """Return who asks; refuse who is not signed in."""
+        """Return the user of a request; raise Refused if they are not signed in."""
         raise NotImplementedError
 
     def invite(self, token: str = "") -> str:
-        """Return a token that lets one browser in."""
+        """Return a one-time token for a browser."""
         raise Refused(404, "sign-in links are disabled; use the cluster login", "open the page's address")
 
     def enter(self, token: str) -> tuple[str, Principal]:
-        """Change a one-time token for a session."""
+        """Exchange a one-time token for a session: its secret, for the cookie, and the user."""
         raise Refused(404, "sign-in links are disabled; use the cluster login", "open the page's address")
 
     def leave(self, request: HTTPConnection) -> None:
-        """End the visitor's session."""
+        """End the user's session."""
 
 
 class CookieAuth(Authenticator):
-    """The sessions of one server, and the tokens that open new ones."""
+    """The sessions and one-time tokens of a server of one user."""
 
     def __init__(
         self, user: str, hosts: Iterable[str], *, cookie: str, now: Callable[[], float] = time.time
@@ -109,14 +112,12 @@ class CookieAuth(Authenticator):
         self._now = now
 
     def invite(self, token: str = "") -> str:
-        """Return a token that lets one browser in, once, within half a day."""
         token = token or secrets.token_urlsafe(32)
         self._tokens[token] = self._now() + _TOKEN_SECONDS
         return token
 
     def enter(self, token: str) -> tuple[str, Principal]:
-        """Change a one-time token for a session: its secret, for the cookie, and the visitor."""
-        known = next((one for one in self._tokens if same(one, token)), None)
+        known = next((valid for valid in self._tokens if same(valid, token)), None)
         if known is None or self._tokens.pop(known) < self._now():
             raise Refused(
                 401, "this sign-in link was already used, or belongs to another server", _SIGN_IN_HINT
@@ -127,11 +128,9 @@ class CookieAuth(Authenticator):
         return secret, visitor
 
     def leave(self, request: HTTPConnection) -> None:
-        """End the visitor's session."""
         self._sessions.pop(request.cookies.get(self.cookie, ""), None)
 
     async def visitor(self, request: HTTPConnection) -> Principal:
-        """Return who asks; refuse who is not signed in."""
         given = request.cookies.get(self.cookie, "")
         known = self._sessions.get(given)
         if known is None or known.until < self._now():
@@ -141,5 +140,5 @@ class CookieAuth(Authenticator):
 
 
 def same(one: str, other: str) -> bool:
-    """Return whether two secrets are the same, in a time that does not tell how nearly."""
+    """Compare two secrets in constant time."""
     return hmac.compare_digest(one.encode(), other.encode("utf-8", "replace"))

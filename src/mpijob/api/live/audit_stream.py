@@ -1,6 +1,6 @@
-"""The audit of a server as lines of its log: each entry as it is added, and an anchor now and then.
+"""Copy the audit log of a server to its standard output, with an anchor each hour.
 
-A cluster collects what a pod writes to its standard output, so a second copy is where the page cannot change it.
+A cluster collects what a pod writes to standard output, so this copy is where the server cannot change it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _writing = threading.Lock()
 
 
 def write(line: bytes) -> None:
-    """Write one whole line to the standard output; nobody who reads it is no reason to stop."""
+    """Write one whole line to standard output; a closed pipe is ignored."""
     rest = memoryview(line + b"\n")
+    # `os.write` may write a part only; the lock keeps lines of several threads whole.
     with _writing, suppress(OSError):
         while rest:
             rest = rest[os.write(1, rest) :]
@@ -28,7 +29,7 @@ def write(line: bytes) -> None:
 
 @contextmanager
 def copied(directory: str) -> Iterator[None]:
-    """Write what is added to the audit to the standard output as well, with anchors: now, each hour and at the end."""
+    """Copy new audit entries while the context is open; with anchors at its start, each hour, and at its end."""
     end, anchors = audit_log.copy_to(write), Anchors(directory, write)
     anchors.write_anchor()
     hourly = asyncio.create_task(_hourly(anchors))

@@ -1,7 +1,8 @@
-"""One file of a job, streamed to a visitor while it is fetched: never whole in memory or on the disk of this server.
+"""Stream a file of a job while it is fetched, never whole in memory or on the disk of this server.
 
-The engine writes into a named pipe as it would into a file, and the response reads from it. A failure before the first
-bytes is an answer with its status; a later one ends the connection, so nobody takes half a file for a whole one.
+The engine writes into a named pipe as into a file, and the response reads from it. An error before the first
+bytes is a response with its status; a later one closes the connection, so that no client takes a partial file
+for a complete one.
 """
 
 from __future__ import annotations
@@ -28,36 +29,42 @@ _log = logging.getLogger(__name__)
 async def streamed(
     fetch: Callable[[Path], Awaitable[None]], name: str, turn: AbstractAsyncContextManager[None]
 ) -> StreamingResponse:
-    """Return the response with what `fetch` writes to the path that it is given; `turn` is held meanwhile."""
+    """Return a response with what `fetch` writes to the path that it gets; `turn` is held until it ends."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(turn)
         pipe = Path(tempfile.mkdtemp(prefix="mpijob-ui-"), "file")
         os.mkfifo(pipe, 0o600)
         reader = await _reader(pipe, stack)
         fetched = asyncio.ensure_future(fetch(pipe))
-        fetched.add_done_callback(lambda _: _removed(pipe, fetched))  # not before: it would be made as a file
+        # Removed only after the fetch: without the pipe the engine would create a regular file at this path.
+        fetched.add_done_callback(lambda _: _removed(pipe, fetched))
         first = asyncio.ensure_future(reader.read(_PIECE))
         stack.callback(first.cancel)
         await asyncio.wait((first, fetched), return_when=asyncio.FIRST_COMPLETED)
         if fetched.done():
-            await fetched  # it has failed, or the file is small
+            # It failed, or the whole file is in the pipe already.
+            await fetched
         return _FileResponse(_pieces(await first, reader, fetched), name, stack.pop_all())
-    raise AssertionError("unreachable")  # the stack suppresses nothing
+    # For mypy: the stack suppresses no exceptions.
+    raise AssertionError("unreachable")
 
 
 def _removed(pipe: Path, fetched: asyncio.Future[None]) -> None:
     shutil.rmtree(pipe.parent, ignore_errors=True)
     if not fetched.cancelled():
-        fetched.exception()  # where nobody waits for it any more
+        # Retrieved, so that asyncio does not log it as never retrieved if the client is gone.
+        fetched.exception()
 
 
 async def _reader(pipe: Path, stack: AsyncExitStack) -> asyncio.StreamReader:
     reader = asyncio.StreamReader(limit=_PIECE)
+    # O_NONBLOCK: opening a pipe for reading would wait for its writer.
     file = os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), file
     )
-    stack.callback(transport.close)  # the writer then gets EPIPE, or ENXIO when it opens the pipe
+    # The writer then gets EPIPE, or ENXIO if it opens the pipe later.
+    stack.callback(transport.close)
     return reader
 
 
@@ -75,7 +82,7 @@ async def _pieces(
 
 
 class _FileResponse(StreamingResponse):
-    """The response; whatever happens to it, what it holds is given back."""
+    """Releases what the download holds, however the response ends."""
 
     def __init__(self, pieces: AsyncIterator[bytes], name: str, stack: AsyncExitStack) -> None:
         disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"

@@ -1,7 +1,8 @@
-"""The one look at all jobs that every viewer shares: rows kept current by a watch, numbered changes.
+"""All jobs, read once for all clients: rows that a watch keeps current, and numbered changes.
 
-A hundred open pages ask the engine once. Each change has a number; who reconnects says the last one seen and gets
-what is missing, or is told to fetch anew when that is too long ago or was another server's.
+A hundred open pages send one request to the engine. Each change has a number; a client that reconnects sends
+the last one and gets the changes since, or is asked to reload if that is too long ago or was another server
+process.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from mpijob.errors import MpiJobError, NotAllowed, NotFound
 from mpijob.model import JobRef, JobState, Phase
 from mpijob.model.status.job_change import Gone, Heard
 
+# Changes that a client can resume after, and deleted jobs whose late events are ignored.
 _KEPT_CHANGES = 5000
 _CHECK_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0
+# Jobs whose state is read in one round.
 _ASKED_AT_ONCE = 50
 _BEGIN_SECONDS = 10.0
 _EXPLAINED_SECONDS = 7 * 86400.0
 _AHEAD_SECONDS = 5.0
+# An estimated start that moves by less stays as shown, so that the list does not flicker.
 _STEADY_SECONDS = 15.0
 _MOST_WAITING = 500
 
@@ -41,24 +45,23 @@ _log = logging.getLogger(__name__)
 
 
 class _Wait(NamedTuple):
-    """When a job that waits will start, as the list shows it."""
+    """Queue position and estimated start of a waiting job."""
 
     position: int | None
     starts: float | None
     basis: str
 
 
-Scope = tuple[
-    str, str
-]  # a namespace, and the kind of object that a job is there: who may list those may see it
+# Namespace and resource: users see a row if they may list this resource in this namespace.
+Scope = tuple[str, str]
 
 MaySee = Callable[[Scope, bool], bool]
 
 
 class Change(NamedTuple):
-    """What happened since a revision; `whole` is False when that is not known: fetch anew.
+    """Changes since a revision. `whole` is False if they are unknown, so that all must be reloaded.
 
-    `delete` holds the keys of rows: `NAMESPACE/UID`.
+    `delete` has the keys of rows: `NAMESPACE/UID`.
     """
 
     rev: str
@@ -68,54 +71,60 @@ class Change(NamedTuple):
 
 
 class JobIndex:
-    """Every job's row, and what changed when."""
+    """The rows of all jobs, and their last changes."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._everywhere = True
-        self._rows: dict[str, JobRow] = {}  # by namespace and uid
-        self._named: dict[tuple[str, str, str, str], str] = {}  # namespace, name, owner and older kind → key
+        # By `_key`.
+        self._rows: dict[str, JobRow] = {}
+        # By `_name`: the key of the newest job of that name.
+        self._named: dict[tuple[str, str, str, str], str] = {}
         self._epoch, self._number = secrets.token_hex(4), 0
         self._changes: deque[tuple[int, str, Scope]] = deque(maxlen=_KEPT_CHANGES)
-        self._waits: dict[str, _Wait] = {}  # of those who wait, by key
-        self._explained: dict[str, tuple[str, str]] = {}  # key → cause and why of jobs that failed
+        # Of waiting jobs, by key.
+        self._waits: dict[str, _Wait] = {}
+        # Of failed jobs, by key: cause and message.
+        self._explained: dict[str, tuple[str, str]] = {}
         self._by_scope: dict[Scope, dict[str, JobRow]] = {}
-        self._gone: dict[str, None] = {}  # keys never return, whatever a late watch tells
-        self._news = asyncio.Event()  # set once and replaced: a lock would not outlive readers who leave
+        # Keys of deleted jobs: a late watch event must not bring them back.
+        self._gone: dict[str, None] = {}
+        # Set once and then replaced: a Condition would have to survive waiters that are cancelled.
+        self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.trouble: MpiJobError | None = None
-        self.seen = time.time()  # when the engine was last heard
+        # The last response of the engine.
+        self.seen = time.time()
         self._watch_all = client.backend.capability(SupportsWatchAll)
         self.ready = self._watch_all is None
 
     @property
     def rev(self) -> str:
-        """The number of the last change, with the mark of this server's life."""
+        """The number of the last change, prefixed with a mark of this process: another one numbers from 0."""
         return f"{self._epoch}-{self._number}"
 
     @property
     def everywhere(self) -> bool:
-        """Whether jobs of all namespaces are seen, or those of the client's own only."""
+        """Whether the jobs of all namespaces are read, or of the client's only."""
         return self._everywhere
 
     @property
     def rows(self) -> tuple[JobRow, ...]:
-        """All rows, in no order."""
+        """All rows, unordered."""
         return tuple(self._rows.values())
 
     @property
     def scopes(self) -> frozenset[Scope]:
-        """The namespaces and kinds of which there are jobs."""
         return frozenset(self._by_scope)
 
     def rows_in(self, scopes: frozenset[Scope]) -> tuple[JobRow, ...]:
-        """Return the rows of some scopes, in no order."""
+        """Return the rows of these scopes, unordered."""
         if scopes >= self._by_scope.keys():
             return self.rows
         return tuple(row for scope in scopes for row in self._by_scope.get(scope, {}).values())
 
     async def start(self) -> None:
-        """Read every job once, then keep watching."""
+        """Read all jobs, then keep watching."""
         if self._watch_all is not None:
             works: list[Callable[[], Awaitable[None]]] = [
                 partial(self._follow_all, self._watch_all),
@@ -130,21 +139,19 @@ class JobIndex:
             await self.changed(self.rev, _BEGIN_SECONDS)
 
     async def stop(self) -> None:
-        """End the watching."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def row_of(self, ref: JobRef) -> JobRow | None:
-        """Return the row of a job, if it is known here."""
         if ref.uid:
             return self._rows.get(f"{ref.namespace}/{ref.uid}")
         of_name = (key for name, key in self._named.items() if name[:2] == (ref.namespace, ref.name))
         return next((self._rows[key] for key in of_name), None)
 
-    # -- what is told -----------------------------------------------------------------------------
+    # -- changes for clients -----------------------------------------------------------------------
     def since(self, rev: str, may_see: MaySee = lambda scope, there: True) -> Change:
-        """Return what changed after a revision, as far as somebody may see it, or may be told that it is gone."""
+        """Return the changes since a revision, of jobs for which `may_see` is true."""
         epoch, _, number = rev.partition("-")
         oldest = self._changes[0][0] if self._changes else self._number + 1
         if epoch != self._epoch or not number.isdigit() or not oldest - 1 <= int(number) <= self._number:
@@ -155,8 +162,9 @@ class JobIndex:
         return Change(self.rev, here, gone)
 
     def _touched(self, number: int, may_see: MaySee) -> list[str]:
-        """Return which jobs changed after a number, in that order; the last changes are looked at, not all."""
+        """Return the keys of jobs that changed since a number, in that order."""
         found: dict[str, None] = {}
+        # From the newest: most clients lack a few changes only.
         for at, key, scope in reversed(self._changes):
             if at <= number:
                 break
@@ -165,21 +173,22 @@ class JobIndex:
         return [*found][::-1]
 
     async def changed(self, rev: str, seconds: float) -> bool:
-        """Wait until there is something after a revision; False when the time has passed without."""
+        """Wait for a change after a revision; False on timeout."""
         if self.rev == rev:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), seconds)
         return self.rev != rev
 
-    # -- what is learnt ---------------------------------------------------------------------------
+    # -- updates from the engine --------------------------------------------------------------------
     def see(self, state: JobState) -> None:
-        """Take note of a job's present state; one that is not here and goes need not come first."""
+        """Update the row of a job."""
         row = rows.row(state)
+        # A job that is first seen while it is deleted is not added: its row would vanish at once.
         if state.phase is not Phase.DELETING or _key(row) in self._rows:
             self._put(row)
 
     def forget(self, ref: JobRef) -> None:
-        """Take note that a job is gone."""
+        """Remove a deleted job."""
         gone = self.row_of(ref)
         key = f"{ref.namespace}/{ref.uid or (gone.uid if gone else '')}"
         self._gone[key] = None
@@ -209,7 +218,8 @@ class JobIndex:
         if self._rows.get(key) == row or key in self._gone:
             return False
         older = self._rows.get(self._named.get(_name(row), ""))
-        if older is not None and older.uid != row.uid:  # an ended job of the same name and owner makes way
+        # A newer job of the same name and owner replaces an ended one.
+        if older is not None and older.uid != row.uid:
             if (older.created, older.uid) > (row.created, row.uid):
                 return False
             self._drop(_key(older))
@@ -221,7 +231,7 @@ class JobIndex:
         return True
 
     def _part(self, row: JobRow) -> None:
-        """Take a row out of its scope."""
+        """Remove a row from the index by scope."""
         own = self._by_scope.get(scope_of(row), {})
         own.pop(row.uid, None)
         if not own:
@@ -232,7 +242,7 @@ class JobIndex:
         self._changes.append((self._number, _key(row), scope_of(row)))
 
     def _told_why(self, row: JobRow) -> JobRow:
-        """Return a failed job's row with the cause that was found; what a watch tells has none."""
+        """Add the known cause to a failed job's row: events of a watch have none."""
         if row.phase is not Phase.FAILED:
             return row
         if row.cause:
@@ -241,7 +251,7 @@ class JobIndex:
         return msgspec.structs.replace(row, cause=cause, why=why)
 
     def _told_wait(self, row: JobRow) -> JobRow:
-        """Return the row of a job that waits with when it will start; what a watch tells has nothing of it."""
+        """Add the known queue position to a waiting job's row: events of a watch have none."""
         if row.phase is not Phase.QUEUED:
             self._waits.pop(_key(row), None)
             return row
@@ -253,7 +263,7 @@ class JobIndex:
         )
 
     async def _look_ahead(self) -> None:
-        """Ask now and then when those will start who wait: one question for all of them."""
+        """Read the queue positions of all waiting jobs, with one request."""
         await asyncio.sleep(_AHEAD_SECONDS)
         if not any(row.phase is Phase.QUEUED for row in self._rows.values()):
             return
@@ -276,7 +286,8 @@ class JobIndex:
         while True:
             try:
                 await work()
-            except MpiJobError as error:  # the page says it, with its age; the next look may succeed
+            # The page shows it, with the age of the data; the next round may succeed.
+            except MpiJobError as error:
                 self.trouble = error
             except Exception:
                 _log.exception("updating the job index failed, retrying")
@@ -286,7 +297,7 @@ class JobIndex:
         self.trouble, self.seen = None, time.time()
 
     async def _reload(self) -> None:
-        """Read all jobs; where not every namespace may be seen, those of the client's own."""
+        """Read all jobs; of the client's namespace only, if it may not list all."""
         try:
             found = await self._all()
         except NotAllowed:
@@ -314,7 +325,7 @@ class JobIndex:
                 await close()
 
     async def _follow_all(self, engine: SupportsWatchAll) -> None:
-        """Take in the changes from an engine that watches all its jobs."""
+        """Follow the changes of an engine that watches all its jobs at once."""
         try:
             await self._take(engine, "" if self._everywhere else self._client.namespace)
         except NotAllowed:
@@ -323,7 +334,8 @@ class JobIndex:
             self._everywhere = False
 
     async def _take(self, engine: SupportsWatchAll, namespace: str) -> None:
-        missing: set[str] | None = set(self._rows)  # what is not told before the first sign of life is gone
+        # Rows that the first listing does not contain belong to deleted jobs.
+        missing: set[str] | None = set(self._rows)
         stream = stream_in_thread(lambda: engine.watch_all(namespace))
         try:
             async for told in stream:
@@ -345,14 +357,17 @@ class JobIndex:
             await stream.aclose()
 
     async def _explain(self) -> None:
-        """Ask for the cause of jobs that failed lately, once each: what a watch tells has none."""
+        """Read the cause of recently failed jobs, once each: events of a watch have none."""
         await asyncio.sleep(_CHECK_SECONDS)
         since = time.time() - _EXPLAINED_SECONDS
         for row in [one for one in self._rows.values() if self._wants_cause(one, since)][:_ASKED_AT_ONCE]:
+            # Recorded before the request, so that a job that cannot be diagnosed is not requested in each
+            # round.
             self._explained[_key(row)] = ("", row.why)
             try:
                 self.see(await self._client.state(JobRef(row.namespace, row.name, row.uid)))
-            except MpiJobError as error:  # it is gone, or may not be read: its row says what the watch told
+            # It was deleted, or may not be read: its row keeps the engine's message.
+            except MpiJobError as error:
                 _log.debug("cannot diagnose %s/%s: %s", row.namespace, row.name, error.message)
 
     def _wants_cause(self, row: JobRow, since: float) -> bool:
@@ -360,7 +375,7 @@ class JobIndex:
         return row.phase is Phase.FAILED and recent and _key(row) not in self._explained
 
     async def _check(self) -> None:
-        """See what a watch does not tell: jobs that are gone, and old jobs that still go on."""
+        """Find what a watch of this engine does not report: deleted jobs, and changes of jobs that still run."""
         await asyncio.sleep(_CHECK_SECONDS)
         page = await self._client.list(all_namespaces=self._everywhere, limit=1)
         self._heard()
@@ -375,7 +390,7 @@ class JobIndex:
 
 
 def _wait(state: JobState, now: float, before: _Wait | None) -> _Wait:
-    """Return when a job will start; what was shown before stays as long as it is nearly the same."""
+    """Return the queue position and start of a job; a start that is nearly the same stays as it was."""
     seconds = state.wait_estimate_seconds
     starts = None if seconds is None else float(round(now + seconds))
     if before is not None and before.starts is not None and starts is not None:
@@ -385,17 +400,17 @@ def _wait(state: JobState, now: float, before: _Wait | None) -> _Wait:
 
 
 def _key(row: JobRow) -> str:
-    """Return what a row is kept by: a uid may be claimed by anybody's object, but not in another namespace."""
+    """Return the key of a row. It contains the namespace: another user's object there cannot claim this job's uid."""
     return f"{row.namespace}/{row.uid}"
 
 
 def _name(row: JobRow) -> tuple[str, str, str, str]:
-    """Return what only one row has: the kinds of the older operator may share names."""
+    """Return what is unique among current jobs; kinds of the older operator may share names."""
     return row.namespace, row.name, row.owner, row.kind if row.engine == "training-operator" else ""
 
 
 def scope_of(row: JobRow) -> Scope:
-    """Return what somebody must be allowed to list to see a row."""
+    """Return the namespace and resource that a user must be allowed to list to see the row."""
     if row.engine == "trainer":
         return row.namespace, "trainjobs.trainer.kubeflow.org"
     return row.namespace, f"{row.kind.lower()}s.kubeflow.org"

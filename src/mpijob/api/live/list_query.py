@@ -1,7 +1,8 @@
-"""Filter, sort, count and page the rows that the board holds. Pure; the board does the watching.
+"""Filter, sort, count and page the rows of the job index. Pure.
 
-Pages are stable: a cursor is the sort key, uid and namespace of the last row shown, so rows that come or go meanwhile
-neither repeat nor hide others. It also says when the first page was made, for what grows with time is told as of then.
+Pages are stable: a cursor is the sort key, uid and namespace of the last row, so that new or deleted rows
+neither repeat nor hide others. It also has the time of the first page, as of which durations are computed:
+they grow.
 """
 
 from __future__ import annotations
@@ -26,14 +27,13 @@ _NUMBERS = ("created", "duration")
 
 
 class _Position(NamedTuple):
-    """Behind which row a page begins, and when the first page was made."""
+    """The last row before a page, and the time of the first page."""
 
     key: Key
     now: float
 
 
 def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float, seen: float = 0.0) -> JobList:
-    """Return one page of the rows that a query asks for."""
     rows = tuple(rows)
     matching = _matching(rows, query)
     chosen = [row for row in matching if row.phase in query.status] if query.status else matching
@@ -59,7 +59,7 @@ def _all(rows: tuple[JobRow, ...], field: str) -> tuple[str, ...]:
 
 
 def _matching(rows: Sequence[JobRow], query: ListQuery) -> Sequence[JobRow]:
-    """Return the rows that a query asks for, the filter by phase left out; each filter goes over the rows once."""
+    """Apply all filters but the phase: the counts by phase are over these rows."""
     if query.namespace:
         rows = [row for row in rows if row.namespace == query.namespace]
     if query.type:
@@ -83,14 +83,14 @@ def _mentions(row: JobRow, text: str) -> bool:
 
 
 def _duration(row: JobRow, now: float) -> float:
-    """Return how long a job had run at a time, whatever became of it since."""
+    """Return how long a job had run at a time; -1 if it had not started."""
     if row.started is None or row.started > now:
         return -1.0
     return min(row.held_until(now), now) - row.started
 
 
 def _key(sort: str, now: float) -> Callable[[JobRow], Key]:
-    """Return the sort key of a row; uid and namespace make every key different."""
+    """Return the sort key of rows; uid and namespace make it unique."""
     name = sort.removeprefix("-")
     if name == "duration":
         return lambda row: (_duration(row, now), row.uid, row.namespace)
@@ -100,7 +100,7 @@ def _key(sort: str, now: float) -> Callable[[JobRow], Key]:
 def _after(
     rows: Sequence[JobRow], key: Callable[[JobRow], Key], query: ListQuery, last: _Position | None
 ) -> Sequence[JobRow]:
-    """Return the rows behind the cursor, in no order."""
+    """Return the rows after the cursor, unordered."""
     if last is None:
         return rows
     if query.sort.startswith("-"):
@@ -113,7 +113,7 @@ def _cursor(key: Key, now: float) -> str:
 
 
 def _position(query: ListQuery) -> _Position:
-    """Return what a cursor says; one that was made for another order is refused."""
+    """Decode a cursor; raise InvalidJob for one of another sort order."""
     cursor = query.after
     kind = float if query.sort.removeprefix("-") in _NUMBERS else str
     try:

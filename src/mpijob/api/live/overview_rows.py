@@ -1,4 +1,4 @@
-"""The place at a glance, from the rows of the board: who waits, who uses it, what fails. Pure."""
+"""The overview page, from the rows of the job index: waiting jobs, usage by owner, common failures. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _PATTERNS, _SHARES = 10, 20
 def overview(
     rows: Iterable[JobRow], queued: Iterable[JobState], facts: Facts, room: str, *, now: float
 ) -> Overview:
-    """Return the place at a glance."""
     rows = tuple(rows)
     waits = [row.started - row.created for row in rows if row.started is not None]
     return Overview(
@@ -35,7 +34,7 @@ def overview(
 
 
 def waiting(queued: Iterable[JobState]) -> tuple[Waiting, ...]:
-    """Return those who wait, in their order."""
+    """Return the waiting jobs, in queue order."""
     found = [
         Waiting(
             as_row.row(one),
@@ -67,14 +66,14 @@ def _shares(rows: tuple[JobRow, ...], of: Callable[[JobRow], str], now: float) -
 
 
 def _busy(row: JobRow, now: float) -> float:
-    """Return the seconds that a job's workers ran, all together."""
+    """Return worker-seconds: the run time times the number of workers."""
     if row.started is None:
         return 0.0
     return max(0.0, row.held_until(now) - row.started) * row.workers
 
 
 def _patterns(rows: tuple[JobRow, ...]) -> tuple[Pattern, ...]:
-    """Return what the failed jobs have in common, found as `mpijob patterns` finds it."""
+    """Return common causes of failed jobs, as `mpijob patterns` does."""
     failed = sorted((row for row in rows if row.phase is Phase.FAILED), key=lambda row: row.finished or 0.0)
     newest = {f"{row.namespace}/{row.name}": row for row in failed}
     until = failed[-1].finished or 0.0 if failed else 0.0
@@ -83,7 +82,7 @@ def _patterns(rows: tuple[JobRow, ...]) -> tuple[Pattern, ...]:
 
 
 def _as_state(row: JobRow) -> JobState:
-    """Return a failed row as the little that its cause needs."""
+    """Return a failed job's row as the state that `patterns` reads."""
     ref = JobRef(row.namespace, row.name, row.uid)
     findings = (Finding(row.cause, row.why),) if row.cause else ()
     return JobState(ref=ref, phase=row.phase, owner=row.owner, finished=row.finished, findings=findings)

@@ -1,4 +1,4 @@
-"""How far jobs are, remembered for a few seconds: many open lists read each job's last lines once."""
+"""Cache the progress of jobs for some seconds: many open lists read each job's last lines once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT = 2000
 
 
 class ProgressCache:
-    """The last answer for each job; of one that has ended it holds for good."""
+    """The last result for each job; that of an ended job does not expire."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -24,7 +24,7 @@ class ProgressCache:
         self._reading = asyncio.Semaphore(_AT_ONCE)
 
     async def of(self, row: JobRow, read: Read) -> JobProgress | None:
-        """Return how far a job is; `read` is called where that is not known or too old."""
+        """Return a job's progress; `read` is called if it is unknown or too old."""
         key = (row.namespace, f"{row.uid} {row.attempt}", row.phase.final)
         known = self._known.get(key)
         if known is not None and (row.phase.final or self._now() - known[0] < _FRESH_SECONDS):

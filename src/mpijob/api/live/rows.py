@@ -1,4 +1,4 @@
-"""A job's state as a row of the list, and what can be done with it. Pure."""
+"""Convert a job's state to a row of the list, with the available actions. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mpijob.model import JobState, Phase
 
 _ENDED: tuple[Action, ...] = ("retry", "clone", "delete")
 _GOING: tuple[Action, ...] = ("cancel", "suspend", "clone", "delete")
-_EXPLAINED = (Phase.FAILED, Phase.RUNNING)  # a running job's findings are its warnings
+# The findings of a running job are its warnings.
+_EXPLAINED = (Phase.FAILED, Phase.RUNNING)
 
 
 def row(state: JobState) -> JobRow:
-    """Return the job as the list shows it."""
     return JobRow(
         uid=state.ref.uid or str(state.ref),
         namespace=state.ref.namespace,
@@ -46,7 +46,6 @@ def row(state: JobState) -> JobRow:
 
 
 def run_row(run: JobState, attempts: Iterable[JobState]) -> RunRow:
-    """Return one of the jobs that had a name, with its attempts."""
     return RunRow(
         run=run.run,
         address=f"{run.ref.name}@{run.run}",
@@ -57,7 +56,6 @@ def run_row(run: JobState, attempts: Iterable[JobState]) -> RunRow:
 
 
 def attempt_row(state: JobState) -> AttemptRow:
-    """Return one attempt."""
     return AttemptRow(
         attempt=state.attempt,
         phase=state.phase,
@@ -76,7 +74,7 @@ def attempt_row(state: JobState) -> AttemptRow:
 
 
 def why(state: JobState) -> str:
-    """Return one sentence: the first cause, else what it waits for, else what the engine says."""
+    """Return one sentence: the first cause, else what the job waits for, else the engine's message."""
     if state.findings and state.phase is not Phase.SUCCEEDED:
         return state.findings[0].message
     if state.waiting_for and not state.phase.final:
@@ -88,12 +86,11 @@ def why(state: JobState) -> str:
 
 
 def _words(reason: str) -> str:
-    """Return an engine's CamelCase reason as words: `WaitingForResources` as `Waiting for resources`."""
+    """Split an engine's CamelCase reason: `WaitingForResources` becomes `Waiting for resources`."""
     return " ".join(re.findall(r"[A-Z]?[^A-Z]+|[A-Z]+(?![a-z])", reason)).capitalize()
 
 
 def actions(phase: Phase) -> tuple[Action, ...]:
-    """Return what a user can ask of a job in this phase."""
     if phase.final:
         return _ENDED
     if phase is Phase.SUSPENDED:

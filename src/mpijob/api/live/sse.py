@@ -1,7 +1,7 @@
-"""What flows: changes of the board as server-sent events, log lines in batches.
+"""Streams: job changes as server-sent events, log lines in batches.
 
-A page keeps one event stream; it says the last change it saw when it comes back. Lines are merged and filtered by
-the client's own log verb and sent a few times a second, however fast they come.
+A page keeps one event stream, and sends the id of the last change when it reconnects. Lines are merged and
+filtered by the client's log method, and sent a few times a second.
 """
 
 from __future__ import annotations
@@ -28,16 +28,20 @@ from mpijob.observation.logs.escape import visible
 from mpijob.observation.redaction import masking
 
 T = TypeVar("T")
-HEARTBEAT_SECONDS = 5.0  # the page takes three missed beats for a lost line
+# The page treats three missing heartbeats as a lost connection.
+HEARTBEAT_SECONDS = 5.0
+# Changes within this time are sent together.
 _COALESCE_SECONDS = 0.25
 _BATCH_SECONDS = 0.1
 _BATCH_LINES = 2000
+# More lines than this in memory pause the reading of the log, and so the engine.
 _AHEAD_LINES = 10_000
+# The second header turns off the buffering of nginx, which would hold events back.
 _NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 class Flow(NamedTuple):
-    """What a stream says once: the kind of news, where to go on from, and the news."""
+    """One item of a stream: its event, the id to resume after, and its data."""
 
     event: str
     id: str
@@ -45,7 +49,7 @@ class Flow(NamedTuple):
 
 
 class Ending(Generic[T]):
-    """A flow, and what has to be ended with it although it may never have begun."""
+    """An async iterator that also closes its source, even if the iteration never began."""
 
     def __init__(self, flow: AsyncIterator[T], end: Callable[[], Awaitable[None]]) -> None:
         self._flow, self._end = flow, end
@@ -57,25 +61,27 @@ class Ending(Generic[T]):
         return await anext(self._flow)
 
     async def aclose(self) -> None:
-        """End both."""
+        # Closing a generator that never started runs none of its `finally` blocks, so the source needs
+        # `_end`.
         await self._flow.aclose()  # type: ignore[attr-defined]  # a generator
         await self._end()
 
 
 class Streamed(StreamingResponse):
-    """An answer that flows; what it flows from ends with it, however it ends."""
+    """A streaming response that closes its source, however it ends."""
 
     async def stream_response(self, send: Send) -> None:
-        """Send all of it."""
         try:
             await super().stream_response(send)
         finally:
+            # Starlette drops the iterator of a client that disconnects, and leaves closing it to the garbage
+            # collector.
             if close := getattr(self.body_iterator, "aclose", None):
                 await close()
 
 
 async def changes(ask: RequestContext) -> Response:
-    """Stream what changes on the board."""
+    """Stream the changes of the job list."""
     ask.check_stream()
     news = _as_events(change_flow(ask))
     return Streamed(news, media_type="text/event-stream", headers=_NO_STORE)
@@ -90,7 +96,7 @@ async def _as_events(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
 
 
 async def change_flow(ask: RequestContext) -> AsyncIterator[Flow]:
-    """Yield what changes on the board, as far as the visitor may see it, and signs of life; end with their login."""
+    """Yield the changes that the user may see, with heartbeats; ends when their login ends."""
     board = ask.room.board
     rev, turns = ask.last_seen or board.rev, None
     with ask.stream():
@@ -102,7 +108,8 @@ async def change_flow(ask: RequestContext) -> AsyncIterator[Flow]:
             except errors.Refused as refusal:
                 yield Flow("bye", rev, Delta(rev, trouble=refusal.problem, seen=board.seen))
                 return
-            except MpiJobError as error:  # nobody can say what may be shown: nothing is
+            # Permissions are unknown now, so no change is sent.
+            except MpiJobError as error:
                 trouble = error
             told = None if trouble is None else errors.told(trouble)[1]
             delta = Delta(change.rev, change.upsert, change.delete, told, board.seen)
@@ -113,13 +120,14 @@ async def change_flow(ask: RequestContext) -> AsyncIterator[Flow]:
 
 
 async def _seen(ask: RequestContext, rev: str, turns: int | None) -> tuple[Change, int]:
-    """Return what changed for the visitor; where their rights did, that all is to be fetched anew."""
+    """Return the changes that the user may see; after a change of their permissions, a request to reload all."""
     await ask.still_here()
     board, guest = ask.room.board, ask.guest
     if guest is None:
         return board.since(rev), 0
     scopes = asked = frozenset[Scope]()
-    while not asked >= board.scopes:  # what came meanwhile is asked about, too
+    # Namespaces that appear during the review must be reviewed, too.
+    while not asked >= board.scopes:
         asked = board.scopes
         scopes = await guest.sees(asked)
     if turns is not None and turns != guest.turns:
@@ -134,7 +142,7 @@ def _name(change: Change) -> str:
 
 
 async def logs(ask: RequestContext) -> Response:
-    """Stream the merged lines of a job, or hand them over as a file."""
+    """Stream the merged lines of a job, or return them as a file."""
     ask.check_stream()
     said = await opened(ask)
     if ask.query.format == "text":
@@ -153,14 +161,14 @@ def _lines_as(
 
 
 class Said(NamedTuple):
-    """The lines of a job that are read already or will be, and what must not be shown of them."""
+    """An open log, and the secrets that are masked in it."""
 
     feed: Feed
     secret: tuple[str, ...]
 
 
 async def opened(ask: RequestContext) -> Said:
-    """Begin to read a job's lines; what is not there is refused here, before an answer begins."""
+    """Open the log of a job; errors are raised here, before the response begins, while it can still have a status."""
     state = await ask.client.state(ask.ref)
     secret = await ask.client.masked_values(state.ref)
     feed = Feed(_lines(ask, state.ref))
@@ -169,14 +177,14 @@ async def opened(ask: RequestContext) -> Said:
 
 
 async def log_flow(ask: RequestContext, said: Said) -> AsyncIterator[Flow]:
-    """Yield the lines in batches, an empty one now and then as a sign of life, and what ended them badly."""
+    """Yield batches of lines, empty ones as heartbeats, and at last the error that ended the log, if any."""
     async with aclosing(_log_batches(ask, said)) as batches:  # type: ignore[type-var]  # a generator
         async for batch in batches:
             yield Flow("lines", batch.lines[-1].at if batch.lines else "", batch)
 
 
 async def _log_batches(ask: RequestContext, said: Said) -> AsyncIterator[LogBatch]:
-    """Yield the same in no wrapping; whoever may not read any longer reads no further."""
+    """Yield the batches; ends with an error for a user who may no longer read the log."""
     looked = time.monotonic()
     try:
         with ask.stream():
@@ -187,7 +195,9 @@ async def _log_batches(ask: RequestContext, said: Said) -> AsyncIterator[LogBatc
                         await ask.still_here()
                         await ask.check(ask.ref.namespace, logs=True)
                     yield LogBatch(tuple(row(line, said.secret) for line in batch))
-    except Exception as error:  # the outermost place of a stream: what breaks off is not told as complete
+    # The outermost handler: the status was sent long ago. Without the error line a broken log would look
+    # complete.
+    except Exception as error:
         yield LogBatch(problem=errors.told(error)[1])
 
 
@@ -200,7 +210,7 @@ def _lines(ask: RequestContext, ref: JobRef) -> AsyncIterator[LogLine]:
 
 
 class Feed:
-    """The lines of a log, read ahead by one task and handed over in batches."""
+    """The lines of a log, read ahead by a task and returned in batches."""
 
     def __init__(self, lines: AsyncIterator[LogLine]) -> None:
         self._lines, self._kept = lines, list[LogLine]()
@@ -214,29 +224,32 @@ class Feed:
             async for line in self._lines:
                 self._kept.append(line)
                 self._more.set()
-                if len(self._kept) >= _AHEAD_LINES:  # whoever reads slowly holds the engine back, not us
+                # Waiting here stops the engine from reading further.
+                if len(self._kept) >= _AHEAD_LINES:
                     self._room.clear()
                     await self._room.wait()
-        except Exception as error:  # the outermost place of this task: whoever reads is told, whatever it is
+        # The outermost handler of this task: the error is raised where the batches are read.
+        except Exception as error:
             self._error = error
         finally:
             self._over = True
             self._more.set()
 
     async def ready(self, seconds: float) -> None:
-        """Wait a moment for the first line; a question that is refused is refused here, with its own status."""
+        """Wait for the first line for a moment; raise the error of a log that cannot be opened."""
         await self._wait(seconds)
         if self._error is not None and not self._kept:
             raise self._error
 
     async def batches(self) -> AsyncIterator[list[LogLine]]:
-        """Yield what was said, a few times a second; an empty batch is a sign of life. Raise what ended it."""
+        """Yield lines a few times a second; an empty batch is a heartbeat. Raise the error that ended the log."""
         begun = False
         try:
             while not (self._over and not self._kept):
                 await self._wait(HEARTBEAT_SECONDS)
                 if begun and not self._over and len(self._kept) < _BATCH_LINES:
-                    await asyncio.sleep(_BATCH_SECONDS)  # the first lines are not held back
+                    # The first lines are sent at once, later ones are collected for a moment.
+                    await asyncio.sleep(_BATCH_SECONDS)
                 begun = True
                 batch, self._kept = self._kept[:_BATCH_LINES], self._kept[_BATCH_LINES:]
                 self._room.set()
@@ -253,7 +266,6 @@ class Feed:
             await asyncio.wait_for(self._more.wait(), seconds)
 
     async def close(self) -> None:
-        """Stop reading."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -271,7 +283,7 @@ async def _plain(ask: RequestContext, said: Said) -> AsyncIterator[bytes]:
 
 
 def _text(batch: LogBatch) -> str:
-    """Return lines as a file has them; what ended them badly is the last one."""
+    """Return the lines as text; an error is the last line."""
     told = batch.problem
     end = "" if told is None else f"[mpijob] the log ends here: {told.message}\n"
     return "".join(map(_written, batch.lines)) + end
@@ -283,7 +295,7 @@ def _written(line: LogRow) -> str:
 
 
 def row(line: LogLine, secret: tuple[str, ...]) -> LogRow:
-    """Return a line as it may be shown: control characters written out, secrets masked."""
+    """Return a line for the API: control characters escaped, secrets masked."""
     return LogRow(
         time=line.time / 1e6,
         at=str(line.time),

@@ -1,8 +1,7 @@
-"""The streams as WebSockets, on the same addresses and behind the same gate.
+"""The streams as WebSockets, at the same addresses and with the same checks.
 
-Each message is `{"event": …, "id": …, "data": …}` with the data of the server-sent events and of the log batches.
-A browser sends no header of ours with an upgrade: its Origin must be ours, and the query has the CSRF word as `csrf`.
-What a visitor says is not listened to; that they leave is.
+Each message is `{"event": …, "id": …, "data": …}` with the data of the server-sent events and of the log
+batches.
 """
 
 from __future__ import annotations
@@ -22,29 +21,31 @@ from mpijob.api.live import sse
 from mpijob.api.live.sse import Flow
 from mpijob.api.request_context import AppState, RequestContext, Route
 
+# "Going away" of RFC 6455, section 7.4.1.
 _GOING = 1001
 _log = logging.getLogger(__name__)
 
 
 async def changes(ask: RequestContext) -> AsyncIterator[Flow]:
-    """Return the changes of the board."""
     return sse.change_flow(ask)
 
 
 async def logs(ask: RequestContext) -> AsyncIterator[Flow]:
-    """Return the lines of a job."""
     said = await sse.opened(ask)
     return sse.Ending(sse.log_flow(ask, said), said.feed.close)
 
 
 async def serve(route: Route, room: AppState, socket: WebSocket) -> None:
-    """Let an upgrade in or refuse it, then tell what flows until one of the two leaves."""
+    """Accept or refuse an upgrade, then send the stream until either side leaves."""
     try:
         flow = await _admitted(route, room, socket)
-    except Exception as error:  # the outermost place: whatever it is, the visitor gets a sentence
+    # The outermost handler: after any error the client gets a response with a message.
+    except Exception as error:
         await socket.send_denial_response(errors.response(error))
         return
     await socket.accept()
+    # The second task ends when the client disconnects, which sending alone would notice only with the next
+    # item.
     both = [asyncio.create_task(work) for work in (_tell(flow, socket), _left(socket))]
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -59,6 +60,8 @@ async def serve(route: Route, room: AppState, socket: WebSocket) -> None:
 
 async def _admitted(route: Route, room: AppState, socket: WebSocket) -> AsyncIterator[Flow]:
     visitor = await room.visitor(socket)
+    # Browsers let a page set no headers in an upgrade: the Origin is checked, and the query has the CSRF
+    # token.
     room.gate.check_upgrade(socket, visitor, socket.query_params.get(CSRF_WORD, ""))
     ask = await request_context.admitted(route, room, socket, visitor)
     ask.check_stream()
@@ -76,6 +79,6 @@ async def _tell(flow: AsyncIterator[Flow], socket: WebSocket) -> None:
 
 
 async def _left(socket: WebSocket) -> None:
-    """Wait until the visitor leaves; whatever they say is dropped."""
+    """Wait for the client to disconnect; its messages are ignored."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass

@@ -1,8 +1,8 @@
-"""Reading users' documents beside the server: bounded in number, time and memory, and never on its event loop.
+"""Parse users' documents outside the server process, bounded in number, time and memory.
 
-A document is read in a process of its own (`process`). One that is not done after a moment goes on only while
-few others do so, and ends when its time is over. So a document that is made to be slow costs its sender an answer, and
-everybody else a moment at most.
+A document is parsed in a child process of its own (see `process`). One that is not done after a moment counts
+as slow; few slow ones run at a time, and each has a time limit. So a document that is built to be slow costs
+its sender an error, and other users a moment at most.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from mpijob.api.schemas.job_schemas import Problem
 
 T = TypeVar("T")
 _START_SECONDS = 60.0
-_KEPT = ("PATH", "LANG", "LC_", "TZ", "COVERAGE_")  # beginnings of the variables that the process gets
+# Prefixes of the environment variables that the process inherits.
+_KEPT = ("PATH", "LANG", "LC_", "TZ", "COVERAGE_")
 _LOCALLY = "read it on your own machine: mpijob plan -f FILE, or mpijob convert FILE"
 
 
 class ParserProcess:
-    """The process that forks a child for each document; started when it is first needed, and anew when it is gone.
+    """The process that forks a child for each document, started at the first one, and again when it has
+    ended.
 
-    It ends with this process: nobody else holds the other end of its socket.
+    It ends with this process, which holds the only other end of its control socket.
     """
 
     def __init__(self) -> None:
@@ -47,7 +49,7 @@ class ParserProcess:
         self._control: socket.socket | None = None
 
     async def start(self) -> None:
-        """See to it that the process is there and has loaded what it needs."""
+        """Start the process if it does not run; returns when it has loaded its imports."""
         if self._process is None or self._process.poll() is not None:
             await asyncio.to_thread(self._start)
 
@@ -57,7 +59,7 @@ class ParserProcess:
                 self._process, self._control = _started()
 
     async def begin(self, order: Order) -> Reader:
-        """Let a child read a document."""
+        """Fork a child and send it a document."""
         await self.start()
         assert self._control is not None
         number = next(self._numbers)
@@ -79,20 +81,20 @@ class ParserProcess:
         return Reader(self, number, ours)
 
     def stop(self) -> None:
-        """End the process; the next document starts another."""
+        """Kill the process; the next document starts another."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def kill(self, number: int) -> None:
-        """End a child at once."""
+        """Kill one child."""
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.send(msgspec.msgpack.encode(Work(number)))
 
 
 class Reader:
-    """One document that is being read."""
+    """One document that a child parses."""
 
     def __init__(self, process: ParserProcess, number: int, line: socket.socket) -> None:
         self._process, self._number, self._line = process, number, line
@@ -100,7 +102,7 @@ class Reader:
         self._answer = asyncio.ensure_future(self._received())
 
     async def is_soon_done(self) -> bool:
-        """Return whether the answer is there before the child says that it is slow, or says nothing for long."""
+        """Return whether the result arrives before the child reports that it is slow, or the time is over."""
         slow = asyncio.ensure_future(self._slow.wait())
         wanted = [self._answer, slow]
         await asyncio.wait(wanted, timeout=rate_limit.PARSE_SOON_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -108,11 +110,11 @@ class Reader:
         return self._answer.done()
 
     async def result(self) -> Result | None:
-        """Return the answer; None where the child was ended before it had one."""
+        """Return the result; None if the child ended without one."""
         return await self._answer
 
     async def close(self) -> None:
-        """End the child, if it still reads."""
+        """Kill the child if it is still running."""
         if not self._answer.done():
             self._process.kill(self._number)
             self._answer.cancel()
@@ -148,21 +150,23 @@ PROCESS = ParserProcess()
 
 
 class Parsers:
-    """Who reads next: a few documents at once, one of each user; those of other users do not wait behind them."""
+    """Fair scheduling of documents: a few at a time, one of each user, users in turn."""
 
     def __init__(self, process: ParserProcess = PROCESS) -> None:
         self._process = process
-        self._users: dict[str, deque[asyncio.Future[None]]] = {}  # who reads or waits, and for what
-        self._turns: deque[str] = deque()  # users of whom one waits, in their order
+        # The documents of each user; the first one is parsed or next.
+        self._users: dict[str, deque[asyncio.Future[None]]] = {}
+        # Users whose first document waits, in order.
+        self._turns: deque[str] = deque()
         self._uploads: Counter[str] = Counter()
         self._running = self._slow = self._waiting = 0
 
     async def start(self) -> None:
-        """Be ready before the first document comes."""
+        """Start the process before the first document arrives."""
         await self._process.start()
 
     async def encoded(self, user: str, what: str, body: bytes, max_workers: int) -> bytes:
-        """Return the JSON of what was made of a body; raise Refused with what is wrong, or with when to come again."""
+        """Return the JSON of a parsed document; raise Refused with its errors, or with when to retry."""
         async with self._turn(user):
             result = await self._read(Order(what, max_workers, body))
         if result.status != 200:
@@ -170,12 +174,12 @@ class Parsers:
         return result.body
 
     async def decoded(self, user: str, what: str, body: bytes, max_workers: int, kind: type[T]) -> T:
-        """Return what was made of a body, as a value."""
+        """Return the parsed document as a value."""
         return codec.decode(await self.encoded(user, what, body, max_workers), kind)
 
     @contextmanager
     def upload(self, user: str) -> Iterator[None]:
-        """Hold one of the documents that a user may send at once: each takes memory while it comes."""
+        """Count one of the documents that a user may upload at a time: each takes memory while it arrives."""
         if self._uploads[user] >= rate_limit.PARSES_OF_USER:
             raise _busy(f"{self._uploads[user]} of your uploads are in progress: limit reached", 429)
         with rate_limit.counted(self._uploads, user):
@@ -186,7 +190,8 @@ class Parsers:
         try:
             async with asyncio.timeout(rate_limit.PARSE_SECONDS + rate_limit.PARSE_SOON_SECONDS):
                 result = await self._read_in_time(order)
-        except TimeoutError as error:  # a child ends by itself: nobody forked one
+        # Children end by their own limits, so the process that forks them hangs: it is replaced.
+        except TimeoutError as error:
             self._process.stop()
             raise _silent() from error
         if result is None:
@@ -204,7 +209,7 @@ class Parsers:
             await reader.close()
 
     async def _go_on(self, reader: Reader) -> None:
-        """Let a slow document have its whole time, if not too many do; its place goes to the next one."""
+        """Give a slow document its full time, if few others are slow; its regular slot is freed for the next one."""
         if self._slow >= rate_limit.PARSES_SLOW:
             raise _busy("the server is busy parsing other large documents")
         self._slow += 1
@@ -218,7 +223,7 @@ class Parsers:
 
     @asynccontextmanager
     async def _turn(self, user: str) -> AsyncIterator[None]:
-        """Wait for the user's turn, and hold it."""
+        """Hold the user's turn while the context is open, after waiting for it."""
         if len(self._users.get(user, ())) >= rate_limit.PARSES_OF_USER:
             raise _busy(f"{rate_limit.PARSES_OF_USER} of your documents are being parsed: limit reached", 429)
         if self._waiting >= rate_limit.PARSES_WAITING:
@@ -276,7 +281,10 @@ def _framed(order: Order) -> bytes:
 
 
 def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start the process with as little of our surroundings as it needs: it reads what strangers wrote."""
+    """Start the process with a minimal environment: it parses untrusted documents, and must not know this
+    one's secrets.
+    """
+    # SOCK_SEQPACKET keeps messages apart, and file descriptors with theirs.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
     with theirs:

@@ -1,9 +1,9 @@
-"""The process in which users' documents are read: `python -m mpijob.api.parsing.process FD` (see `pool`).
+"""Parse users' documents: `python -m mpijob.api.parsing.process FD`, started by `pool`.
 
-Reading a document can take any time and any memory that its writer wants. So each is read in a child of its own, which
-has little of both and can be killed. This process loads all that reading needs and then only forks: a child begins
-within milliseconds, and what one document does to its child the next one never sees. It has one thread and no state,
-and ends with the server, whose end of the socket is the only one.
+Parsing can take any time and memory that the author of a document wants. So each document is parsed in a
+forked child with small limits, which can be killed. This process loads everything that parsing needs and then
+only forks: a child starts within milliseconds, and shares no state with the next one. It has one thread,
+keeps no state, and ends when the server's end of the socket is closed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,20 @@ from mpijob.client.submit import drafts
 from mpijob.errors import Finding, InvalidJob, MpiJobError
 from mpijob.model import MPIJob
 
-MEMORY_BYTES = 128 << 20  # beyond what is loaded
-SLOW = b"\xff" * 4  # sent before an answer that takes more than a moment of the processor
-_POLITE, _HUMBLE = 5, 14  # whoever answers others goes first; what is slow comes after all else
+# Of a child, in addition to what this process has loaded.
+MEMORY_BYTES = 128 << 20
+# Sent before the result by a child that has used more CPU time than it should.
+SLOW = b"\xff" * 4
+# Niceness: the server comes first, and slow documents after everything else.
+_POLITE, _HUMBLE = 5, 14
 _MESSAGE_BYTES = 4096
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True):
-    """What the server asks this process: to begin to read a document, or to end that (`seconds` 0).
+    """A message of the server: parse the document of the attached socket, or, if `seconds` is 0, kill that
+    child.
 
-    A child says so once it has used `soon` seconds of a processor.
+    A child reports that it is slow after `soon` seconds of CPU time.
     """
 
     number: int
@@ -49,7 +53,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
-    """What a child is to do with a request's body, and with which limits of the place."""
+    """What a child does with a request body, and the worker limit of the server."""
 
     what: str
     max_workers: int
@@ -57,15 +61,15 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):
-    """What a child made of it: the answer's JSON, or what is wrong (a status other than 200 and a Problem's JSON)."""
+    """The result of a child: JSON, or an error (a status other than 200, and a Problem as JSON)."""
 
     status: int
     body: bytes
 
 
-# -- what is done with documents --------------------------------------------------------------------
+# -- documents --------------------------------------------------------------------------------------
 def drafted(draft: Draft) -> MPIJob:
-    """Return the job of a draft; raise InvalidJob with everything that is wrong in it."""
+    """Return the job of a draft; raise InvalidJob with all errors in it."""
     if (draft.job is None) is (not draft.yaml):
         raise InvalidJob("the body needs either `yaml` or `job`", hint="send one of them")
     if draft.job is None:
@@ -75,7 +79,7 @@ def drafted(draft: Draft) -> MPIJob:
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a command line, split as a shell splits them."""
+    """Split a command line as a shell does."""
     try:
         return shlex.split(line)
     except ValueError as error:
@@ -136,7 +140,7 @@ WORKS: dict[str, Callable[[bytes, int], Any]] = {
 
 
 def done(order: Order) -> Result:
-    """Return the answer to a body, or what is wrong with it."""
+    """Parse a body; return its result or its error."""
     try:
         return Result(200, msgspec.json.encode(WORKS[order.what](order.body, order.max_workers)))
     except (MpiJobError, errors.Refused) as error:
@@ -149,11 +153,13 @@ def done(order: Order) -> Result:
 
 # -- a child ----------------------------------------------------------------------------------------
 def _child(line: socket.socket, work: Work) -> None:
-    """Read one document within the limits; whoever passes them is ended by the kernel and answers nothing."""
+    """Parse one document within the limits; the kernel kills a child that exceeds them."""
+    # The handlers and the wakeup pipe are the parent's: a child must not write to that pipe.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGPROF, lambda *_: _be_slow(line))
+    # Three limits: time on the clock against waiting, CPU time against loops, address space against bombs.
     signal.setitimer(signal.ITIMER_REAL, work.seconds)
     signal.setitimer(signal.ITIMER_PROF, work.soon)
     whole = int(work.seconds) + 1
@@ -163,12 +169,15 @@ def _child(line: socket.socket, work: Work) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     os.nice(_POLITE)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # where memory ends, a document ends and not the server
+        # If the machine runs out of memory, the kernel kills a parser and not the server.
+        file.write("1000")
     with line.makefile("rwb") as stream:
         order = msgspec.msgpack.decode(stream.read(int.from_bytes(stream.read(4), "big")), type=Order)
-        os.environ["MPIJOB_MAX_WORKERS"] = str(order.max_workers)  # the only setting that readers ask for
+        # The only setting that the parsers read.
+        os.environ["MPIJOB_MAX_WORKERS"] = str(order.max_workers)
         made = msgspec.msgpack.encode(done(order))
-        signal.signal(signal.SIGPROF, signal.SIG_IGN)  # nothing comes between the parts of an answer
+        # The slow message must not be written between the parts of the result.
+        signal.signal(signal.SIGPROF, signal.SIG_IGN)
         stream.write(len(made).to_bytes(4, "big") + made)
 
 
@@ -186,6 +195,7 @@ def _forked(line: socket.socket, work: Work, others: tuple[int, ...]) -> int:
     pid = os.fork()
     if pid:
         return pid
+    # `_exit` in every case: a child must never return into the loop of its parent.
     code = 1
     try:
         for fd in others:
@@ -193,21 +203,24 @@ def _forked(line: socket.socket, work: Work, others: tuple[int, ...]) -> int:
         _child(line, work)
         code = 0
     except (MemoryError, OSError):
-        pass  # the server sees that nothing is answered
+        # The server sees a closed socket without a result.
+        pass
     finally:
         os._exit(code)
 
 
 # -- the parent of all ------------------------------------------------------------------------------
 def serve(control: socket.socket) -> None:
-    """Fork a child for every document until the server is gone."""
+    """Fork a child for each document until the server closes its socket."""
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(ended, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    children: dict[int, int] = {}  # the server's number → pid; one that is in here was not waited for yet
-    gc.freeze()  # children share what is loaded; a collection would copy it page by page
+    # Child number of the server to pid, until the child was waited for: its pid cannot be reused before.
+    children: dict[int, int] = {}
+    # The collector would write to every object, and so copy the pages that children share with this process.
+    gc.freeze()
     while True:
         ready, _, _ = select.select([control.fileno(), ended], [], [])
         if ended in ready:
@@ -221,7 +234,9 @@ def serve(control: socket.socket) -> None:
             break
         work = msgspec.msgpack.decode(message, type=Work)
         if fds:
-            with socket.socket(fileno=fds[0]) as line, contextlib.suppress(OSError):  # no room for a child
+            # `fork` fails when the machine has no memory or too many processes: the server sees a closed
+            # socket.
+            with socket.socket(fileno=fds[0]) as line, contextlib.suppress(OSError):
                 children[work.number] = _forked(line, work, (control.fileno(), ended, wake))
         elif work.number in children:
             os.kill(children[work.number], signal.SIGKILL)
@@ -236,8 +251,9 @@ def _reap(children: dict[int, int]) -> None:
 
 
 def main() -> None:
-    """Load what reading needs, say that it is there, and serve."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's
+    """Load what parsing needs, report ready, and serve."""
+    # Ctrl-C goes to the whole foreground process group; this process ends with the server.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for what, body in _WARM.items():
         done(Order(what, 100, msgspec.json.encode(body)))
     with socket.socket(fileno=int(sys.argv[1])) as control:
@@ -245,6 +261,7 @@ def main() -> None:
         serve(control)
 
 
+# Parsed once at the start: it imports the modules and builds msgspec's decoders before the first fork.
 _WARM: dict[str, Any] = {
     "job": {"yaml": "name: a\nfield: x\n"},
     "reading": {"yaml": "name: a\ncommand: [true]\n"},

@@ -1,7 +1,7 @@
-"""The parts and optional abilities of an engine that have methods of their own, with an audit entry for each call.
+"""Capabilities, schedules and history of an engine, with an audit entry for each call.
 
-`audited` is where a capability passes: one whose methods change something or show a job's output is wrapped, one
-that is not in `verbs` raises.
+`audited` wraps a capability whose methods change something or return output of a job, and raises for one that
+is not in `verbs`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Auditor(Capability):
-    """Writes the audit log (see `recorder`): the ability of an engine that is audited, and of no other."""
+    """Writes the audit log (see `recorder`); only an audited engine has this capability."""
 
     @abstractmethod
     def act(
@@ -75,68 +75,61 @@ class Auditor(Capability):
 
 
 class AuditedArtifactStore(SupportsArtifactStore):
-    """Uploads of a job's files: each one is written down."""
+    """Records uploads of a job's files."""
 
     def __init__(self, found: SupportsArtifactStore, auditor: Auditor) -> None:
         self._found, self._auditor = found, auditor
 
     def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
-        """Upload all of it once more; return what was stored and what failed."""
         return self._auditor.act(Verb.STORE, ref, lambda: self._found.store(ref))
 
 
 class AuditedRemoteArtifacts(SupportsRemoteArtifacts):
-    """Files and folders of a job: who lists and copies them is written down, as for a single file."""
+    """Records who lists and copies files of a job."""
 
     def __init__(self, found: SupportsRemoteArtifacts, auditor: Auditor) -> None:
         self._found, self._auditor = found, auditor
 
     def list_artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        """Return all files that the job left."""
         return self._auditor.looking(Verb.ARTIFACTS, ref, lambda: self._found.list_artifacts(ref), {})
 
     def fetch_many(self, ref: JobRef, paths: Sequence[str], directory: Path) -> tuple[str, ...]:
-        """Copy them, or all without paths; return which."""
         work = lambda: self._found.fetch_many(ref, paths, directory)  # noqa: E731
         return self._auditor.looking(Verb.FETCH, ref, work, {"path": ", ".join(paths)[:200] or "all"})
 
 
 class AuditedMergedLogs(SupportsMergedLogs):
-    """Whole logs: who reads one is written down."""
+    """Records who reads whole logs."""
 
     def __init__(self, found: SupportsMergedLogs, auditor: Auditor) -> None:
         self._found, self._auditor = found, auditor
 
     def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
-        """Write all lines, merged in time order; return False where lines must be selected one by one."""
         self._auditor.look(Verb.LOGS, ref, selection(query), ORIGIN.get())
         return self._found.merge_logs(ref, query, target, compress=compress)
 
 
 class AuditedModelRegistry(SupportsModelRegistry):
-    """Models: who registers one is written down."""
+    """Records who registers models."""
 
     def __init__(self, found: SupportsModelRegistry, auditor: Auditor) -> None:
         self._found, self._auditor = found, auditor
 
     def register(self, ref: JobRef, model: Model) -> Registered:
-        """Register the model, or register it again."""
         details = {"model": model.name, "version": model.version}
         return self._auditor.act(Verb.REGISTER, ref, lambda: self._found.register(ref, model), details)
 
 
 class AuditedTeamTemplates(SupportsTeamTemplates):
-    """Templates of a namespace: who saves and deletes one is written down."""
+    """Records who saves and deletes shared templates."""
 
     def __init__(self, found: SupportsTeamTemplates, auditor: Auditor) -> None:
         self._found, self._auditor = found, auditor
 
     def team_templates(self, namespace: str) -> tuple[TeamTemplate, ...]:
-        """Return the templates of a namespace by name."""
         return self._found.team_templates(namespace)
 
     def save_team_template(self, template: TeamTemplate, *, overwrite: bool) -> None:
-        """Keep a template."""
         ref, verb = JobRef(template.namespace, template.name), Verb.CHANGE if overwrite else Verb.CREATE
         self._auditor.act(
             verb,
@@ -146,12 +139,10 @@ class AuditedTeamTemplates(SupportsTeamTemplates):
         )
 
     def delete_team_template(self, namespace: str, name: str) -> None:
-        """Remove a template."""
         work = lambda: self._found.delete_team_template(namespace, name)  # noqa: E731
         self._auditor.act(Verb.DELETE, JobRef(namespace, name), work, resource="templates")
 
     def may_save_team_templates(self, namespace: str) -> bool:
-        """Return whether this user may save and delete templates of a namespace."""
         return self._found.may_save_team_templates(namespace)
 
 
@@ -165,7 +156,7 @@ AUDITED: dict[type[Capability], Callable[[Any, Auditor], Capability]] = {
 
 
 def audited(kind: type[C], found: C, auditor: Auditor) -> C:
-    """Return an ability as it may be used through the audit; raise for one that the table does not pass on."""
+    """Return the audited form of a capability; raise NotImplementedError for one that has none but needs it."""
     if (wrapper := AUDITED.get(kind)) is not None:
         return cast(C, wrapper(found, auditor))
     for name in kind.__abstractmethods__:
@@ -175,7 +166,7 @@ def audited(kind: type[C], found: C, auditor: Auditor) -> C:
 
 
 class AuditedSchedules:
-    """Recurring jobs: who makes, changes and deletes one is written down."""
+    """Records who creates, changes and deletes schedules."""
 
     def __init__(self, schedules: Schedules, auditor: Auditor) -> None:
         self._schedules, self._auditor = schedules, auditor
@@ -188,7 +179,6 @@ class AuditedSchedules:
         return found
 
     def put(self, recurrence: Recurrence) -> None:
-        """Keep a schedule, new or changed."""
         schedule = recurrence.schedule
         verb = self._meant(recurrence)
         details = {"when": schedule.when, "time-zone": schedule.time_zone}
@@ -197,11 +187,10 @@ class AuditedSchedules:
         self._acted(verb, schedule.namespace, schedule.name, lambda: self._schedules.put(recurrence), details)
 
     def remove(self, namespace: str, name: str) -> None:
-        """Forget a schedule; jobs that it started stay."""
         self._acted(Verb.DELETE, namespace, name, lambda: self._schedules.remove(namespace, name), {})
 
     def _meant(self, wanted: Recurrence) -> Verb:
-        """Return what keeping a schedule means, by what is kept now."""
+        """Return which verb storing a schedule is, compared with the stored one."""
         try:
             before = self._schedules.get(wanted.schedule.namespace, wanted.schedule.name)
         except NotFound:
@@ -217,7 +206,7 @@ class AuditedSchedules:
 
 
 class AuditedPast:
-    """The record: who reads a gone job's lines, and who erases a record, is written down."""
+    """Records who reads logs of deleted jobs, and who erases their records."""
 
     def __init__(self, past: ArchiveReader, auditor: Auditor) -> None:
         self._past, self._auditor = past, auditor
@@ -230,11 +219,9 @@ class AuditedPast:
         return found
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
-        """Yield the lines of a job that is gone."""
         details = {**selection(query), "source": "record"}
         self._auditor.look(Verb.LOGS, ref, details, ORIGIN.get())
         return self._past.logs(ref, query)
 
     def delete_job(self, ref: JobRef) -> int:
-        """Erase the record of a job."""
         return self._auditor.act(Verb.FORGET, ref, lambda: self._past.delete_job(ref))

@@ -1,4 +1,4 @@
-"""What an entry of the audit says: who, what, which job, from where, with what result; and never a secret.
+"""Audit entries: who did what to which job, from where, with what result; and never a secret.
 
 `recorder` decides when one is written.
 """
@@ -60,11 +60,11 @@ ORIGIN: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 
 def described(job: MPIJob) -> dict[str, str]:
-    """Return what of a job the audit tells: its size, image, queue; nothing that could hold a secret."""
-    size, groups = (
-        job.resources,
-        cast("object", job.groups),
-    )  # of a job that is refused, all may be of any kind
+    """Return the fields of a job that are recorded: its size, image and queue; nothing that could contain a
+    secret.
+    """
+    # A refused job may have a value of any type in any field.
+    size, groups = job.resources, cast("object", job.groups)
     told = {
         "workers": job.workers,
         "slots": job.slots,
@@ -86,10 +86,7 @@ def _group(group: object) -> str:
 
 
 def changed(old: msgspec.Struct, new: msgspec.Struct, shown: Collection[str] | None = _SHOWN) -> str:
-    """Return which parameters differ: with their values where those are harmless, else by name alone.
-
-    `shown` are the harmless ones, None for all.
-    """
+    """Return the fields that differ, with their values if these are in `shown` (None: all), else by name only."""
     return "; ".join(_differences(_tree(old), _tree(new), shown))[:_LONGEST]
 
 
@@ -116,7 +113,7 @@ def _differences(
 
 
 def selection(query: LogQuery) -> dict[str, str]:
-    """Return whose lines are read."""
+    """Return which lines of a log are read."""
     told = {
         "workers": spanned(query.workers) if query.workers or not (query.ranks or query.roles) else "",
         "ranks": spanned(query.ranks) if query.ranks else "",
@@ -128,14 +125,13 @@ def selection(query: LogQuery) -> dict[str, str]:
 
 
 def spanned(numbers: tuple[int, ...]) -> str:
-    """Return numbers as `0-3,7`; none of them mean all."""
+    """Return numbers as `0-3,7`; `all` for none."""
     from mpijob.model.status.records import spans
 
     return spans(numbers) if numbers else "all"
 
 
 def phase_of(state: JobState) -> dict[str, str]:
-    """Return where a job stands after an act, as a note."""
     return {"phase": state.phase.value}
 
 
@@ -148,7 +144,7 @@ def event(
     origin: Origin | None,
     resource: str = "jobs",
 ) -> AuditEvent:
-    """Return the line that tells of an act."""
+    """Return the first entry of an action."""
     origin = origin or here()
     now = stamp(time.time())
     return AuditEvent(
@@ -182,7 +178,7 @@ def finished(
     job: MPIJob | None = None,
     more: Mapping[str, str] = {},
 ) -> AuditEvent:
-    """Return the line that tells how an act went."""
+    """Return the entry for the result of an action."""
     if error is None:
         status = ResponseStatus(status="Success", code=201 if entry.verb == Verb.CREATE else 200)
     else:
@@ -199,7 +195,7 @@ def finished(
 
 
 def _safe(message: str, job: MPIJob | None) -> str:
-    """Return an error's sentence without what might be a secret."""
+    """Return an error message with secrets masked."""
     from mpijob.observation.redaction import masking
 
     values = masking.secret_values(job) if job is not None else ()
@@ -207,17 +203,18 @@ def _safe(message: str, job: MPIJob | None) -> str:
 
 
 def broken(error: BaseException) -> MpiJobError:
-    """Return what is told of an act that ended in neither a result nor a refusal."""
+    """Return the error to record for an exception that is neither a result nor a refusal."""
     if isinstance(error, (KeyboardInterrupt, SystemExit)) or type(error).__name__ == "CancelledError":
         return BackendError("interrupted; the outcome is unknown")
     return MpiJobError(f"a bug in mpijob: {type(error).__name__}")
 
 
 def here() -> Origin:
-    """Return this process as the origin: the machine from which its user came by ssh, or this one."""
+    """Return the origin for this process: the address from which its user came by ssh, or loopback."""
     from mpijob import __version__
 
     came = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
+    # A user can set the variable to anything: only characters of an address are accepted.
     known = came if came and all(letter in "0123456789abcdefABCDEF.:" for letter in came) else "127.0.0.1"
     program = os.path.basename(sys.argv[0] if sys.argv else "") or "python"
     return Origin((known,), f"mpijob/{__version__} ({program[:60]})")

@@ -1,4 +1,4 @@
-"""Asking the audit of an engine; `recorder` writes it."""
+"""Read and verify the audit log of an engine; `recorder` writes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def entries(backend: Backend, settings: Settings, query: AuditQuery | None = None) -> tuple[AuditEvent, ...]:
-    """Return the entries that are wanted, the oldest first."""
+    """Return the matching entries, oldest first."""
     directory = audit_directory(backend, settings)
     try:
         return tuple(audit_query.entries(directory, query or AuditQuery()))
@@ -25,7 +25,7 @@ def entries(backend: Backend, settings: Settings, query: AuditQuery | None = Non
 
 
 def verify(backend: Backend, settings: Settings, anchor: str = "") -> ChainResult:
-    """Return whether the audit is as it was written."""
+    """Verify the hash chain of the audit log."""
     kept = verify_chain.parse_anchor(anchor) if anchor else None
     if anchor and kept is None:
         raise InvalidJob(

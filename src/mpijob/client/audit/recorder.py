@@ -1,15 +1,15 @@
-"""The one place where acts are told to the audit: an engine's port that writes down what goes through it.
+"""The audit: a wrapper of an engine that records what is done through it.
 
-Every face acts through the clients, and the clients act through this; so nobody writes audit lines anywhere else.
-What becomes of each method is in `verbs`, and one that is not in it raises. Before an act a line says that it
-was asked for, after it another with the result: whoever is killed in between leaves a request without a result, which
-is told as such. A job that is refused before an engine hears of it is told by `pipeline`.
+Every interface acts through the clients, and the clients act through this wrapper, so audit entries are
+written nowhere else. `verbs` lists how each method is audited. An action has two entries: the request before
+it and the result after it, so that a process that is killed in between leaves a request without a result. A
+job that is refused before it reaches an engine is recorded by `pipeline`.
 
-What is written never holds a value that might be a secret: of variables, arguments and files only names.
+Entries contain no values that might be secrets: of variables, arguments and files only names.
 
-An entry that cannot be written (a full disk) does not stop the act, for deleting must be possible then; it
-is said on the terminal, and the next entry tells that one is missing. With `audit = "required"` such an act is
-refused before it happens.
+An entry that cannot be written (for example on a full disk) does not prevent the action, because deleting
+must work then. A warning is logged, and the next entry shows that one is missing. With `audit = "required"`
+the action is refused before it happens.
 """
 
 from __future__ import annotations
@@ -55,13 +55,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OFF, ON, REQUIRED = "off", "on", "required"
+# Repeated reads of the same output within this time have one entry.
 _SAME_LOOK_SECONDS = 60.0
 _MOST_LOOKS = 1000
-_RECONCILED = ("BackingOff", "WaitingForJobs")  # where an attached command starts something
+# Reasons for which `reconcile` starts something on a cluster.
+_RECONCILED = ("BackingOff", "WaitingForJobs")
 
 
 class AuditIntent(msgspec.Struct, frozen=True):
-    """What a submit is: a retry, a clone, a change; of which job, and what is different."""
+    """What a submit means: a retry, a clone or a change; of which job, and what is different."""
 
     verb: Verb
     details: Mapping[str, str]
@@ -71,20 +73,20 @@ _MEANING: ContextVar[AuditIntent | None] = ContextVar("meaning", default=None)
 
 
 def witnessed(backend: Backend, settings: Settings) -> Backend:
-    """Return the engine with its acts told to the audit; one that exists in memory alone has none."""
+    """Return the engine with audit; the engine in memory has none."""
     if settings.audit == OFF or backend.name == "memory":
         return backend
-    return cast("Backend", AuditedBackend(backend, settings))  # all else is the engine's own
+    # Other methods are passed on by `__getattr__`, which mypy cannot see.
+    return cast("Backend", AuditedBackend(backend, settings))
 
 
 def audit_directory(backend: Backend, settings: Settings) -> str:
-    """Return where the audit of an engine is, on this machine."""
     return audit_path(history_directory(settings, backend.name or LOCAL))
 
 
 @contextmanager
 def meaning(verb: Verb, of: JobRef, old: MPIJob | None = None, new: MPIJob | None = None) -> Iterator[None]:
-    """Say what the submit within means."""
+    """Set the meaning of the submit within the context: it is recorded as a retry, a clone or a change."""
     details = {"of": of.name}
     if old is not None and new is not None and (different := changed(old, new)):
         details["changed"] = different
@@ -104,21 +106,22 @@ def act(
     *,
     resource: str = "jobs",
 ) -> T:
-    """Do what does not go through the port, and tell the audit: erase a record, install a runtime."""
-    auditor = backend.capability(Auditor)  # none where no audit is kept
+    """Do and record something that is no method of an engine: erase a record, install a runtime."""
+    # None if the engine is not audited.
+    auditor = backend.capability(Auditor)
     return work() if auditor is None else auditor.act(verb, ref, work, details, resource=resource)
 
 
 def tell(
     backend: Backend, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
 ) -> None:
-    """Tell the audit of a refusal before the port was reached."""
+    """Record a request that was refused before it reached the engine."""
     if (auditor := backend.capability(Auditor)) is not None:
         auditor.note(verb, ref, job, error)
 
 
 class AuditedBackend(Auditor):
-    """A port that passes everything on, and writes down acts and looks into jobs."""
+    """An engine that passes all calls on, and records actions and reads of output."""
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
@@ -131,38 +134,32 @@ class AuditedBackend(Auditor):
         if name.startswith("_"):
             raise AttributeError(name)
         found = getattr(self._backend, name)
-        verbs.checked(verbs.PORT, name)  # what is written down has a method here
+        # Audited methods are defined in this class, so only READ ones arrive here.
+        verbs.checked(verbs.PORT, name)
         return found
 
     def capability(self, kind: type[C]) -> C | None:
-        """Return an optional ability of the engine, audited."""
         if isinstance(self, kind):
             return self
         found = self._backend.capability(kind)
         return None if found is None else audited(kind, found, self)
 
     def history(self) -> ArchiveReader | None:
-        """Return what is remembered of jobs that are gone."""
         past = self._backend.history()
         return None if past is None else cast("ArchiveReader", AuditedPast(past, self))
 
     def schedules(self) -> Schedules:
-        """Return the recurring jobs of this place."""
         return cast("Schedules", AuditedSchedules(self._backend.schedules(), self))
 
-    # -- acts --------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
     def submit(self, plan: Plan, who: Identity) -> JobRef:
-        """Start or queue a job."""
         meant = _meant()
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
         details = {**described(plan.job), **meant.details}
         return self.act(meant.verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
 
     def reconcile(self, state: JobState) -> None:
-        """Do what an engine does not do by itself: on a cluster, start a next attempt or a job that waited for others.
-
-        An attached command asks again and again; an attempt of its job is written down once.
-        """
+        # An attached command reconciles again and again; each attempt is recorded once.
         key = (state.ref, state.attempt, state.reason)
         if self._backend.name == LOCAL or state.reason not in _RECONCILED or key in self._reconciled:
             self._backend.reconcile(state)
@@ -172,33 +169,28 @@ class AuditedBackend(Auditor):
         self.act(Verb.RECONCILE, state.ref, lambda: self._backend.reconcile(state), details)
 
     def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
-        """End a job."""
         work = lambda: self._backend.cancel(ref, grace_seconds=grace_seconds)  # noqa: E731
         return self.act(Verb.CANCEL, ref, work, ended=phase_of)
 
     def suspend(self, ref: JobRef) -> JobState:
-        """Put a job to rest."""
         return self.act(Verb.SUSPEND, ref, lambda: self._backend.suspend(ref), ended=phase_of)
 
     def resume(self, ref: JobRef) -> JobState:
-        """Queue a job again."""
         return self.act(Verb.RESUME, ref, lambda: self._backend.resume(ref), ended=phase_of)
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
-        """Give an elastic job another number of workers."""
         work = lambda: self._backend.scale(ref, workers)  # noqa: E731
         return self.act(Verb.SCALE, ref, work, {"workers": str(workers)}, ended=phase_of)
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
-        """Remove a job."""
         work = lambda: self._backend.delete(ref, grace_seconds=grace_seconds)  # noqa: E731
         self.act(Verb.DELETE, ref, work, self._standing(ref))
 
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
-        """Run a command inside a job."""
         where = {"worker": worker, "rank": rank}
         details = {name: str(number) for name, number in where.items() if number is not None}
         details |= {
+            # Arguments may contain secrets: only their number is recorded.
             "program": os.path.basename(argv[0]) if argv else "",
             "arguments": str(max(0, len(argv) - 1)),
         }
@@ -208,13 +200,12 @@ class AuditedBackend(Auditor):
     def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
-        """Return where ranks stand."""
         details = {"ranks": spanned(ranks)} | ({"brought": "py-spy"} if bring else {})
         return self.act(Verb.STACKS, ref, lambda: self._backend.stacks(ref, ranks, bring=bring), details)
 
-    # -- looks -------------------------------------------------------------------------------------
+    # -- reads of output ---------------------------------------------------------------------------
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
-        """Yield the lines of a job."""
+        # The origin is read here: a generator runs later, perhaps in a thread with another context.
         return self._listened(ref, query, ORIGIN.get())
 
     def _listened(self, ref: JobRef, query: LogQuery, origin: Origin | None) -> Iterator[LogLine]:
@@ -232,16 +223,15 @@ class AuditedBackend(Auditor):
             close(stream)
 
     def _remembered(self, ref: JobRef, error: MpiJobError) -> bool:
-        """Return whether the record has a job that the engine does not know: then reading that is told."""
+        """Return whether the history has a job that the engine does not know: then its own entry is written."""
         past = self._backend.history() if isinstance(error, NotFound) else None
         return past is not None and past.state(ref) is not None
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
-        """Copy a file that a job left."""
         self.looking(Verb.FETCH, ref, lambda: self._backend.fetch(ref, path, target), {"path": path[:200]})
 
     def looking(self, verb: Verb, ref: JobRef, work: Callable[[], T], details: dict[str, str]) -> T:
-        """Look, and write that somebody does, or that it was refused."""
+        """Read, and record the read or its refusal."""
         entry = self.look(verb, ref, details, ORIGIN.get())
         try:
             return work()
@@ -253,12 +243,13 @@ class AuditedBackend(Auditor):
     def look(
         self, verb: Verb, ref: JobRef, details: dict[str, str], origin: Origin | None
     ) -> AuditEvent | None:
-        """Write that somebody looks; one who looks again and again at the same is told once a minute."""
+        """Record a read; None if the same user read the same less than a minute ago."""
         who = self._who()
         now, key = time.monotonic(), (who.user, verb, ref, *details.items())
         if now - self._looks.get(key, -_SAME_LOOK_SECONDS) < _SAME_LOOK_SECONDS:
             return None
-        if len(self._looks) >= _MOST_LOOKS:  # a server lives long
+        # Servers run for months: expired entries are dropped.
+        if len(self._looks) >= _MOST_LOOKS:
             self._looks = {one: at for one, at in self._looks.items() if now - at < _SAME_LOOK_SECONDS}
         self._looks[key] = now
         entry = event(verb, ref, who, details, STARTED, origin)
@@ -270,7 +261,7 @@ class AuditedBackend(Auditor):
     def note(
         self, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
     ) -> None:
-        """Write down what was refused before this port was reached; a submit is named by what it means."""
+        """Record a request that was refused before this engine was reached."""
         extra: Mapping[str, str] = {}
         if verb is Verb.CREATE:
             verb, extra = _meant().verb, _meant().details
@@ -289,7 +280,7 @@ class AuditedBackend(Auditor):
         ended: Callable[[T], dict[str, str]] = lambda _: {},
         resource: str = "jobs",
     ) -> T:
-        """Write that it is asked for, do it, write how it went."""
+        """Record the request, do it, and record the result."""
         who = self._who() if who is None else who
         entry = event(verb, ref, who, details, RECEIVED, ORIGIN.get(), resource)
         self._add(entry, on_disk=self._required)
@@ -298,6 +289,7 @@ class AuditedBackend(Auditor):
         except MpiJobError as error:
             self._add(finished(entry, error), before=False)
             raise
+        # Also for an interrupt: every request gets a result if the process lives.
         except BaseException as error:
             self._add(finished(entry, broken(error)), before=False)
             raise
@@ -319,7 +311,8 @@ class AuditedBackend(Auditor):
         try:
             return self._backend.whoami()
         except MpiJobError:
-            return Identity("")  # nobody could be asked; what follows fails for the same reason
+            # The user is unknown; the action itself fails for the same reason.
+            return Identity("")
 
     def _standing(self, ref: JobRef) -> dict[str, str]:
         try:
@@ -333,6 +326,7 @@ def _meant() -> AuditIntent:
 
 
 def _warn(sentence: str) -> None:
-    import logging  # only when something went wrong
+    # Imported here because it is needed for failures only.
+    import logging
 
     logging.getLogger(__name__).warning("not recorded: %s", sentence)

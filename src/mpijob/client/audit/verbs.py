@@ -1,7 +1,8 @@
-"""What the audit does with each method of an engine: the closed list that `recorder` passes calls by.
+"""How each method of an engine is audited: the closed list by which `recorder` passes calls on.
 
-A method that is not in it raises when it is called through the audit; `tests/unit/client/test_audit_verbs.py`
-compares it with the port and with every engine. So nobody adds a verb that changes something and leaves no line.
+A method that is missing here raises when it is called through the audit;
+`tests/unit/client/test_audit_verbs.py` compares the list with the port and with every engine. So nobody can
+add a method that changes something and leaves no audit entry.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What becomes of a call."""
+    """How a call is audited."""
 
-    READ = "read"  # passed on
-    LOOK = "look"  # one line: somebody sees what a job said or left
-    ACT = "act"  # two lines: that it was asked for, and how it went
-    BARE = "bare"  # of the engine itself, for whoever made it: never through the audit
+    # Not audited.
+    READ = "read"
+    # One entry: a user reads the output of a job.
+    LOOK = "look"
+    # Two entries: the request and the result.
+    ACT = "act"
+    # Only for the owner of the engine: never called through the audit.
+    BARE = "bare"
 
 
 def _of(kind: Kind, names: str) -> dict[str, Kind]:
@@ -30,7 +35,8 @@ PORT: Mapping[str, Kind] = {
     **_of(Kind.LOOK, "logs fetch"),
     **_of(Kind.ACT, "submit cancel suspend resume scale delete execute stacks reconcile"),
 }  # fmt: skip
-ABILITIES: Mapping[str, Kind] = {  # what only some engines have
+# Methods of optional capabilities.
+ABILITIES: Mapping[str, Kind] = {
     **_of(
         Kind.READ,
         "secret_values working_directory form_options projects rates progress default_image",
@@ -52,7 +58,7 @@ PAST: Mapping[str, Kind] = {
 
 
 def checked(table: Mapping[str, Kind], name: str) -> Kind:
-    """Return what becomes of a method; raise for one that the table does not have, or not for this way."""
+    """Return how a method is audited; raise for one that is not in the table, or that is BARE."""
     kind = table.get(name)
     if kind is None or kind is Kind.BARE:
         raise NotImplementedError(f"'{name}' is not for the audited port: see client/audit/verbs.py")

@@ -1,7 +1,4 @@
-"""Which projects a guest of a server has: OpenShift's own list, or the cluster's namespaces as far as they may be used.
-
-Many users may not list namespaces. The server may, and shows somebody those in which the cluster lets them list jobs.
-"""
+"""The projects of a user: OpenShift's own list, or the cluster's namespaces in which they may list jobs."""
 
 from __future__ import annotations
 
@@ -15,29 +12,31 @@ from mpijob.client.threads import run_in_thread
 from mpijob.errors import BackendError, NotAllowed, NotFound
 from mpijob.model.platform.form_options import Option
 
-_MOST = 300  # so many namespaces are asked about
+# Namespaces for which permissions are reviewed.
+_MOST = 300
 
 
 class Projects:
-    """The namespaces that the server sees, and what of them a guest may use."""
+    """The namespaces that the server can list, and which of them a user may use."""
 
     def __init__(self, server: AsyncClient) -> None:
         self._server = server
         self._known: tuple[float, tuple[Option, ...]] = (float("-inf"), ())
 
     async def of(self, guest: UserSession) -> tuple[Option, ...]:
-        """Return the projects of a guest, by name."""
+        """Return the projects of a user, by name."""
         try:
             found = await _listed(guest.client)
         except (NotAllowed, NotFound):
+            # Many users may not list namespaces; the server may.
             found = await self._all()
         found = found[:_MOST]
         seen = await guest.sees((one.name, resource) for one in found for resource in JOBS)
         usable = {namespace for namespace, _ in seen}
         return tuple(one for one in found if one.name in usable)
 
-    async def house(self, guest: UserSession, scopes: Iterable[Scope]) -> None:
-        """Let a guest begin in a namespace of their own: the first where they may list jobs."""
+    async def set_default_namespace(self, guest: UserSession, scopes: Iterable[Scope]) -> None:
+        """Give a user a default namespace: the first one in which they may list jobs."""
         own = guest.client.namespace
         if not await guest.sees((own, resource) for resource in JOBS):
             seen = sorted(namespace for namespace, _ in await guest.sees(scopes))

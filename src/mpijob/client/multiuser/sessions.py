@@ -1,7 +1,8 @@
-"""People at a server of ours, each with a token of their own: who they are, what they may see, how they act.
+"""Users of a shared server, each with a token of their own: identity, permissions, and a client that acts as
+them.
 
-The server's own rights serve to keep one look at all jobs for everybody. What somebody is shown of it was allowed
-to them by the cluster at most half a minute ago, and whatever they do is done with their own token.
+The server's own permissions serve only to read all jobs once for all users. What a user is shown was allowed
+by the cluster at most half a minute ago, and every action is done with their own token.
 """
 
 from __future__ import annotations
@@ -26,12 +27,17 @@ if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
     from mpijob.settings import Settings
 
+# How long an allowed and a denied access review are cached. The first bounds how long a revoked permission
+# still shows data, the second how long a new one takes to show.
 FRESH_SECONDS = 30.0
-DENIED_SECONDS = 300.0  # a right that is new is seen within this time; one that is gone within the other
+DENIED_SECONDS = 300.0
 MOST_GUESTS = 2000
 _IDLE_SECONDS = 900.0
+# After an error of the cluster all users get this error for so long, without a request each.
 _OUTAGE_SECONDS = 1.0
+# How long a rejected token is not reviewed again.
 STRANGER_SECONDS = 5.0
+# Token reviews in progress: users must not flood the API server with wrong tokens.
 _AT_ONCE = 16
 _UNKNOWN, _AGAIN = "you are not signed in, or your login has ended", "sign in again"
 JOBS = ("trainjobs.trainer.kubeflow.org", "mpijobs.kubeflow.org")
@@ -40,26 +46,29 @@ Scope = tuple[str, str]
 
 
 class NotSignedIn(NotAllowed):
-    """The cluster knows nobody by this token."""
+    """The cluster does not accept the token."""
 
 
 class UserSession:
-    """One person, by one token."""
+    """One user, by one token."""
 
     def __init__(
         self, client: AsyncClient, identity: Identity, now: Callable[[], float] = time.monotonic
     ) -> None:
         self.client, self.identity = client, identity
-        self.at_home = False  # has a namespace to begin in
-        self.turns = 0  # grows whenever a right came or went
+        # Whether a default namespace was chosen.
+        self.at_home = False
+        # Counts changes of permissions; streams reload when it grows.
+        self.turns = 0
         self.used = self.known = now()
         self._now = now
         self._answers: dict[Question, tuple[float, bool]] = {}
         self._asking = asyncio.Lock()
 
     async def sees(self, scopes: Iterable[Scope]) -> frozenset[Scope]:
-        """Return those of the scopes whose jobs this person may list."""
+        """Return the scopes whose jobs the user may list."""
         scopes = tuple(scopes)
+        # First for the whole cluster: one review instead of one for each namespace.
         whole = [Question("list", resource) for resource in dict.fromkeys(scope[1] for scope in scopes)]
         everywhere = {one.resource for one, ok in zip(whole, await self._asked(whole), strict=True) if ok}
         rest = [scope for scope in scopes if scope[1] not in everywhere]
@@ -68,20 +77,20 @@ class UserSession:
         return frozenset([*allowed, *(scope for scope in scopes if scope[1] in everywhere)])
 
     def saw(self, scope: Scope) -> bool:
-        """Return whether this person was allowed to see a scope when that was asked last."""
+        """Return whether the last review allowed a scope, without a new one: for events about deleted jobs."""
         questions = (Question("list", scope[1]), Question("list", scope[1], scope[0]))
         return any(self._answers.get(one, (0.0, False))[1] for one in questions)
 
     async def everywhere(self) -> bool:
-        """Return whether this person may list the jobs of all namespaces."""
         return all(await self._asked([Question("list", resource) for resource in JOBS]))
 
     async def administrates(self) -> bool:
-        """Return whether this person runs the platform."""
         return self.identity.administrator or (await self._asked([ADMINISTRATION]))[0]
 
     async def check(self, namespace: str, *, logs: bool = False) -> None:
-        """Refuse who may not list jobs, or read logs, in a namespace; a refusal is asked for anew."""
+        """Raise NotAllowed if the user may not list jobs, or read logs, in a namespace; a denial is not
+        cached here.
+        """
         wanted = [Question("list", resource, namespace) for resource in JOBS]
         if not any(await self._asked(wanted, denied_seconds=_OUTAGE_SECONDS)):
             raise self._lacks("list", namespace)
@@ -102,9 +111,10 @@ class UserSession:
     async def _asked(
         self, questions: list[Question], denied_seconds: float = DENIED_SECONDS
     ) -> tuple[bool, ...]:
-        """Return the answers, those that are too old asked again."""
+        """Return the answers, after a new review of those that are too old."""
         if any(self._is_old(one, denied_seconds) for one in questions):
-            async with self._asking:  # who asks the same meanwhile finds the answers here
+            # Concurrent requests wait here and then find the answers.
+            async with self._asking:
                 old = [one for one in dict.fromkeys(questions) if self._is_old(one, denied_seconds)]
                 if old:
                     self._learn(old, await run_in_thread(lambda: _reviewed(self.client.backend, old)))
@@ -131,7 +141,7 @@ def _reviewed(backend: Backend, questions: list[Question]) -> tuple[bool, ...]:
 
 
 class SessionStore:
-    """Everybody who came lately."""
+    """The sessions of recent users."""
 
     def __init__(
         self,
@@ -150,7 +160,7 @@ class SessionStore:
         self._door = asyncio.Semaphore(_AT_ONCE)
 
     async def guest(self, token: str) -> UserSession:
-        """Return who comes with a token; raise NotSignedIn, or what keeps the cluster from saying it."""
+        """Return the session of a token; raise NotSignedIn, or the error of the cluster."""
         key = sha256(token.encode("utf-8", "replace")).digest()
         found = self._known.get(key)
         if found is None or self._now() - found.known > FRESH_SECONDS:
@@ -163,27 +173,29 @@ class SessionStore:
         return found
 
     def forget(self, token: str) -> None:
-        """Forget somebody who leaves."""
+        """Drop the session of a token."""
         self._known.pop(sha256(token.encode("utf-8", "replace")).digest(), None)
 
     async def _identified(self, key: bytes, token: str) -> UserSession:
         found = self._known.get(key)
         if found is not None and self._now() - found.known <= FRESH_SECONDS:
-            return found  # somebody else has asked meanwhile
+            # A concurrent request has identified the token meanwhile.
+            return found
         if self._outage is not None and self._now() - self._outage[0] < _OUTAGE_SECONDS:
-            raise self._outage[1]  # a cluster that is gone is not asked by everybody at once
+            # One request at a time finds out whether the cluster is back.
+            raise self._outage[1]
         if self._now() - self._strangers.get(key, float("-inf")) < STRANGER_SECONDS:
             raise NotSignedIn(_UNKNOWN, hint=_AGAIN)
         client = self._client(token) if found is None else found.client
         identity = await self._asked(key, client)
         if found is None:
             found = self._known[key] = UserSession(client, identity, self._now)
-            self._make_room()
+            self._evict()
         found.identity, found.known = identity, self._now()
         return found
 
     async def _asked(self, key: bytes, client: AsyncClient) -> Identity:
-        """Return who the cluster says that it is; not too many are asked about at once."""
+        """Return the identity of a token, from the cluster."""
         try:
             async with self._door:
                 identity = await client.whoami()
@@ -199,7 +211,7 @@ class SessionStore:
         return identity
 
     def _refuse(self, key: bytes, client: AsyncClient) -> None:
-        """Let go of somebody unknown, and do not ask for them again at once."""
+        """Drop an unknown token, and do not review it again at once."""
         self._known.pop(key, None)
         _close(client)
         self._strangers[key] = self._now()
@@ -209,8 +221,8 @@ class SessionStore:
     def _client(self, token: str) -> AsyncClient:
         return AsyncClient(self._open(token), namespace=self._namespace, settings=self._settings)
 
-    def _make_room(self) -> None:
-        """Let go of who has not been here for long, and of the oldest beyond a bound."""
+    def _evict(self) -> None:
+        """Drop idle sessions, and the least recently used ones beyond the limit."""
         now = self._now()
         for key in [key for key, one in self._known.items() if now - one.used > _IDLE_SECONDS]:
             self._let_go(key)
@@ -227,12 +239,12 @@ def _close(client: AsyncClient) -> None:
 
 
 def for_visitors(settings: Settings) -> Settings:
-    """Return the settings with which a server acts for others: it asks no registry that an image of theirs names."""
+    """Return the settings for a server that acts for others: it connects to no registry that a user's image names."""
     return msgspec.structs.replace(settings, image_check="off", registries={})
 
 
 def cluster_guests(settings: Settings, namespace: str | None = None) -> SessionStore:
-    """Return the guests of a server at a cluster, which act as themselves there."""
+    """Return the sessions of a server at a cluster; users act as themselves there."""
     from mpijob.backends.kubernetes.auth import delegated, kubeconfig
     from mpijob.backends.kubernetes.backend import KubernetesBackend
 

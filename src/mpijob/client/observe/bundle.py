@@ -1,8 +1,8 @@
-"""The support bundle: everything known of a job in one archive that may be sent to somebody else.
+"""The support bundle: everything known of a job in one archive that can be sent to others.
 
-Each part is collected by itself: one that cannot be had is told in its place, and the rest goes on. Every text
-goes through `observation/redaction/bundle` last. The archive is bounded, its listing is always in the same order, its
-names are plain, and only its owner may read it.
+A part that cannot be collected is replaced by the reason, and the rest is collected. Every text passes
+`observation/redaction/bundle` last. The archive is bounded, its order is fixed, its names are plain, and only
+its owner can read it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PACKAGES = (
 
 
 class BundleFile(msgspec.Struct, frozen=True):
-    """One file of a bundle: its name, its size and its digest."""
+    """A file of a bundle: name, size and digest."""
 
     name: str
     size: int
@@ -67,7 +67,7 @@ class BundleFile(msgspec.Struct, frozen=True):
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """A bundle that was written, and what is in it."""
+    """A bundle that was written, and its content."""
 
     path: str
     size: int
@@ -83,7 +83,7 @@ def write(
     stacks: bool = False,
     most_bytes: int = MOST_BYTES,
 ) -> Bundle:
-    """Write the bundle of a job to a new file and return what is in it."""
+    """Write the bundle of a job to a new file."""
     state = backend.get(ref)
     spec = backend.spec(state.ref)
     path = target or Path(f"{plain(state.ref.name)}-bundle.tar.gz")
@@ -103,7 +103,7 @@ def write(
 
 
 class _Parts:
-    """The files of a bundle so far, each sealed and bounded."""
+    """The files of a bundle, masked and bounded."""
 
     def __init__(self, seal: BundleRedactor, most_bytes: int) -> None:
         self._seal = seal
@@ -112,7 +112,7 @@ class _Parts:
         self.files: dict[str, bytes] = {}
 
     def add(self, name: str, about: str, value: Any) -> None:
-        """Add a value: a text as it is, rows as lines of JSON, anything else as JSON."""
+        """Add a value: a string as it is, rows as lines of JSON, anything else as JSON."""
         if isinstance(value, str):
             self.add_text(name, about, self._seal.text(value), self._most)
             return
@@ -124,7 +124,7 @@ class _Parts:
         self.add_text(name, about, text, self._most)
 
     def add_text(self, name: str, about: str, text: str, most: int) -> None:
-        """Add a text that was sealed; what is too long is cut, and that is told."""
+        """Add a masked text, truncated with a note if it is too long."""
         data = text.encode("utf-8", "backslashreplace")
         if len(data) > most:
             data = data[:most] + f"\n… {len(data) - most} bytes are left out here\n".encode()
@@ -141,7 +141,7 @@ class _Parts:
 def _values(
     state: JobState, spec: MPIJob, backend: Backend, settings: Settings, stacks: bool
 ) -> Iterator[tuple[str, str, Any]]:
-    """Yield every part but the logs: its name, what it is, its value."""
+    """Yield all parts except logs: name, description, value."""
     from mpijob.client.submit import drafts
 
     yield "spec.yaml", "job spec", drafts.shown(spec)
@@ -167,7 +167,7 @@ def _values(
 
 
 def _or_why(work: Callable[[], Any]) -> Any:
-    """Return what some work gives, or why it gives nothing: a bundle is asked for when things go wrong."""
+    """Return the result or the reason of an error: bundles are written when something is broken."""
     try:
         return work()
     except MpiJobError as error:
@@ -175,16 +175,16 @@ def _or_why(work: Callable[[], Any]) -> Any:
 
 
 def _plan(state: JobState, spec: MPIJob, backend: Backend) -> Any:
-    """Return the plan that was submitted; where nobody kept it, what would be planned now, which may differ."""
+    """Return the submitted plan; if it was not stored, what would be planned now, which may differ."""
     found = _or_why(lambda: backend.submitted_plan(state.ref))
     if found is None:
-        found = _or_why(lambda: _made_anew(spec, backend))
+        found = _or_why(lambda: _replan(spec, backend))
     if isinstance(found, dict):
         return found
     return masking.masked_plan(found)
 
 
-def _made_anew(spec: MPIJob, backend: Backend) -> Any:
+def _replan(spec: MPIJob, backend: Backend) -> Any:
     return backend.plan(spec, backend.preflight(spec, backend.whoami()))
 
 
@@ -206,7 +206,7 @@ def _taken(stream: Iterator[Any]) -> list[Any]:
 
 
 def _doctor(backend: Backend, settings: Settings) -> Any:
-    """Return what is found about the place; a cluster is looked at by the engine, as whoever asks for the bundle."""
+    """Return the checks of the machine or, with the user's permissions, of the cluster."""
     from mpijob.client.admin import doctor
 
     if settings.engine != CLUSTER:
@@ -217,7 +217,6 @@ def _doctor(backend: Backend, settings: Settings) -> Any:
 
 
 def versions(state: JobState) -> dict[str, str]:
-    """Return what is installed here, and the engine and MPI of the job."""
     found = {"mpijob": __version__, "python": platform.python_version(), "system": platform.platform()}
     found |= {"engine": state.engine, "mpi": state.mpi, "implementation": sys.implementation.name}
     for name in _PACKAGES:
@@ -229,7 +228,7 @@ def versions(state: JobState) -> dict[str, str]:
 
 
 def _logs(ref: JobRef, backend: Backend, seal: BundleRedactor, most_bytes: int) -> Iterator[tuple[str, str]]:
-    """Yield what each source said, its beginning and its end where it is too long."""
+    """Yield the log of each source, shortened in the middle if it is too long."""
     parts = LogParts(most_bytes, seal)
     stream = backend.logs(ref, LogQuery())
     try:
@@ -243,17 +242,17 @@ def _logs(ref: JobRef, backend: Backend, seal: BundleRedactor, most_bytes: int) 
 
 
 def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
-    """Return the values of the job's secrets that its engine can tell: a cluster has Secret objects.
-
-    Only the engine knows whether this machine is the user's own, and its files and variables are theirs.
-    """
+    """Return the values of the job's secrets that the engine can read (Secret objects of a cluster)."""
+    # Only the engine knows whether files and variables of this machine are the job's.
     known = backend.capability(SupportsSecretValues)
     if known is None or not spec.secrets:
         return ()
     try:
         return known.secret_values(ref, spec.secrets)
     except MpiJobError:
-        return ()  # what this user may not read is not theirs to mask
+        # The user may not read the Secret, so its values are not known to mask. They are masked by pattern
+        # only.
+        return ()
 
 
 def _readme(state: JobState, entries: tuple[BundleFile, ...]) -> str:
@@ -270,20 +269,21 @@ _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def plain(name: str) -> str:
-    """Return a name that is safe as a file's on any system."""
+    """Return a name that is safe as a file name on any system."""
     return _PLAIN.sub("_", name).lstrip(".-") or "job"
 
 
 def refuse_existing(path: Path) -> None:
-    """Refuse to write over a file: a bundle may be all that is left of a job."""
+    """Refuse to overwrite a file: a bundle may be all that is left of a job."""
     if os.path.lexists(path):
         raise Conflict(f"{path} exists already", hint="name another file with -O, or remove it")
 
 
 def write_archive(path: Path, folder: str, files: Mapping[str, bytes], moment: int) -> int:
-    """Write the files, by name, into a new archive; return its size."""
+    """Write files into a new archive; return its size."""
     refuse_existing(path)
     try:
+        # Also for a symbolic link that appeared since the check.
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise BackendError(f"cannot write {path}: {error.strerror}") from error
@@ -313,7 +313,7 @@ _LONGEST_LINE = 16_384
 
 
 class LogParts:
-    """Takes lines in any order of sources and gives them back by source, within a number of bytes."""
+    """Collects lines of all sources, and returns them by source within a limit of bytes."""
 
     def __init__(self, most_bytes: int, seal: BundleRedactor) -> None:
         self._most = most_bytes
@@ -321,7 +321,6 @@ class LogParts:
         self._parts: dict[str, _Part] = {}
 
     def add(self, line: LogLine) -> None:
-        """Take a line."""
         name = (
             f"{line.source.lower()}.log"
             if line.attempt == 1
@@ -335,7 +334,6 @@ class LogParts:
         part.add(_written(line, self._seal))
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Yield each source's file and what is kept of it."""
         for name, part in sorted(self._parts.items()):
             yield f"logs/{name}", part.text()
 
@@ -376,11 +374,11 @@ class _Part:
 
 
 def _written(line: LogLine, seal: BundleRedactor) -> str:
-    """Return a line as it is kept; the beginning of a secret is none any more, so one that is cut is sealed before."""
     when = (
         datetime.fromtimestamp(line.time / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     )
     text = visible(line.text)
     if len(text) > _LONGEST_LINE:
+        # Masked before it is cut: the beginning of a secret would not be recognized.
         text = seal.ahead(text)[:_LONGEST_LINE]
     return f"{when} {line.stream} {text}\n"

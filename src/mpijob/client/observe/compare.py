@@ -1,4 +1,4 @@
-"""How jobs differ: the parts of their specs that are not the same, and how each of them went."""
+"""Compare jobs: the fields in which their specs differ, and the result of each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the others did as the first: `percent` is by how much the one that differs most took longer or less."""
+    """Whether the other jobs match the first; `percent` is the largest difference of durations."""
 
     same: bool
     percent: float
@@ -119,7 +119,7 @@ def compare(
 
 
 def attempts(refs: Sequence[JobRef], wanted: Sequence[int], backend: Backend) -> Comparison:
-    """Return how attempts of one job went beside each other; their configuration is the same."""
+    """Compare attempts of one job, whose configuration is the same."""
     numbers = list(dict.fromkeys(wanted))
     if len(refs) != 1 or len(numbers) < 2:
         raise InvalidJob(
@@ -135,7 +135,7 @@ def attempts(refs: Sequence[JobRef], wanted: Sequence[int], backend: Backend) ->
 
 
 def flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
-    """Return the parts of a spec with their paths (`resources.memory`), defaults included."""
+    """Return the fields of a spec by path (`resources.memory`), with defaults."""
     if isinstance(value, msgspec.Struct):
         parts: Mapping[str, Any] = {name: getattr(value, name) for name in value.__struct_fields__}
     elif isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""Why a job stands where it stands: the engine's facts carried to `diagnosis`, and a log without a job.
+"""Diagnose a job: carries the engine's facts to `diagnosis`; and diagnose a log without a job.
 
-The engines explain a failure when it happens, from what only they know; here that is put together with what
-happened when, with what the site's own rules say of the logs, and with jobs that only wait or are silent.
+Engines explain a failure when it happens, from what only they know. This module adds the timeline, the site's
+own rules for logs, and jobs that wait or are silent.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def of_logs(
     job: MPIJob | None = None,
     site: tuple[Rule, ...] = (),
 ) -> Diagnosis:
-    """Return what logs tell, given by name in blocks of bytes."""
+    """Diagnose logs, given by name as blocks of bytes."""
     seen = standalone_log.read(logs, family=family, exit_code=exit_code, spec=job, site=site)
     return report.of_log(seen, explain(seen, site))
 
 
 def files(paths: tuple[str, ...]) -> dict[str, Iterator[bytes]]:
-    """Return files in blocks, by name; a folder stands for the files in it, `-` for stdin."""
+    """Open files by name, as blocks; a directory stands for the files in it, `-` for stdin."""
     found: dict[str, Iterator[bytes]] = {}
     for path in paths:
         if path == STDIN:
@@ -108,7 +108,9 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 def _read(file: IO[bytes], name: str) -> Iterator[bytes]:
     while block := file.read(BLOCK_BYTES):
-        if len(block) == BLOCK_BYTES and _is_device(file):  # nobody types that much: it would never end
+        # Reading /dev/zero, for example, would never end; a terminal is a device too, but nobody types a full
+        # block.
+        if len(block) == BLOCK_BYTES and _is_device(file):
             raise InvalidJob(
                 f"{name} is a device with more than {BLOCK_BYTES >> 20} MiB of data, not a log",
                 hint="give the path of a log; - reads it from stdin",
@@ -119,7 +121,8 @@ def _read(file: IO[bytes], name: str) -> Iterator[bytes]:
 def _is_device(file: IO[bytes]) -> bool:
     try:
         mode = os.fstat(file.fileno()).st_mode
-    except OSError:  # bytes in memory
+    # Not a real file.
+    except OSError:
         return False
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
@@ -133,14 +136,15 @@ def _texts(log: str | bytes | os.PathLike[str] | Mapping[str, bytes]) -> dict[st
 
 
 def of_job(ref: JobRef, backend: Backend, settings: Settings) -> Diagnosis:
-    """Return why a job stands where it stands: failed, waiting, silent, or well."""
+    """Diagnose a job that failed, waits, is silent, or is well."""
     state = backend.get(ref)
     spec = backend.spec(state.ref)
     events = tuple(backend.events(state.ref))
     site = site_rules(settings)
     lines = _lines(state, backend, wanted=bool(site) or state.phase is Phase.RUNNING)
     if _late(state) and not site:
-        with suppress(MpiJobError):  # what the engine found stands without a log
+        # The engine's findings stand without a log.
+        with suppress(MpiJobError):
             lines = _lines(state, backend, wanted=True)
     samples = backend.samples(state.ref) if state.phase is not Phase.QUEUED else ()
     seen = _evidence(state, spec, events, lines, samples, now=time.time())
@@ -148,7 +152,7 @@ def of_job(ref: JobRef, backend: Backend, settings: Settings) -> Diagnosis:
 
 
 def site_rules(settings: Settings) -> tuple[Rule, ...]:
-    """Return the rules of the site's own file, none where the settings name no file."""
+    """Return the site's own rules, none if the settings name no file."""
     if not settings.rules:
         return ()
     from mpijob.backends import site_rule_loader
@@ -164,7 +168,7 @@ def _lines(state: JobState, backend: Backend, *, wanted: bool) -> tuple[LogLine,
 
 
 def _findings(state: JobState, seen: Evidence, site: tuple[Rule, ...]) -> tuple[Finding, ...]:
-    """Return what the engine found; what only we can see is added: a wait, silence, the site's own rules."""
+    """Return the engine's findings, with those that only the client finds: a wait, silence, site rules."""
     known = (_late(state) and _quiet(seen)) or state.findings
     if state.phase in (*_WAITS, Phase.RUNNING) or (not known and state.phase is not Phase.SUCCEEDED):
         codes = {finding.code for finding in known}
@@ -172,20 +176,23 @@ def _findings(state: JobState, seen: Evidence, site: tuple[Rule, ...]) -> tuple[
     if not site:
         return known
     names = {rule.id for rule in site}
-    if any(one.code in names for one in known):  # the engine knew them, and all the facts
+    # The engine had these rules, and more facts.
+    if any(one.code in names for one in known):
         return known
     own = tuple(one for one in explained(seen, site) if one.code in names)
     return (*own, *(one for one in known if one.code != "UNKNOWN" or not own))
 
 
 def _late(state: JobState) -> bool:
-    """Whether a deadline ended the job, and its engine does not see ranks: by then it may have had no log either."""
+    """Return whether a deadline ended the job on an engine that does not see ranks, and perhaps had no log by
+    then.
+    """
     known = [one.code for one in state.findings]
     return state.phase is Phase.FAILED and known == [_DEADLINE] and state.engine not in _SEES_RANKS
 
 
 def _quiet(seen: Evidence) -> tuple[Finding, ...]:
-    """Return the deadline as it is told where ranks had said nothing for long; nothing where they had."""
+    """Return the finding of a deadline after a long silence; nothing if ranks wrote lines until then."""
     if signals.quiet_at_deadline(seen) is None:
         return ()
     found = explained(msgspec.structs.replace(seen, logs=()))
@@ -231,7 +238,7 @@ def _reason(state: JobState) -> str:
 
 
 def _waiting(state: JobState) -> str:
-    """Return what a job waits for, its place in the queue and how long that may take, as far as known."""
+    """Return what a job waits for, with its position and the estimated time."""
     from mpijob.diagnosis.template_fields import lasting
 
     place = f"position {state.queue_position}" if state.queue_position is not None else ""
@@ -254,7 +261,7 @@ def _memory(state: JobState, spec: MPIJob, samples: tuple[Sample, ...]) -> Itera
 
 
 def _silence(state: JobState, lines: tuple[LogLine, ...], now: float) -> float | None:
-    """Return how long no rank has said anything, where that is long for a job that runs."""
+    """Return the seconds since the last line of any rank, None if that is not long."""
     if state.phase is not Phase.RUNNING or state.running is None:
         return None
     last = max((line.time / 1e9 for line in lines if line.role is Role.RANK), default=state.running)
@@ -263,14 +270,14 @@ def _silence(state: JobState, lines: tuple[LogLine, ...], now: float) -> float |
 
 
 def _silence_at_end(state: JobState, spec: MPIJob, lines: tuple[LogLine, ...]) -> float | None:
-    """Return how long no rank had said anything when the deadline came; None where not all is known that they said."""
+    """Return how long ranks had been silent at the deadline; None if not all of their lines are known."""
     if state.started is None or state.finished is None:
         return None
     return silence(lines, min(state.finished, state.started + (spec.deadline_seconds or float("inf"))))
 
 
 def mended(spec: MPIJob, diagnosis: Diagnosis, number: int) -> dict[str, Any]:
-    """Return the fields that a numbered fix changes; refuse a fix that is for a person to do."""
+    """Return the fields that a numbered fix changes; raise InvalidJob for a fix that must be done by hand."""
     chosen = next((one for one in diagnosis.fixes if one.number == number), None)
     name = diagnosis.job
     if chosen is None:
@@ -291,7 +298,7 @@ MOST_JOBS, MOST_LOOKS = 5000, 500
 
 
 def look(scope: Scope, backend: Backend, *, since: float, until: float, least: int) -> Fleet:
-    """Return what the jobs that ended in a time have in common; where a list tells no cause, the job is asked."""
+    """Return common causes of the jobs that ended in a period; causes that a list lacks are read job by job."""
     found: list[JobState] = []
     looks = 0
     for state in paging.pages(scope, backend):
@@ -309,5 +316,6 @@ def look(scope: Scope, backend: Backend, *, since: float, until: float, least: i
 def _whole(state: JobState, backend: Backend) -> JobState:
     try:
         return backend.get(state.ref)
-    except NotFound:  # deleted meanwhile
+    # Deleted meanwhile.
+    except NotFound:
         return state

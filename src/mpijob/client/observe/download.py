@@ -1,7 +1,7 @@
-"""A job's log as files on this machine: each stream's own bytes, or everything merged by time.
+"""Download a job's log: each stream as a file, or all merged by time.
 
-What is downloaded is what was written down: nothing more is masked and no control byte is made visible. An engine that
-has the files at hand may merge them by itself, many times faster; any other is read line by line.
+The content is what was recorded: nothing more is masked, and control characters stay. An engine that has the
+files can merge them itself, many times faster; otherwise lines are read one by one.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ def download(
     merged: bool,
     compress: bool,
 ) -> tuple[Path, ...]:
-    """Write what the query asks for, as bytes; return the files."""
     query = replace(query, follow=False, tidy=False, fold=False, find="", before=0, after=0)
     if not merged:
         if not isinstance(target, (str, Path)):
             raise InvalidJob("separate streams require a directory; a single file requires a merged log")
-        with _telling(target):
+        with _write_errors(target):
             return _streams(ref, backend, query, Path(target), compress)
     with _opened(target) as file:
         query = logs.resolved(ref, backend, query)
@@ -64,14 +63,15 @@ def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
             f"{target} is a directory; a merged log needs a file name",
             hint=f"name a file: {os.path.join(target, 'job.log')}; each stream has its own without --merged",
         )
-    with _telling(target), _replacing(os.path.realpath(target)) as file:
+    with _write_errors(target), _replacing(os.path.realpath(target)) as file:
         yield file
 
 
 @contextmanager
 def _replacing(path: str) -> Iterator[IO[bytes]]:
-    """Open a file beside a place, and put it there once all of it is written; what was there stays until then."""
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+    """Write a file beside the target and then replace that, which keeps its old content until then."""
+    # A pipe or a device cannot be replaced.
+    if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:
             yield file
         return
@@ -90,8 +90,8 @@ def _replacing(path: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _telling(target: str | Path) -> Iterator[None]:
-    """Say what cannot be written where, as an error of ours."""
+def _write_errors(target: str | Path) -> Iterator[None]:
+    """Translate errors of writing."""
     try:
         yield
     except OSError as error:
@@ -122,17 +122,17 @@ def _packing(file: IO[bytes]) -> IO[bytes]:
 def _streams(
     ref: JobRef, backend: Backend, query: LogQuery, directory: Path, compress: bool
 ) -> tuple[Path, ...]:
-    shelf, stream = _Shelf(directory, compress), logs.lines(ref, backend, query)
+    stream_files, stream = _StreamFiles(directory, compress), logs.lines(ref, backend, query)
     try:
         for line in stream:
-            shelf.put(line)
+            stream_files.put(line)
     finally:
         close(stream)
-    return shelf.done()
+    return stream_files.done()
 
 
-class _Shelf:
-    """A file for each stream of each source; a few bytes of each are held, and none is kept open."""
+class _StreamFiles:
+    """One file for each stream of each source; keeps a buffer for each, and no file open."""
 
     def __init__(self, directory: Path, compress: bool) -> None:
         self._directory = directory
@@ -155,6 +155,7 @@ class _Shelf:
 
     def _write(self, path: Path) -> None:
         data = self._held[path]
+        # Opened for each write: a job of many ranks has more streams than a process may have open files.
         with path.open("ab") as file:
             packed = _packing(file) if self._compress else file
             packed.write(data)

@@ -1,7 +1,7 @@
-"""Finding the TensorBoard event files that a job left in its working directory, and reading their scalars.
+"""Find TensorBoard event files in a job's working directory, and read their scalars.
 
-Programs choose names and contents of these files: no symbolic link is followed on the way to one, nothing but plain
-files is opened, and all of them together have one budget. What is in them is read by `observation/metrics/event_files`.
+Programs choose names and contents of these files, so no symbolic link is followed, only regular files are
+opened, and all files share one budget. `observation/metrics/event_files` parses them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
     from mpijob.model import Artifact, JobRef
 
-_MARK = "tfevents"  # TensorBoard takes every file with it in its name
+# TensorBoard reads every file with this in its name.
+_MARK = "tfevents"
 MOST_FILES = 200
-_MOST_BYTES = 8 << 20  # of all files together
+# Of all files together.
+_MOST_BYTES = 8 << 20
 _MOST_RECORDS = 1_000_000
 _MOST_CURVES = 1000
 _MOST_NOTES = 20
@@ -34,13 +36,12 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(backend: Backend, ref: JobRef, *, points: int, attempt: int | None = None) -> EventScalars:
-    """Return the scalars of a job's event files; nothing where its files are deleted with it.
-
-    Numbers leave here and no contents of files: this is no look that an audit would tell.
-    """
+    """Return the scalars of a job's event files; empty if they were deleted with the job."""
+    # Numbers are returned, and not the content of files, so this is not audited as a read of output.
     works = backend.capability(SupportsWorkingDirectory)
     if works is None:
-        backend.get(ref)  # of a job that nobody here may see, nothing is said
+        # Raises NotFound first: the error below must not reveal that the job exists.
+        backend.get(ref)
         raise Unsupported(
             f"the event files of {ref.name} are not on this machine",
             hint=f"fetch them: mpijob artifacts fetch {ref.name} --to runs; then: tensorboard --logdir runs",
@@ -57,7 +58,7 @@ def read(backend: Backend, ref: JobRef, *, points: int, attempt: int | None = No
 
 
 def of_directory(work: Path, left: Iterable[Artifact], *, points: int) -> EventScalars:
-    """Return the scalars of the event files among what a job left in a directory; of very many, the newest."""
+    """Return the scalars of the event files of a directory; of too many, of the newest."""
     files = [one for one in left if _MARK in PurePosixPath(one.path).name]
     chosen = sorted(files, key=lambda one: (-one.time, one.path))[:MOST_FILES]
     notes = (
@@ -68,9 +69,8 @@ def of_directory(work: Path, left: Iterable[Artifact], *, points: int) -> EventS
     read: list[tuple[str, str, EventFile]] = []
     bytes_left, curves_left = _MOST_BYTES, _MOST_CURVES
     records = _MOST_RECORDS // max(1, len(chosen))
-    for at, one in enumerate(
-        sorted(chosen, key=lambda one: one.size)
-    ):  # what small ones leave is for large ones
+    # Small files first: what they leave of the budget is for large ones.
+    for at, one in enumerate(sorted(chosen, key=lambda one: one.size)):
         share = max(1, bytes_left // (len(chosen) - at))
         budget = Budget(share, records, min(event_files.MOST_SERIES, curves_left), points)
         try:
@@ -94,7 +94,7 @@ def _run(path: str) -> str:
 
 
 def _writer(path: str) -> str:
-    """Return who wrote a file: what follows the time in `events.out.tfevents.TIME.HOST.PID`."""
+    """Return the writer of a file: what follows the time in `events.out.tfevents.TIME.HOST.PID`."""
     name = PurePosixPath(path).name
     return _printable(name.partition(f"{_MARK}.")[2].partition(".")[2] or name)
 
@@ -105,7 +105,9 @@ def _printable(text: str) -> str:
 
 @contextmanager
 def _opened(work: Path, path: str) -> Iterator[IO[bytes]]:
-    """Open a plain file below a directory; no symbolic link leads there, whatever the job changes meanwhile."""
+    """Open a regular file below a directory."""
+    # Opened part by part, each relative to the last one and without following links: the job may replace a
+    # directory by a link at any time.
     *folders, name = PurePosixPath(path).parts
     folder = os.open(work, _DIRECTORY)
     try:

@@ -1,4 +1,4 @@
-"""What a job said, and the refusal of a question for a rank, a worker or an attempt that it does not have."""
+"""Read a job's log, and refuse a query for a rank, worker or attempt that it does not have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def lines(ref: JobRef, backend: Backend, query: LogQuery) -> Iterator[LogLine]:
-    """Yield the lines that are wanted; raise NotFound when the job never has such."""
+    """Yield the matching lines; raise NotFound if the job cannot have such."""
     stream = backend.logs(ref, resolved(ref, backend, query))
     try:
         yield from stream
@@ -28,7 +28,7 @@ def lines(ref: JobRef, backend: Backend, query: LogQuery) -> Iterator[LogLine]:
 
 
 def resolved(ref: JobRef, backend: Backend, query: LogQuery) -> LogQuery:
-    """Return the question with the previous attempt's number; raise NotFound when the job never has such."""
+    """Return the query with `previous` replaced by the attempt; raise NotFound if the job cannot have such lines."""
     if not (query.ranks or query.steps or query.workers or query.attempt is not None or query.previous):
         return query
     state = backend.get(ref)
@@ -47,8 +47,9 @@ def resolved(ref: JobRef, backend: Backend, query: LogQuery) -> LogQuery:
 
 
 def refuse_absent(state: JobState, query: LogQuery) -> None:
-    """Refuse a question that could only be answered by silence."""
-    from mpijob.observation.logs import filters  # only for such a question: start-up is a feature
+    """Raise NotFound for a query that can only return nothing."""
+    # Imported here because plain queries must start quickly.
+    from mpijob.observation.logs import filters
 
     workers = max(state.workers_wanted, len(state.workers))
     if missing := filters.absent(query, ranks=state.world, workers=workers, attempts=state.attempt):
@@ -59,7 +60,7 @@ def refuse_absent(state: JobState, query: LogQuery) -> None:
 
 
 def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
-    """Return what is masked when a job's lines are shown: its secrets' values, as far as they can be known."""
+    """Return the values that are masked in a job's log, as far as they are known."""
     from mpijob.observation.redaction import masking
 
     job = backend.spec(ref)
@@ -68,11 +69,12 @@ def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
     return masking.secret_values(job, told)
 
 
-_PROGRAMS_OF_A_MACHINE = ("local", "memory", "slurm")  # where no image has them
+# On these engines the job's programs are installed on the machine, not in an image.
+_PROGRAMS_OF_A_MACHINE = ("local", "memory", "slurm")
 
 
 def stacks(ref: JobRef, backend: Backend, ranks: Iterable[int], bring: bool = False) -> StackReport:
-    """Return where the ranks stand, grouped; raise NotFound for a rank that the job does not have."""
+    """Return the call stacks of ranks, grouped; raise NotFound for a rank that the job does not have."""
     wanted = tuple(ranks)
     if wanted:
         refuse_absent(backend.get(ref), LogQuery(ranks=wanted))

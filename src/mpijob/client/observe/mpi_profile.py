@@ -1,4 +1,4 @@
-"""Reading what a job's ranks did with MPI, of a job that is there or remembered."""
+"""Read the MPI profile of an existing or deleted job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read(reads: Backend, ref: JobRef, step: int | None = None) -> MpiProfile:
-    """Return the profile of the job's world, or of a step of its script."""
+    """Return the MPI profile of a job, or of a step of its script."""
     state = reads.get(ref)
     if not reads.spec(state.ref).profile_mpi:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""Where the nodes of a job stand: as its engine tells it, and as a recorder has written it down."""
+"""Zone and rack of a job's nodes, from the engine and from the record."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
 
 def read(backend: Backend, ref: JobRef) -> tuple[NodePlace, ...]:
-    """Return the zone and rack of each node of a job, of those where one of them is known.
-
-    What was recorded comes first: users of whom few may read nodes may read the record of their jobs.
-    """
+    """Return the zone and rack of each node of a job, if one of them is known."""
     engine = backend.capability(SupportsNodePlaces)
     if engine is None:
         return ()
     state = backend.get(ref)
     wanted = dict.fromkeys(nodes_of(state))
+    # The record first: many users may read the record of their jobs, but no nodes.
     found = {one.name: one for one in _recorded(backend, state.ref) if one.name in wanted}
     missing = [name for name in wanted if name not in found]
     if missing and not state.deleted:
@@ -32,7 +30,6 @@ def read(backend: Backend, ref: JobRef) -> tuple[NodePlace, ...]:
 
 
 def nodes_of(state: JobState) -> Iterator[str]:
-    """Yield the nodes of a job's launcher, workers and ranks."""
     names = [one.node for one in state.workers] + [one.node for one in state.ranks]
     names += [] if state.launcher is None else [state.launcher.node]
     yield from filter(None, names)

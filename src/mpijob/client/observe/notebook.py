@@ -1,4 +1,4 @@
-"""A job in a notebook: HTML with everything from the job escaped, and a live view where ipywidgets is."""
+"""A job in a notebook: escaped HTML, and a live view if ipywidgets is installed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def widget(job: Job) -> Any:
 
 
 def _follow(job: Job, view: Any) -> None:
-    """Show each change; the thread has a client of its own, for engines' handles may not cross threads."""
+    """Show each change."""
+    # A client of its own: handles of engines, such as SQLite connections, may not cross threads.
     client = job.client.twin()
     for state in client.watch(names=(job.name,), namespace=job.namespace):
         if state.ref.key == job.ref.key:

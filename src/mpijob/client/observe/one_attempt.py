@@ -1,4 +1,4 @@
-"""An engine as it answered about one attempt of a job: its state, what was said, measured and left in it."""
+"""An engine's reads restricted to one attempt of a job: state, logs, events, usage, files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def reading(backend: Backend, attempt: int | None) -> Backend:
-    """Return the engine, or the engine about one attempt where one is named."""
+    """Return the engine, restricted to an attempt if one is given."""
     return backend if attempt is None else cast("Backend", _OneAttempt(backend, attempt))
 
 
 def state_of(ref: JobRef, backend: Backend, attempt: int) -> JobState:
-    """Return how an attempt of a job ended, or stands; raise NotFound for one that the job does not have."""
+    """Return the state of an attempt; raise NotFound for one that the job does not have."""
     found = backend.attempts(ref)
     last = found[-1]
     for state in found:
@@ -50,27 +50,23 @@ class _OneAttempt:
         return getattr(self._backend, name)
 
     def capability(self, kind: type[C]) -> C | None:
-        """Return an optional ability of the engine; merged logs are those of the attempt."""
         found = self._backend.capability(kind)
         if kind is SupportsMergedLogs and isinstance(found, SupportsMergedLogs):
             return cast("C", _MergedLogs(found, self._attempt))
         return found
 
     def get(self, ref: JobRef) -> JobState:
-        """Return how the attempt ended."""
         return state_of(ref, self._backend, self._attempt)
 
     def spec(self, ref: JobRef) -> MPIJob:
-        """Return what was asked for: attempts differ in nothing."""
+        # All attempts have the same spec; `get` raises for an attempt that does not exist.
         return self._backend.spec(self.get(ref).ref)
 
     def samples(self, ref: JobRef) -> tuple[Sample, ...]:
-        """Return the usage measured in the attempt."""
         found = self._backend.samples(self.get(ref).ref)
         return tuple(one for one in found if one.attempt == self._attempt)
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
-        """Yield what happened in the attempt."""
         self.get(ref)
         stream = self._backend.events(ref, follow=follow)
         try:
@@ -81,15 +77,14 @@ class _OneAttempt:
             close(stream)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
-        """Yield the lines of the attempt."""
         return self._backend.logs(ref, _narrowed(query, self._attempt))
 
     def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
-        """Return what is worrying, if the attempt is the one that runs."""
+        """Return the warnings if the attempt is the current one."""
         return self._backend.warnings(ref) if self._backend.get(ref).attempt == self._attempt else ()
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        """Return the files of the attempt, and those of all attempts."""
+        """Return the files of the attempt, and those without an attempt."""
         self.get(ref)
         return tuple(one for one in self._backend.artifacts(ref) if one.attempt in (0, self._attempt))
 

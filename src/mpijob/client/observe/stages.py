@@ -1,4 +1,4 @@
-"""How long a job was in each stage of its life, from its events and times."""
+"""Time of a job in each stage, from its events."""
 
 from __future__ import annotations
 
@@ -39,5 +39,4 @@ def moments(account: Account, events: Iterable[Event]) -> list[tuple[str, float,
 
 
 def stages(account: Account, events: Iterable[Event]) -> dict[str, float]:
-    """Return how long each stage took."""
     return {stage: end - begin for stage, begin, end in moments(account, events)}

@@ -1,7 +1,7 @@
-"""Waiting for a job: the same outcome on every engine.
+"""Wait for a job, with the same result on every engine.
 
-The engine says how a moment passes (`pause`), so waiting on a simulated job takes no time; the time
-given is counted in the longer of real seconds and seconds paused.
+The engine does the waiting (`pause`), so that waiting for a simulated job takes no time. The timeout counts
+real seconds or paused seconds, whichever are more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def wait(
 ) -> JobState:
     """Wait until the job is in one of the phases (default: until it ends), and return its state.
 
-    Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted. Waiting changes nothing.
+    Raise WaitTimeout on timeout, JobFailed if the job ended in another phase. Waiting changes nothing.
     """
     state, wanted = backend.get(ref), FINAL if phases is None else tuple(phases)
     begun, paused, step, patience = time.monotonic(), 0.0, _FIRST_PAUSE, OutageTolerance()
@@ -46,7 +46,7 @@ def wait(
 
 
 def _next(state: JobState, backend: Backend, patience: OutageTolerance) -> JobState:
-    """Return the job's next state, or the last one while the engine does not answer."""
+    """Return the next state, or the last one while the engine does not respond."""
     try:
         state = backend.get(state.ref)
     except BackendError as error:
@@ -57,12 +57,12 @@ def _next(state: JobState, backend: Backend, patience: OutageTolerance) -> JobSt
 
 
 def completion(ref: JobRef, backend: Backend, *, seconds: float | None = None) -> JobState:
-    """Return the state once the job has succeeded; raise JobFailed with the findings when it did not."""
+    """Wait until the job succeeds; raise JobFailed with its findings if it does not."""
     return wait(ref, backend, seconds=seconds, phases=(Phase.SUCCEEDED,))
 
 
 def goes_on(ref: JobRef) -> str:
-    """Return what is said when somebody stops waiting for a job: that does not end it."""
+    """Return the message for a user who interrupts a wait: the job keeps running."""
     place = "" if ref.namespace == "default" else f" -n {ref.namespace}"
     return (
         f"job '{ref.name}' is still running; "
@@ -92,7 +92,8 @@ def _ended_otherwise(state: JobState, wanted: Collection[Phase]) -> JobState:
     if state.phase is not Phase.SUCCEEDED:
         raise failure(state)
     if any(phase in _PASSED_THROUGH for phase in wanted):
-        return state  # it was there, between two looks
+        # It was in that phase between two reads.
+        return state
     words = " or ".join(phase.value for phase in wanted)
     raise Conflict(f"{state.ref} has succeeded; it will not become {words}")
 

@@ -1,8 +1,9 @@
-"""The clock of this machine's schedules: sleeps until a job is due, starts it, ends when no schedule is left.
+"""The scheduler of this machine's schedules: sleeps until a job is due, starts it, ends when no schedule is
+left.
 
-It is a process of its own, started by whoever makes a schedule or comes by where there is one (decision 0038).
-Killed at any moment it loses nothing: what was due meanwhile is found by the next one, and the minute in a job's
-name lets every moment start one job.
+It is a process of its own, started by every command that creates or lists schedules (decision 0038). It can
+be killed at any time: the next one finds what was due meanwhile, and the minute in a job's name ensures that
+each start happens once.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from mpijob.backends.protocol import Schedules as Kept
     from mpijob.client.client import Client
 
-LONGEST_SLEEP_SECONDS = 60.0  # a clock that is set, or a machine that wakes up, is noticed within a minute
+# A change of the clock, or a resume from suspend, is noticed within a minute.
+LONGEST_SLEEP_SECONDS = 60.0
+# A schedule whose last start is further in the future than this: the clock was set back.
 _AHEAD_SECONDS = 90.0
 
 
 def main() -> None:
-    """Be the clock, with the settings that were handed over."""
+    """Run the scheduler with the settings from the environment."""
     from mpijob.backends.recurring import background
 
     settings = codec.decode(os.environ.pop(background.SETTINGS), Settings)
@@ -42,38 +45,40 @@ def main() -> None:
 
 
 def serve(settings: Settings) -> str:
-    """Keep the time until no schedule is left; return why it ended."""
+    """Run until no schedule is left; return why it ended."""
     from mpijob.backends.recurring.schedule_files import ScheduleFiles
     from mpijob.client.base import open_backend
     from mpijob.client.client import Client
 
     kept = open_backend(settings).schedules()
-    assert isinstance(kept, ScheduleFiles)  # of an engine that starts this clock
+    # Only engines with schedule files start this process.
+    assert isinstance(kept, ScheduleFiles)
     while True:
-        with kept.scheduler_lock() as bell:
-            if bell is None:
+        with kept.scheduler_lock() as wakeup:
+            if wakeup is None:
                 return "another process already runs the scheduler of these schedules"
             with Client(open_backend(settings), settings=settings) as client:
-                _keep_time(CronDaemon(client, kept), bell)
-        if not kept.all():  # one that was made while we were leaving has rung for nobody
+                _run_rounds(CronDaemon(client, kept), wakeup)
+        # A schedule that was created after the last round found the lock taken, and started no process.
+        if not kept.all():
             return "there is no schedule"
 
 
-def _keep_time(alarm: CronDaemon, bell: int) -> None:
-    while (seconds := alarm.round()) is not None:
-        select.select([bell], [], [], seconds)
-        _empty(bell)
+def _run_rounds(daemon: CronDaemon, wakeup: int) -> None:
+    while (seconds := daemon.round()) is not None:
+        select.select([wakeup], [], [], seconds)
+        _empty(wakeup)
 
 
-def _empty(bell: int) -> None:
+def _empty(wakeup: int) -> None:
     try:
-        os.read(bell, 4096)
+        os.read(wakeup, 4096)
     except BlockingIOError:
         return
 
 
 class CronDaemon:
-    """Fires what is due, by a clock that tests may set."""
+    """Starts due jobs, by a clock that tests can set."""
 
     def __init__(self, client: Client, kept: Kept, now: Callable[[], float] = time.time) -> None:
         self._client = client
@@ -81,10 +86,10 @@ class CronDaemon:
         self._now = now
 
     def round(self) -> float | None:
-        """Start what is due and return how long nothing will be; None when there is no schedule."""
+        """Start what is due; return the seconds until the next start, None if there is no schedule."""
         known = self._kept.all()
         for one in known:
-            self._look(one)
+            self._start_due(one)
         if not known:
             return None
         coming = [self._next(one) for one in known if not one.schedule.paused]
@@ -95,9 +100,10 @@ class CronDaemon:
         moments = cron.following(known.schedule, now)
         return max(0.05, moments[0] - now) if moments else LONGEST_SLEEP_SECONDS
 
-    def _look(self, known: Recurrence) -> None:
+    def _start_due(self, known: Recurrence) -> None:
         now = self._now()
-        if known.since > now + _AHEAD_SECONDS:  # the clock was set back: what is due counts from now
+        # The clock was set back: starts are counted from now.
+        if known.since > now + _AHEAD_SECONDS:
             self._note(known, since=now)
             known = msgspec.structs.replace(known, since=now)
         due = None if known.schedule.paused else cron.due(known.schedule, known.since, now)
@@ -121,7 +127,7 @@ class CronDaemon:
             return f"could not be started: {error.message}"
 
     def _note(self, known: Recurrence, **told: float | str) -> None:
-        """Write down what came of it, unless the schedule was deleted or changed meanwhile."""
+        """Record the result, unless the schedule was deleted or changed meanwhile."""
         with self._kept.lock():
             fresh = [
                 one for one in self._kept.all(known.schedule.namespace) if one.schedule == known.schedule

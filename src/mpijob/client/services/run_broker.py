@@ -1,4 +1,4 @@
-"""Running the fit broker in this process, and asking what it, or the user's own eyes, say of a job."""
+"""Run the fit broker in this process, and ask it, or the engine itself, whether a job would start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def fit(job: MPIJob, backend: Backend) -> Fit:
-    """Return whether a job would start now, wait, or never run here."""
     from mpijob.admission.fit import fit as judged
 
     who = backend.whoami()
@@ -30,7 +29,7 @@ def serve(
     stop: threading.Event,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Answer users until `stop`; `ready` hears where."""
+    """Answer users until `stop`; `ready` is called with the address."""
     if settings.engine != CLUSTER:
         raise Unsupported(
             "the fit broker requires a cluster; on this machine all users see the free resources",

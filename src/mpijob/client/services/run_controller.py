@@ -1,4 +1,4 @@
-"""Running a cluster's controller in this process."""
+"""Run the controller of a cluster in this process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def control(
     health_port: int | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Tend the jobs of a namespace, "" for all, until `stop`; of several controllers one acts."""
+    """Reconcile the jobs of a namespace ("": all) until `stop`; of several controllers one is active."""
     if settings.engine != CLUSTER:
         raise Unsupported(
             "the controller requires a cluster; jobs of this machine do not need it",

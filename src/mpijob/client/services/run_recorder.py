@@ -1,4 +1,4 @@
-"""Running a cluster's recorder in this process."""
+"""Run the recorder of a cluster in this process."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def record(
     metrics: ScrapeAccess | None = None,
     health_port: int | None = None,
 ) -> None:
-    """Record the jobs of a namespace, "" for all, until `stop`; `ready` hears where the record is.
+    """Record the jobs of a namespace ("": all) until `stop`; `ready` is called with the directory.
 
-    `metrics` is where Prometheus is answered: from other machines only with TLS, and only who may read `/metrics` by
-    the cluster's word. At `health_port` a kubelet is.
+    `metrics` is the address for Prometheus: from other machines only with TLS, and only for users who may
+    read `/metrics` by the cluster's RBAC. `health_port` is for the kubelet's probes.
     """
     if settings.engine != CLUSTER:
         raise Unsupported(

@@ -1,8 +1,8 @@
-"""Recurring jobs: made, listed, paused, deleted; and what happens when one is due.
+"""Schedules: create, list, pause, delete; and what happens when one is due.
 
-Whoever keeps the time (the clock of this machine in `cron`, a CronJob's pod on a cluster) calls `fire`, which
-goes the way of every other job: check, admit, plan, submit. So a job that does not fit any more at its hour is
-refused then, in the same words.
+The scheduler (`cron` on this machine, a CronJob's pod on a cluster) calls `fire`, which submits like any
+other client: check, admit, plan, submit. So a job that no longer fits when it is due is refused then, with
+the same message.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Schedules:
         self._kept = client._audited.schedules()
 
     def create(self, schedule: Schedule) -> Recurrence:
-        """Keep a new schedule once its job is known to be sound; nothing is started now."""
+        """Store a new schedule after its job was checked; nothing is started now."""
         schedule = self._localized(schedule)
         cron.refuse(schedule)
         if self._exists(schedule):
@@ -60,7 +60,7 @@ class Schedules:
         return _with_next(made)
 
     def _localized(self, schedule: Schedule) -> Schedule:
-        """Return the schedule in this client's namespace and the place's time, unless it names others itself."""
+        """Return the schedule with the client's namespace and the engine's time zone as defaults."""
         here = self._client.backend.name == LOCAL
         zone = schedule.time_zone or (own_zone() if here else "Etc/UTC")
         namespace = self._client.localized(schedule.job.replace(namespace=schedule.namespace)).namespace
@@ -93,7 +93,7 @@ class Schedules:
         return self._changed(name, namespace, paused=True)
 
     def resume(self, name: str, *, namespace: str | None = None) -> Recurrence:
-        """Let a paused schedule go on; what was due meanwhile is not made up for."""
+        """Resume a paused schedule; starts that were due meanwhile are skipped."""
         return self._changed(name, namespace, paused=False)
 
     def _changed(self, name: str, namespace: str | None, *, paused: bool) -> Recurrence:
@@ -107,13 +107,14 @@ class Schedules:
         return _with_next(changed)
 
     def fire(self, schedule: Schedule, name: str = "", *, since: float = 0.0) -> str:
-        """Start the schedule's job now, as its overlap allows, and return what came of it in a sentence.
+        """Start the schedule's job now, if its overlap allows; return the result as a sentence.
 
-        `name` is that of one moment's job; where it was due before `since`, it is left out.
+        `name` is that of a job for one moment; a moment before `since` is skipped.
         """
         job = schedule.job_named(name) if name else schedule.job_of(time.time())
         if _due_of(job.name) < since - 60:
             return f"job '{job.name}' was skipped: it was due while the schedule was paused"
+        # The name contains the minute: a CronJob that runs its pod twice starts one job.
         if self._is_there(job.name, schedule.namespace):
             return f"job '{job.name}' was started before"
         others = self._unfinished(schedule)
@@ -143,7 +144,7 @@ class Schedules:
 
 
 def _due_of(name: str) -> float:
-    """Return when the job of that name was due: the name ends with the minute."""
+    """Return when the job was due, from the minute at the end of its name."""
     minute = name.rpartition("-")[2]
     return int(minute) * 60.0 if minute.isdigit() else time.time()
 
@@ -156,7 +157,7 @@ def _with_next(known: Recurrence) -> Recurrence:
 
 
 def own_zone() -> str:
-    """Return the name of this machine's time zone, so that a schedule keeps it and knows of summer time."""
+    """Return the name of this machine's time zone; a fixed offset would be wrong after the change to summer time."""
     named = os.environ.get("TZ", "").lstrip(":") or "/etc/localtime"
     if named.startswith("/"):
         named = os.path.realpath(named).partition("zoneinfo/")[2]

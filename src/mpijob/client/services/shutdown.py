@@ -1,8 +1,4 @@
-"""What services that go on until they are ended share: a log on stderr, and a word that says stop.
-
-The word is spoken by a signal handler, which runs in the middle of whatever the main thread does. A plain Event
-would wait there for a lock that the interrupted `wait` holds, for ever; so this one is a byte in a pipe.
-"""
+"""Logging and shutdown of long-lived services."""
 
 from __future__ import annotations
 
@@ -14,36 +10,36 @@ import signal
 import threading
 
 
+# A signal handler runs in the middle of whatever the main thread does. `threading.Event.set` would deadlock
+# there if it interrupts `wait`, which holds the same lock. So this event is a byte in a pipe.
 class StopEvent(threading.Event):
     """An Event that a signal handler may set."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said = False
+        self._is_set = False
         self._out, self._in = os.pipe()
         os.set_blocking(self._in, False)
 
     def set(self) -> None:
-        """Say it; whoever waits wakes up, and the byte stays for those who come later."""
-        self._said = True
+        self._is_set = True
+        # The byte is never read, so later waits return at once; a full pipe has enough.
         with contextlib.suppress(BlockingIOError):
             os.write(self._in, b"!")
 
     def is_set(self) -> bool:
-        """Whether it was said."""
-        return self._said
+        return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is said, or for so many seconds."""
-        if not self._said:
+        if not self._is_set:
             poll = select.poll()
             poll.register(self._out, select.POLLIN)
             poll.poll(None if timeout is None else max(0.0, timeout) * 1000)
-        return self._said
+        return self._is_set
 
 
 def until_ended() -> StopEvent:
-    """Return what is set when somebody ends this process (SIGTERM, Ctrl-C); warnings are logged with their time."""
+    """Return the event that SIGTERM and Ctrl-C set, and log warnings with their time."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     stop = StopEvent()
     for number in (signal.SIGTERM, signal.SIGINT):

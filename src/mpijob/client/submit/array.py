@@ -1,4 +1,4 @@
-"""One job over many values: every combination becomes a job of its own, with a name that says which."""
+"""Job arrays: one job for each combination of values."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ _TIMED_ID = re.compile("[0-9a-f]{16}")
 
 
 def submitted(job: MPIJob, values: Mapping[str, Sequence[Any]]) -> tuple[MPIJob, ...]:
-    """Return the jobs of an array that is submitted now: they carry a label that no other array has.
-
-    It is the time in nanoseconds, so that the last of several arrays is known by it: a retried job is newer than its
-    array, and keeps the label.
-    """
+    """Return the jobs of an array that is submitted now, with a label that no other array has."""
+    # The time in nanoseconds, so that the newest of several arrays is known by it: a retried job is newer
+    # than its array and keeps the label.
     label = {ID_LABEL: f"{time.time_ns():016x}"}
     return tuple(one.replace(labels={**one.labels, **label}) for one in expand(job, values))
 
 
 def newest(states: Iterable[JobState]) -> tuple[JobState, ...]:
-    """Return jobs without those of an array that was submitted again since: a smaller one leaves some of it behind."""
+    """Return jobs without those of arrays that were submitted again later with fewer jobs."""
     states, last = tuple(states), dict[tuple[str, str], JobState]()
     for state in states:
         known = last.get(_array_of(state))
@@ -41,12 +39,12 @@ def newest(states: Iterable[JobState]) -> tuple[JobState, ...]:
 
 
 def _array_of(state: JobState) -> tuple[str, str]:
-    """Return what an array's jobs have in common; a job of none is one of its own."""
+    """Return the key of a job's array; a job without one is its own."""
     return state.ref.namespace, state.labels.get(ARRAY_LABEL) or f"/{state.ref.name}"
 
 
 def _submitted_at(state: JobState) -> tuple[int, float]:
-    """Return what grows with the time of an array; ids that tell none are older than those that do."""
+    """Return the order of arrays; ids without a time are from older versions."""
     match = _TIMED_ID.fullmatch(_id_of(state))
     return (int(match[0], 16), 0.0) if match else (0, state.created)
 

@@ -1,7 +1,7 @@
-"""Several jobs of which some wait for others: put in order, known to be sound, then submitted one by one.
+"""Several jobs with dependencies: sorted, checked, then submitted one by one.
 
-What waits is the engine's business (`after` in the job): nothing has to stay and watch. Here the order is found,
-and a circle is refused before anything is created.
+Engines wait for dependencies (`after` in the job), so that no client must stay. This module finds the order,
+and refuses a cycle before anything is created.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def ordered(jobs: Iterable[MPIJob]) -> tuple[MPIJob, ...]:
 
 
 def alone(job: MPIJob, others: Sequence[MPIJob]) -> MPIJob:
-    """Return the job as it can be planned before the others of its graph are there."""
+    """Return the job without dependencies on jobs of its graph that do not exist yet, so that it can be planned."""
     there = {other.name for other in others}
     return job.replace(after=tuple(entry for entry in job.after if parsed(entry).name not in there))
 

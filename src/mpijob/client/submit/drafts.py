@@ -1,4 +1,4 @@
-"""A job that is still being written: read with everything that is wrong in it, written as a job file."""
+"""Drafts: job files that are still being edited, with all their errors."""
 
 from __future__ import annotations
 
@@ -34,26 +34,25 @@ FIELDS: dict[str, Description] = {path: said for key, said in _DESCRIBED.items()
 
 
 def read(text: str) -> MPIJob:
-    """Return the job of a job file, YAML or JSON; raise InvalidJob with everything that is wrong."""
+    """Parse a job file, YAML or JSON; raise InvalidJob with all errors."""
     return read_job(text)
 
 
 def write(job: MPIJob, format: Format = "yaml") -> str:
-    """Return the job as a job file."""
     from mpijob.formats.jobfile import jobfile_reader
 
     return jobfile_reader.write(job, format=format)
 
 
 def shown(job: MPIJob, format: Format = "yaml") -> str:
-    """Return the job as a job file that may be shown: what looks like a secret is masked."""
+    """Return the job as a job file with secrets masked."""
     from mpijob.observation.redaction import masking
 
     return write(masking.masked_job(job), format)
 
 
 class DraftResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A text and the job in it, as far as it can be read: what is wrong, and which fields nobody knows."""
+    """A text and the job in it, as far as it can be read; with errors and unknown fields."""
 
     text: str
     job: MPIJob | None = None
@@ -62,7 +61,7 @@ class DraftResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(text: str, *, max_workers: int = 100) -> DraftResult:
-    """Return what a text says; nothing is refused, everything that is wrong is told."""
+    """Parse a text; errors are returned, not raised."""
     try:
         job = read(text)
         return DraftResult(text=text, job=job, findings=_judged(text, job, max_workers))
@@ -79,7 +78,7 @@ def _judged(text: str, job: MPIJob, max_workers: int) -> tuple[Finding, ...]:
 
 
 def change(text: str, fields: Mapping[str, Any]) -> str:
-    """Return the text with some fields changed by path (`env.LR`); None takes one out. All else stays as it stands."""
+    """Return the text with fields changed by path (`env.LR`; None removes one). Comments and order are kept."""
     from mpijob.formats.jobfile import yaml_edit
 
     wanted = {_path(path): yaml_edit.GONE if value is None else value for path, value in fields.items()}
@@ -87,14 +86,14 @@ def change(text: str, fields: Mapping[str, Any]) -> str:
 
 
 def rewrite(text: str, job: Mapping[str, Any]) -> str:
-    """Return the text with the fields of a form in it; what the form does not know, and every note, stays."""
+    """Return the text with the values of a form; comments and fields that the form does not have are kept."""
     from mpijob.formats.jobfile import jobfile_reader, yaml_edit
 
     return yaml_edit.edit(text, dict(_differences(jobfile_reader.values(text), job, MPIJob, ())))
 
 
 def _path(path: str) -> tuple[str, ...]:
-    """Return the parts of a path; the names in `env`, `labels` and `cost` may have dots."""
+    """Split a path; names in `env`, `labels` and `cost` may contain dots."""
     first, dot, rest = path.partition(".")
     if not dot:
         return (first,)
@@ -104,7 +103,7 @@ def _path(path: str) -> tuple[str, ...]:
 def _differences(
     has: Mapping[str, Any], wants: Mapping[str, Any], kind: Any, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield what a text has otherwise than a form wants it; a default may be written out or left out."""
+    """Yield the changes that make a text equal to a form; an omitted field equals its default."""
     from mpijob.formats.jobfile import yaml_edit
 
     defaults = _defaults(kind)
@@ -121,7 +120,7 @@ def _differences(
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
-    """Return the fields of a part of the spec with what holds when they are left out."""
+    """Return the fields of a part of the spec with their defaults."""
     if kind is None:
         return {}
     made = {}
@@ -141,7 +140,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _readable(text: str) -> MPIJob | None:
-    """Return the job with whatever cannot be read left out; None where the text is no job at all."""
+    """Return the job without its invalid fields; None if the text is no job at all."""
     from mpijob.formats.jobfile import jobfile_reader
     from mpijob.model.spec import type_check
 
@@ -158,7 +157,7 @@ def _readable(text: str) -> MPIJob | None:
 
 
 def _drop(tree: Any, path: tuple[str | int, ...]) -> None:
-    """Take out the field in which something is wrong; a list goes as a whole."""
+    """Remove an invalid field; an item of a list removes the whole list."""
     for at, part in enumerate(path):
         if not isinstance(tree, dict):
             return

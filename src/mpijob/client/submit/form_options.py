@@ -1,4 +1,4 @@
-"""What a form can offer: what the engine knows, and the images that jobs used lately."""
+"""Choices of a form: what the engine offers, and images of recent jobs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mpijob.model.platform.form_options import Choices, Option
 if TYPE_CHECKING:
     from mpijob.client.client import Client
 
-_LATELY = 200
+_RECENT_JOBS = 200
 
 
 def choices(client: Client, namespace: str = "") -> Choices:
-    """Return what a namespace offers, by default the client's own."""
+    """Return the choices of a namespace."""
     namespace = namespace or client.namespace
-    page = client.list(namespace=namespace, limit=_LATELY)
+    page = client.list(namespace=namespace, limit=_RECENT_JOBS)
     images = dict.fromkeys(state.image for state in page.items if state.image)
     if client.settings.image:
         images.setdefault(client.settings.image)
@@ -34,7 +34,7 @@ def choices(client: Client, namespace: str = "") -> Choices:
 
 
 def _here(client: Client, namespace: str) -> Choices:
-    """Return what one machine offers: the data connections of its settings, by name and bucket, never a key."""
+    """Return the choices of one machine: data connections of the settings, without keys."""
     connections = client.settings.connections.items()
     return Choices(
         namespace=namespace,

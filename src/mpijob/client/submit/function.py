@@ -1,8 +1,8 @@
-"""A Python function as a job: its source goes along in a file that every rank runs.
+"""A Python function as a job: its source is uploaded in a file that every rank runs.
 
-The function must stand on its own, because only its text travels: imports belong inside it, and what
-it needs is passed as arguments, which travel as JSON. What it returns on rank 0 is written to
-`result.json` in the job's directory, and is the last line that rank 0 says.
+The function must be self-contained, because only its source is uploaded: imports belong inside it, and values
+are passed as arguments, which must be JSON. Its return value on rank 0 is written to `result.json` in the
+job's directory, and is the last line of rank 0.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _source(function: Callable[..., Any], name: str) -> str:
+    # Values of closures, globals and decorators do not exist in the job: refused here, not at run time on N
+    # ranks.
     if outer := inspect.getclosurevars(function).nonlocals:
         raise InvalidJob(
             f"{name} uses {_listed(outer)} of the enclosing function, which is not uploaded",

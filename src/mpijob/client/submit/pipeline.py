@@ -1,8 +1,7 @@
-"""The whole story on one page: check, admit, plan, submit.
+"""Submit a job: check, admit, plan, and hand over to the engine.
 
-The stages do not know each other; here they are introduced. The dry run is the first half of
-submitting, never a second path. What to do with a job that exists already (retry, clone, replace)
-is told in `resubmit`, waiting in `wait`.
+The stages do not import each other; this module calls them in order. The dry run is the first half of a
+submit, never a separate path. `resubmit` handles existing jobs (retry, clone, replace), `wait` waits.
 """
 
 from __future__ import annotations
@@ -24,14 +23,16 @@ def prepare(job: MPIJob, who: Identity, backend: Backend, *, max_workers: int, r
 
     `replaces` names a job that makes way for this one, so that its name does not count as taken.
     """
-    from mpijob import checks  # a list of jobs does without: start-up is a feature
+    # Imported here because commands such as `list` must start quickly.
+    from mpijob import checks
 
-    remarks = refuse_unsound(job, max_workers=max_workers)  # is it well formed?
+    remarks = refuse_unsound(job, max_workers=max_workers)
     job = checks.normal(job)
     if job.presets:
         from mpijob.formats.jobfile import presets
 
-        job, settled = presets.settle(job, backend.devices())  # written out for this place
+        # Presets become plain fields: what they mean depends on the devices of this engine.
+        job, settled = presets.settle(job, backend.devices())
         remarks = (*remarks, *settled)
     advice, plan = _judged(job, who, backend, replaces)
     return msgspec.structs.replace(plan, notices=(*remarks, *advice, *plan.notices))
@@ -45,41 +46,45 @@ def _judged(
     found = backend.preflight(job, who, fresh=fresh)
     facts = _without(found.facts, replaces)
     try:
-        advice = admission.admit(job, who, facts)  # may it, and is there room?
-        return advice, backend.plan(job, found._replace(facts=facts))  # what exactly will run?
+        # Permissions, quota and capacity.
+        advice = admission.admit(job, who, facts)
+        # The plan uses the same facts, so that both judge one state.
+        return advice, backend.plan(job, found._replace(facts=facts))
     except MpiJobError:
         if not facts.recalled:
             raise
-    return _judged(job, who, backend, replaces, fresh=True)  # refuse only for what is true now
+    # The facts came from a cache: a job is refused only by fresh ones.
+    return _judged(job, who, backend, replaces, fresh=True)
 
 
 def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
-    """Start the job, or queue it, wholly or not at all."""
+    """Start or queue the job; on an error nothing is left of it."""
     backend.prewarm()
-    return carry_through(job, backend, max_workers=max_workers)
+    return submit_prepared(job, backend, max_workers=max_workers)
 
 
-def carry_through(
+def submit_prepared(
     job: MPIJob, backend: Backend, *, max_workers: int, replaces: JobState | None = None
 ) -> JobRef:
-    """Check, admit, plan and start; a job that this one replaces makes way only when all that went well."""
+    """Check, admit, plan and start; a replaced job is cancelled only after all of this succeeded."""
     name = replaces.ref.name if replaces is not None else ""
     try:
         who = backend.whoami()
         plan = prepare(job, who, backend, max_workers=max_workers, replaces=name)
     except MpiJobError as error:
-        from mpijob.client.audit import recorder  # what is refused is written down too
+        # Refused requests are audited, too; imported here because most jobs are not refused.
+        from mpijob.client.audit import recorder
 
         recorder.tell(backend, Verb.CREATE, JobRef(job.namespace, job.name), job, error)
         raise
-    _say_warnings(plan)
+    _log_warnings(plan)
     if replaces is not None and not replaces.phase.final:
         backend.cancel(replaces.ref, grace_seconds=0)
     return backend.submit(plan, who)
 
 
 def plan(job: MPIJob, backend: Backend, *, max_workers: int, server: bool = False) -> Plan:
-    """Return the dry run of this job for the user who asks; the place's server judges it too if it is asked to."""
+    """Return the dry run; with `server`, the API server checks the documents, too."""
     made = prepare(job, backend.whoami(), backend, max_workers=max_workers)
     if not server:
         return made
@@ -87,10 +92,11 @@ def plan(job: MPIJob, backend: Backend, *, max_workers: int, server: bool = Fals
     return msgspec.structs.replace(made, notices=(*made.notices, *said))
 
 
-def _say_warnings(plan: Plan) -> None:
-    """Say what a submitted job should not be silent about; notices stand in the plan."""
+def _log_warnings(plan: Plan) -> None:
+    """Log the warnings of a submitted job; notices are in the plan."""
     if worrying := [one for one in plan.notices if one.severity is Severity.WARNING]:
-        import logging  # seldom needed: start-up is a feature
+        # Imported here because commands must start quickly.
+        import logging
 
         for one in worrying:
             logging.getLogger("mpijob").warning("warning: %s", one)
@@ -102,7 +108,7 @@ def _no_server(place: str) -> Finding:
 
 
 def refuse_unsound(job: MPIJob, *, max_workers: int) -> tuple[Finding, ...]:
-    """Return what there is to remark on a job; raise InvalidJob with all that contradicts itself in it."""
+    """Return the warnings and notices of the checks; raise InvalidJob with all errors."""
     from mpijob import checks
 
     findings = checks.run(job, max_workers=max_workers)

@@ -1,8 +1,8 @@
-"""Doing what jobs need while the command that started them is attached, on a cluster without a controller.
+"""Reconcile jobs while the command that started them is attached, on a cluster without a controller.
 
-`mpijob run` is an explicit command of the jobs' owner, so it may do what waiting and following never do: start the
-next attempt of a job that failed, start one that waited for others, end one whose pods cannot start. It acts as the
-caller, and the API server judges each of its writes. Where a controller runs, both find the same work done.
+`mpijob run` is an explicit command of the jobs' owner, so it may do what waiting and following never do:
+start the next attempt of a failed job, start a job that waited for others, end one whose pods cannot start.
+It acts as the caller, and the API server authorizes each write. Beside a controller it finds the work done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def reconciling(backend: Backend, refs: Iterable[JobRef]) -> Iterator[None]:
-    """Reconcile jobs in the background until they have ended, or the caller leaves."""
+    """Reconcile jobs in the background until they have ended, or the context is left."""
     stop = threading.Event()
     threading.Thread(target=_reconcile, args=(backend, [*refs], stop), daemon=True, name="reconcile").start()
     try:
@@ -36,11 +36,11 @@ def reconciling(backend: Backend, refs: Iterable[JobRef]) -> Iterator[None]:
 
 def _reconcile(backend: Backend, refs: list[JobRef], stop: threading.Event) -> None:
     while refs and not stop.wait(_PAUSE_SECONDS):
-        refs = [ref for ref in refs if not stop.is_set() and _goes_on(backend, ref)]
+        refs = [ref for ref in refs if not stop.is_set() and _reconcile_job(backend, ref)]
 
 
-def _goes_on(backend: Backend, ref: JobRef) -> bool:
-    """Do what one job needs now; return whether it may need more later."""
+def _reconcile_job(backend: Backend, ref: JobRef) -> bool:
+    """Reconcile one job; return whether it may need more."""
     try:
         state = backend.get(ref)
         if state.phase.final:
@@ -48,7 +48,8 @@ def _goes_on(backend: Backend, ref: JobRef) -> bool:
         backend.reconcile(state)
     except BackendError as error:
         _log.debug("reconciling %s failed, retrying: %s", ref, error.message)
-    except MpiJobError as error:  # it is gone, or may not be changed: whoever follows it is told the same
+    # It was deleted, or may not be changed: the command that follows it reports the same error.
+    except MpiJobError as error:
         _log.warning("%s: %s", ref.name, error.message)
         return False
     return True

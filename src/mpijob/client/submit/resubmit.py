@@ -1,7 +1,7 @@
-"""What becomes of a job that exists already: retry, clone, replace, and the bulk verbs.
+"""Submit existing jobs again: retry, clone, replace; and bulk actions.
 
-A created job is immutable; changing one means submitting a changed copy. The copy takes the old name
-when the old job has ended, or in one step (`replace`) while it has not started yet.
+A created job is immutable; a change is a changed copy that is submitted. The copy takes the old name after
+the old job has ended, or in one step (`replace`) before it has started.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_STARTED = (Phase.QUEUED, Phase.SUSPENDED)
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What a bulk verb did to one job; `error` is empty when it worked."""
+    """The result of a bulk action for one job; `error` is empty on success."""
 
     ref: JobRef
     error: str = ""
@@ -40,10 +40,11 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def mended(ref: JobRef, with_fix: int | None, backend: Backend, settings: Settings) -> dict[str, Any]:
-    """Return the fields that a numbered fix of the job's diagnosis changes, with their new values."""
+    """Return the fields that a numbered fix of the diagnosis changes, with their new values."""
     if with_fix is None:
         return {}
-    from mpijob.client.observe import diagnose  # the rules are loaded only when they are asked for
+    # Imported here because the rules take long to load.
+    from mpijob.client.observe import diagnose
 
     diagnosis = diagnose.of_job(ref, backend, settings)
     return diagnose.mended(backend.spec(ref), diagnosis, with_fix)
@@ -52,7 +53,7 @@ def mended(ref: JobRef, with_fix: int | None, backend: Backend, settings: Settin
 def retry(
     ref: JobRef, backend: Backend, *, max_workers: int, wanted: Mapping[str, Any] | None = None
 ) -> JobRef:
-    """Submit the same configuration again, or a changed one, as a new job of the same name; the old record is kept."""
+    """Submit the same or a changed configuration as a new job of the same name; the old record is kept."""
     state = backend.get(ref)
     if not state.phase.final:
         raise Conflict(
@@ -77,10 +78,7 @@ def clone(
 
 
 def replace(ref: JobRef, wanted: Mapping[str, Any], backend: Backend, *, max_workers: int) -> JobRef:
-    """Submit a changed copy under the same name; a job that has not started makes way for it.
-
-    The copy is checked, admitted and planned before the old job is touched.
-    """
+    """Submit a changed copy under the same name, in place of a job that has not started."""
     state = backend.get(ref)
     if not (state.phase.final or state.phase in _NOT_STARTED):
         raise Conflict(
@@ -89,12 +87,12 @@ def replace(ref: JobRef, wanted: Mapping[str, Any], backend: Backend, *, max_wor
         )
     spec = backend.spec(state.ref)
     copy = apply(spec, {**wanted, "name": state.ref.name})
+    # The copy is checked, admitted and planned before the old job is cancelled.
     with meaning(Verb.CHANGE, state.ref, spec, copy):
-        return pipeline.carry_through(copy, backend, max_workers=max_workers, replaces=state)
+        return pipeline.submit_prepared(copy, backend, max_workers=max_workers, replaces=state)
 
 
 def refuse_new_name(ref: JobRef, new_name: str | None) -> None:
-    """Refuse a new name where the old one is to be kept."""
     if new_name not in (None, ref.name):
         raise InvalidJob(
             f"{ref} keeps its name when it is replaced", hint="leave out the new name, or clone it"
@@ -104,10 +102,11 @@ def refuse_new_name(ref: JobRef, new_name: str | None) -> None:
 def each(
     scope: Scope, backend: Backend, act: Callable[[JobRef], object], *, unlimited: bool = False
 ) -> tuple[Done, ...]:
-    """Do one thing to every job of a scope; one that refuses does not stop the others."""
+    """Do something to every job of a scope; an error of one job does not stop the others."""
     if not (unlimited or scope.selector or scope.phases or scope.names or scope.owner or scope.text):
         raise InvalidJob("this would mean every job", hint="give a selector or phases, or --all")
     done = []
+    # Listed completely first: the action changes the list that would be paged.
     for state in list(paging.pages(scope, backend)):
         done.append(_one(state.ref, act))
     return tuple(done)
@@ -139,7 +138,7 @@ _TEXT_MAPS = ("env", "labels", "cost")
 
 
 def apply(job: MPIJob, changes: Mapping[str, Any]) -> MPIJob:
-    """Return a copy with the parts changed; raise InvalidJob for a part that does not exist."""
+    """Return a copy with changed fields; raise InvalidJob for a field that does not exist."""
     data = msgspec.to_builtins(job)
     for path, value in changes.items():
         _set(data, path, value)

@@ -1,9 +1,9 @@
-"""Jobs to start from: the user's own templates, those that a namespace shares, and the library that ships.
+"""Job templates: personal ones, shared ones of a namespace, and built-in ones.
 
-A template is a job file. The user's own lie beside the settings file and are closed to others. What a namespace shares
-is kept by the engine: on a cluster in a config map of the namespace, under the user's own rights; on one machine in
-the directory that the setting `templates` (or MPIJOB_TEMPLATES) names. An own template hides a shared one of the same
-name, and that one the library's.
+A template is a job file. Personal ones are beside the settings file, readable by their owner only. Shared
+ones are stored by the engine: on a cluster in a config map of the namespace, with the user's own permissions;
+on one machine in the directory of the setting `templates` (or MPIJOB_TEMPLATES). A personal template hides a
+shared one of the same name, and that one hides a built-in one.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class Templates:
 
 
 def _refuse_secrets(name: str, job: MPIJob) -> None:
-    """Refuse to show a team what looks like a secret of one of them."""
+    """Refuse to share values that look like secrets with a namespace."""
     from mpijob.observation.redaction import masking
 
     if hidden := masking.masked_names(job):
@@ -252,7 +252,7 @@ def _files(place: Path) -> list[tuple[str, Path]]:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return what is in a file, None where there is none."""
+    """Return the content of a file, None if it does not exist."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -280,12 +280,12 @@ def _refused(what: str, error: OSError) -> NotAllowed:
 
 
 def beside(job: MPIJob, file: str) -> MPIJob:
-    """Return the job with its code looked for beside its file."""
+    """Return the job with `code` resolved relative to its file."""
     return code_upload.resolve(job, Path(file).parent, own_places(load()))
 
 
 def load_job(path: str | Path) -> MPIJob:
-    """Return the job that a file describes, with its code found beside it."""
+    """Read a job file; `code` is resolved relative to it."""
     from mpijob.client.submit.validate import read_job
 
     try:

@@ -1,7 +1,7 @@
-"""Everything that is wrong with a written job in one answer: what cannot be read, and what contradicts itself.
+"""Report all errors of a job file at once: those of parsing and those of the checks.
 
-Reading (`formats/jobfile`) and judging (`checks`) do not know each other; without this a file with
-both kinds of faults would be refused twice.
+`formats/jobfile` parses and `checks` checks, and they do not import each other; without this module a file
+with both kinds of errors would be refused twice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _READ_ALREADY = frozenset({"WRONG_TYPE", "UNKNOWN_WORD", "UNKNOWN_FIELD", "MISSI
 
 
 def read_job(text: str | bytes, file: str = "") -> MPIJob:
-    """Return the one job of a file; raise InvalidJob with everything that is wrong in it."""
+    """Parse a job file; raise InvalidJob with all its errors."""
     from mpijob.formats.jobfile import jobfile_reader
 
     try:
@@ -28,19 +28,19 @@ def read_job(text: str | bytes, file: str = "") -> MPIJob:
         ) from error
 
 
-def contradictions(told: tuple[Finding, ...], job: MPIJob | None) -> tuple[Finding, ...]:
-    """Return what else is wrong with a job of which some fields could not be read."""
+def contradictions(reported: tuple[Finding, ...], job: MPIJob | None) -> tuple[Finding, ...]:
+    """Return the errors of the checks that parsing has not found."""
     if job is None:
         return ()
     from mpijob import checks
 
-    said = {(finding.field, finding.message) for finding in told}
+    known = {(finding.field, finding.message) for finding in reported}
     return tuple(
         finding
         for finding in checks.run(job, max_workers=load().max_workers)
         if finding.severity is Severity.ERROR
         and finding.code not in _READ_ALREADY
-        and (finding.field, finding.message) not in said
+        and (finding.field, finding.message) not in known
     )
 
 
@@ -50,4 +50,5 @@ def _sketch(text: str | bytes) -> MPIJob | None:
     try:
         return jobfile_reader.sketch(text)
     except InvalidJob:
-        return None  # it is no YAML at all
+        # Not even YAML.
+        return None
