@@ -1,4 +1,6 @@
-"""One verb for several jobs: by name, or chosen by labels and phases. One that refuses does not stop the others."""
+"""One action for several jobs: by name, or selected by labels and phases. An error of one does not stop the
+others.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ grace_option = click.option(
 
 
 def choices(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose among jobs, and the answer to the question before."""
+    """Add the options that select jobs, and --yes."""
     for option in reversed(
         (
             selector_option,
@@ -40,13 +42,13 @@ def choices(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refuse_both(names: Iterable[str], chosen: bool) -> None:
-    """Refuse a command line that says both which jobs and how to choose them, or neither."""
+    """Raise UsageError if jobs are both named and selected, or neither."""
     if chosen == bool(names):
         raise click.UsageError("name the jobs, or choose them with --selector, --phase or --all")
 
 
 def by_name(app: App, names: Iterable[str], act: Callable[[str], int]) -> None:
-    """Do something to each job named; tell each that refuses, and end with the highest of their statuses."""
+    """Run an action for each named job; print errors, and exit with the highest of their statuses."""
     worst = exit_codes.OK
     for name in names:
         try:
@@ -62,7 +64,7 @@ def chosen(
     app: App, verb: str, act: Bulk, told: Callable[[str], None], *,
     selector: str, phases: Iterable[str], yes: bool, grace: float | None,
 ) -> None:  # fmt: skip
-    """Do something to all jobs that match, after a question; `verb` is one such as delete."""
+    """Run an action for all selected jobs, after confirmation; `verb` is its name, such as delete."""
     phases = tuple(phases)
     total = app.client.list(selector=selector, phases=phases, limit=1).total
     if not total:

@@ -1,7 +1,7 @@
-"""What every command is handed: the client, where to print, what time it is.
+"""What every command gets: the client, the output, the clock.
 
-The client is made when a command first asks for it, after `-n` has been read; tests put their own
-`connect` in. How commands take their common options is in `options`.
+The client is created when a command first uses it, after `-n` was parsed; tests pass their own `connect`.
+Common options are in `options`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def _connect(namespace: str | None) -> Client:
-    from mpijob.client import Client  # help and usage errors need no client
+    # Imported here because help and usage errors need no client.
+    from mpijob.client import Client
 
     return Client(namespace=namespace)
 
@@ -53,15 +54,16 @@ class App:
         self.out = Output()
         self.now = now
 
-    def called(self, program: str) -> None:
-        """Take note of the words by which we were called."""
+    def set_program(self, program: str) -> None:
+        """Store the name of the program."""
         self.program = program
         if program.startswith(("kubectl ", "oc ")) and self.place is None:
-            self.place = ""  # whoever comes through kubectl means its cluster
+            # Users of kubectl mean the cluster of their kubeconfig.
+            self.place = ""
 
     @cached_property
     def client(self) -> Client:
-        """The client of the place and namespace that were asked for."""
+        """The client of the selected context and namespace."""
         if self.mpi_directories:
             from mpijob.client import Client
 
@@ -69,7 +71,7 @@ class App:
         return self.connect(self.namespace) if self.place is None else _connect_to(self.place, self.namespace)
 
     def settings(self) -> Settings:
-        """Return the settings of the place and namespace that were asked for, without a client."""
+        """Return the settings of the selected context and namespace, without a client."""
         from mpijob.settings import at, load
 
         found = load() if self.place is None else at(load(), self.place)
@@ -79,7 +81,7 @@ class App:
         return found if self.namespace is None else msgspec.structs.replace(found, namespace=self.namespace)
 
     def words(self, ref: JobRef, verb: str) -> str:
-        """Return the command line that does something to this job, as the user would type it."""
+        """Return a command line for this job, as the user would type it."""
         place = f" --context {self.place}" if self.place else ""
         elsewhere = self.namespace or ref.namespace != self.client.namespace
         where = f" -n {ref.namespace}" if elsewhere else ""
@@ -87,7 +89,8 @@ class App:
 
 
 def pass_app(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Hand the App to a command as its first argument."""
-    import click  # a plain list does without: start-up is a feature
+    """Pass the App to a command as its first argument."""
+    # Imported here because commands such as `list` must start quickly.
+    import click
 
     return click.pass_obj(function)

@@ -1,4 +1,4 @@
-"""What a code in an answer means: the causes that a diagnosis names, the checks of a job, the kinds of errors."""
+"""Explain codes: causes of a diagnosis, checks of a job, kinds of errors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mpijob import errors
 
 
 def meaning(code: str) -> list[str]:
-    """Return the lines that explain a code, none when nobody knows it."""
+    """Return the lines that explain a code, none for an unknown one."""
     return _of_rule(code) or _of_check(code) or _of_error(code)
 
 
 def known() -> Iterator[str]:
-    """Yield every code that `meaning` knows."""
+    """Yield all codes."""
     from mpijob.checks.run import RULES as CHECKS
     from mpijob.diagnosis.rules import IDS
 

@@ -1,6 +1,6 @@
-"""With which status a command ends, and what is said then: one mapping from the kind of an error.
+"""Exit statuses and error messages: one mapping from the kind of an error.
 
-The table is documented in docs/reference/exit-codes.md and in `--help`; both are held to it by a test.
+The table is documented in docs/reference/exit-codes.md and in `--help`; a test compares both with it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MEANINGS: dict[int, str] = {
     INTERRUPTED: "interrupted, or the confirmation was declined",
 }
 
-# what batch systems call it: what we do, with an example
+# Options of batch systems, with the option of mpijob and an example value.
 HABITS: dict[str, tuple[str, str]] = {
     "--time": ("--deadline", "10m"),
     "--walltime": ("--deadline", "10m"),
@@ -60,7 +60,7 @@ HABITS: dict[str, tuple[str, str]] = {
 
 
 def after(phase: Phase) -> int:
-    """Return the status that tells how a job ended."""
+    """Return the exit status for the final phase of a job."""
     return OK if phase is Phase.SUCCEEDED else FAILED
 
 
@@ -72,11 +72,12 @@ def end(status: int) -> NoReturn:
 
 
 def told(out: Output, error: Exception, program: str) -> int:
-    """Say what went wrong and return the status to end with."""
+    """Print an error and return the exit status."""
     if isinstance(error, MpiJobError):
         out.error(error)
         return STATUS[error.kind]
-    import click  # a plain list does without: start-up is a feature
+    # Imported here because commands such as `list` must start quickly.
+    import click
 
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
@@ -92,7 +93,7 @@ def told(out: Output, error: Exception, program: str) -> int:
 
 
 def interrupted(out: Output, error: BaseException | None) -> int:
-    """Say that the user ended it, with what was noted about that, and return the status to end with."""
+    """Print that the user interrupted the command, with notes such as how to reattach; return the status."""
     out.note("interrupted")
     for note in getattr(error, "__notes__", ()):
         out.note(note)
@@ -100,7 +101,7 @@ def interrupted(out: Output, error: BaseException | None) -> int:
 
 
 def _habit(error: click.NoSuchOption) -> str:
-    """Return what a batch system's option is called here; "" where it is none, or nothing of the command's."""
+    """Return a hint for an option of a batch system; "" for others, and if the command has no such option."""
     ours, example = HABITS.get(error.option_name, ("", ""))
     known = error.ctx.command.params if error.ctx else ()
     return f"it is called {ours} here: {ours} {example}" if any(ours in one.opts for one in known) else ""
@@ -114,11 +115,13 @@ def _usage_hint(error: click.ClickException, program: str) -> str:
 
 
 def _bug(out: Output, error: Exception) -> int:
-    import tempfile  # not needed on the way to a result: start-up is a feature
+    # Imported here because it is needed for bugs only.
+    import tempfile
     import traceback
 
     lines = "".join(traceback.format_exception(error))
-    handle, path = tempfile.mkstemp(prefix="mpijob-", suffix=".traceback")  # readable by this user alone
+    # mkstemp makes it readable by this user only: a traceback may quote secrets.
+    handle, path = tempfile.mkstemp(prefix="mpijob-", suffix=".traceback")
     with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(lines)
     summary = f"{type(error).__name__}: {error}".splitlines()[0]

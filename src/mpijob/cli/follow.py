@@ -1,6 +1,6 @@
-"""Follow one job to its end: its phases on stderr, its merged output on stdout.
+"""Follow a job to its end: phases on stderr, merged output on stdout.
 
-Used by `run`; `logs` shares the way a line is shown. Ctrl-C detaches, twice cancels.
+`run` uses it; `logs` shares how lines are shown. Ctrl-C detaches, twice cancels.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ class FollowedState(NamedTuple):
     timestamps: bool = False
     secrets: tuple[str, ...] = ()
     highlight: Callable[[str], str] | None = None
-    together: int = 1  # lines that are written at once
+    # Lines that are written at once.
+    together: int = 1
 
 
 def show_lines(app: App, lines: Iterable[LogLine], look: FollowedState) -> None:
-    """Print log lines: JSON where asked for, raw bytes where asked for, else visible text."""
+    """Print log lines: as JSON, as raw bytes, or as escaped text."""
     if _as_it_is(app, look):
         for line in lines:
             show_line(app, line, look)
@@ -56,7 +57,6 @@ def show_lines(app: App, lines: Iterable[LogLine], look: FollowedState) -> None:
 
 
 def show_line(app: App, line: LogLine, look: FollowedState) -> None:
-    """Print one log line."""
     if _as_it_is(app, look):
         prefix = job_table.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
         app.out.raw(prefix.encode() + line.text)
@@ -69,7 +69,7 @@ def _as_it_is(app: App, look: FollowedState) -> bool:
 
 
 def shown_line(app: App, line: LogLine, look: FollowedState) -> list[str]:
-    """Return what is printed for one log line: no control byte is in it, and no secret that is known."""
+    """Return the output for a log line, with control characters escaped and known secrets masked."""
     if app.out.format is Format.JSON:
         value = job_table.log_value(line)
         return [as_json(value | {"text": masking.masked_text(value["text"], look.secrets)})]
@@ -81,17 +81,17 @@ def shown_line(app: App, line: LogLine, look: FollowedState) -> list[str]:
 
 
 def waits(state: JobState) -> bool:
-    """Whether a job waits for its turn, or for what its workers need to start: nobody says anything yet."""
+    """Return whether a job waits in a queue or for its workers, so that it has no output yet."""
     return state.phase in _WAITING or (state.phase is Phase.PENDING and bool(state.waiting_for))
 
 
 def starts(state: JobState) -> bool:
-    """Whether a job's own program does not run yet."""
+    """Return whether the job's program does not run yet."""
     return state.phase in (*_WAITING, Phase.PENDING, Phase.INITIALIZING)
 
 
 def waiting(app: App, first: JobState, still: Callable[[JobState], bool] = waits) -> Iterator[JobState]:
-    """Yield the state of a job, and then each change until it waits no more."""
+    """Yield the state of a job, then each change until it no longer waits."""
     yield first
     if not still(first):
         return
@@ -102,7 +102,7 @@ def waiting(app: App, first: JobState, still: Callable[[JobState], bool] = waits
 
 
 class Follower:
-    """One job being followed; remembers which phase was told last."""
+    """Follows one job; prints each phase once."""
 
     def __init__(self, app: App, job: Job, look: FollowedState, *, stays: bool = True) -> None:
         self._app = app
@@ -114,7 +114,7 @@ class Follower:
         self._epilogue: list[LogLine] = []
 
     def to_the_end(self) -> JobState:
-        """Follow until the job has ended and say how; return its last state."""
+        """Follow the job to its end and print the result; return its last state."""
         try:
             state = self._follow()
         except KeyboardInterrupt:
@@ -127,7 +127,8 @@ class Follower:
         try:
             self._show_lines()
         except BrokenPipeError:
-            self._app.out.silence()  # nobody reads any more; the result still counts
+            # The reader closed the pipe; the exit status still counts.
+            self._app.out.silence()
         return self._app.client.wait(self._job.ref)
 
     def _show_lines(self) -> None:
@@ -137,18 +138,19 @@ class Follower:
                     self._epilogue.append(line)
                 else:
                     show_line(self._app, line, self._look)
-                self._glance()
+                self._print_phase_changes()
 
     def _is_epilogue(self, line: LogLine) -> bool:
-        """Whether a line is only the launcher's, about its own end: people take it for a crash of the job."""
+        """Return whether a line is only about the launcher's own end, which users take for a crash of the job."""
         if self._look.raw or self._app.out.format is Format.JSON or line.rank is not None:
             return False
-        from mpijob.formats.launch import rank_output  # start-up is a feature: a launcher seldom speaks
+        # Imported here because lines of the launcher are rare.
+        from mpijob.formats.launch import rank_output
 
         return rank_output.is_epilogue(line.text)
 
     def _tell_epilogue(self, state: JobState) -> None:
-        """Say that lines about the launcher's own end were left out; of a job that ended well they are shown."""
+        """Print how many lines of the launcher were hidden; all of them if the job succeeded."""
         if state.phase is Phase.SUCCEEDED:
             show_lines(self._app, self._epilogue, self._look)
         elif self._epilogue:
@@ -157,18 +159,19 @@ class Follower:
             self._app.out.note(f"({count} lines of MPI's launcher at its end are hidden; {logs} has them)")
 
     def _until_it_runs(self) -> None:
-        """Tell each phase up to Running: the program says nothing before, and may say nothing for long after."""
+        """Print each phase until the program runs: before that there is no output."""
         for state in waiting(self._app, self._job.state(), starts):
             self._tell(state)
 
-    def _glance(self) -> None:
+    def _print_phase_changes(self) -> None:
         now = time.monotonic()
         if now - self._looked >= _LOOK_AGAIN_SECONDS:
             self._looked = now
             try:
                 self._tell(self._job.state())
             except BackendError as error:
-                if not error.passing:  # else the lines bear it, too
+                # A temporary error: the log stream tolerates it, too.
+                if not error.passing:
                     raise
 
     def _tell(self, state: JobState) -> None:
@@ -184,16 +187,17 @@ class Follower:
         self._tell_epilogue(state)
         self._app.out.phase_note(job_table.result_line(state), state.phase)
         if self._stays:
-            self._tell_what_it_left()
+            self._print_output_files()
         if state.phase is not Phase.SUCCEEDED:
             for line in finding_lines(self._app.client.why(self._job.ref)):
                 self._app.out.note(line)
 
-    def _tell_what_it_left(self) -> None:
+    def _print_output_files(self) -> None:
         try:
             files = self._app.client.artifacts(self._job.ref, at_hand=True)
         except MpiJobError:
-            return  # an engine that cannot look for them: the result stands
+            # The engine cannot list files; the result stands.
+            return
         if files:
             fetch = self._app.words(self._job.ref, "artifacts fetch")
             self._app.out.note(f"{job_table.artifacts_phrase(files)}; fetch: {fetch}")

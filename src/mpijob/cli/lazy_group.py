@@ -1,7 +1,7 @@
-"""Groups of commands that are imported only when one of them is used.
+"""Groups of commands that import a command's module only when it is used.
 
-`mpijob --help` and a shell's completion read the table alone; `mpijob list` imports one module. The
-table's sentences are held equal to the commands' own by a test.
+`mpijob --help` and shell completion read the table alone; `mpijob list` imports one module. A test compares
+the table's help texts with those of the commands.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ALL = "mpijob.help_all"
 
 
 class CommandEntry(NamedTuple):
-    """Where a command lives, its group in the help, its sentence, and whether the short help shows that."""
+    """A command's module, its group in the help, its help text, and whether the short help lists it."""
 
     module: str
     heading: str
@@ -33,11 +33,10 @@ class LazyGroup(click.Group):
     aliases: Mapping[str, str] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the table's order."""
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, importing its module now."""
+        """Import a command's module and return the command."""
         name = self.aliases.get(cmd_name, cmd_name)
         entry = self.entries.get(name)
         if entry is None:
@@ -48,13 +47,12 @@ class LazyGroup(click.Group):
         return command
 
     def aliases_of(self, name: str) -> list[str]:
-        """Return the other names of a command."""
         return [alias for alias, meant in self.aliases.items() if meant == name]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that was meant; a near miss is named in the error."""
+        """Resolve a command; an error suggests a similar one."""
         if (
             args
             and args[0] not in self.entries
@@ -71,7 +69,7 @@ class LazyGroup(click.Group):
         return f"; did you mean {meant!r}?" if meant else ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table under its headings, without importing anything."""
+        """Write the commands by group, without importing them."""
         wide = help_all_wanted(ctx)
         width = max((len(name) for name, entry in self.entries.items() if entry.common or wide), default=0)
         formatter.write_paragraph()
@@ -89,7 +87,7 @@ class LazyGroup(click.Group):
                 formatter.write_paragraph()
 
     def _rows(self, heading: str, *, wide: bool) -> tuple[list[tuple[str, str]], str]:
-        """Return a heading's rows, and the names of the commands that the short help only names."""
+        """Return the rows of a group, and the names that the short help lists without a text."""
         listed = {name: entry for name, entry in self.entries.items() if entry.heading == heading}
         rows = [(name, self._sentence(name, wide)) for name in listed if wide or listed[name].common]
         return rows, ", ".join(name for name in listed if name not in dict(rows))
@@ -100,7 +98,7 @@ class LazyGroup(click.Group):
 
 
 def help_all_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --help-all to a command: the help with everything that the short one leaves out."""
+    """Add --help-all to a command: the help without omissions."""
     return click.option(
         "--help-all",
         is_flag=True,
@@ -112,7 +110,6 @@ def help_all_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def help_all_wanted(ctx: click.Context) -> bool:
-    """Return whether the help is to leave nothing out."""
     return bool(ctx.meta.get(_ALL))
 
 
@@ -124,7 +121,7 @@ def _show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 def _add_examples(command: click.Command, examples: tuple[str, ...], aliases: list[str], words: str) -> None:
-    """Put the examples under a command's help; those of `admin limits` also under the help of that part."""
+    """Add the examples to a command's help; those of a subcommand also to its own help."""
     if command.epilog is not None or not examples:
         return
     command.epilog = _epilog(examples)

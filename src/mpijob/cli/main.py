@@ -1,7 +1,7 @@
-"""The entry: under which name we were called, and how the process ends.
+"""The entry point: the name of the program, and how the process ends.
 
-Installed as `mpijob` and as kubectl's and oc's plugins; the usage line shows the words that were
-typed. `root` finds out what they mean.
+Installed as `mpijob` and as plugins of kubectl and oc; the usage line shows the words that were typed. `root`
+parses them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import sys
 from typing import Any, NoReturn
 
 _COMPLETING = "_MPIJOB_COMPLETE"
-_LASTING = "mpijob-lasting"  # what engines call threads that the process is to wait for
+# The name that engines give to threads that must finish before the process ends.
+_LASTING = "mpijob-lasting"
 
 
 def main() -> NoReturn:
-    """Run the command line of this process, and leave without taking the interpreter apart: that takes time."""
+    """Run the command line of this process and exit."""
     status: Any = 0
     try:
         status = _run(program_words(sys.argv[0]), sys.argv[1:])
@@ -27,32 +28,35 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
+    # Skips the teardown of the interpreter, which takes longer than many commands.
     os._exit(status if isinstance(status, int) else 0)
 
 
 def _finish() -> None:
-    """Wait for what was begun behind the user's back and is not to be cut short; what was said is seen before."""
+    """Wait for background work that must not be cut short."""
     threading = sys.modules.get("threading")
-    begun = [one for one in threading.enumerate() if one.name == _LASTING] if threading else []
-    if begun:
+    pending = [one for one in threading.enumerate() if one.name == _LASTING] if threading else []
+    if pending:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
     with contextlib.suppress(KeyboardInterrupt):
-        for thread in begun:
+        for thread in pending:
             thread.join()
 
 
 def _run(program: str, words: list[str]) -> int:
-    gc.disable()  # imports create objects that stay: collecting them would only take time
+    # Imports create objects that stay: collecting garbage meanwhile only takes time.
+    gc.disable()
     from mpijob.cli.root import cli
 
     gc.enable()
     cli.main(words, prog_name=program, complete_var=_COMPLETING)
-    return 0  # not reached: click ends the process with its status
+    # Not reached: click exits with the status.
+    return 0
 
 
 def program_words(path: str) -> str:
-    """Return the words that the user typed to get here: `kubectl mpijob` for kubectl-mpijob."""
+    """Return the words that the user typed: `kubectl mpijob` for kubectl-mpijob."""
     name = os.path.basename(path)
     if name == "__main__.py":
         return "python -m mpijob"

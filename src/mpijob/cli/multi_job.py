@@ -1,4 +1,4 @@
-"""Files with several jobs of which some wait for others: submitted together, followed one after the other."""
+"""Files with several jobs and their dependencies: submitted together, followed one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def jobs_of(asked: Sequence[JobArguments]) -> tuple[MPIJob, ...]:
-    """Return the jobs of several files, or of one that holds several; nothing for any other command line."""
+    """Return the jobs of several files, or of one file with several jobs; none for any other command line."""
     several = [one for one in asked if _holds_several(one)]
     if len(asked) == 1 and not several:
         return ()
@@ -49,13 +49,12 @@ def _all_of(asked: JobArguments) -> tuple[MPIJob, ...]:
 
 
 def submit(app: App, jobs: Sequence[MPIJob]) -> list[Job]:
-    """Submit the jobs, each behind those that it waits for."""
+    """Submit the jobs in the order of their dependencies."""
     with app.out.progress(f"submitting {len(jobs)} jobs …"):
         return app.client.submit_all(jobs)
 
 
 def show(app: App, made: Sequence[Job]) -> None:
-    """Print where the jobs stand."""
     states = [one.state() for one in made]
     if app.out.structured:
         app.out.value(states)
@@ -64,7 +63,7 @@ def show(app: App, made: Sequence[Job]) -> None:
 
 
 def follow(app: App, made: Sequence[Job], look: FollowedState, *, stays: bool) -> None:
-    """Follow each job to its end, in the order in which they may start, and end as the worst of them."""
+    """Follow the jobs in the order of their dependencies; exit with the first failure."""
     ended: list[JobState] = []
     with app.client.reconciling(*(one.ref for one in made)):
         for one in made:

@@ -1,6 +1,6 @@
-"""The options that commands share: `-n`, `-o`, a job's name with completion, times.
+"""Options that commands share: `-n`, `-o`, job names with completion, times.
 
-`command` makes a click command that has them; what they say goes into the App, not into arguments.
+`command` creates a click command that has them; their values are stored in the App, not passed as arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Function = Callable[..., Any]
 def command(
     name: str, *, outputs: tuple[Format, ...] = USUAL, namespace: bool = True, **settings: Any
 ) -> Callable[[Function], click.Command]:
-    """Return a decorator that makes a command with `-n` and the `-o` formats it can answer in."""
+    """Return a decorator that creates a command with `-n`, `--context` and `-o` with the formats it supports."""
 
     def make(function: Function) -> click.Command:
         if outputs:
@@ -91,7 +91,7 @@ def _keep_namespace(ctx: click.Context, value: str | None) -> None:
 
 
 def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of jobs that begin as typed; a completion never complains."""
+    """Complete job names; an error completes nothing."""
     app = ctx.ensure_object(App)
     try:
         page = app.client.list(limit=100)
@@ -110,12 +110,11 @@ attempt_option = click.option(
 
 
 class Duration(click.ParamType[float]):
-    """`90`, `90s`, `1h30m`, as seconds."""
+    """`90`, `90s`, `1h30m`, in seconds."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds."""
         seconds = text.seconds_of(value) if isinstance(value, str) else float(value)
         if seconds is None:
             self.fail(f"{value!r} is not a duration: write it as 90s, 5m or 1h30m", param, ctx)
@@ -123,12 +122,11 @@ class Duration(click.ParamType[float]):
 
 
 class Moment(click.ParamType[float]):
-    """`1h` (ago) or a date and time as ISO 8601 writes them, as seconds since the epoch."""
+    """`1h` (ago) or an ISO 8601 date and time, in seconds since the epoch."""
 
     name = "when"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds since the epoch."""
         if isinstance(value, float):
             return value
         ago = text.seconds_of(value)
@@ -149,7 +147,6 @@ class Numbers(click.ParamType[tuple[int, ...]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """Return the numbers, each once, in order."""
         if isinstance(value, tuple):
             return value
         try:
@@ -159,7 +156,7 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 
 
 def confirm(app: App, question: str, yes: bool) -> None:
-    """Ask before something that cannot be undone; end the command if the answer is no."""
+    """Ask for confirmation; end the command if the answer is no."""
     if yes:
         return
     if not someone_is_there():
@@ -170,5 +167,5 @@ def confirm(app: App, question: str, yes: bool) -> None:
 
 
 def someone_is_there() -> bool:
-    """Return whether a person can answer a question."""
+    """Return whether stdin is a terminal."""
     return sys.stdin.isatty()

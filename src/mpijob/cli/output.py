@@ -1,7 +1,7 @@
-"""The only place that prints: results on stdout, everything else on stderr.
+"""The only module that prints: results to stdout, everything else to stderr.
 
-What others wrote (log lines, names, descriptions) never reaches a terminal as control bytes; colour
-is used only on a terminal that wants it. Widths and words are made in `text`.
+Text of others (log lines, names, descriptions) never reaches a terminal as control characters. Colour is used
+on terminals only. `render/text` makes widths and words.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLOURS = {
 
 
 class Format(StrEnum):
-    """The ways in which a result can be shown."""
+    """Output formats."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -39,47 +39,47 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-USUAL = tuple(format for format in Format if format is not Format.CSV)  # what every command answers in
+# Formats that every command supports.
+USUAL = tuple(format for format in Format if format is not Format.CSV)
 
 
 class Output:
-    """Where a command's answers go, in the format that was asked for."""
+    """The output of a command, in the selected format."""
 
     def __init__(self, format: Format = Format.TABLE) -> None:
         self.format = format
 
     @property
     def structured(self) -> bool:
-        """Whether the answer is for a program: JSON or YAML."""
+        """Whether the output is for a program: JSON or YAML."""
         return self.format in (Format.JSON, Format.YAML)
 
     def line(self, line: str) -> None:
-        """Print one line of the result."""
         _write(sys.stdout, text.visible(line))
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Print lines of the result."""
         self._rows([text.visible(line) for line in lines])
 
     def ready(self, lines: list[str]) -> None:
-        """Print lines whose foreign parts were made visible already; colour of our own may be in them."""
+        """Print lines that are escaped already, perhaps with colours of our own."""
         self._rows(lines)
 
     def phases(self, lines: Iterable[str], phases: Iterable[Phase]) -> None:
-        """Print one line for each phase, with the phase's word in its colour on a terminal."""
+        """Print one line for each phase, which is coloured on a terminal."""
         told = zip(lines, phases, strict=True)
         self._rows([painted(text.visible(line), phase, sys.stdout) for line, phase in told])
 
     def _rows(self, rows: list[str]) -> None:
         if rows:
-            _write(sys.stdout, "\n".join(rows))  # at once: each line by itself would be a system call
+            # Together: one system call for each line would be slow for logs.
+            _write(sys.stdout, "\n".join(rows))
 
     def value(self, value: Any) -> None:
-        """Print a value as JSON or YAML, whichever was asked for."""
+        """Print a value as JSON or YAML."""
         _write(sys.stdout, as_yaml(value) if self.format is Format.YAML else as_json(value, indent=2))
 
     def csv(self, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-        """Print rows as a CSV file; what a spreadsheet would take for a formula is made plain text."""
+        """Print rows as CSV; cells that a spreadsheet would run as formulas are made plain text."""
         import csv
         import io
 
@@ -90,41 +90,40 @@ class Output:
         _write(sys.stdout, text.visible(made.getvalue().rstrip("\n")))
 
     def json_line(self, value: Any) -> None:
-        """Print a value as one line of JSON."""
         _write(sys.stdout, as_json(value))
 
     def text(self, content: str) -> None:
-        """Print a document that ends its own lines."""
+        """Print a document of several lines."""
         _write(sys.stdout, text.visible(content.rstrip("\n")))
 
     def raw(self, content: bytes) -> None:
-        """Print bytes exactly as they are."""
+        """Print bytes unchanged."""
         sys.stdout.flush()
         sys.stdout.buffer.write(content + b"\n")
         sys.stdout.buffer.flush()
 
     def binary(self) -> IO[bytes]:
-        """Return where bytes go that are the result."""
+        """Return the stream for a binary result."""
         sys.stdout.flush()
         return sys.stdout.buffer
 
     def note(self, sentence: str) -> None:
-        """Say something that is not the result."""
+        """Print something that is not the result."""
         sys.stdout.flush()
         _write(sys.stderr, text.visible(sentence))
 
     def phase_note(self, sentence: str, phase: Phase) -> None:
-        """Say where a job stands."""
+        """Print the phase of a job."""
         sys.stdout.flush()
         _write(sys.stderr, painted(text.visible(sentence), phase, sys.stderr))
 
     def findings(self, findings: Iterable[Finding]) -> None:
-        """Say what was found about a job: cause, evidence, fixes."""
+        """Print findings: cause, evidence, fixes."""
         for line in finding_lines(findings):
             self.note(line)
 
     def error(self, error: MpiJobError) -> None:
-        """Say what went wrong and what would mend it, as JSON where JSON was asked for."""
+        """Print an error and its hint, as JSON if selected."""
         if self.format is Format.JSON:
             _write(sys.stderr, as_json(_told(error)))
             return
@@ -133,7 +132,7 @@ class Output:
             self.note(f"hint: {error.hint}")
 
     def problem(self, code: str, message: str, hint: str = "") -> None:
-        """Say that the command itself could not go on."""
+        """Print an error of the command line itself."""
         if self.format is Format.JSON:
             _write(sys.stderr, as_json({"code": code, "message": message, "hint": hint, "findings": []}))
             return
@@ -143,7 +142,7 @@ class Output:
 
     @contextmanager
     def progress(self, sentence: str, after_seconds: float = 1.0) -> Iterator[None]:
-        """Say what is being done if it takes longer than a second."""
+        """Print a note if the context takes longer than `after_seconds`."""
         from threading import Timer
 
         timer = Timer(after_seconds, self.note, [sentence])
@@ -155,31 +154,32 @@ class Output:
             timer.cancel()
 
     def live(self) -> bool:
-        """Return whether stdout is a terminal on which a screen may move."""
+        """Return whether stdout is a terminal that can redraw a screen."""
         return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
     def silence(self) -> None:
-        """Send the rest of stdout nowhere: whoever read it has gone."""
-        hole = os.open(os.devnull, os.O_WRONLY)
+        """Discard the rest of stdout, whose reader has closed the pipe."""
+        # Replacing the descriptor also covers the flush at exit, which would raise BrokenPipeError again.
+        null = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(hole, sys.stdout.fileno())
+            os.dup2(null, sys.stdout.fileno())
         finally:
-            os.close(hole)
+            os.close(null)
 
 
 def _plain_cell(cell: Any) -> Any:
-    """Return a cell that no spreadsheet runs."""
+    # Spreadsheets run cells that begin with these characters (CSV injection).
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def coloured(stream: Any) -> bool:
-    """Return whether a stream is a terminal that wants colour."""
+    """Return whether a stream is a terminal with colour (see https://no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
     return not plain and bool(stream.isatty())
 
 
 def painted(line: str, phase: Phase, stream: Any) -> str:
-    """Return the line with the phase's word in its colour, if the stream is a terminal that wants colour."""
+    """Colour the phase in a line, if the stream is a terminal with colour."""
     colour = _COLOURS.get(phase)
     if colour is None or not coloured(stream):
         return line
@@ -187,15 +187,16 @@ def painted(line: str, phase: Phase, stream: Any) -> str:
 
 
 def as_json(value: Any, indent: int = 0) -> str:
-    """Return a value as JSON text that no terminal obeys: every hostile character is a JSON escape."""
+    """Return JSON in which every control character is escaped."""
     data = msgspec.json.encode(value)
     content = (msgspec.json.format(data, indent=indent) if indent else data).decode()
     return text.json_safe(content)
 
 
 def as_yaml(value: Any) -> str:
-    """Return a value as YAML text that no terminal obeys."""
-    import yaml  # read only when asked for: start-up is a feature
+    """Return YAML in which every control character is escaped."""
+    # Imported here because YAML is rarely selected.
+    import yaml
 
     tree = msgspec.to_builtins(value, str_keys=True)
     content: str = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=100)
@@ -205,7 +206,7 @@ def as_yaml(value: Any) -> str:
 
 
 def finding_lines(findings: Iterable[Finding]) -> list[str]:
-    """Return the lines that tell findings: cause, evidence, fixes."""
+    """Return the lines of findings: cause, evidence, fixes."""
     lines: list[str] = []
     for finding in findings:
         lines.append(f"{finding.severity.value}: {text.visible(str(finding))} [{finding.code}]")

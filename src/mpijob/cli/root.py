@@ -1,6 +1,6 @@
-"""The root of all commands: which one is meant, and with which status it ends.
+"""The root of all commands: finds the command, and decides the exit status.
 
-The table of commands is `command_table`; the commands are in `commands`, imported one by one.
+The table of commands is `command_table`; commands are in `commands`, imported one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MORE_HELP = "mpijob COMMAND -h: options and examples. mpijob --help-all: every 
 
 
 class Root(LazyGroup):
-    """The root of all commands; it alone decides the exit status."""
+    """The root of all commands; only this class exits."""
 
     entries = ENTRIES
     aliases = ALIASES
@@ -37,11 +37,12 @@ class Root(LazyGroup):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run one command line and end the process with its status."""
+        """Run one command line and exit with its status."""
         words = list(sys.argv[1:] if args is None else args)
         app = extra.setdefault("obj", App()) or App()
         extra["obj"] = app
-        app.called(prog_name or app.program)
+        app.set_program(prog_name or app.program)
+        # Before parsing, so that usage errors are JSON, too.
         app.out.format = Format.JSON if _wants_json(words) else app.out.format
         sys.exit(self._status(app, words, prog_name, complete_var, extra))
 
@@ -55,14 +56,14 @@ class Root(LazyGroup):
     ) -> int:
         try:
             ended = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
-        except Exception as error:  # the outermost place: whatever it is, the user gets a sentence
+        # The outermost handler: the user gets a message, not a traceback.
+        except Exception as error:
             return exit_codes.told(app.out, error, app.program)
-        return (
-            ended if isinstance(ended, int) else exit_codes.OK
-        )  # click returns the status of ctx.exit(status)
+        # click returns the status of ctx.exit(status).
+        return ended if isinstance(ended, int) else exit_codes.OK
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a reader of our output who has gone ends it quietly."""
+        """Run the command; a closed pipe on stdout (`| head`) ends it quietly."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -72,13 +73,13 @@ class Root(LazyGroup):
         return result
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands first; only the full help lists the options one by one."""
+        """Write the commands first; the options only in the full help."""
         self.format_commands(ctx, formatter)
         if help_all_wanted(ctx):
             click.Command.format_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write where more help is, or, in the full help, the exit codes."""
+        """Write where to find more help or, in the full help, the exit codes."""
         if not help_all_wanted(ctx):
             formatter.write(f"\n{_MORE_HELP}\n")
             return
@@ -94,7 +95,7 @@ def cli() -> None:
 
 
 def _wants_json(words: list[str]) -> bool:
-    """Return whether JSON was asked for, also in a command line that cannot be parsed."""
+    """Return whether the words ask for JSON, even if they cannot be parsed."""
     own = words[: words.index("--")] if "--" in words else words
     return any(pair in (("-o", "json"), ("--output", "json")) for pair in pairwise(own)) or any(
         word in ("-ojson", "--output=json") for word in own

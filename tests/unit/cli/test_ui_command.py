@@ -22,7 +22,7 @@ def test_a_page_that_is_not_built_is_said_at_once(
     if built:
         page.write_text("")
     monkeypatch.setattr(ui, "_PAGE", page)
-    monkeypatch.setattr(ui, "_become_the_server", lambda options, listening: listening.close())
+    monkeypatch.setattr(ui, "_exec_server", lambda options, listening: listening.close())
     told = Cli()("ui", "--port", "0", "--no-browser")
     assert told.exit_code == 0, told.stderr
     assert told.stdout.startswith("http://127.0.0.1:")

@@ -1,9 +1,9 @@
-"""A job file with flags laid over it, read by the job file's own reader.
+"""Merge a job file with flags, and parse the result with the job file's own reader.
 
-The file is parsed once into plain values in which unquoted scalars stay as they are written (`0.10`
-in env is text, in a number field a number), the flags are laid over, and the result is read again.
-What is wrong is then brought back to the lines of the file, unless a flag said it. Without a file
-`job_args` needs nothing of this, nor a YAML reader.
+The file is parsed into plain values in which unquoted scalars keep their text (`0.10` in env is a string, in
+a number field a number), the flags are merged, and the result is parsed again. Positions of errors are then
+mapped back to lines of the file, unless a flag caused them. Without a file `job_args` needs neither this
+module nor a YAML parser.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mpijob.formats.jobfile.yaml_tree import meaning
 from mpijob.model import MPIJob
 
 
-class Written(NamedTuple):
-    """An unquoted scalar that means something else than text: a number, true, null."""
+class PlainScalar(NamedTuple):
+    """An unquoted scalar that is not a string: a number, true, null."""
 
     text: str
 
 
 def job(text: str, file: str, changes: Sequence[Change]) -> MPIJob:
-    """Return the job of a file with the changes made."""
+    """Return the job of a file, changed by flags."""
     forest = yaml_tree.parse(text, file)
     plain = len(forest.roots) == 1 and isinstance(forest.roots[0], yaml_tree.Mapping) and not forest.findings
     if not plain or not changes:
@@ -41,7 +41,7 @@ def job(text: str, file: str, changes: Sequence[Change]) -> MPIJob:
 
 
 def placed(error: InvalidJob, text: str, file: str, changes: Sequence[Change]) -> InvalidJob:
-    """Return the error with each finding at its line in the file, or at the flag that said it."""
+    """Return the error with each finding at its line of the file, or at the flag that caused it."""
     said = [path for change in changes for path in _paths(change)]
     findings = tuple(
         _without_place(finding)
@@ -72,11 +72,11 @@ def _values(node: yaml_tree.Node) -> Any:
     if isinstance(node, yaml_tree.Sequence):
         return [_values(item) for item in node.items]
     assert isinstance(node, yaml_tree.Scalar)
-    return Written(node.text) if node.plain and not isinstance(meaning(node.text), str) else node.text
+    return PlainScalar(node.text) if node.plain and not isinstance(meaning(node.text), str) else node.text
 
 
 def _emitted(value: Any) -> str:
-    if isinstance(value, Written):
+    if isinstance(value, PlainScalar):
         return value.text or "null"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_emitted(key)}: {_emitted(item)}" for key, item in value.items()) + "}"

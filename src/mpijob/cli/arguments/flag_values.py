@@ -22,6 +22,8 @@ Reader = Callable[[str], Any]
 MOST_BYTES = 32 << 20
 
 
+# Invalid numbers and durations are returned unchanged: the job file's reader then refuses them with the same
+# message as in a file.
 def number(given: str) -> Any:
     """Return an integer or a float where the text is one."""
     for kind in (int, float):
@@ -78,6 +80,7 @@ def secret(given: str) -> dict[str, str]:
 
 def volume(given: str) -> dict[str, Any]:
     """Return `[KIND:]SOURCE:MOUNT[:ro]` as a volume; scratch and shm take a size as their source."""
+    # A source may contain colons: only the ends are taken off.
     parts = given.split(":")
     read_only = parts[-1] in ("ro", "rw") and parts.pop() == "ro"
     kind = parts.pop(0) if parts[0] in set(VolumeKind) else VolumeKind.PATH.value
@@ -172,6 +175,7 @@ def file_pair(given: str) -> dict[str, str]:
 
 def whole(file: IO[bytes], name: str) -> bytes:
     """Return all that a file holds; one that is larger than any that people write, or endless, is refused."""
+    # One byte more than allowed shows an endless file, such as /dev/zero, without reading it all.
     found = file.read(MOST_BYTES + 1)
     if len(found) > MOST_BYTES:
         raise click.UsageError(f"{name}: more than {MOST_BYTES >> 20} MiB; check the path")

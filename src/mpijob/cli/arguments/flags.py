@@ -19,10 +19,14 @@ from mpijob.cli.lazy_group import help_all_option, help_all_wanted
 class Merge(StrEnum):
     """What a flag does to a field that the file has set already."""
 
-    SET = "set"  # the flag's value stands
-    KEYS = "keys"  # a mapping: the flag's keys are added or replaced
-    LIST = "list"  # a list: the flags given, together, stand
-    BY_KEY = "by key"  # a list of parts that have a key of their own: same key is replaced, else added
+    # The flag replaces the value of the file.
+    SET = "set"
+    # A mapping: keys of the flag are added or replaced.
+    KEYS = "keys"
+    # A list: all flags together replace it.
+    LIST = "list"
+    # A list of items with a key: an item with the same key is replaced, others are added.
+    BY_KEY = "by key"
 
 
 class Flag(NamedTuple):

@@ -1,7 +1,7 @@
-"""From NAME or SCRIPT, -f FILE, flags and the words after `--` to one MPIJob.
+"""Build one MPIJob from NAME or SCRIPT, -f FILE, flags and the words after `--`.
 
-A wrong value is told in the same sentence wherever it came from. The table of flags is in `flags`,
-laying them over a tree in `overlay`, and over a file in `file_and_flags`.
+An invalid value has the same message wherever it comes from. The table of flags is in `flags`, merging them
+in `overlay`, and merging them with a file in `file_and_flags`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from mpijob.model import MPIJob
 from mpijob.model.spec.type_check import problems
 
 _AFTER = "mpijob.words_after"
-_STDIN_FILE = "stdin.txt"  # in the job's directory
+# A file in the job's directory.
+_STDIN_FILE = "stdin.txt"
 
 
 class TakesCommand(JobCommand):
     """A command that takes another command after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what follows `--` apart, untouched."""
+        """Set aside the words after `--`, unparsed."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_AFTER] = tuple(args[at + 1 :])
@@ -42,12 +43,11 @@ class TakesCommand(JobCommand):
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Show in the usage line where the command goes."""
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
 
 def words_after() -> tuple[str, ...]:
-    """Return the command that was given after `--`."""
+    """Return the command after `--`."""
     words: tuple[str, ...] = click.get_current_context().meta.get(_AFTER, ())
     return words
 
@@ -60,7 +60,7 @@ def given_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class JobArguments(NamedTuple):
-    """What a command line says about a job."""
+    """The arguments about one job."""
 
     file: str | None
     text: str
@@ -77,9 +77,10 @@ class JobArguments(NamedTuple):
         nameless: bool = False,
         array: bool = False,
     ) -> JobArguments:
-        """Read it off a command line for one job; `command` stands where the words after `--` are not the job's.
+        """Read the arguments of one job; `command` replaces the words after `--`.
 
-        One that may be `nameless` is called after its program. Only an `array` may take the values of a script's.
+        With `nameless` the program gives the name if there is none. Only with `array` may a script have array
+        values.
         """
         files = given.get("files", ())
         if len(files) > 1:
@@ -106,7 +107,7 @@ class JobArguments(NamedTuple):
 
     @classmethod
     def each(cls, app: App, given: Mapping[str, Any], *, nameless: bool = False) -> tuple[JobArguments, ...]:
-        """Read it off a command line for any number of jobs: once for each file, or once without any."""
+        """Read the arguments of any number of jobs: one for each file, or one without a file."""
         if not given["files"]:
             asked = cls.of(app, given, nameless=nameless)
             if asked.script is not None:
@@ -117,7 +118,7 @@ class JobArguments(NamedTuple):
         return tuple(cls.of(app, {**given, "files": (file,)}, nameless=nameless) for file in given["files"])
 
     def job(self) -> MPIJob:
-        """Return the job that file and flags describe together."""
+        """Return the job of file and flags."""
         if self.file is None:
             return from_tree(self.script.job_tree(self.changes) if self.script else overlay({}, self.changes))
         from mpijob.cli.arguments import file_and_flags
@@ -131,7 +132,7 @@ class JobArguments(NamedTuple):
 
     @contextmanager
     def placed(self) -> Iterator[None]:
-        """Bring what a check finds back to the file's lines."""
+        """Map errors of checks inside the context to lines of the file."""
         try:
             yield
         except InvalidJob as error:
@@ -143,7 +144,7 @@ class JobArguments(NamedTuple):
 
 
 def _refuse_unmet(script: Script, changes: list[Change], *, array: bool) -> None:
-    """Refuse a header that one job cannot do: an array, and a job to wait for whose name is not given."""
+    """Refuse a header that one job cannot satisfy: an array, and a dependency without a job name."""
     if script.values and not array:
         count = len(next(iter(script.values.values())))
         raise click.UsageError(
@@ -154,18 +155,19 @@ def _refuse_unmet(script: Script, changes: list[Change], *, array: bool) -> None
 
 
 def from_tree(tree: Tree) -> MPIJob:
-    """Return the job of a command line without a file; wrong types are told as a file's are."""
+    """Return the job of a command line without a file."""
     if wrong := problems(tree):
         from mpijob.client.submit.validate import contradictions
 
         findings = tuple(Finding(one.code, one.message, one.hint, one.field) for one in wrong)
-        sketch = MPIJob(**{"name": "job", **tree})  # of any type: what is judged is only the rest
+        # With values of any type: only the other fields are checked.
+        sketch = MPIJob(**{"name": "job", **tree})
         raise InvalidJob.of((*findings, *contradictions(findings, sketch)), "the command line")
     return codec.convert(tree, MPIJob)
 
 
 def _with_installation(app: App, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the flags with `--mpi FAMILY@PREFIX` as the family alone; the prefix is a setting of this one command."""
+    """Split `--mpi FAMILY@PREFIX`: the flag is the family, and the prefix a setting of this command."""
     family, at, prefix = (given.get("flag_mpi") or "").partition("@")
     if not at:
         return given
@@ -186,7 +188,7 @@ def _name(words: tuple[str, ...], file: str | None) -> str:
 
 
 def _named_after(argv: tuple[str, ...]) -> str:
-    """Return a name for a job that was given none: its program's, or that of the script for an interpreter."""
+    """Return a name for a job without one: that of its program, or of the script of an interpreter."""
     from pathlib import PurePath
 
     from mpijob.formats.convert.header.request import name_of
@@ -196,7 +198,7 @@ def _named_after(argv: tuple[str, ...]) -> str:
 
 
 def command_changes(given: Mapping[str, Any], command: tuple[str, ...] = ()) -> list[Change]:
-    """Return the change of command; a new one does not keep the arguments that the old one had."""
+    """Return the changes for a command; arguments of the old command are removed."""
     argv = command or words_after()
     if not argv:
         return []
@@ -205,10 +207,9 @@ def command_changes(given: Mapping[str, Any], command: tuple[str, ...] = ()) -> 
 
 
 def _redirected(given: Mapping[str, Any]) -> list[Change]:
-    """Return the changes by which rank 0 reads what this command was given as its standard input (`< FILE`).
-
-    A terminal, /dev/null and a pipe that is silent are nobody's input. What speaks and cannot be handed on is refused.
-    """
+    """Return the changes that pass the standard input of this command (`< FILE`) to rank 0."""
+    # A terminal, /dev/null and a silent pipe are no input. Input that cannot be passed on is refused, because
+    # a program would otherwise miss it silently.
     if given.get("flag_stdin") or not words_after():
         return []
     try:
@@ -231,7 +232,7 @@ def _redirected(given: Mapping[str, Any]) -> list[Change]:
 
 
 def _waiting() -> int:
-    """Return how many bytes wait in the pipe that is the standard input."""
+    """Return how many bytes wait in the pipe on stdin."""
     import array
     import fcntl
     import termios

@@ -1,6 +1,6 @@
-"""Lay the flags over what a file says: pure work on the tree of a job file.
+"""Merge flags into the tree of a job file. Pure.
 
-`flags` says how each flag meets the file; the tree that comes out is read by the job file's own reader.
+`flags` defines how each flag is merged; the job file's own reader parses the resulting tree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Tree = dict[str, Any]
 
 
 class Change(NamedTuple):
-    """One field, what is wanted there, and how it meets what is there already."""
+    """A change of one field: its value, and how it is merged with that of the file."""
 
     path: str
     value: Any
@@ -26,7 +26,7 @@ class Change(NamedTuple):
 
 
 def changes_of(given: Mapping[str, Any]) -> list[Change]:
-    """Return what the flags of a command line ask for."""
+    """Return the changes that the flags of a command line make."""
     changes = [_change(flag, given[flag.parameter]) for flag in FLAGS if given.get(flag.parameter)]
     changes += [Change(switch.path, switch.value) for switch in SWITCHES if given.get(switch.parameter)]
     return changes + [_anywhere(text) for text in given.get("set_field", ())]
@@ -53,7 +53,7 @@ def _anywhere(text: str) -> Change:
 
 
 def overlay(tree: Tree, changes: Sequence[Change]) -> Tree:
-    """Return the tree with the changes made; the tree given stays as it is."""
+    """Return a changed copy of the tree."""
     for change in changes:
         tree = _changed(tree, change.path.split("."), change)
     return tree

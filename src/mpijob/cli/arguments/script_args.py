@@ -1,6 +1,6 @@
-"""A script as the first word of create, run, plan and array, as sbatch takes it.
+"""A script as the first argument of create, run, plan and array, as with sbatch.
 
-Its header gives the fields of the job, flags win over it, and the words after `--` are its $1 ….
+Its header gives the fields of the job, flags override it, and the words after `--` are its $1 ….
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FLAGS_FOR = {
 
 
 class Script(NamedTuple):
-    """What the header of a script says: the tree of its job, the values of an array, and what to tell of it."""
+    """The header of a script: its job, the values of an array, and notes for the user."""
 
     file: str
     tree: Tree
@@ -39,7 +39,7 @@ class Script(NamedTuple):
     waits: str
 
     def notes(self, changes: Sequence[Change]) -> list[str]:
-        """Return what is to do about the header, as far as no flag does it."""
+        """Return what the user must do about the header, unless a flag does it."""
         from mpijob.formats.convert.report import UNASKED
 
         said = {change.path for change in changes}
@@ -50,9 +50,10 @@ class Script(NamedTuple):
         ]
 
     def job_tree(self, changes: Sequence[Change]) -> Tree:
-        """Return the job's tree with the flags over it; sizes that the header only implies follow the flags."""
+        """Return the job's tree with flags merged."""
         said = {change.path for change in changes}
         tree = dict(self.tree)
+        # The header's number of ranks and CPUs only follow from its sizes, so they follow the flags.
         if said & {"workers", "slots"}:
             tree.pop("ranks", None)
         resources = dict(tree.get("resources", {}))
@@ -66,7 +67,7 @@ class Script(NamedTuple):
 
 
 def find(words: Sequence[str], after: Sequence[str]) -> Script | None:
-    """Return the script that the first word names; None where it is the name of a job."""
+    """Return the script that the first word names; None if it is the name of a job."""
     word = words[0] if words else ""
     if not os.path.isfile(word):
         if word.lower().endswith(_SUFFIXES):
@@ -94,7 +95,8 @@ def _is_script(word: str, text: str, *, given_words: bool) -> bool:
     if batch_script.kind(text) not in ("", batch_script.PLAIN):
         return True
     if _JOB_NAME.fullmatch(word) and given_words:
-        return False  # NAME -- COMMAND, and there happens to be a file of that name
+        # `NAME -- COMMAND`, and a file of that name happens to exist.
+        return False
     return _SHELL.match(text) is not None or (bool(text) and word.lower().endswith(_SUFFIXES))
 
 

@@ -17,7 +17,8 @@ from mpijob.client.submit.array import ARRAY_LABEL
 
 _RANGE = re.compile(r"\d{1,9}-\d{1,9}(?::\d{1,9})?(?:%\d{1,9})?")
 _SHOWN = 20
-_TEXTS = ("env.", "labels.", "cost.", "launch.settings.")  # 0.10 stays 0.10 there
+# Values of these fields are strings: 0.10 stays 0.10.
+_TEXTS = ("env.", "labels.", "cost.", "launch.settings.")
 
 
 @command("array", cls=TakesCommand)

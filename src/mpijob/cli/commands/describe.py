@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from mpijob.observation.redaction.encryption import Protection
 
 _LAST_EVENTS = 20
-_LAST_SECONDS = 120.0  # of a training's lines: all of them may be a gigabyte
+# Only recent lines are read for metrics: the whole log may have a gigabyte.
+_LAST_SECONDS = 120.0
 
 
 @command("describe", outputs=(Format.TABLE, Format.JSON, Format.YAML))
@@ -96,7 +97,8 @@ def _training(app: App, state: JobState) -> list[str]:
     try:
         told = lines(app.client.curves(state.ref, points=80, since=since))
     except NotAllowed:
-        return []  # who may not read the lines is told so among the findings, and is shown the rest
+        # The findings say that the log may not be read; the rest is shown.
+        return []
     return [*told, *(f"{name}: {link}" for name, link in app.client.links(state.ref).items())]
 
 

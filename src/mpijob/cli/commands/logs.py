@@ -19,8 +19,10 @@ from mpijob.errors import NotFound
 from mpijob.model import Level, Phase, Role
 from mpijob.observation.logs import filters
 
-_TOGETHER = 512  # lines that are written at once when all of them are there already
-_CHOICES = ("follow", "tail", "find", "before", "after")  # that a download leaves aside
+# Lines that are written at once if no new ones are awaited.
+_TOGETHER = 512
+# Options that a download does not support.
+_CHOICES = ("follow", "tail", "find", "before", "after")
 
 
 @command("logs", outputs=(Format.TABLE, Format.JSON))
@@ -121,7 +123,8 @@ def logs(
     if query["follow"]:
         _tell_what_it_waits_for(app, name)
     show_lines(app, app.client.logs(name, tidy=not raw, **query), look)
-    if raw:  # nothing was asked of the job before its lines
+    # Raw output has read nothing else, so only now it is known whether the job is deleted.
+    if raw:
         tell_if_deleted(app, app.client.remembered)
 
 

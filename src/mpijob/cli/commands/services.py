@@ -193,7 +193,7 @@ def operator(app: App, deploy: str, health_port: int | None) -> None:
     words = [f"--namespace={app.namespace}"] if app.namespace else []
     words += [f"--deploy={deploy}"] if deploy else []
     words += [f"--health-port={health_port}"] if health_port is not None else []
-    # Faces do not know each other: this process becomes the other one.
+    # Interfaces do not import each other: this process is replaced by the operator's.
     os.execv(sys.executable, [sys.executable, "-m", "mpijob.cluster", "operator", *words])
 
 
@@ -263,7 +263,8 @@ def webhook(
         "kubeconfig": settings.kubeconfig,
         "context": settings.context,
     }
-    with tempfile.TemporaryFile() as handed:  # faces do not know each other: this process becomes the server
+    # Interfaces do not import each other: this process is replaced by the webhook's.
+    with tempfile.TemporaryFile() as handed:
         handed.write(msgspec.json.encode(options))
         handed.seek(0)
         os.set_inheritable(handed.fileno(), True)

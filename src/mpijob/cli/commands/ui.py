@@ -1,4 +1,4 @@
-"""ui: the page in a browser, served from this machine to this user."""
+"""The `ui` command: the web UI, served from this machine."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def _serve_here(app: App, port: int, browser: bool) -> None:
         "settings": app.settings(),
         "namespace": app.namespace,
     }
-    _become_the_server(msgspec.json.encode(options), listening)
+    _exec_server(msgspec.json.encode(options), listening)
 
 
 def _serve_cluster(
     app: App, port: int, hosts: tuple[str, ...], address: str, certificate: str, key: str, sign_out: str
 ) -> None:
-    """Serve people of a cluster: behind its OAuth proxy, or with TLS of our own."""
+    """Serve the users of a cluster: behind its OAuth proxy, or with own TLS certificates."""
     settings = app.settings()
     if settings.engine != CLUSTER:
         raise Unsupported(
@@ -114,16 +114,15 @@ def _serve_cluster(
         "sign_out": sign_out,
         "tls": (certificate, key) if certificate else None,
     }
-    _become_the_server(msgspec.json.encode(options), listening)
+    _exec_server(msgspec.json.encode(options), listening)
 
 
 def _listen(port: int, address: str = _LOOPBACK[0]) -> socket.socket:
-    """Return a listening socket, of this machine alone by default; a port in use is said with the way out."""
+    """Return a listening socket, on loopback by default."""
     listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.setsockopt(
-        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-    )  # an answer's head does not wait for its body
+    # Headers are sent at once, and do not wait for the body.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listening.bind((address, port))
         listening.listen(512)
@@ -134,19 +133,22 @@ def _listen(port: int, address: str = _LOOPBACK[0]) -> socket.socket:
 
 
 def _open(address: str) -> None:
-    """Open the browser by way of a file that only this user reads: everybody sees the words of a process."""
+    """Open the browser."""
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin"):
         return
     import webbrowser
 
+    # Through a file that only this user can read: the arguments of a process are public.
     handle, path = tempfile.mkstemp(prefix="mpijob-ui-", suffix=".html")
     with os.fdopen(handle, "w") as file:
         file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">')
     webbrowser.open(f"file://{path}")
 
 
-def _become_the_server(options: bytes, listening: socket.socket) -> None:
-    """Turn this process into the server: faces do not know each other, and one process is easy to end."""
+def _exec_server(options: bytes, listening: socket.socket) -> None:
+    """Replace this process with the server."""
+    # Interfaces do not import each other, and one process is easier to stop than two. The options have a
+    # token, so they are passed in an unlinked file and not as arguments.
     with tempfile.TemporaryFile() as handed:
         handed.write(options)
         handed.seek(0)

@@ -33,9 +33,8 @@ def watch(app: App, name: str | None, **chosen: Any) -> None:
 
     With NAME, show phase, workers, ranks and last log lines of one job until it ends.
     """
-    if (
-        name and (known := app.client.state(name)).deleted is not None
-    ):  # one that does not exist is said at once
+    # A job that does not exist is an error at once.
+    if name and (known := app.client.state(name)).deleted is not None:
         tell_if_deleted(app, known)
         _show(app, known, job_table.result_line(known))
         exit_codes.end(exit_codes.after(known.phase))
@@ -53,7 +52,8 @@ def _changes(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | N
         if told.get(state.ref.key) != line:
             told[state.ref.key] = line
             _show(app, state, line)
-        if app.out.format is Format.TABLE:  # JSON has it in the state
+        # In JSON they are in the state.
+        if app.out.format is Format.TABLE:
             worries.tell(state.ref, state.findings)
         if name and (state.phase.final or state.phase is Phase.DELETING):
             return state

@@ -1,4 +1,4 @@
-"""Jobs of several contexts in one table, and what is different for a job on another one."""
+"""Tables of several contexts: a list of jobs, and the differences of a job on another context."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def show(app: App, **chosen: Any) -> None:
 
 
 def show_move(app: App, move: Move) -> None:
-    """Print what is different for a job on another context, then its plan there."""
+    """Print the differences of a job on another context, and its plan there."""
     if app.out.structured:
         app.out.value(move)
         return

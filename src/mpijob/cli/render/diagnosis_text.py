@@ -1,4 +1,4 @@
-"""How a diagnosis looks: summary, causes with their places, timeline, checklist, numbered fixes."""
+"""Print a diagnosis: summary, causes with their positions, timeline, checklist, numbered fixes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from mpijob.diagnosis.report import Diagnosis, Numbered, Step
 from mpijob.errors import Finding, Place, Severity
 
 _SURE = ((0.9, "certain"), (0.7, "likely"), (0.4, "possible"), (0.0, "a guess"))
-_UNKNOWN = "UNKNOWN"  # names no cause, so nothing is said of how sure it is
+# It is no cause, so no confidence is printed.
+_UNKNOWN = "UNKNOWN"
 _AROUND_SECONDS = 5.0
 
 
 def lines(diagnosis: Diagnosis, job_words: str, program: str) -> Iterator[str]:
-    """Yield the lines; `job_words` is how a command for the job is typed, its verb left open, "" for a log."""
+    """Yield the lines. `job_words` is a command for the job with a placeholder for its verb, "" for a log."""
     yield (f"{diagnosis.job}: " if diagnosis.job else "") + text.one_line(diagnosis.summary)
     yield from _section("Causes", _causes(diagnosis, job_words))
     yield from _section("Timeline", _timeline(diagnosis.timeline))
@@ -51,7 +52,7 @@ def _sure(finding: Finding) -> str:
 
 
 def _where(place: Place | None, job_words: str) -> str:
-    """Return the command that opens the log at a place, or the file and line."""
+    """Return the command that shows a position in the log, or file and line."""
     if place is None:
         return ""
     if place.file:

@@ -1,4 +1,4 @@
-"""Where jobs stand, as a table: what `list` and `get` print. How they are asked for is the commands' business."""
+"""Tables and lines about jobs, for `list`, `get`, `describe` and others. Commands read the jobs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def _name(state: JobState, namespaced: bool) -> str:
 
 LIST = ("NAME", "PHASE", "WORKERS", "RANKS", "AGE", "DURATION", "REASON")
 _NAMED_FILES = 3
-ONE = (*LIST[:2], "LAUNCHER", *LIST[2:])  # of jobs that are asked for by name
+# For jobs given by name.
+ONE = (*LIST[:2], "LAUNCHER", *LIST[2:])
 WIDE = (*LIST, "LAUNCHER", "NAMESPACE", "OWNER", "QUEUE", "PRIORITY", "MPI", "ENGINE", "ATTEMPT", "UID")
 
 
@@ -354,7 +355,8 @@ def _in_about(seconds: float | None) -> str:
 
 def plan_lines(plan: Plan) -> list[str]:
     """Return a plan as people read it."""
-    import shlex  # a list needs none: start-up is a feature
+    # Imported here because `list` must start quickly.
+    import shlex
 
     start = "now" if plan.starts_now else f"when capacity is free{_in_about(plan.wait_estimate_seconds)}"
     lines = text.pairs(

@@ -1,6 +1,6 @@
-"""The live screen: what `watch` draws on a terminal, with rich. Imported only there.
+"""The screen of `watch` on a terminal, drawn with rich, which only this module imports.
 
-Everything that others wrote is made visible first and handed over as plain text, never as markup.
+Text of others is escaped first and passed as plain text, never as markup of rich.
 """
 
 from __future__ import annotations

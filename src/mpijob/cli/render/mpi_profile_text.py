@@ -9,8 +9,10 @@ from mpijob.model.spec.quantity import as_bytes
 from mpijob.model.status.mpi_profile import CallKind, MpiProfile, RankProfile
 
 _SHADES = " ░▒▓█"
-_WIDEST = 32  # cells of a heat map: more ranks share a cell
-_MOST_RANKS = 32  # rows: of more, those that differ most are shown
+# Cells in a row of a heat map: more ranks share a cell.
+_WIDEST = 32
+# Rows: of more ranks, those that differ most are shown.
+_MOST_RANKS = 32
 _COLUMNS = ("RANK", "WORKER", "TIME", "MPI-TIME", "P2P", "WAIT", "COLLECTIVE", "ONE-SIDED", "FILES", "SENT",
             "MESSAGES", "NOW")  # fmt: skip
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from mpijob.observation.logs.escape import visible as made_visible
 
-_BEYOND_ASCII = "[^\n -~]"  # compiled when needed, as the others: start-up is a feature
+# Compiled at its first use: commands must start quickly.
+_BEYOND_ASCII = "[^\n -~]"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = r"(?:[0-9]+(?:\.[0-9]+)?[smhdw])+"
 _PART = r"([0-9]+(?:\.[0-9]+)?)([smhdw])"

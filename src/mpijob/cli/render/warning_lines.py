@@ -29,7 +29,8 @@ class WarningPrinter:
     def tell(self, ref: JobRef, findings: Iterable[Finding]) -> None:
         """Say what is new among the warnings about a job."""
         from mpijob.observation.health import (
-            warnings,  # start-up is a feature: most jobs end before anything worries
+            # Imported here because most jobs end before any warning.
+            warnings,
         )
 
         for finding in findings:
@@ -55,6 +56,7 @@ class WarningPrinter:
             try:
                 found = self._app.client.warnings(ref)
             except MpiJobError:
-                continue  # who reads the lines tells what is wrong with the engine
+                # The log stream reports problems of the engine.
+                continue
             if not over.is_set():
                 self.tell(ref, found)
