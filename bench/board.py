@@ -24,4 +24,4 @@ async def filled(room: AppState, count: int) -> None:
         )
         for n in range(count)
     ]  # fmt: skip
-    room.board._put(*made)
+    room.job_index._put(*made)

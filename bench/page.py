@@ -62,7 +62,7 @@ def serving(count: int) -> Iterator[tuple[str, CookieAuth]]:
 
     async def main() -> None:
         await filled(room, count)
-        room.board._everywhere = True
+        room.job_index._everywhere = True
         await server.serve(sockets=[listening])
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)

@@ -27,11 +27,11 @@ from mpijob.api.static import HEADERS, Files
 def application(room: AppState, files: Files | None = None) -> ASGIApp:
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
-        await room.board.start()
+        await room.job_index.start()
         try:
             yield
         finally:
-            await room.board.stop()
+            await room.job_index.stop()
 
     app = Starlette(
         routes=[

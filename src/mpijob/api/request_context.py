@@ -70,7 +70,7 @@ class AppState:
 
     def __init__(self, client: AsyncClient, gate: Authenticator, metrics: MetricsPage | None = None) -> None:
         self.client, self.gate, self.metrics = client, gate, metrics
-        self.board, self.limits, self.pages = JobIndex(client), Limits(), Pages()
+        self.job_index, self.limits, self.pages = JobIndex(client), Limits(), Pages()
         self.parsers = Parsers()
         self.proxies = Proxies(client.settings.trusted_proxies)
         self.opinions = OpinionBox(client.settings.home)
@@ -82,7 +82,7 @@ class AppState:
         visitor = await self.gate.visitor(request)
         self.limits.count(visitor.user)
         if visitor.guest is not None and not visitor.guest.at_home:
-            await self.projects.set_default_namespace(visitor.guest, self.board.scopes)
+            await self.projects.set_default_namespace(visitor.guest, self.job_index.scopes)
         return visitor
 
 
@@ -130,14 +130,14 @@ class RequestContext:
 
     async def scopes(self) -> frozenset[Scope]:
         """Return the parts of the job index that the user may see, as reviewed by the cluster."""
-        every = self.room.board.scopes
+        every = self.room.job_index.scopes
         return every if self.guest is None else await self.guest.sees(every)
 
     async def rows(self) -> tuple[JobRow, ...]:
-        return self.room.board.rows_in(await self.scopes())
+        return self.room.job_index.rows_in(await self.scopes())
 
     async def everywhere(self) -> bool:
-        return self.room.board.everywhere if self.guest is None else await self.guest.everywhere()
+        return self.room.job_index.everywhere if self.guest is None else await self.guest.everywhere()
 
     async def administrates(self) -> bool:
         """Return whether the user is an administrator of the platform."""
@@ -234,13 +234,13 @@ async def answer(route: Route, room: AppState, request: Request) -> Response:
             room.gate.check_csrf(request, visitor)
     elif route.changes:
         room.gate.check_origin(request)
-    ask = await admitted(route, room, request, visitor)
+    context = await admitted(route, room, request, visitor)
     if route.document and visitor is not None:
         with room.parsers.upload(visitor.user):
-            ask.document = await _taken(request, route)
+            context.document = await _taken(request, route)
     elif route.body:
-        ask.body = await _body(request, route)
-    found = await route.handler(ask)
+        context.body = await _body(request, route)
+    found = await route.handler(context)
     if isinstance(found, Response):
         return found
     return Response(msgspec.json.encode(found), route.status, media_type=JSON)
@@ -253,11 +253,11 @@ async def admitted(
     query = _query(request, route.query) if route.query else None
     # A context variable: each request runs in a context of its own, and the audit reads it there.
     ORIGIN.set(_origin(request, room.proxies))
-    ask = RequestContext(room, request, visitor, query)
+    context = RequestContext(room, request, visitor, query)
     if "{name}" in route.path:
-        await ask.check(ask.ref.namespace, logs=route.path.endswith(_SPEAKING))
-        await ask.resolve()
-    return ask
+        await context.check(context.ref.namespace, logs=route.path.endswith(_SPEAKING))
+        await context.resolve()
+    return context
 
 
 def _origin(request: HTTPConnection, proxies: Proxies) -> Origin:

@@ -1,8 +1,8 @@
-"""Everything that can be asked, as one table.
+"""The table of all routes.
 
-The application, the OpenAPI document and the test that each verb refuses strangers are all made from it. A job is
-`/trainjobs/{namespace}/{name}`; its name alone with `?namespace=` answers too. In that short form the words of the
-parts (`logs`, `events` …) come first, so a job called `logs` is asked for as `/trainjobs/logs?namespace=…`.
+The application, the OpenAPI document and the test that each handler refuses unknown users are generated from
+it. A job is `/trainjobs/{namespace}/{name}`, or its name alone with `?namespace=`. In that short form the
+words of the parts (`logs`, `events` …) come first, so a job named `logs` is `/trainjobs/logs?namespace=…`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _of_place() -> Iterator[Route]:
 
 
 def _of_drafts() -> Iterator[Route]:
-    """What helps to write a job."""
+    """Routes for editing a job before it is submitted."""
     yield _document(
         "/drafts/edit", drafts.edit, "Edit a job file; keep comments and unknown fields.",
         draft_schemas.Edited, body=draft_schemas.Edit,
@@ -142,7 +142,7 @@ def _of_drafts() -> Iterator[Route]:
 
 
 def _of_others() -> Iterator[Route]:
-    """What is told about the place and its jobs together."""
+    """Routes about the place and several jobs."""
     yield _get(
         "/rights",
         cluster.rights,
@@ -260,7 +260,7 @@ def _of_one(base: str) -> Iterator[Route]:
 
 
 def _whole() -> Iterator[Route]:
-    """The jobs themselves come last: their addresses would take the words of the parts for names."""
+    """The routes of the job itself."""
     for base in (_SHORT, _LONG):
         yield _get(base, jobs.get_job, "Get the details of a job.", job_schemas.JobDetail, job_schemas.Which)
         yield Route(

@@ -34,6 +34,7 @@ def main() -> NoReturn:
 
 def _finish() -> None:
     """Wait for background work that must not be cut short."""
+    # Not imported for this: if no module has imported it, there are no threads.
     threading = sys.modules.get("threading")
     pending = [one for one in threading.enumerate() if one.name == _LASTING] if threading else []
     if pending:

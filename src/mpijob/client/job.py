@@ -1,6 +1,6 @@
-"""The handle of one job: the client's verbs with the name already said.
+"""The handle of one job: the client's methods without the name.
 
-A handle means the very job it was made for: after a retry, the old handle still shows the old job.
+A handle refers to one run: after a retry, the old handle still shows the old run.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_who_takes_nothing_from_a_stream_is_let_go_and_others_are_served(
         while server.room.limits._streams.get("maria"):
             assert time.monotonic() < deadline
             number += 1
-            touch(server.room.board, number)
+            touch(server.room.job_index, number)
             assert server.open("/health").status == 200
         half_open.close()
 

@@ -63,7 +63,7 @@ def test_ended_jobs_are_counted_once_with_stages_causes_and_hours() -> None:
         for name in ("good", "bad"):
             client.submit(MPIJob(name=name, workers=2, command=("true",))).wait()
         told(exporter)
-        exporter._looked = -100.0
+        exporter._read_at = -100.0
         found = told(exporter)
     assert value(found, "mpijob_jobs_finished_total", namespace="default", phase="Succeeded") == 1
     assert value(found, "mpijob_jobs_finished_total", namespace="default", phase="Failed") == 1
@@ -165,7 +165,7 @@ def test_an_engine_that_stops_answering_is_told_once_beside_what_was_last_seen()
     before = told(exporter)
     source.down = True
     for _ in range(3):
-        exporter._looked = -100.0
+        exporter._read_at = -100.0
         page = exporter.text()[0].decode()
     assert [line for line in page.splitlines() if line.startswith("mpijob_up ")] == ["mpijob_up 0.0"]
     series = [line.rpartition(" ")[0] for line in page.splitlines() if not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""The verbs that act, and what comes before acting: reading a draft and planning it."""
+"""Handlers that change jobs; and those before it: parsing a draft, planning it."""
 
 from __future__ import annotations
 
@@ -16,116 +16,114 @@ from mpijob.model.status.stacks import StackReport
 from mpijob.observation.redaction import masking
 
 
-async def read_draft(ask: RequestContext) -> Response:
-    """Return a draft as it is understood; what is wrong with it is told all at once."""
-    return await ask.parsed_answer("reading")
+async def read_draft(context: RequestContext) -> Response:
+    """Return a draft as it was parsed, with all errors at once."""
+    return await context.parsed_answer("reading")
 
 
-async def plan(ask: RequestContext) -> PlanAnswer:
-    """Return exactly what would run; nothing is started."""
-    found = masking.masked_plan(await ask.client.plan(await drafted(ask)))
+async def plan(context: RequestContext) -> PlanAnswer:
+    found = masking.masked_plan(await context.client.plan(await drafted(context)))
     return PlanAnswer(found, _summary(found))
 
 
-async def fit(ask: RequestContext) -> Fit:
-    """Return whether a job would start now, wait, or never run here."""
-    return await ask.client.fit(await drafted(ask))
+async def fit(context: RequestContext) -> Fit:
+    return await context.client.fit(await drafted(context))
 
 
-async def create(ask: RequestContext) -> JobRow:
-    """Start a job, or queue it."""
-    return _shown(ask, (await ask.client.submit(await drafted(ask))).last)
+async def create(context: RequestContext) -> JobRow:
+    return _shown(context, (await context.client.submit(await drafted(context))).last)
 
 
-async def cancel(ask: RequestContext) -> JobRow:
+async def cancel(context: RequestContext) -> JobRow:
     """Ask a job to end; its record stays."""
-    return await _acted(ask, "cancel", ask.ref)
+    return await _acted(context, "cancel", context.ref)
 
 
-async def suspend(ask: RequestContext) -> JobRow:
+async def suspend(context: RequestContext) -> JobRow:
     """End a job's processes and keep it to be resumed."""
-    return await _acted(ask, "suspend", ask.ref)
+    return await _acted(context, "suspend", context.ref)
 
 
-async def resume(ask: RequestContext) -> JobRow:
+async def resume(context: RequestContext) -> JobRow:
     """Queue a suspended job again."""
-    return await _acted(ask, "resume", ask.ref)
+    return await _acted(context, "resume", context.ref)
 
 
-async def scale(ask: RequestContext) -> JobRow:
-    """Give an elastic job another number of workers."""
-    return _shown(ask, await ask.client.scale(ask.ref, ask.body.workers))
+async def scale(context: RequestContext) -> JobRow:
+    return _shown(context, await context.client.scale(context.ref, context.body.workers))
 
 
-async def retry(ask: RequestContext) -> JobRow:
-    """Run a job that has ended again, with the same configuration or with a numbered fix."""
-    return _shown(ask, (await ask.client.retry(ask.ref, with_fix=ask.body.with_fix)).last)
+async def retry(context: RequestContext) -> JobRow:
+    return _shown(context, (await context.client.retry(context.ref, with_fix=context.body.with_fix)).last)
 
 
-async def stacks(ask: RequestContext) -> StackReport:
-    """Look where the ranks stand now; whoever may not enter the workers may not look."""
-    async with ask.act():
-        return await ask.client.stacks(ask.ref)
+async def stacks(context: RequestContext) -> StackReport:
+    async with context.act():
+        return await context.client.stacks(context.ref)
 
 
-async def clone(ask: RequestContext) -> JobRow:
-    """Create a changed copy."""
-    body = ask.body
-    async with ask.act():  # what is replaced is ended first
-        copy = await ask.client.clone(
-            ask.ref, body.name or None, changes=body.changes, with_fix=body.with_fix, replace=body.replace
+async def clone(context: RequestContext) -> JobRow:
+    body = context.body
+    # A replaced job is cancelled first, which takes time.
+    async with context.act():
+        copy = await context.client.clone(
+            context.ref, body.name or None, changes=body.changes, with_fix=body.with_fix, replace=body.replace
         )
-    return _shown(ask, copy.last)
+    return _shown(context, copy.last)
 
 
-async def delete(ask: RequestContext) -> None:
-    """End a job if needed and remove it; its record stays for a while."""
-    await _removed(ask, ask.ref)
+async def delete(context: RequestContext) -> None:
+    await _removed(context, context.ref)
 
 
-async def bulk(ask: RequestContext) -> BulkAnswer:
-    """Do the same to several jobs; the answer says for each whether it worked."""
-    return BulkAnswer(tuple([await _one(ask, name) for name in dict.fromkeys(ask.body.jobs)]))
+async def bulk(context: RequestContext) -> BulkAnswer:
+    """Run one action for several jobs; the answer has a result for each."""
+    return BulkAnswer(tuple([await _one(context, name) for name in dict.fromkeys(context.body.jobs)]))
 
 
-async def _one(ask: RequestContext, address: str) -> Done:
+async def _one(context: RequestContext, address: str) -> Done:
     namespace, slash, name = address.partition("/")
     try:
         if not slash or not name:
             raise InvalidJob(f"{address!r} is not an address", hint="write it as namespace/name")
         ref = JobRef(namespace, name)
-        await ask.check(namespace)
-        await (_removed(ask, ref) if ask.body.action == "delete" else _acted(ask, ask.body.action, ref))
+        await context.check(namespace)
+        await (
+            _removed(context, ref)
+            if context.body.action == "delete"
+            else _acted(context, context.body.action, ref)
+        )
     except (MpiJobError, errors.Refused) as error:
         return Done(address, errors.told(error)[1])
     return Done(address, None)
 
 
-async def _acted(ask: RequestContext, action: str, ref: JobRef) -> JobRow:
-    client = ask.client
+async def _acted(context: RequestContext, action: str, ref: JobRef) -> JobRow:
+    client = context.client
     if action == "retry":
-        return _shown(ask, (await client.retry(ref)).last)
+        return _shown(context, (await client.retry(ref)).last)
     verbs = {"cancel": client.cancel, "suspend": client.suspend, "resume": client.resume}
-    async with ask.act():
-        return _shown(ask, await verbs[action](ref))
+    async with context.act():
+        return _shown(context, await verbs[action](ref))
 
 
-async def _removed(ask: RequestContext, ref: JobRef) -> None:
-    ref = (await ask.client.state(ref)).ref  # with its uid: an earlier job of that name may come to light
-    async with ask.act():
-        await ask.client.delete(ref)
-    ask.room.board.forget(ref)
+async def _removed(context: RequestContext, ref: JobRef) -> None:
+    # With its uid: after the deletion, the name may stand for an earlier run.
+    ref = (await context.client.state(ref)).ref
+    async with context.act():
+        await context.client.delete(ref)
+    context.room.job_index.forget(ref)
 
 
-def _shown(ask: RequestContext, state: JobState) -> JobRow:
-    """Return where a job stands after an act; the list has it at once, too."""
-    ask.room.board.see(state)
+def _shown(context: RequestContext, state: JobState) -> JobRow:
+    """Return the row of a job after an action, and update the list at once."""
+    context.room.job_index.see(state)
     return rows.row(state)
 
 
-async def drafted(ask: RequestContext) -> MPIJob:
-    """Return the job of a draft; refuse one with everything that is wrong in it."""
-    return await ask.parsed("job", MPIJob)
+async def drafted(context: RequestContext) -> MPIJob:
+    """Return the job of a draft; raise InvalidJob with all its errors."""
+    return await context.parsed("job", MPIJob)
 
 
 def _summary(plan: Plan) -> str:

@@ -1,4 +1,4 @@
-"""For whoever runs the cluster: all of it at a glance, as far as their own rights show it."""
+"""Handler for the cluster overview, for administrators; it shows what the user's own permissions allow."""
 
 from __future__ import annotations
 
@@ -8,6 +8,5 @@ from mpijob.client.threads import run_in_thread
 from mpijob.model.status.overview import ClusterView
 
 
-async def whole_cluster(ask: RequestContext) -> ClusterView:
-    """Return all namespaces, queues, who had to make way, and which quotas are nearly consumed."""
-    return await run_in_thread(Administration(ask.client.blocking).overview)
+async def whole_cluster(context: RequestContext) -> ClusterView:
+    return await run_in_thread(Administration(context.client.blocking).overview)

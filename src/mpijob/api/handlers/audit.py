@@ -1,4 +1,4 @@
-"""The audit for the page: everything for administrators, for anybody else what they did themselves."""
+"""Handler for the audit log: all entries for administrators, own entries for other users."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ class AuditList(msgspec.Struct, frozen=True):
     own: bool = False
 
 
-async def entries(ask: RequestContext) -> AuditList:
-    """Return the entries that are wanted."""
-    me, asked = await ask.client.whoami(), ask.query
-    own = not await ask.administrates()
+async def entries(context: RequestContext) -> AuditList:
+    me, asked = await context.client.whoami(), context.query
+    own = not await context.administrates()
     query = AuditQuery(
         users=(me.user,) if own else asked.user,
         verbs=asked.verb,
@@ -43,4 +42,4 @@ async def entries(ask: RequestContext) -> AuditList:
         refused=asked.refused,
         limit=asked.limit,
     )
-    return AuditList(await ask.client.audit(query), own)
+    return AuditList(await context.client.audit(query), own)

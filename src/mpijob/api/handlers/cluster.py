@@ -1,4 +1,4 @@
-"""The verbs about the place: its queues and limits, what the user may do there, how jobs fared, opinions on help."""
+"""Handlers about the place: permissions, queues, budgets, failure patterns, migration, feedback."""
 
 from __future__ import annotations
 
@@ -24,44 +24,43 @@ from mpijob.model.status.forecast import AccuracyReport
 from mpijob.model.status.overview import Line
 
 _VERBS = ("create", "get", "list", "logs", "cancel", "delete", "exec")
+# Waiting jobs that are listed for each queue.
 _AHEAD = 20
 
 
-async def rights(ask: RequestContext) -> Rights:
-    """Return what the user may do in a namespace, and in words what not."""
-    namespace = ask.query.namespace or ask.client.namespace
-    facts, me = await _facts(ask, namespace), await ask.client.whoami()
+async def rights(context: RequestContext) -> Rights:
+    namespace = context.query.namespace or context.client.namespace
+    facts, me = await _facts(context, namespace), await context.client.whoami()
     why = {verb: decision.missing_permission(verb, me, namespace) for verb in _VERBS if verb not in facts.may}
     return Rights(namespace=namespace, may=tuple(verb for verb in _VERBS if verb in facts.may), why=why)
 
 
-async def queues(ask: RequestContext) -> Queues:
-    """Return the queues of a namespace with those who wait there, and its limits."""
-    namespace = ask.query.namespace or ask.client.namespace
-    await ask.check(namespace)
-    offered = await run_in_thread(lambda: form_options.choices(ask.client.blocking, namespace))
-    facts = await _facts(ask, namespace)
-    rows = [row for row in await ask.rows() if row.namespace == namespace]
-    told = {one.name: one.text for one in offered.queues} | {
+async def queues(context: RequestContext) -> Queues:
+    namespace = context.query.namespace or context.client.namespace
+    await context.check(namespace)
+    offered = await run_in_thread(lambda: form_options.choices(context.client.blocking, namespace))
+    facts = await _facts(context, namespace)
+    rows = [row for row in await context.rows() if row.namespace == namespace]
+    texts_by_queue = {one.name: one.text for one in offered.queues} | {
         row.queue: "" for row in rows if row.queue and row.queue not in {one.name for one in offered.queues}
     }
-    page = await ask.client.list(namespace=namespace, phases=(Phase.QUEUED,), limit=200)
+    page = await context.client.list(namespace=namespace, phases=(Phase.QUEUED,), limit=200)
     waiting = overview_rows.waiting(page.items)
     return Queues(
         namespace=namespace,
         items=tuple(
             _queue(name, namespace, text, rows, [one for one in waiting if one.row.queue == name])
-            for name, text in sorted((told or {"": ""}).items())
+            # A place without queues has one without a name.
+            for name, text in sorted((texts_by_queue or {"": ""}).items())
         ),
         lines=_lines(facts),
     )
 
 
-async def wait_accuracy(ask: RequestContext) -> AccuracyReport:
-    """Return how good estimates of waiting were, as they were told and as they would be told today."""
-    namespace = ask.query.namespace or ask.client.namespace
-    await ask.check(namespace)
-    return await ask.client.wait_accuracy(ask.query.days * 86400.0, namespace=namespace)
+async def wait_accuracy(context: RequestContext) -> AccuracyReport:
+    namespace = context.query.namespace or context.client.namespace
+    await context.check(namespace)
+    return await context.client.wait_accuracy(context.query.days * 86400.0, namespace=namespace)
 
 
 def _queue(name: str, namespace: str, text: str, rows: list[JobRow], ahead: list[Waiting]) -> QueueRow:
@@ -79,7 +78,7 @@ def _queue(name: str, namespace: str, text: str, rows: list[JobRow], ahead: list
 
 
 def _lines(facts: Facts) -> tuple[Line, ...]:
-    """Return the hard limits of a namespace and what is used of them."""
+    """Return the hard limits of a namespace and their usage."""
     found = [
         Line(source=f"quota {one.quota}", resource=one.resource, used=one.used, most=one.hard)
         for one in (facts.cluster.ceilings if facts.cluster else ())
@@ -99,68 +98,61 @@ def _lines(facts: Facts) -> tuple[Line, ...]:
     return tuple(found)
 
 
-async def _facts(ask: RequestContext, namespace: str) -> Facts:
-    return await ask.client.facts(MPIJob(name="any", namespace=namespace, workers=1, command=("true",)))
+async def _facts(context: RequestContext, namespace: str) -> Facts:
+    return await context.client.facts(MPIJob(name="any", namespace=namespace, workers=1, command=("true",)))
 
 
-async def compare(ask: RequestContext) -> Comparison:
-    """Return how jobs differ: configuration, phase, duration, result, what they used."""
-    jobs = [address(one) for one in dict.fromkeys(ask.query.job)]
+async def compare(context: RequestContext) -> Comparison:
+    jobs = [address(one) for one in dict.fromkeys(context.query.job)]
     for ref in jobs:
-        await ask.check(ref.namespace)
-    found = [await ask.named(ref.name, ref.namespace) for ref in jobs]
-    return await ask.client.compare(*found, attempts=ask.query.attempt)
+        await context.check(ref.namespace)
+    found = [await context.named(ref.name, ref.namespace) for ref in jobs]
+    return await context.client.compare(*found, attempts=context.query.attempt)
 
 
 def address(text: str) -> JobRef:
-    """Return the job that `namespace/name` means, or which run of it."""
+    """Parse `namespace/name`; the name may address a run, as in `train@1`."""
     namespace, slash, name = text.partition("/")
     if not slash or not name:
         raise InvalidJob(f"{text!r} is not an address", hint="write it as namespace/name")
     return JobRef(namespace, name)
 
 
-async def patterns(ask: RequestContext) -> Fleet:
-    """Return what the jobs that failed lately have in common."""
-    query = ask.query
-    return await ask.client.patterns(
-        query.days * 86400.0, least=query.least, all_namespaces=await ask.everywhere()
+async def patterns(context: RequestContext) -> Fleet:
+    query = context.query
+    return await context.client.patterns(
+        query.days * 86400.0, least=query.least, all_namespaces=await context.everywhere()
     )
 
 
-async def attempts(ask: RequestContext) -> AttemptsAnswer:
-    """Return the jobs that had this name, the newest first."""
-    return AttemptsAnswer(await ask.same_name())
+async def attempts(context: RequestContext) -> AttemptsAnswer:
+    return AttemptsAnswer(await context.same_name())
 
 
-async def budgets(ask: RequestContext) -> Budgets:
-    """Return how namespaces stand against their budgets."""
-    found = await ask.client.budgets()
-    if not await ask.everywhere():
-        visible = {namespace for namespace, _ in await ask.scopes()}
-        found = tuple(one for one in found if ask.guest is None or one.namespace in visible)
+async def budgets(context: RequestContext) -> Budgets:
+    found = await context.client.budgets()
+    if not await context.everywhere():
+        visible = {namespace for namespace, _ in await context.scopes()}
+        found = tuple(one for one in found if context.guest is None or one.namespace in visible)
     return Budgets(found)
 
 
-async def migrating(ask: RequestContext) -> Progress:
-    """Return how far the MPIJobs of old are on their way here."""
-    cluster = ask.client.backend.capability(SupportsKubernetesApi)
+async def migrating(context: RequestContext) -> Progress:
+    cluster = context.client.backend.capability(SupportsKubernetesApi)
     found, moved = await asyncio.to_thread(
         cluster_migration.of_cluster,
-        ask.client.settings,
-        everywhere=await ask.everywhere(),
+        context.client.settings,
+        everywhere=await context.everywhere(),
         as_seen_by=None if cluster is None else cluster.api,
     )
     return cluster_migration.progress(found, moved)
 
 
-async def opinion(ask: RequestContext) -> None:
-    """Count whether a piece of help was helpful."""
-    ask.room.opinions.add(ask.body.topic, ask.body.helpful)
+async def opinion(context: RequestContext) -> None:
+    context.room.opinions.add(context.body.topic, context.body.helpful)
 
 
-async def opinions(ask: RequestContext) -> Opinions:
-    """Return how helpful the help is said to be, for administrators."""
-    if not await ask.administrates():
+async def opinions(context: RequestContext) -> Opinions:
+    if not await context.administrates():
         raise NotAllowed("help feedback requires administrator permissions")
-    return Opinions(ask.room.opinions.all())
+    return Opinions(context.room.opinions.all())

@@ -1,4 +1,4 @@
-"""The verbs around a job that is being written: its text, templates, choices, advice, texts of other kinds."""
+"""Handlers for a job that is being edited: its text, templates, choices, advice, conversion."""
 
 from __future__ import annotations
 

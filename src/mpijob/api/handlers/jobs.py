@@ -1,4 +1,4 @@
-"""The verbs that only look: the list, one job, what it said, what happened, why."""
+"""Handlers that read jobs: the list, one job, its log, events, diagnosis and files."""
 
 from __future__ import annotations
 
@@ -48,54 +48,57 @@ from mpijob.observation.redaction import masking
 from mpijob.outbound.policy import TooLarge
 
 T = TypeVar("T")
-_WAITING = 20  # so many are told in full
+# Waiting jobs that the overview shows with their reasons.
+_WAITING = 20
 _MOST_RUNS = 100
 
 
-async def list_jobs(ask: RequestContext) -> Response:
-    """Answer one page; a page that the asker has already is only confirmed."""
-    board, query = ask.room.board, ask.query
-    if board.trouble is not None and not board.rows:
-        raise board.trouble
-    scopes = await ask.scopes()
-    asked = (query, None if ask.guest is None else sorted(scopes))
+async def list_jobs(context: RequestContext) -> Response:
+    """Return one page of the list; 304 if the client has it."""
+    job_index, query = context.room.job_index, context.query
+    if job_index.trouble is not None and not job_index.rows:
+        raise job_index.trouble
+    scopes = await context.scopes()
+    asked = (query, None if context.guest is None else sorted(scopes))
+    # The tag contains the user's scopes: users with the same permissions share cached pages, others never do.
     mark = hashlib.blake2b(msgspec.json.encode(asked), digest_size=8).hexdigest()
-    tag = f'W/"{board.rev}-{mark}"'
+    tag = f'W/"{job_index.rev}-{mark}"'
     headers = {"etag": tag, "cache-control": "private, no-cache"}
-    if ask.request.headers.get("if-none-match") == tag:
+    if context.request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    made = ask.room.pages.get(tag)
+    made = context.room.pages.get(tag)
     if made is None:
-        page = list_query.page(board.rows_in(scopes), query, rev=board.rev, now=time.time(), seen=board.seen)
-        made = ask.room.pages.put(tag, msgspec.json.encode(page))
+        page = list_query.page(
+            job_index.rows_in(scopes), query, rev=job_index.rev, now=time.time(), seen=job_index.seen
+        )
+        made = context.room.pages.put(tag, msgspec.json.encode(page))
     return Response(made, media_type=JSON, headers=headers)
 
 
-async def get_job(ask: RequestContext) -> JobDetail:
-    """Return everything known of one job."""
-    state = await ask.client.state(ask.ref, attempt=ask.query.attempt)
-    spec = await ask.client.spec(state.ref)
+async def get_job(context: RequestContext) -> JobDetail:
+    state = await context.client.state(context.ref, attempt=context.query.attempt)
+    spec = await context.client.spec(state.ref)
     return JobDetail(
         row=rows.row(state),
         state=state,
         spec=masking.masked_job(spec),
         yaml=drafts.shown(spec),
-        commands=_commands(state.ref, ask.client.namespace),
+        commands=_commands(state.ref, context.client.namespace),
     )
 
 
 def _commands(ref: JobRef, home: str) -> dict[str, str]:
-    """Return the command lines that do what the page does."""
+    """Return the command lines for the actions of the page."""
     where = "" if ref.namespace == home else f" -n {ref.namespace}"
     verbs = ("describe", "logs", "events", "cancel", "retry", "export", "delete")
     return {verb: f"mpijob {verb} {ref.name}{where}" for verb in verbs}
 
 
-async def export(ask: RequestContext) -> Response:
-    """Hand over a job's configuration as a file, in our form or in one that `oc create -f` takes."""
-    ref, form = ask.ref, ask.query.format
+async def export(context: RequestContext) -> Response:
+    """Return a job's configuration as a file, as a job file or as a manifest."""
+    ref, form = context.ref, context.query.format
     own: Format = "json" if form == "json" else "yaml"
-    text = (drafts.write if ask.query.values else drafts.shown)(await _spec(ask), own)
+    text = (drafts.write if context.query.values else drafts.shown)(await _spec(context), own)
     ending: str = own
     if form not in ("yaml", "json"):
         (made,) = await asyncio.to_thread(convert_jobs.convert, text, to=form)
@@ -106,59 +109,56 @@ async def export(ask: RequestContext) -> Response:
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
 
 
-async def _spec(ask: RequestContext) -> MPIJob:
-    """Return what was asked for; refuse an attempt that the job does not have."""
-    if ask.query.attempt is not None:
-        await ask.client.state(ask.ref, attempt=ask.query.attempt)
-    return await ask.client.spec(ask.ref)
+async def _spec(context: RequestContext) -> MPIJob:
+    """Return the spec; raise NotFound for an attempt that the job does not have."""
+    if context.query.attempt is not None:
+        await context.client.state(context.ref, attempt=context.query.attempt)
+    return await context.client.spec(context.ref)
 
 
-async def runs(ask: RequestContext) -> Runs:
-    """Return every job that has or had the name of the address, with its attempts."""
-    found = await ask.client.runs(JobRef(ask.ref.namespace, ask.ref.name))
-    return Runs(tuple([rows.run_row(run, await _attempts(ask, run)) for run in found[:_MOST_RUNS]]))
+async def runs(context: RequestContext) -> Runs:
+    found = await context.client.runs(JobRef(context.ref.namespace, context.ref.name))
+    return Runs(tuple([rows.run_row(run, await _attempts(context, run)) for run in found[:_MOST_RUNS]]))
 
 
-async def _attempts(ask: RequestContext, run: JobState) -> tuple[JobState, ...]:
+async def _attempts(context: RequestContext, run: JobState) -> tuple[JobState, ...]:
     if run.attempt == 1:
         return (run,)
     try:
-        return await ask.client.attempts(run.ref)
-    except NotFound:  # it went meanwhile
+        return await context.client.attempts(run.ref)
+    # Deleted meanwhile.
+    except NotFound:
         return (run,)
 
 
-async def events(ask: RequestContext) -> Events:
-    """Return what happened to a job."""
-    found: tuple[Event, ...] = await _all(ask.client.events(ask.ref, attempt=ask.query.attempt))
+async def events(context: RequestContext) -> Events:
+    found: tuple[Event, ...] = await _all(context.client.events(context.ref, attempt=context.query.attempt))
     return Events(found)
 
 
-async def why(ask: RequestContext) -> Diagnosis:
-    """Return why a job stands where it stands: causes, timeline, checklist, numbered fixes."""
-    return await ask.client.diagnose(ask.ref, attempt=ask.query.attempt)
+async def why(context: RequestContext) -> Diagnosis:
+    return await context.client.diagnose(context.ref, attempt=context.query.attempt)
 
 
-async def links(ask: RequestContext) -> Links:
-    """Return where its training is seen elsewhere."""
-    return Links(await ask.client.links(ask.ref))
+async def links(context: RequestContext) -> Links:
+    return Links(await context.client.links(context.ref))
 
 
-async def accounts(ask: RequestContext) -> AccountPage:
-    """Return what ran, as the question chooses."""
-    return await ask.client.accounts(**(await _accounts(ask)), limit=ask.query.limit, after=ask.query.after)
+async def accounts(context: RequestContext) -> AccountPage:
+    return await context.client.accounts(
+        **(await _accounts(context)), limit=context.query.limit, after=context.query.after
+    )
 
 
-async def report(ask: RequestContext) -> Report:
-    """Return usage and cost by some words."""
-    return await ask.client.usage_report(tuple(ask.query.by.split(",")), **(await _accounts(ask)))
+async def report(context: RequestContext) -> Report:
+    return await context.client.usage_report(tuple(context.query.by.split(",")), **(await _accounts(context)))
 
 
-async def _accounts(ask: RequestContext) -> dict[str, Any]:
-    query = ask.query
-    everywhere = not query.namespace and await ask.everywhere()
+async def _accounts(context: RequestContext) -> dict[str, Any]:
+    query = context.query
+    everywhere = not query.namespace and await context.everywhere()
     if not everywhere:
-        await ask.check(query.namespace or ask.client.namespace)
+        await context.check(query.namespace or context.client.namespace)
     return {
         "namespace": query.namespace or None,
         "all_namespaces": everywhere,
@@ -170,70 +170,65 @@ async def _accounts(ask: RequestContext) -> dict[str, Any]:
     }
 
 
-async def profile(ask: RequestContext) -> MpiProfile:
-    """Return what a job's ranks do with MPI."""
-    return await ask.client.profile(ask.ref, step=ask.query.step)
+async def profile(context: RequestContext) -> MpiProfile:
+    return await context.client.profile(context.ref, step=context.query.step)
 
 
-async def nodes(ask: RequestContext) -> NodePlaces:
-    """Return the zone and rack of each node of a job."""
-    async with ask.act():  # one request for each node
-        return NodePlaces(await ask.client.nodes(ask.ref))
+async def nodes(context: RequestContext) -> NodePlaces:
+    # One request for each node.
+    async with context.act():
+        return NodePlaces(await context.client.nodes(context.ref))
 
 
-async def artifacts(ask: RequestContext) -> Artifacts:
-    """Return the files that a job left."""
-    async with ask.act():  # a store that does not answer holds few threads of one visitor
-        return Artifacts(await ask.client.artifacts(ask.ref, attempt=ask.query.attempt))
+async def artifacts(context: RequestContext) -> Artifacts:
+    # A store that does not respond must not use up the threads: few at a time for each user.
+    async with context.act():
+        return Artifacts(await context.client.artifacts(context.ref, attempt=context.query.attempt))
 
 
-async def facts(ask: RequestContext) -> FactsAnswer:
-    """Return what the place has and what is free."""
-    found = await ask.client.facts()
+async def facts(context: RequestContext) -> FactsAnswer:
+    found = await context.client.facts()
     return FactsAnswer(found, _room(found))
 
 
-async def overview(ask: RequestContext) -> Overview:
-    """Return the place at a glance."""
-    found = await ask.client.facts()
-    rows = await ask.rows()
+async def overview(context: RequestContext) -> Overview:
+    found = await context.client.facts()
+    rows = await context.rows()
     waiting = sorted((row for row in rows if row.phase is Phase.QUEUED), key=lambda row: row.created)
-    queued = await asyncio.gather(*(_told(ask, row) for row in waiting[:_WAITING]))
+    queued = await asyncio.gather(*(_with_wait_reason(context, row) for row in waiting[:_WAITING]))
     states = [one for one in queued if one is not None]
-    return await asyncio.to_thread(  # of very many jobs it takes a second, in which others are served
-        overview_rows.overview, rows, states, found, _room(found), now=time.time()
-    )
+    # In a thread: for very many jobs it takes a second, in which the event loop must serve others.
+    return await asyncio.to_thread(overview_rows.overview, rows, states, found, _room(found), now=time.time())
 
 
-async def _told(ask: RequestContext, row: JobRow) -> JobState | None:
-    """Return a job that waits with what it waits for; a list does not say it."""
+async def _with_wait_reason(context: RequestContext, row: JobRow) -> JobState | None:
+    """Return a waiting job with its reason, which the list does not have."""
     try:
-        return await ask.client.state(JobRef(row.namespace, row.name))
+        return await context.client.state(JobRef(row.namespace, row.name))
     except (NotFound, NotAllowed):
         return None
 
 
-async def fields(ask: RequestContext) -> Fields:
-    """Return what every field of a job is for."""
-    told = {path: FieldHelp(one.text, one.example, one.words) for path, one in described.items()}
-    return Fields(told)
+async def fields(context: RequestContext) -> Fields:
+    """Return the help texts of all fields of a job."""
+    help_texts = {path: FieldHelp(one.text, one.example, one.words) for path, one in described.items()}
+    return Fields(help_texts)
 
 
-async def guide(ask: RequestContext) -> Guide:
-    """Return the questions that lead to a kind of job, and the glossary."""
+async def guide(context: RequestContext) -> Guide:
     return GUIDE
 
 
-async def fetch(ask: RequestContext) -> Response:
-    """Hand over one of the files that a job left."""
-    if ask.guest is not None:
-        return await _streamed(ask)
+async def fetch(context: RequestContext) -> Response:
+    """Return an output file of a job."""
+    if context.guest is not None:
+        return await _streamed(context)
 
     async def fetched(place: Path) -> Path:
-        found = await ask.client.fetch(ask.ref, place, (ask.query.path,))
-        if len(found) != 1 or found[0] != place / ask.query.path:
+        found = await context.client.fetch(context.ref, place, (context.query.path,))
+        if len(found) != 1 or found[0] != place / context.query.path:
             raise NotFound(
-                f"{ask.query.path!r} is not an artifact of the job",
+                f"{context.query.path!r} is not an artifact of the job",
                 hint="…/artifacts lists the files, one by one",
             )
         return found[0]
@@ -241,18 +236,16 @@ async def fetch(ask: RequestContext) -> Response:
     return await _handed_over(fetched, "application/octet-stream")
 
 
-async def bundle(ask: RequestContext) -> Response:
-    """Hand over everything known of a job in one archive, without secrets."""
-
+async def bundle(context: RequestContext) -> Response:
     async def packed(place: Path) -> Path:
-        made = await ask.client.bundle(ask.ref, place / f"{plain(ask.ref.name)}-bundle.tar.gz")
+        made = await context.client.bundle(context.ref, place / f"{plain(context.ref.name)}-bundle.tar.gz")
         return Path(made.path)
 
     return await _handed_over(packed, "application/gzip")
 
 
 async def _handed_over(make: Callable[[Path], Awaitable[Path]], media: str) -> Response:
-    """Answer with a file that is made for this answer and removed after it."""
+    """Return a file that is created for this response and removed after it."""
     place = tempfile.mkdtemp(prefix="mpijob-ui-")
     away = BackgroundTask(shutil.rmtree, place, ignore_errors=True)
     try:
@@ -263,15 +256,17 @@ async def _handed_over(make: Callable[[Path], Awaitable[Path]], media: str) -> R
     return FileResponse(path, media_type=media, filename=path.name, background=away)
 
 
-async def _streamed(ask: RequestContext) -> Response:
-    """Hand a file over while it is fetched: a server that many share keeps no copy."""
-    path = ask.query.path
+async def _streamed(context: RequestContext) -> Response:
+    """Stream a file while it is fetched: a server of many users stores no copy."""
+    path = context.query.path
     try:
         return await file_stream.streamed(
-            lambda pipe: ask.client.fetch_file(ask.ref, path, pipe), path.rpartition("/")[2], ask.act()
+            lambda pipe: context.client.fetch_file(context.ref, path, pipe),
+            path.rpartition("/")[2],
+            context.act(),
         )
     except TooLarge as error:
-        hint = f"fetch it with: mpijob artifacts fetch {ask.ref.name} {path}"
+        hint = f"fetch it with: mpijob artifacts fetch {context.ref.name} {path}"
         raise Refused(413, error.message, hint, "USAGE") from error
 
 

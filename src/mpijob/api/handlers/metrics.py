@@ -1,7 +1,7 @@
-"""The page that Prometheus scrapes: numbers only, for whoever has the token in the user's own file.
+"""The page that Prometheus scrapes.
 
-A browser's session is no use to Prometheus, and other users of this machine must not read the names of jobs; so the
-page has a token of its own, made once, in a file that only its owner reads (`credentials_file` of a scrape).
+Prometheus has no browser session, and other users of this machine must not read names of jobs. So the page
+has its own token, created once, in a file that only its owner can read (`credentials_file` of a scrape).
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ FILE = "metrics-token"
 
 
 class MetricsPage:
-    """Answers Prometheus."""
+    """Serves the metrics."""
 
     def __init__(self, exporter: Exporter, token: str) -> None:
         self._exporter, self._token = exporter, token
 
     async def answer(self, request: Request) -> Response:
-        """Return the numbers, or a refusal."""
         given = request.headers.get("authorization", "")
         if not compare_digest(given.encode(), f"Bearer {self._token}".encode()):
             return response(
@@ -43,7 +42,7 @@ class MetricsPage:
 
 
 def metrics_page(settings: Settings, namespace: str | None) -> MetricsPage | None:
-    """Return the page of this user's jobs; None where the extra `metrics` is not installed."""
+    """Return the page with the metrics of this user's jobs; None if the extra `metrics` is not installed."""
     if find_spec("prometheus_client") is None or not settings.home:
         return None
     from mpijob.client import Client
@@ -57,10 +56,11 @@ def metrics_page(settings: Settings, namespace: str | None) -> MetricsPage | Non
 
 
 def token_in(home: str) -> str:
-    """Return the token of a home, made now if there is none."""
+    """Return the token in a home directory, created if there is none."""
     os.makedirs(home, mode=0o700, exist_ok=True)
     path = os.path.join(home, FILE)
     try:
+        # O_EXCL: of two servers that start at once, one creates it and the other one reads it.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         with open(path, encoding="ascii") as file:

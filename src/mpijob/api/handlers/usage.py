@@ -1,4 +1,4 @@
-"""What jobs use, cost and have reached: usage over time, training metrics, cost with its estimate, progress of many."""
+"""Handlers for usage, cost, training metrics and progress."""
 
 from __future__ import annotations
 
@@ -24,31 +24,34 @@ _PROGRESS_LINES = 100
 _SAME_NAME = 50
 
 
-async def metrics(ask: RequestContext) -> Usage:
-    """Return how much the workers used over time: as a band, and of each worker where that is asked for."""
-    query, spec = ask.query, await ask.client.spec(ask.ref)
-    samples = await ask.client.metrics(ask.ref, attempt=query.attempt)
+async def metrics(context: RequestContext) -> Usage:
+    """Return usage of the workers over time: as a band, and of each worker if requested."""
+    query, spec = context.query, await context.client.spec(context.ref)
+    samples = await context.client.metrics(context.ref, attempt=query.attempt)
     return usage.bands(
         samples, points=query.points, limit=spec.resources.asked, each_worker=query.each_worker
     )
 
 
-async def curves(ask: RequestContext) -> Curves:
-    """Return a training's metrics over time, and how far it is."""
-    query = ask.query
-    return await ask.client.curves(ask.ref, rank=query.rank, points=query.points, attempt=query.attempt)
+async def curves(context: RequestContext) -> Curves:
+    query = context.query
+    return await context.client.curves(
+        context.ref, rank=query.rank, points=query.points, attempt=query.attempt
+    )
 
 
-async def scalars(ask: RequestContext) -> EventScalars:
-    """Return the scalars of a job's TensorBoard event files."""
-    async with ask.act():  # reading them takes seconds of a processor: few at once for one visitor
-        return await ask.client.scalars(ask.ref, points=ask.query.points, attempt=ask.query.attempt)
+async def scalars(context: RequestContext) -> EventScalars:
+    # Reading them takes seconds of CPU time: few at a time for each user.
+    async with context.act():
+        return await context.client.scalars(
+            context.ref, points=context.query.points, attempt=context.query.attempt
+        )
 
 
-async def account(ask: RequestContext) -> JobAccount:
-    """Return what a job used and cost, and what earlier runs of its program lead to expect."""
-    client = ask.client
-    state = await client.state(ask.ref)
+async def account(context: RequestContext) -> JobAccount:
+    """Return usage and cost of a job, with an estimate from earlier runs of its program."""
+    client = context.client
+    state = await client.state(context.ref)
     used, rate = await asyncio.gather(_account(client, state.ref), _rate(client, state.ref.namespace))
     cost = None
     if used is not None and rate is not None and rate != costs.FREE:
@@ -63,46 +66,49 @@ async def _account(client: AsyncClient, ref: JobRef) -> Account | None:
 
 
 async def _rate(client: AsyncClient, namespace: str) -> RateSetting | None:
-    """Return the rates of a namespace; None where the user may not read them."""
+    """Return the rates of a namespace; None if the user may not read them."""
     with suppress(MpiJobError):
         return costs.rate(await client.rates(), namespace)
     return None
 
 
 async def _estimate(client: AsyncClient, ref: JobRef) -> Estimate | None:
-    """Return the estimate for a job that may need files which are gone by now: then there is none."""
+    """Return the estimate, None if files that the job needs are gone."""
     with suppress(MpiJobError):
         return await client.estimate(await client.spec(ref))
     return None
 
 
-async def progress(ask: RequestContext) -> ProgressList:
-    """Return how far several jobs are; one that tells nothing, or may not be read, is left out."""
-    refs = [address(text) for text in dict.fromkeys(ask.query.job)]
-    readable = {namespace: await _may_read(ask, namespace) for namespace in {ref.namespace for ref in refs}}
-    found = await asyncio.gather(*(_progress(ask, ref) for ref in refs if readable[ref.namespace]))
+async def progress(context: RequestContext) -> ProgressList:
+    """Return the progress of several jobs, without those that report none or may not be read."""
+    refs = [address(text) for text in dict.fromkeys(context.query.job)]
+    readable = {
+        namespace: await _may_read(context, namespace) for namespace in {ref.namespace for ref in refs}
+    }
+    found = await asyncio.gather(*(_progress(context, ref) for ref in refs if readable[ref.namespace]))
     return ProgressList(tuple(one for one in found if one is not None))
 
 
-async def _may_read(ask: RequestContext, namespace: str) -> bool:
+async def _may_read(context: RequestContext, namespace: str) -> bool:
     with suppress(MpiJobError):
-        await ask.check(namespace, logs=True)
+        await context.check(namespace, logs=True)
         return True
     return False
 
 
-async def _progress(ask: RequestContext, ref: JobRef) -> JobProgress | None:
-    row = ask.room.board.row_of(ref)
+async def _progress(context: RequestContext, ref: JobRef) -> JobProgress | None:
+    row = context.room.job_index.row_of(ref)
     if row is None or row.started is None:
         return None
-    return await ask.room.progress.of(row, lambda: _read_progress(ask.client, ref))
+    return await context.room.progress.of(row, lambda: _read_progress(context.client, ref))
 
 
 async def _read_progress(client: AsyncClient, ref: JobRef) -> JobProgress | None:
-    """Read the last lines of rank 0: a list must not cost a whole log for each of its rows."""
+    """Read the last lines of rank 0: the list must not read a whole log for each row."""
     try:
         found = await client.curves(ref, rank=0, points=1, tail=_PROGRESS_LINES)
-    except MpiJobError:  # deleted meanwhile, or its log cannot be read now
+    # Deleted meanwhile, or the log cannot be read now.
+    except MpiJobError:
         return None
     if found.progress is None and found.step is None and found.epoch is None:
         return None

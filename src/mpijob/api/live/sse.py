@@ -80,10 +80,10 @@ class Streamed(StreamingResponse):
                 await close()
 
 
-async def changes(ask: RequestContext) -> Response:
+async def changes(context: RequestContext) -> Response:
     """Stream the changes of the job list."""
-    ask.check_stream()
-    news = _as_events(change_flow(ask))
+    context.check_stream()
+    news = _as_events(change_flow(context))
     return Streamed(news, media_type="text/event-stream", headers=_NO_STORE)
 
 
@@ -95,44 +95,46 @@ async def _as_events(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
             yield b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), at.encode(), told)
 
 
-async def change_flow(ask: RequestContext) -> AsyncIterator[Flow]:
+async def change_flow(context: RequestContext) -> AsyncIterator[Flow]:
     """Yield the changes that the user may see, with heartbeats; ends when their login ends."""
-    board = ask.room.board
-    rev, turns = ask.last_seen or board.rev, None
-    with ask.stream():
+    job_index = context.room.job_index
+    rev, turns = context.last_seen or job_index.rev, None
+    with context.stream():
         while True:
-            trouble = board.trouble
+            trouble = job_index.trouble
             change = Change(rev)
             try:
-                change, turns = await _seen(ask, rev, turns)
+                change, turns = await _seen(context, rev, turns)
             except errors.Refused as refusal:
-                yield Flow("bye", rev, Delta(rev, trouble=refusal.problem, seen=board.seen))
+                yield Flow("bye", rev, Delta(rev, trouble=refusal.problem, seen=job_index.seen))
                 return
             # Permissions are unknown now, so no change is sent.
             except MpiJobError as error:
                 trouble = error
             told = None if trouble is None else errors.told(trouble)[1]
-            delta = Delta(change.rev, change.upsert, change.delete, told, board.seen)
+            delta = Delta(change.rev, change.upsert, change.delete, told, job_index.seen)
             yield Flow(_name(change), change.rev, delta)
             rev = change.rev
-            if await board.changed(rev, HEARTBEAT_SECONDS):
+            if await job_index.changed(rev, HEARTBEAT_SECONDS):
                 await asyncio.sleep(_COALESCE_SECONDS)
 
 
-async def _seen(ask: RequestContext, rev: str, turns: int | None) -> tuple[Change, int]:
+async def _seen(context: RequestContext, rev: str, turns: int | None) -> tuple[Change, int]:
     """Return the changes that the user may see; after a change of their permissions, a request to reload all."""
-    await ask.still_here()
-    board, guest = ask.room.board, ask.guest
+    await context.still_here()
+    job_index, guest = context.room.job_index, context.guest
     if guest is None:
-        return board.since(rev), 0
+        return job_index.since(rev), 0
     scopes = asked = frozenset[Scope]()
     # Namespaces that appear during the review must be reviewed, too.
-    while not asked >= board.scopes:
-        asked = board.scopes
+    while not asked >= job_index.scopes:
+        asked = job_index.scopes
         scopes = await guest.sees(asked)
     if turns is not None and turns != guest.turns:
-        return Change(board.rev, whole=False), guest.turns
-    return board.since(rev, lambda scope, there: scope in scopes if there else guest.saw(scope)), guest.turns
+        return Change(job_index.rev, whole=False), guest.turns
+    return job_index.since(
+        rev, lambda scope, there: scope in scopes if there else guest.saw(scope)
+    ), guest.turns
 
 
 def _name(change: Change) -> str:
@@ -141,21 +143,21 @@ def _name(change: Change) -> str:
     return "change" if change.upsert or change.delete else "beat"
 
 
-async def logs(ask: RequestContext) -> Response:
+async def logs(context: RequestContext) -> Response:
     """Stream the merged lines of a job, or return them as a file."""
-    ask.check_stream()
-    said = await opened(ask)
-    if ask.query.format == "text":
-        headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{ask.ref.name}.log"'}
-        return _lines_as(ask, said, _plain(ask, said), "text/plain; charset=utf-8", headers)
-    return _lines_as(ask, said, _batches(log_flow(ask, said)), "application/x-ndjson", _NO_STORE)
+    context.check_stream()
+    said = await opened(context)
+    if context.query.format == "text":
+        headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{context.ref.name}.log"'}
+        return _lines_as(context, said, _plain(context, said), "text/plain; charset=utf-8", headers)
+    return _lines_as(context, said, _batches(log_flow(context, said)), "application/x-ndjson", _NO_STORE)
 
 
 def _lines_as(
-    ask: RequestContext, said: Said, chunks: AsyncIterator[bytes], media: str, headers: dict[str, str]
+    context: RequestContext, said: Said, chunks: AsyncIterator[bytes], media: str, headers: dict[str, str]
 ) -> Response:
     headers = {**headers, "vary": "accept-encoding"}
-    if compression.accepted(ask.request):
+    if compression.accepted(context.request):
         chunks, headers["content-encoding"] = compression.streamed(chunks), "gzip"
     return Streamed(Ending(chunks, said.feed.close), media_type=media, headers=headers)
 
@@ -167,33 +169,33 @@ class Said(NamedTuple):
     secret: tuple[str, ...]
 
 
-async def opened(ask: RequestContext) -> Said:
+async def opened(context: RequestContext) -> Said:
     """Open the log of a job; errors are raised here, before the response begins, while it can still have a status."""
-    state = await ask.client.state(ask.ref)
-    secret = await ask.client.masked_values(state.ref)
-    feed = Feed(_lines(ask, state.ref))
+    state = await context.client.state(context.ref)
+    secret = await context.client.masked_values(state.ref)
+    feed = Feed(_lines(context, state.ref))
     await feed.ready(_BATCH_SECONDS)
     return Said(feed, secret)
 
 
-async def log_flow(ask: RequestContext, said: Said) -> AsyncIterator[Flow]:
+async def log_flow(context: RequestContext, said: Said) -> AsyncIterator[Flow]:
     """Yield batches of lines, empty ones as heartbeats, and at last the error that ended the log, if any."""
-    async with aclosing(_log_batches(ask, said)) as batches:  # type: ignore[type-var]  # a generator
+    async with aclosing(_log_batches(context, said)) as batches:  # type: ignore[type-var]  # a generator
         async for batch in batches:
             yield Flow("lines", batch.lines[-1].at if batch.lines else "", batch)
 
 
-async def _log_batches(ask: RequestContext, said: Said) -> AsyncIterator[LogBatch]:
+async def _log_batches(context: RequestContext, said: Said) -> AsyncIterator[LogBatch]:
     """Yield the batches; ends with an error for a user who may no longer read the log."""
     looked = time.monotonic()
     try:
-        with ask.stream():
+        with context.stream():
             async with aclosing(said.feed.batches()) as batches:  # type: ignore[type-var]  # a generator
                 async for batch in batches:
                     if time.monotonic() - looked > FRESH_SECONDS:
                         looked = time.monotonic()
-                        await ask.still_here()
-                        await ask.check(ask.ref.namespace, logs=True)
+                        await context.still_here()
+                        await context.check(context.ref.namespace, logs=True)
                     yield LogBatch(tuple(row(line, said.secret) for line in batch))
     # The outermost handler: the status was sent long ago. Without the error line a broken log would look
     # complete.
@@ -201,12 +203,12 @@ async def _log_batches(ask: RequestContext, said: Said) -> AsyncIterator[LogBatc
         yield LogBatch(problem=errors.told(error)[1])
 
 
-def _lines(ask: RequestContext, ref: JobRef) -> AsyncIterator[LogLine]:
-    query: LogQuery = ask.query
+def _lines(context: RequestContext, ref: JobRef) -> AsyncIterator[LogLine]:
+    query: LogQuery = context.query
     wanted = {name: getattr(query, name) for name in query.__struct_fields__}
     for own in ("namespace", "uid", "format"):
         del wanted[own]
-    return ask.client.logs(ref, **wanted)
+    return context.client.logs(ref, **wanted)
 
 
 class Feed:
@@ -276,8 +278,8 @@ async def _batches(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
             yield msgspec.json.encode(one.data) + b"\n"
 
 
-async def _plain(ask: RequestContext, said: Said) -> AsyncIterator[bytes]:
-    async with aclosing(_log_batches(ask, said)) as batches:  # type: ignore[type-var]  # a generator
+async def _plain(context: RequestContext, said: Said) -> AsyncIterator[bytes]:
+    async with aclosing(_log_batches(context, said)) as batches:  # type: ignore[type-var]  # a generator
         async for batch in batches:
             yield _text(batch).encode()
 

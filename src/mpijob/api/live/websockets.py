@@ -26,13 +26,13 @@ _GOING = 1001
 _log = logging.getLogger(__name__)
 
 
-async def changes(ask: RequestContext) -> AsyncIterator[Flow]:
-    return sse.change_flow(ask)
+async def changes(context: RequestContext) -> AsyncIterator[Flow]:
+    return sse.change_flow(context)
 
 
-async def logs(ask: RequestContext) -> AsyncIterator[Flow]:
-    said = await sse.opened(ask)
-    return sse.Ending(sse.log_flow(ask, said), said.feed.close)
+async def logs(context: RequestContext) -> AsyncIterator[Flow]:
+    said = await sse.opened(context)
+    return sse.Ending(sse.log_flow(context, said), said.feed.close)
 
 
 async def serve(route: Route, room: AppState, socket: WebSocket) -> None:
@@ -63,10 +63,10 @@ async def _admitted(route: Route, room: AppState, socket: WebSocket) -> AsyncIte
     # Browsers let a page set no headers in an upgrade: the Origin is checked, and the query has the CSRF
     # token.
     room.gate.check_upgrade(socket, visitor, socket.query_params.get(CSRF_WORD, ""))
-    ask = await request_context.admitted(route, room, socket, visitor)
-    ask.check_stream()
+    context = await request_context.admitted(route, room, socket, visitor)
+    context.check_stream()
     assert route.flow is not None
-    return await route.flow(ask)
+    return await route.flow(context)
 
 
 async def _tell(flow: AsyncIterator[Flow], socket: WebSocket) -> None:

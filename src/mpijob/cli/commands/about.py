@@ -1,4 +1,4 @@
-"""explain, schema, doctor, mpi, completion, version: about the tool itself."""
+"""The commands explain, schema, completion, version, doctor and mpi: about mpijob itself."""
 
 from __future__ import annotations
 

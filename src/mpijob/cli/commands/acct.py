@@ -1,4 +1,4 @@
-"""acct: what ran, how it ended, what it used and cost; as sacct and sreport tell it, also of deleted jobs."""
+"""The `acct` commands: usage and cost of existing and deleted jobs, as sacct and sreport show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""admin: what namespaces may do, and the whole cluster at a glance; for whoever runs the cluster."""
+"""The `admin` commands: limits of namespaces, and an overview of the cluster, for administrators."""
 
 from __future__ import annotations
 

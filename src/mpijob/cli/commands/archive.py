@@ -1,4 +1,4 @@
-"""record: the whole record of jobs backed up, put back, and one person's part of it erased."""
+"""The `record` commands: back up, restore and erase the job history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""array: one job for each combination of values."""
+"""The `array` command: one job for each combination of values."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def _values(text: str) -> tuple[str, list[Any]]:
 
 
 def _meant(value: str) -> str:
-    """Return a text as it is meant: quotes say that what looks like a range is none."""
+    """Return a value without its quotes, which mark a text that looks like a range."""
     return value[1:-1] if value[:1] in ("'", '"') and _RANGE.fullmatch(value[1:-1]) else value
 
 
 def _refuse_ranges(path: str, listed: str) -> None:
-    """Refuse what Slurm reads as numbers, `0-3,8-10:2%2`: here each range would be one value, and one job."""
+    """Refuse ranges in Slurm's syntax, `0-3,8-10:2%2`: each would be one value, and one job."""
     parts = listed.partition("%")[0].split(",")
     if not any(_RANGE.fullmatch(part) for part in parts):
         return

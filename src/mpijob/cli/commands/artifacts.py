@@ -1,4 +1,4 @@
-"""artifacts: the files that a job left, listed and fetched."""
+"""The `artifacts` commands: list and download the output files of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""audit: who did what to which job, when, from where, with what result; and whether the record is whole."""
+"""The `audit` commands: show the audit log, and verify that it is complete and unchanged."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _fields(event: AuditEvent) -> tuple[Any, ...]:
 
 
 def _cell(value: Any) -> str:
-    """Return a cell that no spreadsheet takes for a formula."""
+    """Return a cell that spreadsheets do not run as a formula."""
     content = str(value).replace("\n", " ")
     return f"'{content}" if content.startswith(_FORMULA) else content
 

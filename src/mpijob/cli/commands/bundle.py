@@ -1,4 +1,4 @@
-"""bundle: everything known of a job in one archive, masked, to be sent to somebody who helps."""
+"""The `bundle` command: everything known of a job in one archive, masked, for support."""
 
 from __future__ import annotations
 

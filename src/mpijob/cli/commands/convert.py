@@ -1,4 +1,4 @@
-"""convert: jobs of other systems as ours, and ours as theirs, with a report on every field."""
+"""The `convert` command: jobs of other systems as mpijob's and back, with a report on every field."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _brief(one: Conversion) -> list[str]:
 
 
 def _commands(one: Conversion, written: dict[str, Path]) -> list[str]:
-    """Return the command that runs a script: alone, as an array, or behind the job that it waits for."""
+    """Return the command that runs a script: alone, as an array, or after its dependency."""
     if one.to != "job" or one.stage is Stage.BLOCKED or not one.jobs or not one.jobs[0].script:
         return []
     name = one.jobs[0].name
@@ -249,7 +249,7 @@ def _written(
 
 
 def _refuse_changed(texts: dict[Path, tuple[str, str]]) -> None:
-    """Refuse to write over a file that says otherwise: somebody may have done in it what was to do."""
+    """Refuse to overwrite a file with other content: the user may have edited an earlier conversion."""
     other = [
         place for place, (_, text) in texts.items() if place.exists() and place.read_bytes() != text.encode()
     ]

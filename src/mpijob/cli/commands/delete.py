@@ -1,4 +1,4 @@
-"""delete: jobs by name, by selector, or all of them after a question."""
+"""The `delete` command: jobs by name, by selector, or all after confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""describe: everything known of one job, from its spec to the cause of its failure."""
+"""The `describe` command: everything known of one job."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def describe(app: App, name: str, attempt: int | None) -> None:
 
 
 def _runs(app: App, state: JobState) -> tuple[JobState, ...]:
-    """Return the jobs that have or had the name; none where that cannot be told."""
+    """Return the runs of the name; none if they cannot be read."""
     try:
         return app.client.runs(state.ref.name, namespace=state.ref.namespace)
     except MpiJobError:
@@ -88,7 +88,7 @@ def _profile(app: App, state: JobState) -> list[str]:
 
 
 def _training(app: App, state: JobState) -> list[str]:
-    """Return how far a training is and its last curves, where its lines tell any; `curves` reads all of them."""
+    """Return progress and recent training metrics; `curves` reads all of them."""
     from mpijob.cli.commands.curves import lines
 
     if not state.started:

@@ -1,4 +1,4 @@
-"""exec, alloc: a command or a shell inside a job's workers."""
+"""The commands exec and alloc: a command or a shell in a job's workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""image: what is in a container image, before a job runs in it."""
+"""The `image` command: inspect a container image before a job runs in it."""
 
 from __future__ import annotations
 

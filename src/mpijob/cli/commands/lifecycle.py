@@ -1,4 +1,4 @@
-"""wait, cancel, suspend, resume, scale: what is done to jobs that exist."""
+"""The commands wait, cancel, suspend, resume and scale."""
 
 from __future__ import annotations
 

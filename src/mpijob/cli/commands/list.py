@@ -1,4 +1,4 @@
-"""list, get: where jobs stand. `describe` next door tells everything about one."""
+"""The commands list and get: jobs and their phases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""logs, events: what was said and what happened."""
+"""The commands logs and events."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def logs(
     )
     tell_if_deleted(app, app.client.remembered)
     if query["follow"]:
-        _tell_what_it_waits_for(app, name)
+        _print_waiting_reason(app, name)
     show_lines(app, app.client.logs(name, tidy=not raw, **query), look)
     # Raw output has read nothing else, so only now it is known whether the job is deleted.
     if raw:
@@ -129,7 +129,7 @@ def logs(
 
 
 def _secrets(app: App, name: str) -> tuple[str, ...]:
-    """Return what is masked; of a job that is gone and left no record, only what looks like a secret can be."""
+    """Return the values to mask; unknown for a deleted job without a record, so that only patterns are masked."""
     try:
         return app.client.masked_values(name)
     except NotFound:
@@ -165,15 +165,15 @@ def _download(app: App, name: str, target: Path, merged: bool, gzip: bool, query
 
 
 def _highlight(pattern: str) -> Callable[[str], str] | None:
-    """Return how a found text is made to stand out, on a terminal that wants colour."""
+    """Return a function that highlights matches; None without colour."""
     if not pattern or not coloured(sys.stdout):
         return None
     mark = filters.compile_marking(pattern, b"\x1b[1;31m", b"\x1b[0m")
     return lambda said: mark(said.encode()).decode(errors="replace")
 
 
-def _tell_what_it_waits_for(app: App, name: str) -> None:
-    """Say on stderr why a job that has not begun says nothing yet; one with earlier attempts has said something."""
+def _print_waiting_reason(app: App, name: str) -> None:
+    """Print on stderr why a job that has not started has no output yet."""
     first = app.client.state(name)
     told = ""
     for state in waiting(app, first) if first.attempt == 1 else (first,):

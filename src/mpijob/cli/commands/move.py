@@ -1,4 +1,4 @@
-"""move: a job as another context would run it, with every difference."""
+"""The `move` command: a job as another context would run it, with every difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""network: how fast workers talk, measured before a long job; and who talked to whom in one that ran."""
+"""The `network` commands: bandwidth between workers, and the MPI traffic of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""patterns: which causes made jobs fail in a time, and how often; for whoever runs the place."""
+"""The `patterns` command: common causes of failed jobs in a period, for administrators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""profile: where the time of a job's ranks goes in MPI, who sends how much to whom, who waits for whom."""
+"""The `profile` command: time in MPI, traffic between ranks, and waits."""
 
 from __future__ import annotations
 

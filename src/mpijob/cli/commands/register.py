@@ -1,4 +1,4 @@
-"""register: the model of a job that has succeeded, written down in the model registry."""
+"""The `register` command: register the model of a succeeded job in the model registry."""
 
 from __future__ import annotations
 

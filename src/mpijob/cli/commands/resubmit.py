@@ -1,4 +1,4 @@
-"""retry, clone, compare, export: what is made from jobs that exist."""
+"""The commands retry, clone, compare and export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rules: the causes that are known, and a site's own, checked and tried."""
+"""The `rules` commands: list diagnosis rules, and check a site's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""runs: every job that has or had a name, with its attempts."""
+"""The `runs` command: every run of a name, with its attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""runtimes: what a cluster offers to TrainJobs that name a runtime; for those who keep a cluster."""
+"""The `runtimes` commands: runtimes of Kubeflow Trainer, for administrators."""
 
 from __future__ import annotations
 

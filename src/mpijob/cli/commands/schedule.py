@@ -1,4 +1,4 @@
-"""schedule: jobs that recur, made, listed, paused and deleted."""
+"""The `schedule` commands: create, list, pause and delete schedules."""
 
 from __future__ import annotations
 

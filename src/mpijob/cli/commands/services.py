@@ -1,4 +1,4 @@
-"""recorder, exporter: the processes that write a cluster's jobs down while they run, and answer Prometheus."""
+"""The commands that run services: recorder, exporter, notifier, broker, controller, operator, webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""stacks: where every rank of a job stands, grouped; the first thing to look at when a job hangs."""
+"""The `stacks` command: call stacks of all ranks, grouped, for jobs that hang."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _group_lines(report: StackReport, group: StackGroup) -> Iterator[str]:
 
 
 def _calls(frames: Sequence[Frame]) -> Iterator[str]:
-    """Yield a line for each call; those of a library that has no names are told together."""
+    """Yield a line for each call; calls of a library without symbols are combined."""
     for (file, nameless), same in groupby(frames, key=lambda frame: (frame.file, _is_nameless(frame))):
         library = file.rpartition("/")[2]
         run = [*same]

@@ -1,4 +1,4 @@
-"""create, run, plan: from flags and a file to a job. The client does the rest."""
+"""The commands create, run and plan."""
 
 from __future__ import annotations
 

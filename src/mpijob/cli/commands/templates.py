@@ -1,4 +1,4 @@
-"""template: jobs kept to be used again, alone or by a team."""
+"""The `template` commands: personal and shared job templates."""
 
 from __future__ import annotations
 

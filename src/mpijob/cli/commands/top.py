@@ -1,4 +1,4 @@
-"""top, queue, quota: what jobs use, what they wait for, what there is."""
+"""The commands top, queue and quota: usage, waiting jobs and capacity."""
 
 from __future__ import annotations
 

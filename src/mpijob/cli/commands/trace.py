@@ -1,4 +1,4 @@
-"""trace: a job's life as an OpenTelemetry trace."""
+"""The `trace` command: a job as an OpenTelemetry trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mlflow, tensorboard: a training's curves in the tools that teams have for them."""
+"""The commands mlflow and tensorboard: training metrics in these tools."""
 
 from __future__ import annotations
 

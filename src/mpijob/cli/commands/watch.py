@@ -1,4 +1,4 @@
-"""watch: jobs live. On a terminal a screen that moves, in a pipe one line for each change."""
+"""The `watch` command: jobs live, as a screen on a terminal, otherwise one line for each change."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | No
     from rich.live import Live
 
     secrets = app.client.masked_values(name) if name else ()
-    patience, worries = OutageTolerance(), _Asked(app)
+    patience, worries = OutageTolerance(), _PeriodicWarnings(app)
     with Live(auto_refresh=False, screen=False) as live:
         while True:
             try:
@@ -87,9 +87,9 @@ def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | No
 
 
 def _picture(
-    app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...], worries: _Asked
+    app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...], worries: _PeriodicWarnings
 ) -> tuple[JobState | None, Any]:
-    """Return what the screen shows now, and the state of the job that it is about."""
+    """Return the screen, and the state of the job that it shows."""
     from mpijob.cli.render import live_view
 
     if name is None:
@@ -99,8 +99,8 @@ def _picture(
     return state, live_view.job(state, lines, app.now(), secrets, worries.about(state))
 
 
-class _Asked:
-    """What is worrying about a job that is watched, asked for now and then: it costs more than a look."""
+class _PeriodicWarnings:
+    """The warnings of a watched job, read at intervals: they cost more than its state."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -108,7 +108,7 @@ class _Asked:
         self._asked = -_WARN_SECONDS
 
     def about(self, state: JobState) -> tuple[Finding, ...]:
-        """Return what is worrying now, or was a moment ago."""
+        """Return the last warnings."""
         if state.phase is Phase.RUNNING and time.monotonic() - self._asked >= _WARN_SECONDS:
             self._last, self._asked = self._app.client.warnings(state.ref), time.monotonic()
         return self._last

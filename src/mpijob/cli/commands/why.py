@@ -1,4 +1,4 @@
-"""why: the cause of a failure, a wait or a silence, of a job or in a log that somebody was sent."""
+"""The `why` command: the cause of a failure, a wait or a silence, of a job or in a log."""
 
 from __future__ import annotations
 

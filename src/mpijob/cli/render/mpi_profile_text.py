@@ -1,4 +1,4 @@
-"""An MPI profile in a terminal: a row for each rank, the longest calls, a heat map of who sends to whom."""
+"""Print an MPI profile: a row for each rank, the longest calls, a heat map of traffic."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _library(found: MpiProfile) -> str:
 
 
 def _shown(ranks: Sequence[RankProfile]) -> Sequence[RankProfile]:
-    """Return the ranks in order, or of very many those with the least and the greatest share."""
+    """Return the ranks in order; of too many, those with the smallest and the largest share."""
     if len(ranks) <= _MOST_RANKS:
         return ranks
     ordered = sorted(ranks, key=lambda one: one.share)

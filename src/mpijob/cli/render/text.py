@@ -1,7 +1,4 @@
-"""How values read in a terminal: times, durations, columns, and bytes that nobody should obey.
-
-Pure functions; `output` prints what they return.
-"""
+"""Format values for a terminal: times, durations, columns; and escape control characters."""
 
 from __future__ import annotations
 

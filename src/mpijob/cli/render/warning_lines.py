@@ -1,4 +1,4 @@
-"""What is worrying about a job that is followed, said once: by `watch` with each change, by `run` beside its log."""
+"""Print warnings about a followed job once: `watch` with each change, `run` beside the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_SECONDS = 15.0
 
 
 class WarningPrinter:
-    """Says each warning once, however its numbers change; `say` prints a line."""
+    """Prints each warning once, even if its numbers change; `say` prints a line."""
 
     def __init__(self, app: App, say: Callable[[str], None]) -> None:
         self._app = app
@@ -27,7 +27,7 @@ class WarningPrinter:
         self._told: set[tuple[JobKey, Key]] = set()
 
     def tell(self, ref: JobRef, findings: Iterable[Finding]) -> None:
-        """Say what is new among the warnings about a job."""
+        """Print the new warnings of a job."""
         from mpijob.observation.health import (
             # Imported here because most jobs end before any warning.
             warnings,
@@ -42,7 +42,7 @@ class WarningPrinter:
 
     @contextmanager
     def beside(self, ref: JobRef) -> Iterator[None]:
-        """Look at a job now and then while the caller waits for its next line: one that hangs has none."""
+        """Read warnings at intervals while the caller waits for log lines: a job that hangs has none."""
         over = threading.Event()
         looking = threading.Thread(target=self._look, args=(ref, over), daemon=True)
         looking.start()

@@ -1,7 +1,7 @@
-"""Is the place ready: every check says what it found; what is wrong comes with its remedy.
+"""Check whether this machine, or a cluster, is ready for jobs; problems come with their fixes.
 
-On this machine these are the MPI libraries and what they need; on a cluster its engines, how their versions
-fit together, and what the user may do there.
+On this machine: MPI libraries and what they need. On a cluster: engines, their versions, and the user's
+permissions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOW_DISK_BYTES = 512 << 20
 
 
 def report(settings: Settings | None = None) -> tuple[Finding, ...]:
-    """Return what was found, the troubles first."""
+    """Return the findings, problems first."""
     settings = load() if settings is None else settings
     if settings.engine == CLUSTER:
         return _in_order(_cluster(settings))

@@ -1,7 +1,6 @@
-"""Which type of job suits, as a short tree of questions, and the glossary.
+"""A decision tree for the type of job, and the glossary.
 
-Data only: the page walks the tree; a leaf that is not an MPI job still ends in something to run, with the matching
-snippet and where to read on.
+Only data: the web UI shows the tree. A leaf that is not an MPI job also has a snippet and a link.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Images looked at before a job runs in them: read by `backends/registry`, judged by `checks`."""
+"""Inspect images before jobs run in them: `backends/registry` reads them, `checks` checks them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def inspect_image(
 
 
 def image_exists(image: str, *, auth_file: str = "", ca_file: str = "", plain_http: bool = False) -> str:
-    """Return the whole name of an image that its registry has; NotFound where it says that it has none."""
+    """Return the full name of an image; raise NotFound if its registry does not have it."""
     way = ImageLocation(auth_file=auth_file, ca_file=ca_file, plain_http=plain_http)
     reference = Reference.parse(image)
     if not inspect.open_registry(reference, way, os.environ).exists():

@@ -1,4 +1,4 @@
-"""What administrators do: set what a namespace may, and see the whole cluster at a glance."""
+"""Administration: limits of namespaces, and an overview of the cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Governed(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one namespace: its own limits, the cluster's defaults below them, quotas and queues."""
+    """The limits that apply to a namespace: its own, the cluster's defaults, quotas and queues."""
 
     namespace: str
     own: NamespaceLimits | None = None
@@ -36,7 +36,7 @@ class Governed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be set: fields of the limits by name, hard amounts, and the ClusterQueue behind the queue."""
+    """Changes to apply: limits by field, hard quotas, and the ClusterQueue of the queue."""
 
     limits: Mapping[str, Any] = {}
     unset: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class LimitChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Administration:
-    """The verbs of `mpijob admin`, for the cluster that the client means."""
+    """Administration of the client's cluster."""
 
     def __init__(self, client: BaseClient) -> None:
         if client.settings.engine != CLUSTER:
@@ -56,7 +56,6 @@ class Administration:
         self._client = client
 
     def limits(self, namespace: str) -> Governed:
-        """Return what holds for a namespace."""
         governor = self._governor()
         own = governor.own(namespace)
         return Governed(
@@ -68,7 +67,9 @@ class Administration:
         )
 
     def set(self, namespace: str, wishes: LimitChanges, *, dry_run: bool = False) -> str:
-        """Set what a namespace may and return what changes; a dry run is judged by the cluster and changes nothing."""
+        """Set limits and return a summary of the changes; a dry run is validated by the cluster and changes
+        nothing.
+        """
         governor = self._governor()
         before = governor.own(namespace) or NamespaceLimits()
         after = changed_limits(before, wishes.limits, wishes.unset)
@@ -88,11 +89,11 @@ class Administration:
         if dry_run:
             work()
         else:
-            self._written_down(namespace, told, work)
+            self._audited(namespace, told, work)
         return told
 
     def overview(self) -> ClusterView:
-        """Return the whole cluster at a glance, with what is nearly consumed."""
+        """Return the overview, with alerts for nearly exhausted quotas."""
         from mpijob.backends.kubernetes.admin import overview
 
         found = overview.look(self._api())
@@ -102,7 +103,7 @@ class Administration:
             found, alerts=alerts.alerts(found.namespaces, found.queues, percent=percent)
         )
 
-    def _written_down(self, namespace: str, told: str, work: Any) -> None:
+    def _audited(self, namespace: str, told: str, work: Any) -> None:
         port = witnessed(self._client.backend, self._client.settings)
         ref, details = JobRef(namespace, namespace), {"changed": told}
         recorder.act(port, Verb.SET, ref, work, details, resource="mpijoblimits")
@@ -111,7 +112,8 @@ class Administration:
         from mpijob.backends.kubernetes.capabilities import SupportsKubernetesApi
 
         if (cluster := self._client.backend.capability(SupportsKubernetesApi)) is not None:
-            return cluster.api  # as whoever the client is for
+            # With the user of the client.
+            return cluster.api
         from mpijob.backends.kubernetes.auth import kubeconfig
         from mpijob.backends.kubernetes.client.api import Api
 
@@ -127,7 +129,7 @@ class Administration:
 def changed_limits(
     before: NamespaceLimits, wanted: Mapping[str, Any], unset: Iterable[str] = ()
 ) -> NamespaceLimits:
-    """Return limits with some fields set (also `gang.timeout_seconds`) and some taken away; refuse unknown ones."""
+    """Return limits with fields set (also `gang.timeout_seconds`) or unset; raise InvalidJob for unknown ones."""
     tree: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(before))
     empty = msgspec.structs.asdict(NamespaceLimits())
     for name in unset:

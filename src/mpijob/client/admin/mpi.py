@@ -1,4 +1,4 @@
-"""MPI libraries on this machine, for `mpijob mpi`: which there are, and one more."""
+"""List and install MPI libraries on this machine, for `mpijob mpi`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mpijob.settings import Settings, load
 
 
 def installations(settings: Settings | None = None) -> list[dict[str, object]]:
-    """Return every MPI installation that jobs can use here; of each family, the first is the default."""
+    """Return the MPI installations for jobs; of each family, the first is the default."""
     settings = load() if settings is None else settings
     found = mpi_installations.find_all(settings, Home(settings.home))
     default = {one.family: one for one in reversed(found)}
@@ -22,7 +22,7 @@ def installations(settings: Settings | None = None) -> list[dict[str, object]]:
 
 
 def install(family: str, settings: Settings | None = None) -> str:
-    """Install a family into a directory of its own and return the sentence that says so."""
+    """Install a family into its own directory; return a summary."""
     settings = load() if settings is None else settings
     if family not in [choice.value for choice in mpi_installations.WHEELS]:
         choices = ", ".join(choice.value for choice in mpi_installations.WHEELS)

@@ -1,6 +1,6 @@
-"""The network between workers, measured by a short job of its own; and who talked to whom in a job that ran.
+"""Measure the network between workers by a short job; and show the MPI traffic of a job.
 
-What was measured is kept in a ledger, machine by machine, so that a machine that was slow last week is known.
+Results are stored by machine, so that a machine that was slow last week is known.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 _SCRIPT = Path(__file__).parent / "probes" / "network.py"
 _FILE = "network_probe.py"
-MOST_WORKERS = 64  # every pair is measured alone: two thousand of them take minutes
+# Each pair is measured alone: 64 workers have two thousand pairs, which take minutes.
+MOST_WORKERS = 64
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """One line of the ledger: how a machine's links were at one time."""
+    """A stored result: the links of a machine at one time."""
 
     time: float
     place: str
@@ -42,7 +43,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def job(like: MPIJob) -> MPIJob:
-    """Return the probe on workers such as a job would have: one rank each, measuring every pair."""
+    """Return the probe on workers as the job would have: one rank each."""
     return like.replace(
         slots=1,
         ranks=None,
@@ -54,7 +55,7 @@ def job(like: MPIJob) -> MPIJob:
 
 
 def measure(client: Client, like: MPIJob, timeout: float | None = None, *, keep: bool = False) -> Matrix:
-    """Run the probe and return what it measured; the job is deleted when it went well."""
+    """Run the probe and return its result; the job is deleted on success."""
     handle = client.submit(job(like))
     state = handle.wait(timeout)
     if state.phase is not Phase.SUCCEEDED:
@@ -73,7 +74,7 @@ def measure(client: Client, like: MPIJob, timeout: float | None = None, *, keep:
 
 
 def note(client: Client, found: Matrix) -> None:
-    """Write into the ledger how each machine's links were."""
+    """Store the result of each machine's links."""
     slow = {(one.link.low, one.link.high) for one in found.slow}
     now, lines = time.time(), []
     for rank, machine in enumerate(found.nodes):
@@ -94,7 +95,7 @@ def note(client: Client, found: Matrix) -> None:
 
 
 def ledger(client: Client) -> tuple[Seen, ...]:
-    """Return what is known of the machines of this place, the oldest first."""
+    """Return the stored results of this engine, oldest first."""
     try:
         written = _ledger(client).read_bytes().splitlines()
     except FileNotFoundError:
@@ -107,7 +108,8 @@ def _read(lines: Iterable[bytes], place: str) -> Iterable[Seen]:
         try:
             one = codec.decode(line, Seen)
         except msgspec.DecodeError:
-            continue  # cut off when a disk was full
+            # A line that was truncated because the disk was full.
+            continue
         if one.place == place:
             yield one
 
@@ -117,7 +119,7 @@ def _ledger(client: Client) -> Path:
 
 
 def profile(client: Client, name: Target) -> MpiTraffic:
-    """Return who talked to whom in a job that ran with Open MPI's monitoring; raise NotFound for any other."""
+    """Return the MPI traffic of a job with Open MPI's monitoring; raise NotFound for any other job."""
     found = mpi_monitoring.read(line.text for line in client.logs(name))
     if not (found.flows or found.inner or found.collective):
         flags = " ".join(f"--set {key}={value}" for key, value in mpi_monitoring.SETTINGS.items())

@@ -1,4 +1,4 @@
-"""Runtimes for an administrator: those that ship, those on the cluster; linted, installed, tried out."""
+"""Runtimes of Kubeflow Trainer for administrators: list, lint, install and test them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of the list: `traps` counts what lint finds, notices apart."""
+    """One row of the list; `traps` counts findings of lint without notices."""
 
     name: str
     kind: str
@@ -34,18 +34,17 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Runtimes:
-    """What `mpijob runtimes` does, for the place that the settings mean."""
+    """The implementation of `mpijob runtimes`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     @property
     def on_cluster(self) -> bool:
-        """Whether the settings mean a cluster."""
         return self._settings.engine == CLUSTER
 
     def list(self) -> tuple[Row, ...]:
-        """Return the cluster's runtimes for MPI, then those that ship and are not installed."""
+        """Return the cluster's MPI runtimes, then the built-in ones that are not installed."""
         there = self._known()
         names = {one["metadata"]["name"] for one in there}
         rows = [_row(one, "cluster" if one["kind"] == builtin.KIND else "namespace") for one in there]
@@ -57,19 +56,20 @@ class Runtimes:
         return (*rows, *ship)
 
     def show(self, name: str, *, image: str = "") -> Document:
-        """Return a runtime as a manifest: the cluster's own of that name, else the one that ships."""
+        """Return a runtime as a manifest: that of the cluster, else the built-in one."""
         found = next((one for one in self._known() if one["metadata"]["name"] == name), None)
         return found if found is not None and not image else self.shipped(name, image=image)
 
     def shipped(self, name: str, *, image: str = "") -> Document:
-        """Return a runtime that ships, fit for the cluster in hand."""
+        """Return a built-in runtime for this cluster."""
         return builtin.document(builtin.shipped(name), image=image, user=self._user())
 
     def lint(self, names: tuple[str, ...] = ()) -> dict[str, tuple[Finding, ...]]:
-        """Return the traps in files and runtimes by name; without names, in all that the cluster has."""
+        """Return the findings of files and runtimes by name; without names, of all runtimes of the cluster."""
         found: dict[str, tuple[Finding, ...]] = {}
         files_only = bool(names) and all(Path(name).is_file() for name in names)
-        openshift = not files_only and self._openshift()  # a file is linted without asking anybody
+        # Files are linted without a request to the cluster.
+        openshift = not files_only and self._openshift()
         for label, document in self._documents(names):
             traps = lint.lint(document, openshift=openshift)
             if traps is not None:
@@ -77,7 +77,7 @@ class Runtimes:
         return found
 
     def install(self, name: str, *, image: str = "", dry_run: bool = False) -> str:
-        """Put a runtime that ships, or one of a file, onto the cluster; traps that every job meets are refused."""
+        """Install a built-in runtime or one of a file; raise InvalidJob for errors of lint."""
         from mpijob.backends.kubernetes.admin import runtimes as cluster
 
         path = Path(name)
@@ -100,7 +100,7 @@ class Runtimes:
         return f"{names} installed"
 
     def test(self, name: str) -> tuple[Finding, ...]:
-        """Run a small real job with a runtime of the cluster and return what it proved, lint's findings with it."""
+        """Run a small job with a runtime of the cluster; return its findings and those of lint."""
         from mpijob.backends.kubernetes.admin import runtimes as cluster
 
         with self._api() as api:
@@ -112,7 +112,7 @@ class Runtimes:
         return (*tried, *(one for one in traps if one.severity is not Severity.NOTICE))
 
     def _acted(self, verb: Verb, ref: JobRef, work: Callable[[], T]) -> T:
-        """Do something on the cluster, and tell the audit."""
+        """Do and audit something on the cluster."""
         audited = recorder.witnessed(open_backend(self._settings), self._settings)
         return recorder.act(audited, verb, ref, work, resource="runtimes")
 
@@ -146,7 +146,7 @@ class Runtimes:
             yield name, there[name]
 
     def _user(self) -> int | None:
-        """Return the user ID for pods: none where the cluster gives each namespace its own."""
+        """Return the user ID for pods, None on OpenShift, which gives each namespace its own range."""
         from mpijob.backends.kubernetes.preflight.preflight import PLAIN_USER
 
         return None if self._openshift() else PLAIN_USER
@@ -161,7 +161,7 @@ class Runtimes:
 
     @contextmanager
     def _api(self) -> Iterator[Any]:
-        """Yield a connection to the cluster; what it refuses is told in our words."""
+        """Connect to the cluster, and translate its errors."""
         if not self.on_cluster:
             raise Unsupported(
                 "this command requires a cluster",

@@ -1,4 +1,4 @@
-"""Other SDKs' ways to describe a job, as an MPIJob: resource names with slashes, runtimes, pod types."""
+"""Translate arguments of other SDKs into an MPIJob: resource names with slashes, runtimes, pod types."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def resources_of(amounts: Mapping[str, Any]) -> Resources:
 
 
 def family_of(runtime: str) -> Family:
-    """Return the MPI library that a runtime's name speaks of; auto when it names none."""
+    """Return the MPI library in a runtime's name, `auto` without one."""
     for family in (Family.OPENMPI, Family.MPICH, Family.INTEL):
         if family.value in runtime.lower().replace("-", "").replace("_", ""):
             return family
@@ -61,7 +61,7 @@ def family_of(runtime: str) -> Family:
 
 
 def phases(words: Iterable[str]) -> tuple[Phase, ...]:
-    """Return the phases that the Kubeflow SDK's words for a status mean; our own words are taken too."""
+    """Return the phases for status names of the Kubeflow SDK; our own names are accepted, too."""
     found = [phase for word in words for phase in _STATUSES.get(word) or (_phase(word),)]
     return tuple(dict.fromkeys(found))
 
@@ -78,14 +78,14 @@ def _phase(word: str) -> Phase:
 
 
 def roles(pod_type: str) -> tuple[Role, ...]:
-    """Return who speaks in the log of that kind."""
+    """Return the roles that a pod type of the Kubeflow SDK means."""
     if pod_type.lower() not in _ROLES:
         raise InvalidJob(f"there is no pod type '{pod_type}'", hint="use launcher or worker")
     return _ROLES[pod_type.lower()]
 
 
 def shown(line: LogLine) -> str:
-    """Return one line of a log as text, with who said it."""
+    """Return a log line as text with its source."""
     return f"[{line.source}] {line.text.decode(errors='replace')}\n"
 
 

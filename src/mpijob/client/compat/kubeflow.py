@@ -1,4 +1,4 @@
-"""The names that the product's documents print, each one line over the client's own verbs."""
+"""Methods under the names of the Kubeflow SDK and of the product's documents; each calls a method of the client."""
 
 from __future__ import annotations
 

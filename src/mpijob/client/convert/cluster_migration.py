@@ -1,4 +1,4 @@
-"""A whole fleet on its way: every MPIJob of a cluster, converted, and how far the migration is."""
+"""Convert every MPIJob of a cluster, and report how far the migration is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def progress(conversions: tuple[Conversion, ...], moved: int = 0) -> Progress:
-    """Return how far everything is, what is blocked first."""
+    """Return the status of a migration, blocked sources first."""
     order = {Stage.BLOCKED: 0, Stage.CHECK: 1, Stage.READY: 2}
     rows = sorted((_row(one) for one in conversions), key=lambda row: (order[row.stage], row.file))
     fields = [entry for one in conversions for entry in one.every]
@@ -86,9 +86,9 @@ def of_cluster(
     openshift: bool = False,
     as_seen_by: Any = None,
 ) -> tuple[tuple[Conversion, ...], int]:
-    """Return every MPIJob of a namespace, or of all, converted; and how many jobs run by mpijob already.
+    """Convert the MPIJobs of a namespace or of all; also return the number of jobs that mpijob runs already.
 
-    `as_seen_by` is the API server as somebody else speaks to it, for a server that acts for others.
+    `as_seen_by` is the API of another user, for a server that acts for its users.
     """
     with _api(settings, as_seen_by) as api:
         namespace = "" if everywhere else namespace_at(settings, api.access.namespace)
@@ -97,9 +97,9 @@ def of_cluster(
 
 
 def retiring(settings: Settings, *, everywhere: bool = False, as_seen_by: Any = None) -> dict[str, str]:
-    """Return what administrators say about old MPIJobs, by namespace, as far as it is set and may be read.
+    """Return the administrators' messages about old MPIJobs, by namespace, as far as the user may read them.
 
-    "*" stands for the namespaces without limits of their own.
+    "*" stands for namespaces without own limits.
     """
     from mpijob.backends.kubernetes.admin.namespace_limits import LIMITS, Governor
     from mpijob.backends.kubernetes.client.api_errors import ApiError
@@ -110,7 +110,8 @@ def retiring(settings: Settings, *, everywhere: bool = False, as_seen_by: Any = 
         try:
             own = api.list(LIMITS.path("")).items if everywhere else [api.find(LIMITS.path("", namespace))]
         except ApiError:
-            own = []  # not installed, or not ours to see
+            # The resource is not installed, or the user may not read it.
+            own = []
         limits = {one["metadata"]["name"]: effective(limits_of(one), defaults) for one in own if one}
         limits.setdefault("*" if everywhere else namespace, defaults)
         for name, held in limits.items():
@@ -141,13 +142,14 @@ def _found(api: Any, kind: Any, namespace: str, labels: str) -> list[dict[str, A
     try:
         found: list[dict[str, Any]] = list(api.list(kind.path(namespace), labels=labels).items)
     except ApiError:
-        return []  # not installed, or not ours to see: nothing is counted
+        # The resource is not installed, or the user may not read it: nothing is counted.
+        return []
     return found
 
 
 @contextmanager
 def _api(settings: Settings, given: Any = None) -> Iterator[Any]:
-    """Yield a connection to the cluster; what it refuses is told in our words."""
+    """Connect to the cluster, and translate its errors."""
     if settings.engine != CLUSTER:
         raise Unsupported(
             "this command requires a cluster", hint="name one with --context, or set MPIJOB_ENGINE=kubernetes"

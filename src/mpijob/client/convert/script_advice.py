@@ -1,7 +1,7 @@
-"""Advice on a script that runs as it is: what a plain look can tell, never a reason to refuse it.
+"""Advice on a script that runs unchanged: never a reason to refuse it.
 
-Nothing here understands shell; words are looked for. What lies on this machine is looked at only where the script's
-folder is known: of a text that somebody sent, no disk is asked.
+This module does not parse shell; it searches for words. It looks at files of this machine only if the
+script's directory is known: a text that another user sent must reveal nothing about this machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _BUILTINS = listed(
     "printf pushd pwd read readarray readonly return select set shift shopt source suspend test then time times trap "
     "true type typeset ulimit umask unalias unset until wait while { } ! ;; coproc"
 )
-PROGRAMS = listed(  # those that step.sh gives a script
+# Commands that step.sh defines for scripts.
+PROGRAMS = listed(
     "mpirun mpiexec mpirun.openmpi mpiexec.openmpi orterun prterun mpirun.mpich mpiexec.mpich mpiexec.hydra "
     "mpirun.hydra srun aprun ibrun prun scontrol squeue scancel sacct sbatch qsub bsub salloc module ml hostname "
     "apptainer singularity"
@@ -50,7 +51,7 @@ class _Line(NamedTuple):
 
 
 def found(text: str, args: tuple[str, ...], folder: str) -> list[FieldEntry]:
-    """Return advice on a script that is given these arguments; `folder` is where it lies, "" where nobody knows."""
+    """Return advice on a script with these arguments; `folder` is its directory, "" if unknown."""
     looks = [_dos(text)]
     body = list(_body(text))
     looks += [_first(body, *one) for one in _WORDS]
@@ -62,7 +63,7 @@ def found(text: str, args: tuple[str, ...], folder: str) -> list[FieldEntry]:
 
 
 def _body(text: str) -> Iterator[_Line]:
-    """Yield the lines that are no comments."""
+    """Yield the lines without comments and empty ones."""
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):
@@ -111,7 +112,7 @@ _WORDS: tuple[tuple[re.Pattern[str], bool, str, str], ...] = (
 def _first(
     body: Iterable[_Line], pattern: re.Pattern[str], dropped: bool, note: str, todo: str
 ) -> FieldEntry | None:
-    """Return the advice for the first line that has these words."""
+    """Return the advice for the first line that matches."""
     for line in body:
         if pattern.search(line.text):
             return _entry("script", line.text, line.number, note, todo, dropped=dropped)
@@ -156,7 +157,7 @@ def _paths(body: Iterable[_Line], folder: str) -> FieldEntry | None:
 
 
 def _programs(text: str, folder: str) -> FieldEntry | None:
-    """Return the advice on programs that are nowhere, as far as the words of a POSIX shell tell."""
+    """Return advice on programs that are not installed, as far as the words of a POSIX shell show."""
     if "csh" in text.split("\n", 1)[0]:
         return None
     functions = {match[0].split("(")[0].split()[-1] for match in _FUNCTION.finditer(text)}
@@ -165,12 +166,13 @@ def _programs(text: str, folder: str) -> FieldEntry | None:
         for words in shell_commands(line.text):
             name = words[0]
             known = name in _BUILTINS or name in PROGRAMS or name in functions
-            alone = len(words) == 1  # it may be the label of a case
+            # One word may be a label of `case`.
+            alone = len(words) == 1
             here = known or alone or os.path.exists(os.path.join(folder, name)) or shutil.which(name)
             if _NAME.fullmatch(name) and not here:
                 yield name
 
-    # texts between quotes and here-documents are nobody's commands: a line of them is passed over
+    # Quoted texts and here-documents are no commands: their lines are skipped.
     plain = (
         line for line in _outside_documents(text) if line.text.count("'") % 2 == line.text.count('"') % 2 == 0
     )
@@ -196,7 +198,7 @@ def _outside_documents(text: str) -> Iterator[_Line]:
 def _listed(
     field: str, body: Iterable[_Line], missing: Callable[[_Line], Iterator[str]], note: str, todo: str
 ) -> FieldEntry | None:
-    """Return one entry for all that is missing, at the first line that names some of it."""
+    """Return one entry for everything that is missing, at the first line that names some of it."""
     names: dict[str, int] = {}
     for line in body:
         for name in missing(line):

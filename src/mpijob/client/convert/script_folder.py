@@ -1,6 +1,7 @@
-"""The folder of a converted script, which goes along with its job: where it is seen from, and whether it can.
+"""The directory of a converted script, which is uploaded with its job.
 
-Reading a script asks no disk; here its folder is looked at, so that a report says what a submit would refuse.
+Parsing a script reads no other files; this module checks its directory, so that the report shows what a
+submit would refuse.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _ELSEWHERE = (
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """Where a source lies: the way there from the job file, None where only its text is known; and the folder itself.
+    """The directory of a source, and its path relative to the job file; None if only the text is known.
 
-    `wrong` says why it cannot go along as it is.
+    `wrong` is the reason why it cannot be uploaded as it is.
     """
 
     way: str | None = ""
@@ -36,7 +37,7 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 def too_much(folder: str) -> str:
-    """Return why a folder cannot go along as a whole; "" when it can."""
+    """Return why a directory cannot be uploaded as a whole, "" if it can."""
     try:
         if Path(folder).resolve() == Path.home().resolve():
             return "the script is in your home directory, which would be uploaded completely"
@@ -44,12 +45,13 @@ def too_much(folder: str) -> str:
     except InvalidJob as error:
         return error.findings[0].message
     except (OSError, RuntimeError):
-        return ""  # what cannot be read is told by the submit
+        # The submit reports what cannot be read.
+        return ""
     return ""
 
 
 def placed(one: Converted, folder: Folder, text: str) -> Converted:
-    """Return what was read with its code found from where the job file will be, and with advice on a script."""
+    """Return the job with its code relative to the job file, and with advice on a script."""
     is_script = any(entry.field == batch_script.FOLDER for entry in one.entries)
     if folder.way is None:
         return _inline(one, text) if is_script else one
@@ -79,7 +81,7 @@ def _heavy(wrong: str) -> FieldEntry:
 
 
 def _inline(one: Converted, text: str) -> Converted:
-    """Return the job of a script whose folder is not known: its text goes along, other files come another way."""
+    """Return the job of a script without a directory: its text is included, other files are not."""
     (job,) = one.jobs
     entries = [entry for entry in one.entries if entry.field != batch_script.FOLDER]
     entries.append(FieldEntry(batch_script.FOLDER, FieldOutcome.DROPPED, "", "", _NOWHERE, _ELSEWHERE))

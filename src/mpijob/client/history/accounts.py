@@ -1,7 +1,6 @@
-"""What ran, what it used and cost: accounts of jobs that are there and of those that are remembered, as one.
+"""Accounts of existing and deleted jobs: usage, cost, estimates.
 
-The engine knows the jobs that are there, the record those that are gone; a job in both is told by the record
-only where the engine has not named it.
+The engine has the existing jobs, the record the deleted ones; a job in both is taken from the engine.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
     from mpijob.settings import RateSetting, Settings
 
 _ALL = 1_000_000
-_RUNS = 200  # so many earlier runs are enough to tell the next one
+# Earlier runs that an estimate is computed from.
+_RUNS = 200
 
 
 def query(
@@ -44,7 +44,7 @@ def query(
     phases: Iterable[Phase | str] = (),
     **chosen: Any,
 ) -> AccountQuery:
-    """Return which accounts are meant."""
+    """Return the query for these filters."""
     words = tuple(Phase(phase).value for phase in phases)
     return AccountQuery(namespace=namespace, names=tuple(names), owners=tuple(owners), phases=words, **chosen)
 
@@ -71,9 +71,10 @@ def _all(backend: Backend, wanted: AccountQuery) -> Iterator[Account]:
 
 
 def of(backend: Backend, refs: Sequence[JobRef]) -> dict[JobKey, Account]:
-    """Return the accounts of some jobs."""
+    """Return the accounts of these jobs."""
     found: dict[JobKey, Account] = {}
-    for namespace in sorted({ref.namespace for ref in refs}):  # few may ask for all of them at once
+    # By namespace: few users may list all namespaces at once.
+    for namespace in sorted({ref.namespace for ref in refs}):
         here = {ref.key: ref.name for ref in refs if ref.namespace == namespace}
         wanted = AccountQuery(namespace=namespace, names=tuple(here.values()), limit=_ALL)
         found |= {one.ref.key: one for one in _all(backend, wanted) if one.ref.key in here}
@@ -81,7 +82,7 @@ def of(backend: Backend, refs: Sequence[JobRef]) -> dict[JobKey, Account]:
 
 
 def of_attempts(ref: JobRef, reads: Backend, wanted: Sequence[int]) -> tuple[Account, ...]:
-    """Return what each attempt of a job used, or those that are wanted; raise NotFound for one that it has not."""
+    """Return the accounts of all attempts, or of these; raise NotFound for one that the job does not have."""
     job, samples = reads.spec(ref), reads.samples(ref)
     states = reads.attempts(ref)
     chosen = [one_attempt.state_of(ref, reads, number) for number in wanted] if wanted else [*states]
@@ -95,7 +96,7 @@ def _of_attempt(state: JobState, job: MPIJob, samples: Sequence[Sample]) -> Acco
 
 
 def report(backend: Backend, settings: Settings, wanted: AccountQuery, by: Sequence[str]) -> Report:
-    """Return totals by some words of the jobs that ended in a time."""
+    """Return totals of the jobs that ended in a period, grouped."""
     reports.check_grouping(by)
     wanted = msgspec.structs.replace(wanted, by_end=True, limit=_ALL)
     found = _all(backend, wanted)
@@ -103,16 +104,17 @@ def report(backend: Backend, settings: Settings, wanted: AccountQuery, by: Seque
 
 
 def rates(backend: Backend, settings: Settings) -> Mapping[str, RateSetting]:
-    """Return what hours cost: what a cluster's administrators have set on it, else what the settings say."""
+    """Return the rates of the cluster, else those of the settings."""
     known = backend.capability(SupportsRates)
     try:
         return settings.rates if known is None else {**settings.rates, **known.rates()}
-    except BackendError:  # the record answers without its cluster
+    # The record can be read without its cluster.
+    except BackendError:
         return settings.rates
 
 
 def budgets(backend: Backend, settings: Settings, now: float | None = None) -> tuple[Budget, ...]:
-    """Return how the namespaces that have a budget stand this month."""
+    """Return the state of the budgets of this month."""
     now = time.time() if now is None else now
     found: list[Account] = []
     for namespace in settings.budgets:
@@ -122,7 +124,7 @@ def budgets(backend: Backend, settings: Settings, now: float | None = None) -> t
 
 
 def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimate | None:
-    """Return what a job will take and cost, from earlier runs of its program in its namespace."""
+    """Estimate duration and cost of a job from earlier runs of its program in its namespace."""
     wanted = AccountQuery(
         namespace=job.namespace, program=_program(backend, job), phases=(Phase.SUCCEEDED.value,), limit=_RUNS
     )
@@ -132,13 +134,13 @@ def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimate | No
 
 
 def _program(backend: Backend, job: MPIJob) -> str:
-    """Return what a job runs, in the image that it would get."""
+    """Return the fingerprint of a job's program in the image that it would get."""
     known = backend.capability(SupportsDefaultImage)
     return build.program(job.replace(image=job.image or (known.default_image if known is not None else "")))
 
 
 def advise(backend: Backend, job: MPIJob) -> SizingReport:
-    """Return what earlier runs of a job's program say about the next one."""
+    """Recommend resources from earlier runs of the job's program."""
     program = _program(backend, job)
     finals = tuple(phase.value for phase in Phase if phase.final)
     wanted = AccountQuery(namespace=job.namespace, program=program, phases=finals, limit=_RUNS)
@@ -146,7 +148,7 @@ def advise(backend: Backend, job: MPIJob) -> SizingReport:
 
 
 def told(backend: Backend, settings: Settings, plan: Plan) -> Plan:
-    """Return a plan that also says what earlier runs of the program lead to expect."""
+    """Return the plan with a notice about duration and cost of earlier runs."""
     found = estimate(backend, settings, plan.job)
     if found is None:
         return plan

@@ -1,7 +1,7 @@
-"""The reads of an engine, and the record of what is gone: a deleted job is answered for from the archive.
+"""Reads of an engine that fall back to the history: deleted jobs are answered from the archive.
 
-The engine is asked first. Only where it knows no such job is the past asked, so nothing here is loaded for
-jobs that exist. Verbs that act go to the engine alone: what is deleted cannot be cancelled.
+The engine is asked first, and the history only for jobs that it does not know, so that nothing of it is
+loaded for existing jobs. Actions go to the engine alone: a deleted job cannot be cancelled.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ T = TypeVar("T")
 
 
 def remembering(backend: Backend) -> Backend:
-    """Return the engine with its past behind it."""
-    return cast("Backend", _Remembering(backend))  # all else is the engine's own
+    """Return the engine with the history as a fallback."""
+    # Other methods are passed on by `__getattr__`, which mypy cannot see.
+    return cast("Backend", _Remembering(backend))
 
 
 class _Recalls(Capability):
-    """Has answered for a deleted job: the ability of an engine with its past behind it, and of no other."""
+    """Knows whether the history answered; only an engine with a fallback has this capability."""
 
     @property
     @abstractmethod
     def remembered(self) -> JobState | None:
-        """The deleted job for which the past has answered last."""
+        """The deleted job that the history answered for last."""
 
 
 class _Remembering(_Recalls):
@@ -52,7 +53,6 @@ class _Remembering(_Recalls):
         return self._remembered
 
     def capability(self, kind: type[C]) -> C | None:
-        """Return an optional ability of the engine; logs of a deleted job are not merged but read line by line."""
         if isinstance(self, kind):
             return self
         found = self._backend.capability(kind)
@@ -61,7 +61,7 @@ class _Remembering(_Recalls):
         return found
 
     def recall(self, ref: JobRef, error: NotFound) -> tuple[ArchiveReader, JobState]:
-        """Return the past and what it knows of a job that the engine does not know; raise the error where nothing."""
+        """Return the history and its state of a job; raise the engine's error if it has none."""
         past = self._backend.history()
         state = None if past is None else past.state(ref)
         if past is None or state is None:
@@ -116,7 +116,8 @@ class _Remembering(_Recalls):
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         from mpijob.client.audit.entries import ORIGIN
 
-        origin = ORIGIN.get()  # a thread that reads the stream does not know it
+        # A context variable of the caller: the thread that reads the stream has another context.
+        origin = ORIGIN.get()
 
         def kept(past: ArchiveReader, known: JobRef) -> Iterable[LogLine]:
             token = ORIGIN.set(origin)
@@ -130,10 +131,7 @@ class _Remembering(_Recalls):
     def _told(
         self, ref: JobRef, stream: Iterator[T], kept: Callable[[ArchiveReader, JobRef], Iterable[T]]
     ) -> Iterator[T]:
-        """Yield what the engine's stream yields; where it knows no such job, what was kept of it.
-
-        The stream is asked for by whoever calls, before a thread reads it: the audit tells from where that was.
-        """
+        """Yield the engine's stream or, if the engine does not know the job, that of the history."""
         begun = False
         try:
             for one in stream:
@@ -150,7 +148,7 @@ class _Remembering(_Recalls):
 
 
 class _MergedLogs(SupportsMergedLogs):
-    """Lets the engine merge its files; a job that is gone has none, its lines are read."""
+    """Merges files of existing jobs; deleted ones have none, and their lines are read one by one."""
 
     def __init__(self, engine: SupportsMergedLogs, recall: Callable[[JobRef, NotFound], object]) -> None:
         self._engine, self._recall = engine, recall
@@ -164,13 +162,13 @@ class _MergedLogs(SupportsMergedLogs):
 
 
 def told(reads: Backend) -> JobState | None:
-    """Return the deleted job for which the past has answered last, if it was asked."""
+    """Return the deleted job that the history answered for last, if any."""
     past = reads.capability(_Recalls)
     return None if past is None else past.remembered
 
 
 def deleted(backend: Backend, scope: Scope) -> Page:
-    """Return one page of the jobs that were deleted, the last one deleted first."""
+    """Return one page of deleted jobs, the most recently deleted first."""
     from mpijob.model import Page
 
     past = backend.history()
@@ -178,7 +176,7 @@ def deleted(backend: Backend, scope: Scope) -> Page:
 
 
 def record(backend: Backend, ref: JobRef) -> Record:
-    """Return all that was written down of a job; raise NotFound where nothing was."""
+    """Return the record of a job; raise NotFound if there is none."""
     past = backend.history()
     found = None if past is None else past.record(ref)
     if found is None:
@@ -190,7 +188,7 @@ def record(backend: Backend, ref: JobRef) -> Record:
 
 
 def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, forget: bool) -> None:
-    """Delete a job; with `forget` its record too, also of one that was deleted before."""
+    """Delete a job; with `forget` its record too, even if it was deleted before."""
     try:
         backend.delete(ref, grace_seconds=grace_seconds)
     except NotFound as error:

@@ -1,4 +1,4 @@
-"""The whole record at once: backed up, put back, and what is known of one person erased from it."""
+"""Maintain the whole history: backup, restore, erasure of a user."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 def directory(backend: Backend, settings: Settings) -> str:
-    """Return where the record of an engine's jobs is."""
+    """Return the directory of an engine's history."""
     return history_directory(settings, backend.name or LOCAL)
 
 
 def backup(backend: Backend, settings: Settings, target: str) -> int:
-    """Write the record into one file; return how many jobs are in it."""
+    """Write the history into one file; return the number of jobs."""
 
     def work() -> int:
         archive = _opened(backend, settings)
@@ -43,7 +43,7 @@ def backup(backend: Backend, settings: Settings, target: str) -> int:
 
 
 def restore(backend: Backend, settings: Settings, source: str) -> int:
-    """Put a backup back; return how many jobs are in it."""
+    """Restore a backup; return the number of jobs."""
     place = directory(backend, settings)
     return _acted(
         backend, Verb.RESTORE, "record", lambda: moving.restore(source, place), {"path": source[:200]}
@@ -51,7 +51,7 @@ def restore(backend: Backend, settings: Settings, source: str) -> int:
 
 
 def erase_user(backend: Backend, settings: Settings, user: str) -> tuple[JobRef, ...]:
-    """Erase the records of one user's jobs that are gone, logs and accounts too; return whose they were."""
+    """Erase records, logs and accounts of a user's deleted jobs; return these jobs."""
 
     def work() -> tuple[JobRef, ...]:
         from mpijob.history import account_store
@@ -69,7 +69,7 @@ def erase_user(backend: Backend, settings: Settings, user: str) -> tuple[JobRef,
 
 
 def _acted(backend: Backend, verb: Verb, name: str, work: Callable[[], T], details: dict[str, str]) -> T:
-    """Do something to the whole record, and tell the audit."""
+    """Do and audit something that concerns the whole history."""
     return recorder.act(backend, verb, JobRef("", name), work, details, resource="records")
 
 

@@ -1,4 +1,4 @@
-"""How good the estimates of waiting were, from the jobs that are there and those that are remembered."""
+"""Accuracy of queue time estimates, from existing and deleted jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STRANGERS = "the replay counts resources as free that jobs of other tools, or j
 
 
 def report(backend: Backend, settings: Settings, namespace: str, since: float) -> AccuracyReport:
-    """Return how good estimates were of jobs that were submitted since then."""
+    """Compare estimates with the real times of jobs that were submitted since then."""
     scope = Scope(namespace=namespace, since=since, runs=True, limit=500)
     told = [one for state in _states(backend, scope) if (one := _outcome(state)) is not None]
     told = [one for one in told if queue_backtest.worth(one)]
@@ -56,7 +56,7 @@ def _states(backend: Backend, scope: Scope) -> Iterator[JobState]:
 
 
 def _outcome(state: JobState) -> Outcome | None:
-    """Return what was estimated for a job and what came; None where it has not started, or was tried again."""
+    """Return the estimate of a job and its wait; None if it has not started, or was retried."""
     if state.estimated is None or state.started is None or state.attempt != 1:
         return None
     waited = max(0.0, state.started - (state.queued or state.created))
@@ -64,14 +64,16 @@ def _outcome(state: JobState) -> Outcome | None:
 
 
 def _replayed(backend: Backend, namespace: str, since: float, *, cluster: bool) -> Iterator[Outcome]:
-    """Yield what would have been estimated: of a cluster each queue by itself, of this machine all jobs together."""
+    """Yield the estimates that would be made today, by replaying the jobs."""
+    # A cluster's queues are independent; on one machine all jobs share one queue.
     wanted = AccountQuery(namespace=namespace if cluster else "", since=since, limit=_MOST)
     queues: dict[str, list[queue_backtest.Past]] = {}
     for one in accounts.page(backend, wanted).items:
         queues.setdefault(one.queue if cluster else "", []).append(_past(one))
     for name, jobs in queues.items():
         if cluster and not name:
-            continue  # its pods waited for nodes, in no order
+            # Without a queue, pods wait for nodes in no order.
+            continue
         capacity = None if cluster else _capacity(backend)
         found = queue_backtest.replay(jobs, capacity, strict=not cluster, fair=not cluster)
         yield from (one for one in found if namespace in ("", one.ref.namespace))

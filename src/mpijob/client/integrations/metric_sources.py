@@ -1,4 +1,4 @@
-"""Where an exporter's numbers come from: a client's engine with its past, or a record alone."""
+"""Sources of metrics: the engine of a client with its history, or a record alone."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ _RECENT_SECONDS = 120.0
 
 
 class OfClient:
-    """The jobs that a client sees."""
+    """The jobs of a client."""
 
     def __init__(self, client: Client, *, all_namespaces: bool = True) -> None:
         self._client, self._everywhere = client, all_namespaces
-        self._profiled: dict[str, bool] = {}  # by uid, whether the MPI calls of a job are counted
+        # By uid: whether the job's MPI calls are counted.
+        self._profiled: dict[str, bool] = {}
 
     def going(self) -> Iterator[JobState]:
-        """Return the jobs that have not ended."""
         return self._client.jobs(all_namespaces=self._everywhere, phases=_GOING)
 
     def ended(self, query: AccountQuery) -> Iterator[Account]:
-        """Return accounts."""
         chosen = msgspec.structs.asdict(query) | {"namespace": None, "all_namespaces": self._everywhere}
         while True:
             page = self._client.accounts(**chosen)
@@ -48,94 +47,80 @@ class OfClient:
             chosen["after"] = page.after
 
     def events(self, ref: JobRef) -> Iterable[Event]:
-        """Return what happened to a job."""
         try:
             return tuple(self._client.events(ref))
-        except NotFound:  # it was erased meanwhile
+        # Erased meanwhile.
+        except NotFound:
             return ()
 
     def used(self, ref: JobRef) -> Iterable[Sample]:
-        """Return what each worker used last."""
         try:
             return latest(self._client.metrics(ref))
         except NotFound:
             return ()
 
     def curves(self, ref: JobRef) -> Curves | None:
-        """Return what a training told in the last minutes."""
         try:
             return self._client.curves(ref, since=time.time() - _RECENT_SECONDS)
         except MpiJobError:
             return None
 
     def profile(self, ref: JobRef) -> MpiProfile | None:
-        """Return what a job's ranks do with MPI, where that is counted."""
         try:
             if ref.uid not in self._profiled:
                 self._profiled[ref.uid] = self._client.spec(ref).profile_mpi
             return self._client.profile(ref) if self._profiled[ref.uid] else None
-        except MpiJobError:  # it was erased meanwhile, or may not be read
+        # Erased meanwhile, or may not be read.
+        except MpiJobError:
             return None
 
     def state(self, ref: JobRef) -> JobState | None:
-        """Return where a job stands or stood."""
         try:
             return self._client.state(ref)
         except NotFound:
             return None
 
     def points(self, ref: JobRef, since: float | None) -> Iterable[Point]:
-        """Return all that a training told."""
         return self._client.points(ref, since=since)
 
     def health(self) -> dict[str, tuple[str, float]]:
-        """Nothing more is to be told."""
         return {}
 
 
 class OfRecord:
-    """The jobs that a recorder has written down."""
+    """The jobs of a recorder's archive."""
 
     def __init__(self, archive: Archive, past: ArchiveReader, patterns: tuple[str, ...] = ()) -> None:
         self._archive, self._past = archive, past
         self._read, self._wanted = training.reader(patterns), "" if patterns else training.LOOKED_FOR
 
     def going(self) -> Iterator[JobState]:
-        """Return the jobs that have not ended."""
         return self._past.unfinished_jobs()
 
     def ended(self, query: AccountQuery) -> Iterable[Account]:
-        """Return accounts."""
         return self._past.accounts(query)
 
     def events(self, ref: JobRef) -> Iterable[Event]:
-        """Return what happened to a job."""
         return self._past.events(ref)
 
     def used(self, ref: JobRef) -> Iterable[Sample]:
-        """Return what each worker used last."""
         return latest(self._past.samples(ref, since=time.time() - _RECENT_SECONDS))
 
     def curves(self, ref: JobRef) -> Curves | None:
-        """Return what a training told in the last minutes."""
         query = LogQuery(regex=self._wanted, since=time.time() - _RECENT_SECONDS)
         return training.curves(training.points(self._past.logs(ref, query), self._read))
 
     def profile(self, ref: JobRef) -> MpiProfile | None:
-        """Return what a job's ranks do with MPI, where that was written down."""
         counted = mpi_profiles.read_profiles(self._past, ref)
         return mpi_profile.profile(counted.ranks, lacks=counted.lacks) if counted.ranks else None
 
     def state(self, ref: JobRef) -> JobState | None:
-        """Return where a job stands or stood."""
         return self._past.state(ref)
 
     def points(self, ref: JobRef, since: float | None) -> Iterable[Point]:
-        """Return all that a training told."""
         return training.points(self._past.logs(ref, LogQuery(regex=self._wanted, since=since)), self._read)
 
     def health(self) -> dict[str, tuple[str, float]]:
-        """Return how the recorder is."""
         lines, size = self._archive.read(
             "SELECT coalesce(sum(lines), 0), coalesce(sum(size), 0) FROM chunks"
         )[0]
@@ -148,6 +133,5 @@ class OfRecord:
 
 
 def latest(samples: Iterable[Sample]) -> list[Sample]:
-    """Return the newest sample of each worker."""
     last = {sample.worker: sample for sample in sorted(samples, key=lambda one: one.time)}
     return [last[worker] for worker in sorted(last)]

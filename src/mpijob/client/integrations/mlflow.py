@@ -1,8 +1,8 @@
-"""A tracking server that speaks MLflow's REST API: one experiment for a namespace, one run for a job.
+"""Client of MLflow's REST API: one experiment for a namespace, one run for a job.
 
-What ranks tell (`mpijob.report`, or words in their lines) is sent as it comes; nothing of it depends on the server:
-who sends goes on when the server is back, and a value that is sent twice is stored once. A run is found by the job's
-uid, which it carries as a tag. Commands, variables and lines stay here.
+Values that ranks report (`mpijob.report`, or words in their lines) are sent as they arrive; a value that is
+sent twice is stored once. A run is found by the job's uid, which is its tag. Commands, variables and log
+lines are not sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _SECONDS = 10.0
 _MOST_BYTES = 16 << 20
 _CODES = re.compile(rb'"error_code"\s*:\s*"([A-Z_]{1,60})"')
-_BATCH = 1000  # of so many values does a server take at once
+# The limit of a server for one request.
+_BATCH = 1000
 _UID = "mpijob.uid"
 _PLACES = ("step", "global_step", "iteration", "iter", "batch", "epoch")
 _ENDS = {Phase.SUCCEEDED: "FINISHED", Phase.FAILED: "FAILED", Phase.CANCELLED: "KILLED"}
@@ -34,7 +35,7 @@ Value = dict[str, Any]
 
 
 class Server:
-    """One tracking server; calls block."""
+    """A tracking server."""
 
     def __init__(self, address: str, token_file: str = "", seconds: float = _SECONDS) -> None:
         parts = urlsplit(address)
@@ -46,7 +47,7 @@ class Server:
         self._experiments: dict[str, str] = {}
 
     def run_of(self, state: JobState) -> Value | None:
-        """Return the run of a job, None where there is none yet."""
+        """Return the run of a job, None if there is none."""
         experiment = self._experiment(state.ref.namespace, make=False)
         if not experiment:
             return None
@@ -58,7 +59,7 @@ class Server:
         return runs[0]["info"] if runs else None
 
     def begin(self, state: JobState) -> Value:
-        """Return the run of a job, made where there is none."""
+        """Return the run of a job, created if there is none."""
         if (found := self.run_of(state)) is not None:
             return found
         made = self._post(
@@ -87,12 +88,12 @@ class Server:
             self._post("runs/log-batch", {"run_id": run, "metrics": values[at : at + _BATCH]})
 
     def end(self, run: str, state: JobState) -> None:
-        """Tell how a job ended."""
+        """Send the end of a job."""
         ended = int((state.finished or state.created) * 1000)
         self._post("runs/update", {"run_id": run, "status": _ENDS[state.phase], "end_time": ended})
 
     def link(self, run: Value) -> str:
-        """Return the address at which a person sees a run."""
+        """Return the URL of a run for users."""
         return f"{self.address}/#/experiments/{run['experiment_id']}/runs/{run['run_id']}"
 
     def _experiment(self, name: str, *, make: bool) -> str:
@@ -137,18 +138,18 @@ class Server:
 
 
 def _code(body: bytes) -> str:
-    """Return MLflow's own code of an error, which is all that is told of a body."""
+    """Return MLflow's error code; the rest of the body may quote what was sent."""
     found = _CODES.search(body)
     return f": {found[1].decode()}" if found else ""
 
 
 def server_of(settings: Settings, seconds: float = _SECONDS) -> Server | None:
-    """Return the server of the settings, None where none is set."""
+    """Return the server of the settings, None without one."""
     return Server(settings.mlflow, settings.mlflow_token_file, seconds) if settings.mlflow else None
 
 
 def values(told: Iterable[Point]) -> list[Value]:
-    """Return points as a server takes them; what ranks other than 0 tell is called `loss/rank-3`."""
+    """Convert points; metrics of ranks other than 0 are named like `loss/rank-3`."""
     found: list[Value] = []
     for one in told:
         step = next((one.values[name] for name in _PLACES if name in one.values), 0.0)

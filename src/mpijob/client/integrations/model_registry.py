@@ -1,4 +1,4 @@
-"""Writing a job's model down in the model registry: which model it is, and that the job has made it."""
+"""Register a job's model in the model registry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def register(backend: Backend, ref: JobRef, model: Model | None) -> Registered:
-    """Write it down; raise Conflict for a job that has not succeeded."""
+    """Register the model; raise Conflict for a job that has not succeeded."""
     state = backend.get(ref)
     if state.phase is not Phase.SUCCEEDED:
         raise Conflict(

@@ -1,7 +1,7 @@
-"""What Prometheus is told of running jobs' MPI calls: time and traffic by rank, time by kind of call, the links.
+"""Prometheus metrics of running jobs' MPI calls: time and traffic by rank, time by kind of call, bandwidth.
 
-Ranks are labels, so their number is bounded: of a job with more ranks than there is room for, those with the least and
-the greatest share are told, which is where imbalance shows.
+Ranks are labels, so their number is bounded: of more ranks, those with the smallest and the largest share of
+MPI are exported, which shows imbalance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from mpijob.model.status.mpi_profile import CallKind, MpiProfile, RankProfile
 
-MOST_RANKS = 64  # of one job
+# Of one job.
+MOST_RANKS = 64
 _RANKS: dict[str, str] = {
     "mpijob_rank_mpi_ratio": "Fraction of its time that a rank spent in MPI.",
     "mpijob_rank_mpi_seconds": "Time that a rank spent in MPI.",
@@ -27,12 +28,12 @@ _JOBS: dict[str, str] = {
 
 
 def families(found: Iterable[tuple[str, str, MpiProfile]], gauge: Any) -> Iterator[Any]:
-    """Yield the numbers of jobs, given by namespace and name."""
+    """Yield the metrics of jobs, given by namespace and name."""
     ranks: dict[str, list[Any]] = {name: [] for name in _RANKS}
     jobs: dict[str, list[Any]] = {name: [] for name in _JOBS}
     kinds: list[Any] = []
     for namespace, job, profile in found:
-        for one in _told(profile.ranks):
+        for one in _exported(profile.ranks):
             key = (namespace, job, str(one.rank))
             for name, value in zip(_RANKS, (one.share, one.mpi_seconds, one.sent, one.messages), strict=True):
                 ranks[name].append((key, value))
@@ -47,7 +48,7 @@ def families(found: Iterable[tuple[str, str, MpiProfile]], gauge: Any) -> Iterat
                 ("namespace", "job", "kind"), kinds)  # fmt: skip
 
 
-def _told(ranks: Sequence[RankProfile]) -> Sequence[RankProfile]:
+def _exported(ranks: Sequence[RankProfile]) -> Sequence[RankProfile]:
     if len(ranks) <= MOST_RANKS:
         return ranks
     ordered = sorted(ranks, key=lambda one: one.share)

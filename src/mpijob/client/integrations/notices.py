@@ -1,7 +1,7 @@
-"""What a receiver gets when a job changes: JSON for programs, Slack's and Teams' messages, a mail; and who gets it.
+"""Content of callbacks: JSON for programs, messages for Slack and Teams, mails; and their recipients.
 
-Pure: what is sent, and whether it was taken, is the business of `webhooks`. Texts that come from a job are escaped for
-each receiver, so that a job's message mentions nobody in a chat and writes no header of a mail.
+Pure: `webhooks` sends it. Text of a job is escaped for each receiver, so that it can neither mention users in
+a chat nor add headers to a mail.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_SUBJECT = 200
 
 
 class Delivery(NamedTuple):
-    """One message to send: to whom ("" for the callback's own address), and for which change of the job."""
+    """One message: its recipient ("": the callback's own address), and the change of the job."""
 
     change: str
     to: str = ""
@@ -34,7 +34,7 @@ class Delivery(NamedTuple):
 def deliveries(
     setting: CallbackSetting, state: JobState, wishes: Iterable[Notify] = ()
 ) -> Iterator[Delivery]:
-    """Yield what one callback has to send about a job's state, by its own phases and by the job's `notify`."""
+    """Yield the deliveries of one callback for a state, by its own phases and by the job's `notify`."""
     if setting.namespaces and state.ref.namespace not in setting.namespaces:
         return
     changes = _changes(state)
@@ -50,13 +50,13 @@ def deliveries(
 
 
 def untaken(settings: Iterable[CallbackSetting], namespace: str, wishes: Iterable[Notify]) -> list[str]:
-    """Return whom a job names in `notify` that no callback of the settings reaches."""
+    """Return the recipients in `notify` that no callback of the settings serves."""
     there = [one for one in settings if not one.namespaces or namespace in one.namespaces]
     return [wish.to for wish in wishes if not any(one.takes(wish.to) for one in there)]
 
 
 def _changes(state: JobState) -> list[tuple[str, frozenset[str]]]:
-    """Return what a state tells, each change with the moments of `notify.on` that it is."""
+    """Return the changes that a state means, each with its words of `notify.on`."""
     if state.phase in _ENDS:
         return [(state.phase.value, frozenset({_ENDS[state.phase], "ended"}))]
     found = []
@@ -70,7 +70,7 @@ def _changes(state: JobState) -> list[tuple[str, frozenset[str]]]:
 
 
 def body(state: JobState, setting: CallbackSetting, number: str, now: float, to: str = "") -> bytes:
-    """Return what is sent about a job, in the shape that the receiver takes; what looks like a secret is masked."""
+    """Return the content in the format of the receiver, with secrets masked."""
     if setting.by_smtp:
         return _mail(state, setting, number, to)
     match setting.shape:
@@ -110,7 +110,8 @@ def _json(state: JobState, setting: CallbackSetting, number: str, now: float) ->
 
 
 def _slack(state: JobState, setting: CallbackSetting) -> dict[str, Any]:
-    """Return a message of Slack's incoming webhooks; `<!everyone>` in a job's message calls nobody."""
+    """Return a message for Slack's incoming webhooks."""
+    # Slack requires these three escapes; they also disarm `<!everyone>` in a job's message.
     escaped = _sentence(state).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {"text": f"{escaped}\n{_link(state, setting)}".rstrip()}
 
@@ -137,7 +138,7 @@ def _teams(state: JobState, setting: CallbackSetting) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """Return a text of which Teams' Markdown makes no link and no emphasis."""
+    """Escape Markdown of Teams."""
     return re.sub(r"([\\`*_\[\]()#<>])", r"\\\1", text)
 
 

@@ -1,7 +1,7 @@
-"""A job's life as an OpenTelemetry trace: one span for the job, one for each stage, sent by OTLP over HTTP as JSON.
+"""A job as an OpenTelemetry trace: one span for the job, one for each stage, sent as OTLP/HTTP JSON.
 
-Ids follow from the job's namespace and uid, so a trace that is sent twice is the same trace. Labels of jobs become
-attributes; commands, variables and output do not leave this machine.
+Ids are derived from the job's namespace and uid, so that a trace that is sent twice is the same trace. Labels
+of jobs become attributes; commands, variables and output are not sent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def trace(account: Account, events: Iterable[Event], now: float) -> dict[str, Any]:
-    """Return the trace of a job as OTLP's JSON; of one that goes on, as far as it is."""
+    """Return the trace of a job as OTLP JSON; spans of an unfinished job end at `now`."""
     events = tuple(events)
     root = _id(account.ref.key, "job", 8)
     end = account.ended or now
@@ -114,7 +114,7 @@ def _id(key: JobKey, part: str, size: int) -> str:
 
 
 def send(endpoint: str, document: dict[str, Any]) -> None:
-    """Send a trace to a collector (`http://host:4318`); raise BackendError when it does not take it."""
+    """Send a trace to a collector (`http://host:4318`); raise BackendError if it is not accepted."""
     address = urlsplit(endpoint)
     if address.scheme not in ("http", "https") or not address.netloc:
         raise InvalidJob(
@@ -134,7 +134,7 @@ def send(endpoint: str, document: dict[str, Any]) -> None:
 
 
 class Sender(threading.Thread):
-    """Sends the trace of each job that ends, once; what could not be sent is tried again."""
+    """Sends the trace of each job that ends; failures are tried again."""
 
     def __init__(
         self, source: Source, endpoint: str, stop: threading.Event, clock: Callable[[], float] = time.time
@@ -145,7 +145,6 @@ class Sender(threading.Thread):
         self._sent: set[JobKey] = set()
 
     def run(self) -> None:
-        """Look every few seconds until told to stop."""
         while not self._stop_event.wait(_EVERY_SECONDS):
             try:
                 self.look()
@@ -153,7 +152,7 @@ class Sender(threading.Thread):
                 _log.warning("%s", error)
 
     def look(self) -> None:
-        """Send what has ended since the last look."""
+        """Send the traces of jobs that ended since the last round."""
         now = self._clock()
         finals = tuple(phase.value for phase in Phase if phase.final)
         query = AccountQuery(since=self._since, phases=finals, by_end=True, limit=1000)

@@ -1,8 +1,9 @@
-"""What Prometheus is told: jobs by phase, times of stages, failures by cause, queues, what workers use, our own health.
+"""Prometheus metrics: jobs by phase, times of stages, failures by cause, queues, usage of workers, own
+health.
 
-Everything is read when it is scraped, at most every other second, from the engine or from a record; so it is as
-young as the newest sample. Labels are namespaces, phases, causes and running jobs' workers, each with a bound:
-what is beyond it is counted as `other`, or left out and that is told. Needs the extra `metrics`.
+Metrics are read from the engine or from a record when they are scraped, at most every other second. Labels
+are namespaces, phases, causes and running workers, and bounded: values beyond a limit are counted as `other`,
+or omitted and counted. Needs the extra `metrics`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,16 @@ if TYPE_CHECKING:
     Rates = Callable[[], Mapping[str, RateSetting]]
 
 FRESH_SECONDS = 2.0
-MOST_JOBS = 200  # running jobs whose workers are told one by one
+# Running jobs with metrics for each worker.
+MOST_JOBS = 200
 MOST_SERIES = 4000
-MOST_WORDS = 100  # different values of one label
+# Distinct values of one label: each is a time series that Prometheus keeps in memory.
+MOST_WORDS = 100
 MOST_CURVES = 20
 MOST_PROFILES = 20
-_BACK_SECONDS = 86_400.0  # jobs that ended before the exporter began, and are counted
+# Jobs that ended up to this long before the exporter started are counted.
+_BACK_SECONDS = 86_400.0
+# Ended jobs may appear in the source late: each read overlaps the last one.
 _OVERLAP_SECONDS = 120.0
 _BUDGET_SECONDS = 60.0
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 900, 3600, 14400, 86400)
@@ -47,32 +52,32 @@ _GOING = tuple(phase for phase in Phase if not phase.final)
 
 
 class Source(Protocol):
-    """Where the numbers come from."""
+    """The source of the metrics."""
 
     def going(self) -> Iterable[JobState]:
-        """Return the jobs that have not ended."""
+        """Return the unfinished jobs."""
 
     def ended(self, query: AccountQuery) -> Iterable[Account]:
-        """Return accounts."""
+        """Return the accounts that match."""
 
     def events(self, ref: JobRef) -> Iterable[Event]:
-        """Return what happened to a job."""
+        """Return the events of a job."""
 
     def used(self, ref: JobRef) -> Iterable[Sample]:
-        """Return what each worker used last."""
+        """Return the last usage sample of each worker."""
 
     def curves(self, ref: JobRef) -> Curves | None:
-        """Return what a training told in the last minutes."""
+        """Return the training metrics of the last minutes."""
 
     def profile(self, ref: JobRef) -> MpiProfile | None:
-        """Return what a job's ranks do with MPI, where that is counted."""
+        """Return the MPI profile, None for jobs without one."""
 
     def health(self) -> dict[str, tuple[str, float]]:
-        """Return numbers about ourselves: by name, a sentence and the value."""
+        """Return metrics of the source itself: by name, a help text and the value."""
 
 
 class Exporter:
-    """Collects from a source into a registry of its own; made by `exporter`."""
+    """Collects from a source into its own registry; `exporter` creates it."""
 
     def __init__(
         self,
@@ -98,12 +103,15 @@ class Exporter:
         self._since = clock() - _BACK_SECONDS
         self._counted: OrderedDict[JobKey, None] = OrderedDict()
         self._words: dict[str, set[str]] = {}
-        self._families: list[Any] = []  # of jobs, as they were last seen
+        # Metrics of jobs, from the last read.
+        self._families: list[Any] = []
         self._own: list[Any] = []
         self._budgets: tuple[float, tuple[costs.Budget, ...]] = (-_BUDGET_SECONDS, ())
-        self._looked, self._rated = -FRESH_SECONDS, -_BUDGET_SECONDS
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # they double what is stored and nobody asks for them
-        self.registry.register(self)  # first: one scrape tells what it counts
+        self._read_at, self._rated = -FRESH_SECONDS, -_BUDGET_SECONDS
+        # `_created` series would double the number of stored series, and are rarely used.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        # Registered first: collecting it updates the counters below before they are written.
+        self.registry.register(self)
         own: Any = {"registry": self.registry}
         self._finished = Counter(
             "mpijob_jobs_finished", "Finished jobs, by result.", ("namespace", "phase"), **own
@@ -129,25 +137,26 @@ class Exporter:
         self._ready = True
 
     def collect(self) -> Iterator[Any]:
-        """Yield what is there now; called by every scrape."""
-        if not self._ready:  # the registry asks what there will be before there is anything
+        """Yield the current metrics; called for every scrape."""
+        # `register` calls it for the names of metrics, before there are any.
+        if not self._ready:
             return
         with self._lock:
-            if time.monotonic() - self._looked >= FRESH_SECONDS:
-                self._look()
+            if time.monotonic() - self._read_at >= FRESH_SECONDS:
+                self._read()
             yield from (*self._families, *self._own)
 
     def text(self) -> tuple[bytes, str]:
-        """Return the page that is scraped, and its type."""
+        """Return the page and its content type."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         with self._lock:
-            if time.monotonic() - self._looked >= FRESH_SECONDS:
-                self._look()
+            if time.monotonic() - self._read_at >= FRESH_SECONDS:
+                self._read()
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
-    # -- looking ----------------------------------------------------------------------------------
-    def _look(self) -> None:
+    # -- reading ----------------------------------------------------------------------------------
+    def _read(self) -> None:
         begun, now = time.monotonic(), self._clock()
         try:
             going = [*self._source.going()]
@@ -164,10 +173,11 @@ class Exporter:
                ("mpijob_exporter_look_seconds", "Duration of a collection.", time.monotonic() - begun)]  # fmt: skip
         own += [(name, text, value) for name, (text, value) in self._source.health().items()]
         self._own = [_gauge(name, text, (), [((), value)]) for name, text, value in own]
-        self._looked = time.monotonic()
+        self._read_at = time.monotonic()
 
     def _begin_at_zero(self, going: list[JobState]) -> None:
-        """Tell counters before they count: what begins with one has not grown, for Prometheus."""
+        """Create counters with 0 before their first increment."""
+        # Prometheus computes rates from differences: a counter that appears with 1 has not increased.
         for namespace in {self._word("namespace", state.ref.namespace) for state in going}:
             for phase in (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED):
                 self._finished.labels(namespace, phase.value)
@@ -175,7 +185,7 @@ class Exporter:
                 self._stages.labels(namespace, stage)
 
     def _count(self, now: float) -> None:
-        """Count the jobs that ended since the last look, each once."""
+        """Count the jobs that ended since the last read, each once."""
         finals = tuple(phase.value for phase in Phase if phase.final)
         query = AccountQuery(since=self._since, phases=finals, by_end=True, limit=10_000)
         for account in self._source.ended(query):
@@ -205,7 +215,7 @@ class Exporter:
             self._cost.labels(namespace, rate.currency).inc(costs.cost(account, self._rates))
 
     def _word(self, label: str, value: str) -> str:
-        """Return a label's value, or `other` when there are too many of them."""
+        """Return a label's value, `other` beyond the limit of values."""
         known = self._words.setdefault(label, set())
         if value not in known and len(known) >= MOST_WORDS:
             return "other"
@@ -213,7 +223,7 @@ class Exporter:
         return value
 
     def _workers(self, going: list[JobState]) -> Iterator[Any]:
-        """Yield what the workers of running jobs use, and what trainings tell, within bounds."""
+        """Yield usage of running workers and training metrics, within the limits."""
         running = [state for state in going if state.phase is Phase.RUNNING]
         names = ("namespace", "job", "worker")
         rows: dict[str, list[Any]] = {name: [] for name in _USED}
@@ -268,7 +278,8 @@ class Exporter:
         if not self._settings.budgets:
             return
         asked, found = self._budgets
-        if time.monotonic() - asked >= _BUDGET_SECONDS:  # it reads a month of jobs
+        # It reads the jobs of a month.
+        if time.monotonic() - asked >= _BUDGET_SECONDS:
             query = AccountQuery(since=now - 32 * 86400.0, by_end=True, limit=10_000)
             found = costs.budgets(self._source.ended(query), self._settings.budgets, self._rates, now)
             self._budgets = (time.monotonic(), found)
@@ -299,7 +310,7 @@ _USED: dict[str, tuple[str, Callable[[Sample], float]]] = {
 
 
 def _going(going: list[JobState], now: float, word: Callable[[str, str], str]) -> Iterator[Any]:
-    """Yield where the jobs stand that have not ended."""
+    """Yield the metrics of unfinished jobs."""
     jobs: dict[tuple[str, str], int] = {}
     workers: dict[tuple[str, str], int] = {}
     waiting: dict[tuple[str, str], list[float]] = {}
@@ -344,14 +355,14 @@ def _gauge(name: str, text: str, labels: tuple[str, ...], rows: Iterable[Any]) -
 
 
 def exporter(source: Source, settings: Settings, rates: Rates | None = None) -> Exporter:
-    """Return an exporter over a source; raise Unsupported where the extra is not installed."""
+    """Return an exporter; raise Unsupported if the extra is not installed."""
     if find_spec("prometheus_client") is None:
         raise Unsupported("metrics need prometheus_client", hint="run: pip install 'mpijob[metrics]'")
     return Exporter(source, settings, rates=rates)
 
 
 class ScrapeAccess(NamedTuple):
-    """Where the numbers are read: an address, TLS where others than this machine ask, and who may read them."""
+    """The address of the metrics, its TLS files, and the check of bearer tokens."""
 
     address: str
     port: int
@@ -360,7 +371,7 @@ class ScrapeAccess(NamedTuple):
 
 
 def serve(made: Exporter, door: ScrapeAccess) -> Server:
-    """Return a server of the page at /metrics; it answers while it is open."""
+    """Return a server of the metrics at /metrics, which runs while it is open."""
     if find_spec("uvicorn") is None or find_spec("starlette") is None:
         raise Unsupported("serving metrics needs starlette and uvicorn", hint="run: pip install 'mpijob[ui]'")
     from mpijob.serving import server, service

@@ -1,6 +1,6 @@
-"""Folders of buckets, fetched and stored by a connection's name: by hand, and in the pods of jobs on a cluster.
+"""Copy folders of S3 buckets from and to directories: for users, and in pods of jobs.
 
-In a pod nobody sees settings: there `env` is the connection, whose variables the kubelet fills from the Secret.
+Pods have no settings: there the connection is named `env`, and its variables come from a Secret.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _directory(path: str) -> Path:
 
 
 def fetch(settings: Settings, source: str, directory: str) -> str:
-    """Fetch a folder into a directory, which is made; return what came."""
+    """Download a folder into a directory, which is created; return a summary."""
     target, bucket = Path(directory), _bucket(settings, source)
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -42,15 +42,15 @@ def fetch(settings: Settings, source: str, directory: str) -> str:
 
 
 def store(settings: Settings, source: str, directory: str) -> str:
-    """Store a directory in a folder; return what went."""
+    """Upload a directory into a folder; return a summary."""
     moved, _ = s3_volumes.store(_bucket(settings, source), _directory(directory), {})
     return f"{moved} stored in {source}"
 
 
 def keep(settings: Settings, source: str, directory: str, every: float) -> Iterator[str]:
-    """Store what changes until SIGTERM, then once more; yield what went each time that something did.
+    """Upload changes until SIGTERM, then once more; yield a summary of each upload.
 
-    A store that does not answer is asked again the next time: only the last time may fail.
+    An error of the store is tried again in the next round; only that of the last round is raised.
     """
     ended = shutdown.until_ended()
     bucket, place = _bucket(settings, source), _directory(directory)

@@ -1,7 +1,7 @@
-"""A TensorBoard process for one job: over the event files that the job wrote, or over what its ranks told.
+"""Run TensorBoard for one job: over its own event files, or over the metrics that its ranks reported.
 
-While the process lives its address is in a file of the home, so that `describe` and the page show the link. It listens
-on this machine alone, as the page does.
+While the process runs, its address is in a file in the home directory, for links in `describe` and the web
+UI. It listens on loopback only, as the web UI does.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def serve(
     logdir: str = "",
     port: int = 0,
 ) -> None:
-    """Run TensorBoard for a job until `stop`, following the job while it runs; `ready` hears the address."""
+    """Run TensorBoard for a job until `stop`, following the job; `ready` is called with the address."""
     if find_spec("tensorboard") is None:
         raise Unsupported("TensorBoard is not installed here", hint="run: pip install 'mpijob[tensorboard]'")
     with tempfile.TemporaryDirectory(prefix="mpijob-tensorboard-") as own:
         place = logdir or written_by(client, ref)
-        told = None if place else _Told(client, ref, own)
+        told = None if place else _ReportedMetrics(client, ref, own)
         if told is not None:
             told.look()
         with _process(place or own, port) as (process, address), _known(client.settings, ref, address):
@@ -58,10 +58,11 @@ def serve(
 
 
 def written_by(client: Client, ref: JobRef) -> str:
-    """Return the directory in which a job's own event files are, "" where it wrote none or none can be seen here."""
+    """Return the directory of a job's event files, "" if it has none or none are on this machine."""
     known = client.backend.capability(SupportsWorkingDirectory)
     found = ""
-    with contextlib.suppress(NotFound):  # the files of a deleted job went with it
+    # The files of a deleted job are deleted, too.
+    with contextlib.suppress(NotFound):
         found = "" if known is None else str(known.working_directory(ref))
     for _, _, files in os.walk(found) if found else ():
         if any("tfevents" in name for name in files):
@@ -69,8 +70,8 @@ def written_by(client: Client, ref: JobRef) -> str:
     return ""
 
 
-class _Told:
-    """What a job's ranks told, as event files that grow while it runs."""
+class _ReportedMetrics:
+    """Reported metrics, written as event files while the job runs."""
 
     def __init__(self, client: Client, ref: JobRef, directory: str) -> None:
         self._client, self._ref, self._writer = client, ref, Writer(directory)
@@ -78,7 +79,7 @@ class _Told:
         self._over = False
 
     def look(self) -> None:
-        """Write what is new; each rank's lines come in order."""
+        """Write new values; the lines of each rank are in order."""
         if self._over:
             return
         self._over = self._client.state(self._ref).phase.final
@@ -107,7 +108,7 @@ def _process(directory: str, port: int) -> Iterator[tuple[subprocess.Popen[bytes
 
 
 def _address(process: subprocess.Popen[bytes]) -> str:
-    """Return where a TensorBoard that has just started answers; its later words go nowhere."""
+    """Return the address of a TensorBoard process that has just started."""
     said: list[bytes] = []
     known = threading.Event()
 
@@ -120,6 +121,7 @@ def _address(process: subprocess.Popen[bytes]) -> str:
                 known.set()
         known.set()
 
+    # It keeps reading to the end: TensorBoard would block on a full stderr pipe.
     threading.Thread(target=listen, name="mpijob-tensorboard", daemon=True).start()
     known.wait(_START_SECONDS)
     if found := _AT.search(b"".join(said)):
@@ -130,10 +132,11 @@ def _address(process: subprocess.Popen[bytes]) -> str:
 
 # -- where it is --------------------------------------------------------------------------------------
 def address(settings: Settings, ref: JobRef) -> str:
-    """Return where a TensorBoard shows a job now, "" where none does."""
+    """Return the address of a running TensorBoard of a job, "" if there is none."""
     try:
         with open(_link(settings, ref), encoding="utf-8") as file:
             pid, _, found = file.read().partition(" ")
+        # A killed process leaves its file: signal 0 tests whether it runs.
         os.kill(int(pid), 0)
     except (OSError, ValueError):
         return ""
@@ -158,5 +161,5 @@ def _link(settings: Settings, ref: JobRef) -> str:
 
 
 def link_file(settings: Settings, tool: str, ref: JobRef) -> str:
-    """Return the file that keeps the link to a job in another tool; no namespace has a dot in its name."""
+    """Return the file with the link to a job in another tool; namespaces contain no dot, so names are unique."""
     return os.path.join(settings.home, "links", f"{tool}-{ref.namespace}.{ref.uid}")

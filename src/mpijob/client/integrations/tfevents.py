@@ -1,7 +1,8 @@
-"""Event files as TensorBoard reads them: what ranks told, one directory for each rank.
+"""Write TensorBoard event files: the metrics that ranks reported, one directory for each rank.
 
-A file is a row of records (length, checksum, data, checksum); the data is the protocol buffer `Event`, of which three
-fields are written here: the time, the step and scalar values. Such files are read by `observation/metrics/event_files`.
+A file is a sequence of records (length, checksum, data, checksum); the data is the protocol buffer `Event`,
+of which three fields are written: time, step and scalar values. `observation/metrics/event_files` reads such
+files.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _ELSE = (*_PLACES, "steps", "epochs")
 
 
 class Writer:
-    """Writes points into a directory, more and more of them."""
+    """Appends points to the event files of a directory."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._files: dict[int, str] = {}
 
     def write(self, told: Iterable[Point]) -> None:
-        """Append what was told to the files of its ranks."""
+        """Append points to the files of their ranks."""
         rows: dict[int, list[bytes]] = {}
         for one in told:
             if values := {name: value for name, value in one.values.items() if name not in _ELSE}:
@@ -48,12 +49,11 @@ class Writer:
 
 
 def step_of(one: Point) -> int:
-    """Return the step at which a point was told."""
     return int(next((one.values[name] for name in _PLACES if name in one.values), 0.0))
 
 
 def event(time: float, step: int, values: dict[str, float]) -> bytes:
-    """Return an Event with scalar values."""
+    """Encode an Event with scalar values."""
     summary = b"".join(
         _bytes(1, _bytes(1, name.encode()) + _key(2, 5) + struct.pack("<f", _single(value)))
         for name, value in values.items()
@@ -62,7 +62,7 @@ def event(time: float, step: int, values: dict[str, float]) -> bytes:
 
 
 def _single(value: float) -> float:
-    """Return a value that a float of four bytes can hold."""
+    """Limit a value to the range of a 4-byte float."""
     try:
         struct.pack("<f", value)
     except OverflowError:
@@ -71,7 +71,7 @@ def _single(value: float) -> float:
 
 
 def record(data: bytes) -> bytes:
-    """Return data as one record."""
+    """Encode data as one record."""
     length = struct.pack("<Q", len(data))
     return length + _checksum(length) + data + _checksum(data)
 

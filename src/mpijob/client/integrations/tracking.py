@@ -1,7 +1,7 @@
-"""Bringing what trainings tell to a tracking server while they run, and the links under which it is seen there.
+"""Send training metrics to a tracking server while jobs run, and find links to them.
 
-A mirror keeps nothing that could not be lost: started again, it sends a day's jobs again, except those whose run has
-ended at the server. `mlflow` speaks with the server, `metric_sources` know the jobs.
+A mirror keeps no state on disk: after a restart it sends the jobs of the last day again, except those whose
+run has ended at the server. `mlflow` is the protocol, `metric_sources` reads the jobs.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ if TYPE_CHECKING:
     from mpijob.settings import Settings
 
 EVERY_SECONDS = 5.0
-_OVERLAP_SECONDS = 30.0  # lines of a slower worker come late
+# Lines of slower workers arrive late.
+_OVERLAP_SECONDS = 30.0
 _DAY = 86_400.0
 _LINK_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """Who knows the jobs and what they told."""
+    """The source of jobs and their metrics."""
 
     def going(self) -> Iterable[JobState]:
-        """Return the jobs that have not ended."""
+        """Return the unfinished jobs."""
 
     def ended(self, query: AccountQuery) -> Iterable[Account]:
-        """Return accounts."""
+        """Return the accounts that match."""
 
     def state(self, ref: JobRef) -> JobState | None:
-        """Return where a job stands or stood."""
+        """Return the state of an existing or deleted job, None for an unknown one."""
 
     def points(self, ref: JobRef, since: float | None) -> Iterable[Point]:
-        """Return what a training told."""
+        """Return the metrics of a training."""
 
 
 class MetricMirror:
-    """Sends what jobs tell; each value once while this process lives."""
+    """Sends metrics of jobs; each value once in the life of this process."""
 
     def __init__(self, source: Source, server: mlflow.Server, clock: Callable[[], float] = time.time) -> None:
         self._source, self._server, self._clock = source, server, clock
@@ -56,7 +57,7 @@ class MetricMirror:
         self._done: set[JobKey] = set()
 
     def look(self) -> None:
-        """Send what is new of all jobs; one that cannot be sent is tried again at the next look."""
+        """Send the new values of all jobs; errors are logged and tried again in the next round."""
         now = self._clock()
         finals = tuple(phase.value for phase in Phase if phase.final)
         query = AccountQuery(since=self._since, phases=finals, by_end=True, limit=1000)
@@ -73,7 +74,7 @@ class MetricMirror:
             self._since = max(self._since, now - _OVERLAP_SECONDS * 10)
 
     def tell(self, ref: JobRef) -> JobState | None:
-        """Send what is new of one job, and its end when it has ended; return where it stands."""
+        """Send the new values of one job and, if it has ended, its end; return its state."""
         state = self._source.state(ref)
         if state is None or state.ref.key in self._done:
             return state
@@ -82,7 +83,8 @@ class MetricMirror:
         if fresh and not sent.run:
             run = self._server.begin(state)
             sent.run = str(run["run_id"])
-            if run.get("status") in ("FINISHED", "FAILED", "KILLED"):  # another has sent all of it
+            # Another process has sent everything.
+            if run.get("status") in ("FINISHED", "FAILED", "KILLED"):
                 fresh = []
         if fresh:
             self._server.log(sent.run, mlflow.values(fresh))
@@ -96,7 +98,7 @@ class MetricMirror:
 
 
 class _Sent:
-    """How far one job was sent: a time, and the points around it."""
+    """What was sent of one job: a time, and the points around it."""
 
     def __init__(self) -> None:
         self.run = ""
@@ -123,14 +125,13 @@ def _key(one: Point) -> tuple[float, int, tuple[tuple[str, str], ...]]:
 
 
 class Sender(threading.Thread):
-    """A mirror beside what this process does, until `stop`."""
+    """Runs a mirror in the background until `stop`."""
 
     def __init__(self, mirror: MetricMirror, stop: threading.Event) -> None:
         super().__init__(name="mpijob-mlflow", daemon=True)
         self._mirror, self._stop_event = mirror, stop
 
     def run(self) -> None:
-        """Look every few seconds, and once more at the end."""
         while True:
             stopped = self._stop_event.wait(EVERY_SECONDS)
             try:
@@ -143,13 +144,13 @@ class Sender(threading.Thread):
 
 # -- links -------------------------------------------------------------------------------------------
 def links(settings: Settings, state: JobState) -> dict[str, str]:
-    """Return where a job's training is seen elsewhere: its run in MLflow, a TensorBoard that shows it now."""
+    """Return links to a job's metrics: its run in MLflow, a TensorBoard that shows it now."""
     found = {"mlflow": _mlflow_link(settings, state), "tensorboard": tensorboard.address(settings, state.ref)}
     return {name: link for name, link in found.items() if link}
 
 
 def _mlflow_link(settings: Settings, state: JobState) -> str:
-    """Return the link to a run; it is asked for once, and a server that does not answer has none."""
+    """Return the link to a run, from the cache if possible; none if the server does not respond."""
     path = tensorboard.link_file(settings, "mlflow", state.ref)
     if link := kept_link(path, settings.mlflow):
         return link
@@ -165,7 +166,7 @@ def _mlflow_link(settings: Settings, state: JobState) -> str:
 
 
 def kept_link(path: str, server: str) -> str:
-    """Return a link that was kept, "" where there is none or it is of another server."""
+    """Return a cached link, "" if there is none or it belongs to another server."""
     with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
         link = file.read()
         return link if server and link.startswith(f"{server.rstrip('/')}/") else ""
@@ -173,7 +174,7 @@ def kept_link(path: str, server: str) -> str:
 
 
 def keep_link(path: str, link: str) -> None:
-    """Remember a link; where that fails it is asked for again."""
+    """Cache a link; errors are ignored."""
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
-"""A job's run at Weights & Biases, by the address that the ranks' own client said.
+"""The link to a job's run at Weights & Biases, from the output of its own client.
 
-`formats/launch` names the run; the ranks send it themselves, with a key that only they have. An address counts only
-when it is one of the server of the settings: a job's lines may hold anything.
+`formats/launch` names the run; the ranks send it themselves, with a key that only they have. A link counts
+only if it begins with the server of the settings: a job's output may contain anything.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ _ADDRESS = re.compile(rb"View run .*?(https?://[^\s\x1b]+)")
 
 
 def links(reads: Backend, state: JobState, settings: Settings) -> dict[str, str]:
-    """Return the link to a job's run, nothing where there is none; only a job with `WANDB_…` variables has one."""
+    """Return the link to a job's run, none without; only jobs with `WANDB_…` variables have one."""
     path = link_file(settings, "wandb", state.ref)
     if found := kept_link(path, settings.wandb):
         return {"wandb": found}
     try:
         if state.started and uses_wandb(reads.spec(state.ref)):
-            found = _said(reads, state, settings.wandb)
+            found = _link_in_log(reads, state, settings.wandb)
     except MpiJobError:
-        return {}  # who may not read the lines is told so elsewhere
+        # The user may not read the log, which other commands report.
+        return {}
     if found:
         keep_link(path, found)
     return {"wandb": found} if found else {}
 
 
-def _said(reads: Backend, state: JobState, server: str) -> str:
+def _link_in_log(reads: Backend, state: JobState, server: str) -> str:
     stream = reads.logs(state.ref, LogQuery(roles=PROGRAM, regex=_SAID))
     try:
         for line in stream:

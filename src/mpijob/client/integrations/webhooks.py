@@ -1,8 +1,8 @@
-"""Callbacks: each change of a job's phase is told to the addresses of the settings, signed, until it is taken.
+"""Callbacks: deliver each change of a job's phase to the configured addresses, signed, with retries.
 
-What is to be told is written down before it is sent, so a process that is killed goes on where it was. A change has one
-id, the same in every attempt to tell it: a receiver that keeps ids sees each change once. Between attempts there is a
-pause that doubles, up to an hour; after ten it gave up and that is said.
+Deliveries are stored before they are sent, so that a restart continues where the process was killed. A change
+has one id for all attempts, so that a receiver that stores ids handles it once. The pause between attempts
+doubles, up to an hour; after ten attempts the delivery is logged as failed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from mpijob.settings import CallbackSetting
 
 FIRST_SECONDS, MOST_SECONDS, MOST_TRIES = 5.0, 3600.0, 10
-_OLD_SECONDS = 3600.0  # a job that ended before that was told by another, or by nobody
+# A job that ended longer ago was reported by another process, or by none.
+_OLD_SECONDS = 3600.0
 _SWEEP_SECONDS = 30.0
 _MOST_WISHES = 10_000
 _KEPT_SECONDS = 7 * 86_400.0
@@ -43,12 +44,12 @@ _log = logging.getLogger(__name__)
 
 
 def place_of(setting: CallbackSetting) -> str:
-    """Return to whom something is told, and how: the same wherever it stands in the settings, and no other's."""
+    """Return the key of a callback: the same when the order of the settings changes, and unique."""
     return f"to:{_digest(' '.join((setting.shape, setting.secret_file, setting.url)))}"
 
 
 def number_of(state: JobState, place: str, delivery: Delivery | None = None) -> str:
-    """Return the id of a change: the same however often it is told."""
+    """Return the id of a change, equal for all attempts to deliver it."""
     change, to = delivery or Delivery(state.phase.value)
     whom = f"{place} {to}" if to else place
     return _digest(f"{state.ref.namespace}/{state.ref.uid}/{state.attempt}/{change}/{whom}")
@@ -59,7 +60,7 @@ def _digest(text: str) -> str:
 
 
 class Outbox:
-    """What is to be told, on disk."""
+    """Deliveries, stored in a database."""
 
     def __init__(
         self, path: str, settings: Iterable[CallbackSetting], clock: Callable[[], float] = time.time
@@ -68,18 +69,19 @@ class Outbox:
         self._clock = clock
         self._lock = threading.Lock()
         self._wishes: dict[tuple[str, str], tuple[Notify, ...]] = {}
-        self._refused: set[tuple[str, str]] = set()  # whom jobs named in vain, and it was logged
+        # Addresses in `notify` of jobs that no callback may use, and for which this was logged.
+        self._refused: set[tuple[str, str]] = set()
+        # os.O_CREAT | SQLite would create it readable by others (umask).
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.close(handle)
         self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         self._db.execute(_TABLE)
 
     def close(self) -> None:
-        """Close the database."""
         self._db.close()
 
     def wishes(self, ref: JobRef, read: Callable[[], tuple[Notify, ...]]) -> tuple[Notify, ...]:
-        """Return whom a job wants to be told, read once: it does not change."""
+        """Return the `notify` of a job, read once: it does not change."""
         key = (ref.namespace, ref.uid)
         if key not in self._wishes:
             if len(self._wishes) >= _MOST_WISHES:
@@ -88,15 +90,12 @@ class Outbox:
         return self._wishes[key]
 
     def is_old(self, state: JobState) -> bool:
-        """Whether a job ended so long ago that nobody is told any more."""
+        """Return whether a job ended so long ago that it is not reported."""
         now = self._clock()
         return state.phase.final and now - (state.finished or now) > _OLD_SECONDS
 
     def offer(self, state: JobState, wishes: Iterable[Notify] = ()) -> None:
-        """Write down who is to be told of a job's state, by the settings and by the job's own `notify`.
-
-        What was written down before stays as it is.
-        """
+        """Store the deliveries for a job's state, by the settings and by the job's own `notify`."""
         now, wishes = self._clock(), tuple(wishes)
         if self.is_old(state):
             return
@@ -105,6 +104,7 @@ class Outbox:
                 number = number_of(state, place, delivery)
                 content = notices.body(state, setting, number, now, delivery.to)
                 self._write(
+                    # Deliveries that are stored already, sent or not, stay unchanged.
                     "INSERT INTO deliveries VALUES (?,?,?,0,?,?,?) ON CONFLICT DO NOTHING",
                     (number, place, content, now, _WAITING, now),
                 )
@@ -114,7 +114,7 @@ class Outbox:
                 _log.warning("job %s: no callback in the settings may notify %s", state.ref, to)
 
     def work(self) -> int:
-        """Send what is due; return how many were taken."""
+        """Send the deliveries that are due; return how many were accepted."""
         now = self._clock()
         self._write("DELETE FROM deliveries WHERE created<?", (now - _KEPT_SECONDS,))
         with self._lock:
@@ -122,10 +122,12 @@ class Outbox:
                 "SELECT id, place, body, tries FROM deliveries WHERE status=? AND due<=? ORDER BY created",
                 (_WAITING, now),
             ).fetchall()
-        return sum(self._tell(*row) for row in due)
+        return sum(self._deliver(*row) for row in due)
 
-    def _tell(self, number: str, place: str | int, content: bytes, tries: int) -> bool:
-        """Send one; what an older version wrote down has a number for a place, which may mean another address now."""
+    def _deliver(self, number: str, place: str | int, content: bytes, tries: int) -> bool:
+        """Send one delivery; return whether it was accepted."""
+        # Older versions stored the position of the callback in the settings, which may mean another address
+        # now: no key is a number.
         setting = dict(self._settings).get(str(place))
         why = "its address is no longer in the settings"
         if setting is not None:
@@ -150,7 +152,7 @@ class Outbox:
 
 
 def _sent(setting: CallbackSetting, number: str, content: bytes, now: float) -> str:
-    """Send one; return why it was not taken, "" when it was."""
+    """Send one delivery; return the error, "" on success."""
     headers = {DELIVERY: number}
     try:
         secret = _secret(setting)
@@ -174,7 +176,7 @@ def _secret(setting: CallbackSetting) -> bytes:
 
 
 def run(client: Client, stop: threading.Event, *, all_namespaces: bool = False) -> None:
-    """Tell changes of jobs until told to stop."""
+    """Deliver changes of jobs until `stop`."""
     settings = client.settings
     if not settings.callbacks:
         raise InvalidJob(
@@ -193,7 +195,9 @@ def run(client: Client, stop: threading.Event, *, all_namespaces: bool = False) 
 
 
 def _sweep(client: Client, outbox: Outbox, all_namespaces: bool) -> None:
-    """Offer what ended lately: a watch tells of the newest jobs only, and not of what happened while nobody watched."""
+    """Offer recently ended jobs: a watch reports the newest job of each name only, and nothing from before it
+    began.
+    """
     try:
         since = time.time() - _OLD_SECONDS
         for account in client.accounts(
@@ -212,19 +216,22 @@ def _watch(client: Client, outbox: Outbox, stop: threading.Event, all_namespaces
                 _offer(client, outbox, state)
                 if stop.is_set():
                     return
-        except BackendError as error:  # the engine does not answer: it is asked again
+        # The engine does not respond: watched again after a pause.
+        except BackendError as error:
             _log.warning("%s", error)
             stop.wait(5.0)
 
 
 def _offer(client: Client, outbox: Outbox, state: JobState) -> None:
-    """Offer a state with whom its job wants to be told; an attempt that is tried again is no end of the job."""
+    """Offer the state of a job with its `notify`."""
     if outbox.is_old(state) or state.phase is Phase.DELETING:
         return
     try:
+        # Read again: a failed attempt that will be retried is not the end of the job.
         now = client.state(state.ref) if state.phase.final else state
         outbox.offer(now, outbox.wishes(state.ref, lambda: client.spec(state.ref).notify))
-    except NotFound:  # deleted since, and nothing remembers it
+    # Deleted, and without a record.
+    except NotFound:
         outbox.offer(state)
 
 
@@ -236,12 +243,12 @@ _PRIVATE = "an administrator can set allow_private to allow private addresses"
 
 
 def signature(secret: bytes, moment: int, body: bytes) -> str:
-    """Return the signature of a body at a moment, as `t=…,v1=…`; the moment is signed too, against replays."""
+    """Return the signature of a body as `t=…,v1=…`; the time is signed too, against replays."""
     return f"t={moment},v1={hmac.new(secret, f'{moment}.'.encode() + body, hashlib.sha256).hexdigest()}"
 
 
 def verified(secret: bytes, header: str, body: bytes, now: float, tolerance_seconds: float = 300.0) -> bool:
-    """Return whether a signature is right and young: for receivers."""
+    """Return whether a signature is valid and recent; for receivers."""
     parts = dict(part.partition("=")[::2] for part in header.split(","))
     if not parts.get("t", "").isdecimal() or abs(now - int(parts["t"])) > tolerance_seconds:
         return False
@@ -249,9 +256,10 @@ def verified(secret: bytes, header: str, body: bytes, now: float, tolerance_seco
 
 
 def post(url: str, body: bytes, headers: dict[str, str], *, allow_private: bool = False) -> int:
-    """Send a body and return the status; raise InvalidJob for an address that may not be called."""
+    """Send a body and return the status; raise InvalidJob for an address that is not allowed."""
     try:
-        parts, _ = urlsplit(url), urlsplit(url).port  # a port that cannot be one raises
+        # Raises for an invalid port.
+        parts, _ = urlsplit(url), urlsplit(url).port
     except ValueError as error:
         raise InvalidJob(f"{url!r} is not a valid URL: {error}", hint="write https://HOST/PATH") from error
     _refuse(url, parts, allow_private)
@@ -276,7 +284,7 @@ def _refuse(url: str, parts: Any, allow_private: bool) -> None:
 
 
 def resolved(host: str, port: int, *, allow_private: bool = False) -> str:
-    """Return the address of a host; refuse one of which any address is not public."""
+    """Return the address of a host; raise InvalidJob if any of its addresses is not public."""
     try:
         found = guard.resolve(host, port)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Bringing the files that a job left to this machine.
+"""Download the output files of a job.
 
-They are brought beside their places first, and put there when all have come: a file of the user's that differs is
-found before anything is written.
+Files are fetched into a directory beside their targets and moved when all have arrived, so that a conflict
+with a file of the user is found before anything is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_NAMED = 5
 
 
 def listed(backend: Backend, ref: JobRef) -> tuple[Artifact, ...]:
-    """Return the files that a job left."""
+    """Return the output files of a job."""
     remote = backend.capability(SupportsRemoteArtifacts)
     return backend.artifacts(ref) if remote is None else remote.list_artifacts(ref)
 
@@ -39,9 +39,9 @@ def fetch(
     *,
     overwrite: bool = False,
 ) -> tuple[Path, ...]:
-    """Copy the files named and those of folders named, or all of them, keeping their places below the directory.
+    """Download files, those of directories, or all, with their paths below the directory.
 
-    Raise Conflict, and write nothing, where a file with other contents is at one of the places.
+    Raise Conflict, and write nothing, if a target exists with other contents.
     """
     named = [_inside(path) for path in paths]
     target = Path(directory)
@@ -55,8 +55,8 @@ def fetch(
 
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """Make a directory on the same disk, for the time of the fetching."""
-    with _telling(target):
+    """Create a temporary directory on the same disk as the target."""
+    with _write_errors(target):
         target.mkdir(parents=True, exist_ok=True)
         stage = tempfile.TemporaryDirectory(dir=target, prefix=".mpijob-fetch-")
     with stage as name:
@@ -77,19 +77,19 @@ def _refuse_other_files(target: Path, stage: Path, places: Iterable[PurePosixPat
 def _differs(there: Path, fetched: Path) -> bool:
     if not os.path.lexists(there):
         return False
-    with _telling(there):
+    with _write_errors(there):
         return not there.is_file() or not filecmp.cmp(there, fetched, shallow=False)
 
 
 def _put(target: Path, stage: Path, places: Iterable[PurePosixPath]) -> None:
     for place in places:
-        with _telling(target / place):
+        with _write_errors(target / place):
             (target / place).parent.mkdir(parents=True, exist_ok=True)
             os.replace(stage / place, target / place)
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -99,7 +99,7 @@ def _telling(path: Path) -> Iterator[None]:
 def _all_fetched(
     backend: Backend, ref: JobRef, named: list[PurePosixPath], stage: Path
 ) -> list[PurePosixPath]:
-    """Copy the files and folders named, or all files; in one transfer where the engine has such."""
+    """Fetch files and directories, or all; in one transfer if the engine supports it."""
     if (at_once := backend.capability(SupportsRemoteArtifacts)) is not None:
         came = at_once.fetch_many(ref, [str(place) for place in named], stage)
         return list(dict.fromkeys(map(_inside, came)))
@@ -108,7 +108,7 @@ def _all_fetched(
 
 
 def _fetched(backend: Backend, ref: JobRef, directory: Path, place: PurePosixPath) -> list[PurePosixPath]:
-    """Copy a file, or every file of the folder where no file has the name."""
+    """Fetch a file or, if there is none of this name, every file of a directory."""
     try:
         backend.fetch(ref, str(place), directory / place)
     except NotFound:
@@ -121,7 +121,7 @@ def _fetched(backend: Backend, ref: JobRef, directory: Path, place: PurePosixPat
 
 
 def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
-    """Store what a job wrote to its S3 volumes once more, where its engine still has it."""
+    """Upload the files of the job's S3 volumes again, if the engine still has them."""
     kept = backend.capability(SupportsArtifactStore)
     if kept is None:
         raise Unsupported(
@@ -132,7 +132,7 @@ def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
 
 
 def _inside(path: str) -> PurePosixPath:
-    """Refuse a path that would lead out of the directory it is fetched to."""
+    """Refuse a path that leads out of the target directory."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path:
         raise NotFound(

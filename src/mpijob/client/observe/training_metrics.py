@@ -1,4 +1,4 @@
-"""Reading a job's curves: its lines, found by what they may hold, of jobs that are there or remembered."""
+"""Read training metrics of an existing or deleted job, from its log."""
 
 from __future__ import annotations
 
@@ -37,19 +37,18 @@ def read(
     tail: int | None = None,
     attempt: int | None = None,
 ) -> Curves:
-    """Return the curves of a job; patterns of the call come before those of the settings.
-
-    Numbers leave here and no lines: this is no look into a log that an audit would tell.
-    """
-    state, told = points_of(
+    """Return the metrics of a job; patterns of the call come before those of the settings."""
+    # Numbers are returned, and not log lines, so this is not audited as a read of the log.
+    state, points_found = points_of(
         backend, ref, settings, patterns, rank=rank, since=since, tail=tail, attempt=attempt
     )
     running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
-    found = training.curves(told, most=points, rank=rank, now=time.time() if running else None)
+    found = training.curves(points_found, most=points, rank=rank, now=time.time() if running else None)
     known = backend.capability(SupportsProgress)
     beyond = None
     if known is not None and rank is None and attempt is None and not state.deleted:
-        with contextlib.suppress(NotFound):  # it went meanwhile
+        # Deleted meanwhile.
+        with contextlib.suppress(NotFound):
             beyond = known.progress(state.ref)
     return found if beyond is None else training.completed(found, beyond)
 
@@ -65,23 +64,23 @@ def points_of(
     tail: int | None = None,
     attempt: int | None = None,
 ) -> tuple[JobState, list[Point]]:
-    """Return where a job stands and what its lines told, rank by rank."""
+    """Return the state of a job and its metrics, in the order of the log."""
     reads = one_attempt.reading(remembering(backend), attempt)
     own = (*patterns, *settings.metric_patterns)
     find = training.reader(own)
     ranks = () if rank is None else (rank,)
-    search = (
-        "" if own or tail is not None else training.LOOKED_FOR
-    )  # the last lines are read without a search
+    # A tail is read as a whole: a search would continue through the whole log.
+    search = "" if own or tail is not None else training.LOOKED_FOR
     query = LogQuery(regex=search, roles=PROGRAM, ranks=ranks, since=since, tail=tail)
     state = reads.get(ref)
     stream = reads.logs(state.ref, query)
-    told: list[Point] = []
+    points_found: list[Point] = []
     try:
         for line in stream:
-            told += training.points((line,), find)
-            if len(told) >= _MOST_POINTS:
-                del told[::2]  # a year of steps fits into memory, and no screen shows more
+            points_found += training.points((line,), find)
+            if len(points_found) >= _MOST_POINTS:
+                # Every other point is dropped: a year of steps fits into memory, and no screen shows more.
+                del points_found[::2]
     finally:
         close(stream)
-    return state, told
+    return state, points_found

@@ -1,7 +1,7 @@
-"""Runs in every rank of a probe: measures latency and bandwidth of each pair of ranks over MPI itself.
+"""Runs in every rank of a probe: measures latency and bandwidth of each pair of ranks over MPI.
 
-It needs Python and the image's own MPI library, nothing else: mpi4py is used where it is there, else the library is
-called directly. Each pair is measured alone, while all others wait; the lower rank of a pair says what it measured.
+It needs only Python and the image's own MPI library: mpi4py is used if it is installed, otherwise the library
+is called directly. While a pair is measured, all others wait; the lower rank prints the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PINGS, BULKS = 40, 6
 
 
 class Direct:
-    """The few calls that are needed, through the library's own binary interface."""
+    """The few MPI calls that are needed, through the library's binary interface."""
 
     def __init__(self) -> None:
         self.lib = self._load()
@@ -31,7 +31,8 @@ class Direct:
             )
             self.byte = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(self.lib, "ompi_mpi_byte")))
             self.ignore = ctypes.c_void_p(0)
-        else:  # MPICH and what has its binary interface
+        # MPICH and libraries with its ABI: handles are these integers of mpi.h; Open MPI has pointers.
+        else:
             self.world, self.byte = ctypes.c_int(0x44000000), ctypes.c_int(0x4C00010D)
             self.ignore = ctypes.c_void_p(1)
         self.lib.MPI_Init(None, None)
@@ -71,7 +72,7 @@ class Direct:
 
 
 class ByMpi4py:
-    """The same through mpi4py."""
+    """The same calls through mpi4py."""
 
     def __init__(self) -> None:
         from mpi4py import MPI
@@ -110,7 +111,7 @@ def connect() -> Any:
 
 
 def measured(world: Any, other: int, count: int, times: int) -> list[float]:
-    """Return the seconds of each exchange there and back; the higher rank of a pair echoes."""
+    """Return the sorted seconds of round trips; the higher rank of a pair echoes."""
     buffer, taken = world.buffer(count), []
     for _ in range(times):
         begun = time.perf_counter()
@@ -121,11 +122,13 @@ def measured(world: Any, other: int, count: int, times: int) -> list[float]:
             world.receive(buffer, count, other)
             world.send(buffer, count, other)
         taken.append(time.perf_counter() - begun)
+    # The first one includes the setup of the connection.
     return sorted(taken[1:])
 
 
 def main() -> None:
-    delay = float(os.environ.get("PROBE_SLOW", "0"))  # tests make a link slow
+    # For tests, which make a link slow.
+    delay = float(os.environ.get("PROBE_SLOW", "0"))
     slow = os.environ.get("PROBE_SLOW_RANK", "")
     world = connect()
     node = os.environ.get("MPIJOB_NODE", "")
@@ -139,10 +142,11 @@ def main() -> None:
             pings, bulks = measured(world, other, SMALL, PINGS), measured(world, other, LARGE, BULKS)
             extra = delay if str(low) == slow or str(high) == slow else 0.0
             if world.rank == low:
+                # The minimum: longer times include other processes on the machine or the network.
                 half, whole = (
                     pings[0] / 2 + extra,
                     bulks[0] / 2 + extra,
-                )  # the best: the rest is other people's work
+                )
                 say("pair", low, high, round(half * 1e6, 2), round(LARGE / whole / 1e6, 2))
     world.barrier()
     world.end()
