@@ -26,10 +26,10 @@ class Refused(Exception):
         self.retry_after = retry_after
 
     @classmethod
-    def told(cls, status: int, told: Problem) -> Refused:
+    def from_problem(cls, status: int, problem: Problem) -> Refused:
         """Return the refusal that the parser process has described."""
-        refusal = cls(status, told.message)
-        refusal.problem = told
+        refusal = cls(status, problem.message)
+        refusal.problem = problem
         return refusal
 
 
@@ -38,7 +38,7 @@ def problem(code: str, message: str, hint: str = "") -> Problem:
     return Problem(code, message, hint, f"docs/troubleshooting/{code.lower()}.md")
 
 
-def told(error: Exception) -> tuple[int, Problem]:
+def describe(error: Exception) -> tuple[int, Problem]:
     """Return status and body for an error."""
     if isinstance(error, Refused):
         return error.status, error.problem
@@ -50,7 +50,7 @@ def told(error: Exception) -> tuple[int, Problem]:
 
 
 def response(error: Exception) -> Response:
-    status, body = told(error)
+    status, body = describe(error)
     wait = getattr(error, "retry_after", 0)
     headers = {"retry-after": str(wait)} if wait else None
     return Response(msgspec.json.encode(body), status, headers, media_type="application/json")

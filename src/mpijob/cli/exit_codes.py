@@ -71,7 +71,7 @@ def end(status: int) -> NoReturn:
     raise Exit(status)
 
 
-def told(out: Output, error: Exception, program: str) -> int:
+def report_error(out: Output, error: Exception, program: str) -> int:
     """Print an error and return the exit status."""
     if isinstance(error, MpiJobError):
         out.error(error)

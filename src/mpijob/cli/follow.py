@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mpijob.client import Job
 
 SECOND_CHANCE_SECONDS = 2.0
-_LOOK_AGAIN_SECONDS = 1.0
+_PHASE_SECONDS = 1.0
 _WAITING = (Phase.QUEUED, Phase.SUSPENDED)
 
 
@@ -109,8 +109,8 @@ class Follower:
         self._job = job
         self._stays = stays
         self._look = look._replace(secrets=app.client.masked_values(job.ref))
-        self._told: tuple[Any, ...] = ()
-        self._looked = 0.0
+        self._last_printed: tuple[Any, ...] = ()
+        self._read_at = 0.0
         self._epilogue: list[LogLine] = []
 
     def to_the_end(self) -> JobState:
@@ -149,7 +149,7 @@ class Follower:
 
         return rank_output.is_epilogue(line.text)
 
-    def _tell_epilogue(self, state: JobState) -> None:
+    def _print_epilogue(self, state: JobState) -> None:
         """Print how many lines of the launcher were hidden; all of them if the job succeeded."""
         if state.phase is Phase.SUCCEEDED:
             show_lines(self._app, self._epilogue, self._look)
@@ -161,30 +161,30 @@ class Follower:
     def _until_it_runs(self) -> None:
         """Print each phase until the program runs: before that there is no output."""
         for state in waiting(self._app, self._job.state(), starts):
-            self._tell(state)
+            self._print_phase(state)
 
     def _print_phase_changes(self) -> None:
         now = time.monotonic()
-        if now - self._looked >= _LOOK_AGAIN_SECONDS:
-            self._looked = now
+        if now - self._read_at >= _PHASE_SECONDS:
+            self._read_at = now
             try:
-                self._tell(self._job.state())
+                self._print_phase(self._job.state())
             except BackendError as error:
                 # A temporary error: the log stream tolerates it, too.
                 if not error.passing:
                     raise
 
-    def _tell(self, state: JobState) -> None:
+    def _print_phase(self, state: JobState) -> None:
         key = (state.phase, state.attempt, state.waiting_for, state.queue_position)
-        if key != self._told and not state.phase.final:
-            self._told = key
+        if key != self._last_printed and not state.phase.final:
+            self._last_printed = key
             self._app.out.phase_note(job_table.phase_line(state), state.phase)
 
     def _result(self, state: JobState) -> None:
         if self._app.out.format is Format.JSON:
             self._app.out.json_line(state)
             return
-        self._tell_epilogue(state)
+        self._print_epilogue(state)
         self._app.out.phase_note(job_table.result_line(state), state.phase)
         if self._stays:
             self._print_output_files()

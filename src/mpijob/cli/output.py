@@ -125,7 +125,7 @@ class Output:
     def error(self, error: MpiJobError) -> None:
         """Print an error and its hint, as JSON if selected."""
         if self.format is Format.JSON:
-            _write(sys.stderr, as_json(_told(error)))
+            _write(sys.stderr, as_json(_error_value(error)))
             return
         self.note(f"error: {error.message}")
         if error.hint:
@@ -217,7 +217,7 @@ def finding_lines(findings: Iterable[Finding]) -> list[str]:
     return lines
 
 
-def _told(error: MpiJobError) -> dict[str, Any]:
+def _error_value(error: MpiJobError) -> dict[str, Any]:
     return {
         "code": error.code,
         "message": error.message,

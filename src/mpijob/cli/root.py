@@ -58,7 +58,7 @@ class Root(LazyGroup):
             ended = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
         # The outermost handler: the user gets a message, not a traceback.
         except Exception as error:
-            return exit_codes.told(app.out, error, app.program)
+            return exit_codes.report_error(app.out, error, app.program)
         # click returns the status of ctx.exit(status).
         return ended if isinstance(ended, int) else exit_codes.OK
 

@@ -147,5 +147,5 @@ class Accounting(BaseClient):
 
         gone = maintenance.erase_user(self._audited, self.settings, user)
         for ref in gone:
-            recorder.tell(self._audited, Verb.FORGET, ref)
+            recorder.record_event(self._audited, Verb.FORGET, ref)
         return gone

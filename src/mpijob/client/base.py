@@ -46,16 +46,16 @@ class BaseClient:
     def _audited(self) -> Backend:
         """The engine for what is audited: changes, and reads of a job's output."""
         # Imported here because `list` must start quickly.
-        from mpijob.client.audit.recorder import witnessed
+        from mpijob.client.audit.recorder import with_audit
 
-        return witnessed(self.backend, self.settings)
+        return with_audit(self.backend, self.settings)
 
     @cached_property
     def _records(self) -> Backend:
         """The engine for reads; the history answers for deleted jobs."""
-        from mpijob.client.history.fallback import remembering
+        from mpijob.client.history.fallback import with_history
 
-        return remembering(self._audited)
+        return with_history(self._audited)
 
     def _job(self, ref: JobRef) -> Job:
         return Job(cast("Client", self), self.backend.get(ref))

@@ -121,7 +121,7 @@ class Contexts:
 
         pairs: list[tuple[MPIJob, JobState]] = []
         used: dict[JobKey, Account] = {}
-        for name, context in map(parted, names):
+        for name, context in map(split_name, names):
             with self.client(context if context is not None else usual or LOCAL) as client:
                 state = client.state(name)
                 pairs.append((client.spec(state.ref), state))
@@ -135,7 +135,7 @@ class Contexts:
         """
         from mpijob.formats.convert import moves
 
-        name, context = parted(name)
+        name, context = split_name(name)
         here = context if context is not None else source or LOCAL
         with self.client(here) as client:
             job = client.spec(name).replace(**fields)
@@ -159,10 +159,10 @@ class Contexts:
         return self.client(move.target).submit(move.job)
 
 
-def parted(name: str) -> tuple[str, str | None]:
+def split_name(name: str) -> tuple[str, str | None]:
     """Return the name of a job and its context; None where it names none.
 
-    >>> parted("relax@slurm"), parted("relax@2"), parted("relax@2@slurm")
+    >>> split_name("relax@slurm"), split_name("relax@2"), split_name("relax@2@slurm")
     (('relax', 'slurm'), ('relax@2', None), ('relax@2', 'slurm'))
     """
     first, sign, context = name.rpartition("@")

@@ -70,7 +70,7 @@ class Inspecting(BaseClient):
 
         scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, phases=diagnose.ENDED)
         until = time.time() if until is None else until
-        return diagnose.look(scope, self.backend, since=until - since, until=until, least=least)
+        return diagnose.find_patterns(scope, self.backend, since=until - since, until=until, least=least)
 
     def audit(self, query: AuditQuery | None = None) -> tuple[AuditEvent, ...]:
         """Return audit log entries, oldest first; see `AuditQuery` for the filters."""

@@ -252,9 +252,9 @@ class Reading(BaseClient):
     @property
     def remembered(self) -> JobState | None:
         """The deleted job whose record answered the last call, or None."""
-        from mpijob.client.history.fallback import told
+        from mpijob.client.history.fallback import recalled_job
 
-        return told(self._records) if "_records" in self.__dict__ else None
+        return recalled_job(self._records) if "_records" in self.__dict__ else None
 
     def record(self, name: Target, *, namespace: str | None = None) -> Record:
         """Return the record of a job: its phases over time, facts of pods and nodes, and gaps."""

@@ -30,7 +30,7 @@ class Writing(BaseClient):
         work = pipeline.plan(
             self.localized(job), self.backend, max_workers=self.settings.max_workers, server=server
         )
-        return accounts.told(self.backend, self.settings, work)
+        return accounts.with_estimate(self.backend, self.settings, work)
 
     def fit(self, job: MPIJob) -> Fit:
         """Return whether the job would start now, wait (and why and how long), or never start."""
@@ -156,7 +156,7 @@ class Writing(BaseClient):
         from mpijob.client.submit import resubmit
 
         ref = self.ref(name, namespace)
-        wanted = resubmit.mended(ref, with_fix, self._records, self.settings)
+        wanted = resubmit.fixed_fields(ref, with_fix, self._records, self.settings)
         work = resubmit.retry(ref, self._records, max_workers=self.settings.max_workers, wanted=wanted)
         return self._job(work)
 
@@ -180,8 +180,8 @@ class Writing(BaseClient):
         from mpijob.client.submit import resubmit
 
         ref = self.ref(name, namespace)
-        mended = resubmit.mended(ref, with_fix, self._records, self.settings)
-        wanted = {**mended, **(changes or {}), **fields}
+        fix = resubmit.fixed_fields(ref, with_fix, self._records, self.settings)
+        wanted = {**fix, **(changes or {}), **fields}
         limit = self.settings.max_workers
         if replace:
             resubmit.refuse_new_name(ref, new_name)

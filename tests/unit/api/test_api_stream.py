@@ -258,7 +258,7 @@ def told(how: Any, reader: Reader, lines: AsyncIterator[LogLine]) -> str:
     """Return all that a stream of these lines says."""
 
     async def story() -> str:
-        said = [one async for one in how(reader, streams.Said(streams.Feed(lines), ()))]
+        said = [one async for one in how(reader, streams.OpenLog(streams.Feed(lines), ()))]
         return "\n".join(one.decode() if isinstance(one, bytes) else str(one.data) for one in said)
 
     return asyncio.run(story())

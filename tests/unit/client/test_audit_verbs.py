@@ -41,7 +41,7 @@ from mpijob.client.audit import verbs
 from mpijob.client.audit.capabilities import AUDITED, AuditedPast, AuditedSchedules, Auditor
 from mpijob.client.audit.recorder import AuditedBackend
 from mpijob.client.audit.verbs import Kind
-from mpijob.client.history.fallback import remembering
+from mpijob.client.history.fallback import with_history
 from mpijob.errors import NotFound
 from mpijob.history.archive import Archive
 from mpijob.history.archive_reader import ArchiveReader, open_archive
@@ -166,7 +166,7 @@ def test_an_ability_that_is_not_declared_or_not_for_this_way_raises(
     tmp_path: Path, kind: type[Capability]
 ) -> None:
     port = AuditedBackend(Larger(), Settings(home=str(tmp_path)))
-    for wrapper in (port, remembering(cast("Backend", port))):
+    for wrapper in (port, with_history(cast("Backend", port))):
         with pytest.raises(NotImplementedError):
             wrapper.capability(kind)
 
@@ -184,7 +184,7 @@ def test_an_ability_that_is_told_of_without_a_form_that_tells_it_raises(
 def test_an_ability_that_an_engine_lacks_is_none_through_every_wrapper(tmp_path: Path) -> None:
     engine = Audited()
     port = AuditedBackend(engine, Settings(home=str(tmp_path)))
-    for wrapper in (engine, port, remembering(cast("Backend", port))):
+    for wrapper in (engine, port, with_history(cast("Backend", port))):
         assert wrapper.capability(SupportsRates) is None
         assert wrapper.capability(SupportsModelRegistry) is None
         assert wrapper.capability(SupportsSecretValues) is engine
@@ -408,10 +408,10 @@ def test_the_same_look_of_two_people_is_told_for_each(tmp_path: Path) -> None:
 # -- nobody goes past it ----------------------------------------------------------------------------
 ONLY_READ = {  # what is handed an engine itself, and calls nothing of it that is told of
     "accounts.advise", "accounts.budgets", "accounts.estimate", "accounts.of", "accounts.page", "accounts.rates",
-    "accounts.report", "accounts.told", "audit_directory", "diagnose.look", "fallback.deleted", "fallback.record",
-    "pipeline.plan", "read_log.entries", "read_log.verify", "paging.pages", "run_broker.fit", "witnessed",
+    "accounts.report", "accounts.with_estimate", "audit_directory", "diagnose.find_patterns", "fallback.deleted",
+    "fallback.record", "pipeline.plan", "read_log.entries", "read_log.verify", "paging.pages", "run_broker.fit",
     "wait_accuracy.report", "training_metrics.points_of", "training_metrics.read",  # numbers in lines, not the lines
-    "_reviewed",
+    "_reviewed", "with_audit",
 }  # fmt: skip
 
 

@@ -65,11 +65,11 @@ def test_each_job_that_ends_is_sent_once_and_again_when_it_was_not_taken() -> No
         sender = otlp.Sender(OfClient(client), broken, threading.Event(), clock=lambda: backend.now)
         client.run(MPIJob(name="a", workers=2, command=("true",)))
         with pytest.raises(BackendError, match="rejected the trace"):
-            sender.look()
+            sender.send_new()
         assert len(refused) == 1
         sender._endpoint = good
         for _ in range(3):
-            sender.look()
+            sender.send_new()
         assert len(taken) == 1
 
 

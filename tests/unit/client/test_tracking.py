@@ -85,13 +85,13 @@ def test_a_server_that_is_away_loses_nothing_and_is_told_each_value_once(tmp_pat
         client.run(MPIJob(name="train", workers=1, command=("true",)))
         client.run(MPIJob(name="silent", workers=1, command=("true",)))
         tracker.status = 503
-        mirror.look()
+        mirror.send_new()
         assert tracker.values() == []
         with pytest.raises(BackendError, match="answered 503"):
-            mirror.tell(client.state("train").ref)
+            mirror.send_job(client.state("train").ref)
         tracker.status = 200
         for _ in range(3):
-            mirror.look()
+            mirror.send_new()
         assert [(one["key"], one["value"], one["step"]) for one in tracker.values()] == [("loss", 0.5, 1)]
         assert [body["status"] for path, body in tracker.asked if path == "runs/update"] == ["FINISHED"]
         assert sum(path == "runs/create" for path, _ in tracker.asked) == 1, "who tells nothing has no run"

@@ -136,11 +136,11 @@ def test_fixes_are_counted_over_all_findings() -> None:
 @pytest.mark.req("FR-UI-007", "B-11")
 def test_a_fix_becomes_the_fields_that_it_changes() -> None:
     told = of(a_state())
-    assert diagnose.mended(a_job(), told, 1) == {"resources": {"memory": "2Gi"}}
+    assert diagnose.fixed_fields(a_job(), told, 1) == {"resources": {"memory": "2Gi"}}
     with pytest.raises(InvalidJob, match="fix 2 changes nothing in the job's spec: smaller batches"):
-        diagnose.mended(a_job(), told, 2)
+        diagnose.fixed_fields(a_job(), told, 2)
     with pytest.raises(NotFound, match="its fixes are 1 to 2"):
-        diagnose.mended(a_job(), told, 3)
+        diagnose.fixed_fields(a_job(), told, 3)
 
 
 def test_silence_is_told_with_how_busy_the_workers_are() -> None:

@@ -32,7 +32,7 @@ command: |
 
 @pytest.mark.req("FR-016", "FR-INT-008")
 def test_what_the_form_does_not_touch_stays_letter_by_letter() -> None:
-    job = msgspec.to_builtins(drafts.look(TEXT).job)
+    job = msgspec.to_builtins(drafts.parse(TEXT).job)
     job.update(workers=8, name="b2", env={"LR": "0.2", "X": "1", "NEW": "yes"})
     assert drafts.rewrite(TEXT, job).splitlines() == [
         "# my job",
@@ -53,7 +53,7 @@ def test_what_the_form_does_not_touch_stays_letter_by_letter() -> None:
 
 
 def test_a_form_that_changes_nothing_changes_nothing() -> None:
-    assert drafts.rewrite(TEXT, msgspec.to_builtins(drafts.look(TEXT).job)) == TEXT
+    assert drafts.rewrite(TEXT, msgspec.to_builtins(drafts.parse(TEXT).job)) == TEXT
 
 
 def test_fields_are_changed_taken_out_and_added_by_path() -> None:
@@ -82,13 +82,13 @@ def test_a_form_begins_with_an_empty_text() -> None:
 
 
 def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:
-    seen = drafts.look("name: x\nworkers: many\nfuture: 1\ncommand: [a]\n")
+    seen = drafts.parse("name: x\nworkers: many\nfuture: 1\ncommand: [a]\n")
     assert seen.job is not None
     assert (seen.job.name, seen.job.workers, seen.job.command) == ("x", 4, ("a",))
     assert seen.unknown == ("future",)
     assert {(one.field, one.line) for one in seen.findings} >= {("workers", 2), ("future", 3)}
-    assert drafts.look("name: [a").job is None
-    contradiction = drafts.look("name: x\nworkers: 0\ncommand: [a]\n")
+    assert drafts.parse("name: [a").job is None
+    contradiction = drafts.parse("name: x\nworkers: 0\ncommand: [a]\n")
     assert [one.line for one in contradiction.findings if one.field == "workers"] == [2]
 
 

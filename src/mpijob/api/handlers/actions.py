@@ -94,7 +94,7 @@ async def _one(context: RequestContext, address: str) -> Done:
             else _acted(context, context.body.action, ref)
         )
     except (MpiJobError, errors.Refused) as error:
-        return Done(address, errors.told(error)[1])
+        return Done(address, errors.describe(error)[1])
     return Done(address, None)
 
 

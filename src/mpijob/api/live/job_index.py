@@ -129,12 +129,12 @@ class JobIndex:
             works: list[Callable[[], Awaitable[None]]] = [
                 partial(self._follow_all, self._watch_all),
                 self._explain,
-                self._look_ahead,
+                self._read_waits,
             ]
         else:
             await self._reload()
-            works = [self._watch, self._check, self._look_ahead]
-        self._tasks = [asyncio.create_task(self._forever(work)) for work in works]
+            works = [self._watch, self._check, self._read_waits]
+        self._tasks = [asyncio.create_task(self._run_forever(work)) for work in works]
         if not self.ready:
             await self.changed(self.rev, _BEGIN_SECONDS)
 
@@ -209,11 +209,11 @@ class JobIndex:
         return True
 
     def _put(self, *fresh: JobRow) -> None:
-        if [row for row in fresh if self._took(row)]:
+        if [row for row in fresh if self._update_row(row)]:
             self._announce()
 
-    def _took(self, row: JobRow) -> bool:
-        row = self._told_wait(self._told_why(row))
+    def _update_row(self, row: JobRow) -> bool:
+        row = self._with_wait(self._with_cause(row))
         key = _key(row)
         if self._rows.get(key) == row or key in self._gone:
             return False
@@ -241,7 +241,7 @@ class JobIndex:
         self._number += 1
         self._changes.append((self._number, _key(row), scope_of(row)))
 
-    def _told_why(self, row: JobRow) -> JobRow:
+    def _with_cause(self, row: JobRow) -> JobRow:
         """Add the known cause to a failed job's row: events of a watch have none."""
         if row.phase is not Phase.FAILED:
             return row
@@ -250,7 +250,7 @@ class JobIndex:
         cause, why = self._explained.get(_key(row), (row.cause, row.why))
         return msgspec.structs.replace(row, cause=cause, why=why)
 
-    def _told_wait(self, row: JobRow) -> JobRow:
+    def _with_wait(self, row: JobRow) -> JobRow:
         """Add the known queue position to a waiting job's row: events of a watch have none."""
         if row.phase is not Phase.QUEUED:
             self._waits.pop(_key(row), None)
@@ -262,7 +262,7 @@ class JobIndex:
             row, position=known.position, starts_about=known.starts, wait_basis=known.basis
         )
 
-    async def _look_ahead(self) -> None:
+    async def _read_waits(self) -> None:
         """Read the queue positions of all waiting jobs, with one request."""
         await asyncio.sleep(_AHEAD_SECONDS)
         if not any(row.phase is Phase.QUEUED for row in self._rows.values()):
@@ -282,7 +282,7 @@ class JobIndex:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _forever(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_forever(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 await work()
@@ -293,7 +293,7 @@ class JobIndex:
                 _log.exception("updating the job index failed, retrying")
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    def _heard(self) -> None:
+    def _note_contact(self) -> None:
         self.trouble, self.seen = None, time.time()
 
     async def _reload(self) -> None:
@@ -318,7 +318,7 @@ class JobIndex:
         stream = self._client.watch(all_namespaces=self._everywhere)
         try:
             async for state in stream:
-                self._heard()
+                self._note_contact()
                 self.see(state)
         finally:
             if close := getattr(stream, "aclose", None):
@@ -338,21 +338,21 @@ class JobIndex:
         missing: set[str] | None = set(self._rows)
         stream = stream_in_thread(lambda: engine.watch_all(namespace))
         try:
-            async for told in stream:
-                if isinstance(told, Heard):
+            async for change in stream:
+                if isinstance(change, Heard):
                     for key in missing or ():
                         self._drop(key)
                     missing, self.ready = None, True
-                    self.trouble = told.trouble
-                    if told.trouble is None:
+                    self.trouble = change.trouble
+                    if change.trouble is None:
                         self.seen = time.time()
                     self._announce()
-                elif isinstance(told, Gone):
-                    self.forget(told.ref)
+                elif isinstance(change, Gone):
+                    self.forget(change.ref)
                 else:
-                    row = rows.row(told)
+                    row = rows.row(change)
                     (missing or set()).discard(_key(row))
-                    self._took(row)
+                    self._update_row(row)
         finally:
             await stream.aclose()
 
@@ -378,7 +378,7 @@ class JobIndex:
         """Find what a watch of this engine does not report: deleted jobs, and changes of jobs that still run."""
         await asyncio.sleep(_CHECK_SECONDS)
         page = await self._client.list(all_namespaces=self._everywhere, limit=1)
-        self._heard()
+        self._note_contact()
         if page.total != len(self._rows):
             await self._reload()
         going = [one for one in self._rows.values() if one.phase.active][:_ASKED_AT_ONCE]

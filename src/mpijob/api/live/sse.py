@@ -91,8 +91,8 @@ async def _as_events(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     async with aclosing(flow) as news:  # type: ignore[type-var]  # a generator
         async for event, at, data in news:
-            told = msgspec.json.encode(data)
-            yield b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), at.encode(), told)
+            body = msgspec.json.encode(data)
+            yield b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), at.encode(), body)
 
 
 async def change_flow(context: RequestContext) -> AsyncIterator[Flow]:
@@ -104,22 +104,22 @@ async def change_flow(context: RequestContext) -> AsyncIterator[Flow]:
             trouble = job_index.trouble
             change = Change(rev)
             try:
-                change, turns = await _seen(context, rev, turns)
+                change, turns = await _visible_changes(context, rev, turns)
             except errors.Refused as refusal:
                 yield Flow("bye", rev, Delta(rev, trouble=refusal.problem, seen=job_index.seen))
                 return
             # Permissions are unknown now, so no change is sent.
             except MpiJobError as error:
                 trouble = error
-            told = None if trouble is None else errors.told(trouble)[1]
-            delta = Delta(change.rev, change.upsert, change.delete, told, job_index.seen)
+            problem = None if trouble is None else errors.describe(trouble)[1]
+            delta = Delta(change.rev, change.upsert, change.delete, problem, job_index.seen)
             yield Flow(_name(change), change.rev, delta)
             rev = change.rev
             if await job_index.changed(rev, HEARTBEAT_SECONDS):
                 await asyncio.sleep(_COALESCE_SECONDS)
 
 
-async def _seen(context: RequestContext, rev: str, turns: int | None) -> tuple[Change, int]:
+async def _visible_changes(context: RequestContext, rev: str, turns: int | None) -> tuple[Change, int]:
     """Return the changes that the user may see; after a change of their permissions, a request to reload all."""
     await context.still_here()
     job_index, guest = context.room.job_index, context.guest
@@ -146,61 +146,61 @@ def _name(change: Change) -> str:
 async def logs(context: RequestContext) -> Response:
     """Stream the merged lines of a job, or return them as a file."""
     context.check_stream()
-    said = await opened(context)
+    log = await opened(context)
     if context.query.format == "text":
         headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{context.ref.name}.log"'}
-        return _lines_as(context, said, _plain(context, said), "text/plain; charset=utf-8", headers)
-    return _lines_as(context, said, _batches(log_flow(context, said)), "application/x-ndjson", _NO_STORE)
+        return _lines_as(context, log, _plain(context, log), "text/plain; charset=utf-8", headers)
+    return _lines_as(context, log, _batches(log_flow(context, log)), "application/x-ndjson", _NO_STORE)
 
 
 def _lines_as(
-    context: RequestContext, said: Said, chunks: AsyncIterator[bytes], media: str, headers: dict[str, str]
+    context: RequestContext, log: OpenLog, chunks: AsyncIterator[bytes], media: str, headers: dict[str, str]
 ) -> Response:
     headers = {**headers, "vary": "accept-encoding"}
     if compression.accepted(context.request):
         chunks, headers["content-encoding"] = compression.streamed(chunks), "gzip"
-    return Streamed(Ending(chunks, said.feed.close), media_type=media, headers=headers)
+    return Streamed(Ending(chunks, log.feed.close), media_type=media, headers=headers)
 
 
-class Said(NamedTuple):
+class OpenLog(NamedTuple):
     """An open log, and the secrets that are masked in it."""
 
     feed: Feed
     secret: tuple[str, ...]
 
 
-async def opened(context: RequestContext) -> Said:
+async def opened(context: RequestContext) -> OpenLog:
     """Open the log of a job; errors are raised here, before the response begins, while it can still have a status."""
     state = await context.client.state(context.ref)
     secret = await context.client.masked_values(state.ref)
     feed = Feed(_lines(context, state.ref))
     await feed.ready(_BATCH_SECONDS)
-    return Said(feed, secret)
+    return OpenLog(feed, secret)
 
 
-async def log_flow(context: RequestContext, said: Said) -> AsyncIterator[Flow]:
+async def log_flow(context: RequestContext, log: OpenLog) -> AsyncIterator[Flow]:
     """Yield batches of lines, empty ones as heartbeats, and at last the error that ended the log, if any."""
-    async with aclosing(_log_batches(context, said)) as batches:  # type: ignore[type-var]  # a generator
+    async with aclosing(_log_batches(context, log)) as batches:  # type: ignore[type-var]  # a generator
         async for batch in batches:
             yield Flow("lines", batch.lines[-1].at if batch.lines else "", batch)
 
 
-async def _log_batches(context: RequestContext, said: Said) -> AsyncIterator[LogBatch]:
+async def _log_batches(context: RequestContext, log: OpenLog) -> AsyncIterator[LogBatch]:
     """Yield the batches; ends with an error for a user who may no longer read the log."""
     looked = time.monotonic()
     try:
         with context.stream():
-            async with aclosing(said.feed.batches()) as batches:  # type: ignore[type-var]  # a generator
+            async with aclosing(log.feed.batches()) as batches:  # type: ignore[type-var]  # a generator
                 async for batch in batches:
                     if time.monotonic() - looked > FRESH_SECONDS:
                         looked = time.monotonic()
                         await context.still_here()
                         await context.check(context.ref.namespace, logs=True)
-                    yield LogBatch(tuple(row(line, said.secret) for line in batch))
+                    yield LogBatch(tuple(row(line, log.secret) for line in batch))
     # The outermost handler: the status was sent long ago. Without the error line a broken log would look
     # complete.
     except Exception as error:
-        yield LogBatch(problem=errors.told(error)[1])
+        yield LogBatch(problem=errors.describe(error)[1])
 
 
 def _lines(context: RequestContext, ref: JobRef) -> AsyncIterator[LogLine]:
@@ -278,16 +278,16 @@ async def _batches(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
             yield msgspec.json.encode(one.data) + b"\n"
 
 
-async def _plain(context: RequestContext, said: Said) -> AsyncIterator[bytes]:
-    async with aclosing(_log_batches(context, said)) as batches:  # type: ignore[type-var]  # a generator
+async def _plain(context: RequestContext, log: OpenLog) -> AsyncIterator[bytes]:
+    async with aclosing(_log_batches(context, log)) as batches:  # type: ignore[type-var]  # a generator
         async for batch in batches:
             yield _text(batch).encode()
 
 
 def _text(batch: LogBatch) -> str:
     """Return the lines as text; an error is the last line."""
-    told = batch.problem
-    end = "" if told is None else f"[mpijob] the log ends here: {told.message}\n"
+    problem = batch.problem
+    end = "" if problem is None else f"[mpijob] the log ends here: {problem.message}\n"
     return "".join(map(_written, batch.lines)) + end
 
 

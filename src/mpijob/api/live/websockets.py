@@ -31,8 +31,8 @@ async def changes(context: RequestContext) -> AsyncIterator[Flow]:
 
 
 async def logs(context: RequestContext) -> AsyncIterator[Flow]:
-    said = await sse.opened(context)
-    return sse.Ending(sse.log_flow(context, said), said.feed.close)
+    log = await sse.opened(context)
+    return sse.Ending(sse.log_flow(context, log), log.feed.close)
 
 
 async def serve(route: Route, room: AppState, socket: WebSocket) -> None:
@@ -46,7 +46,7 @@ async def serve(route: Route, room: AppState, socket: WebSocket) -> None:
     await socket.accept()
     # The second task ends when the client disconnects, which sending alone would notice only with the next
     # item.
-    both = [asyncio.create_task(work) for work in (_tell(flow, socket), _left(socket))]
+    both = [asyncio.create_task(work) for work in (_send(flow, socket), _left(socket))]
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -69,12 +69,12 @@ async def _admitted(route: Route, room: AppState, socket: WebSocket) -> AsyncIte
     return await route.flow(context)
 
 
-async def _tell(flow: AsyncIterator[Flow], socket: WebSocket) -> None:
+async def _send(flow: AsyncIterator[Flow], socket: WebSocket) -> None:
     async with aclosing(flow) as news:  # type: ignore[type-var]  # a generator
         async for event, at, data in news:
-            told = msgspec.json.encode({"event": event, "id": at, "data": data})
+            message = msgspec.json.encode({"event": event, "id": at, "data": data})
             async with asyncio.timeout(rate_limit.SEND_SECONDS):
-                await socket.send_text(told.decode())
+                await socket.send_text(message.decode())
     await socket.close(_GOING)
 
 

@@ -170,7 +170,7 @@ class Parsers:
         async with self._turn(user):
             result = await self._read(Order(what, max_workers, body))
         if result.status != 200:
-            raise Refused.told(result.status, codec.decode(result.body, Problem))
+            raise Refused.from_problem(result.status, codec.decode(result.body, Problem))
         return result.body
 
     async def decoded(self, user: str, what: str, body: bytes, max_workers: int, kind: type[T]) -> T:
@@ -203,12 +203,12 @@ class Parsers:
         reader = await self._process.begin(order)
         try:
             if not await reader.is_soon_done():
-                await self._go_on(reader)
+                await self._continue_slow(reader)
             return await reader.result()
         finally:
             await reader.close()
 
-    async def _go_on(self, reader: Reader) -> None:
+    async def _continue_slow(self, reader: Reader) -> None:
         """Give a slow document its full time, if few others are slow; its regular slot is freed for the next one."""
         if self._slow >= rate_limit.PARSES_SLOW:
             raise _busy("the server is busy parsing other large documents")

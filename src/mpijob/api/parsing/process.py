@@ -36,7 +36,7 @@ MEMORY_BYTES = 128 << 20
 # Sent before the result by a child that has used more CPU time than it should.
 SLOW = b"\xff" * 4
 # Niceness: the server comes first, and slow documents after everything else.
-_POLITE, _HUMBLE = 5, 14
+_NICE, _NICE_SLOW = 5, 14
 _MESSAGE_BYTES = 4096
 
 
@@ -101,19 +101,21 @@ def _edited(body: bytes, most: int) -> Edited:
         if asked.changes:
             text = drafts.change(text, asked.changes)
     except InvalidJob as error:
-        seen = drafts.look(text, max_workers=most)
+        seen = drafts.parse(text, max_workers=most)
         findings = tuple(dict.fromkeys((*error.findings, *seen.findings)))
-        return _told(drafts.DraftResult(text=text, job=seen.job, findings=findings, unknown=seen.unknown))
-    return _told(drafts.look(text, max_workers=most))
+        return _edited_of(
+            drafts.DraftResult(text=text, job=seen.job, findings=findings, unknown=seen.unknown)
+        )
+    return _edited_of(drafts.parse(text, max_workers=most))
 
 
-def _told(sheet: drafts.DraftResult) -> Edited:
+def _edited_of(result: drafts.DraftResult) -> Edited:
     return Edited(
-        yaml=sheet.text,
-        job=sheet.job,
-        command_line=shlex.join(sheet.job.command) if sheet.job else "",
-        findings=sheet.findings,
-        unknown=sheet.unknown,
+        yaml=result.text,
+        job=result.job,
+        command_line=shlex.join(result.job.command) if result.job else "",
+        findings=result.findings,
+        unknown=result.unknown,
     )
 
 
@@ -144,7 +146,7 @@ def done(order: Order) -> Result:
     try:
         return Result(200, msgspec.json.encode(WORKS[order.what](order.body, order.max_workers)))
     except (MpiJobError, errors.Refused) as error:
-        status, problem = errors.told(error)
+        status, problem = errors.describe(error)
         return Result(status, msgspec.json.encode(problem))
     except RecursionError:
         problem = errors.problem("TOO_DEEP", "the document is nested too deeply", "flatten it")
@@ -158,7 +160,7 @@ def _child(line: socket.socket, work: Work) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGPROF, lambda *_: _be_slow(line))
+    signal.signal(signal.SIGPROF, lambda *_: _report_slow(line))
     # Three limits: time on the clock against waiting, CPU time against loops, address space against bombs.
     signal.setitimer(signal.ITIMER_REAL, work.seconds)
     signal.setitimer(signal.ITIMER_PROF, work.soon)
@@ -167,7 +169,7 @@ def _child(line: socket.socket, work: Work) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     most = _address_space() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    os.nice(_POLITE)
+    os.nice(_NICE)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         # If the machine runs out of memory, the kernel kills a parser and not the server.
         file.write("1000")
@@ -175,14 +177,14 @@ def _child(line: socket.socket, work: Work) -> None:
         order = msgspec.msgpack.decode(stream.read(int.from_bytes(stream.read(4), "big")), type=Order)
         # The only setting that the parsers read.
         os.environ["MPIJOB_MAX_WORKERS"] = str(order.max_workers)
-        made = msgspec.msgpack.encode(done(order))
+        result = msgspec.msgpack.encode(done(order))
         # The slow message must not be written between the parts of the result.
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
-        stream.write(len(made).to_bytes(4, "big") + made)
+        stream.write(len(result).to_bytes(4, "big") + result)
 
 
-def _be_slow(line: socket.socket) -> None:
-    os.nice(_HUMBLE)
+def _report_slow(line: socket.socket) -> None:
+    os.nice(_NICE_SLOW)
     line.sendall(SLOW)
 
 

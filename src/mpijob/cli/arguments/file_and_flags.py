@@ -37,10 +37,10 @@ def job(text: str, file: str, changes: Sequence[Change]) -> MPIJob:
     try:
         return read_job(_emitted(overlay(_values(forest.roots[0]), changes)))
     except InvalidJob as error:
-        raise placed(error, text, file, changes) from error
+        raise located(error, text, file, changes) from error
 
 
-def placed(error: InvalidJob, text: str, file: str, changes: Sequence[Change]) -> InvalidJob:
+def located(error: InvalidJob, text: str, file: str, changes: Sequence[Change]) -> InvalidJob:
     """Return the error with each finding at its line of the file, or at the flag that caused it."""
     said = [path for change in changes for path in _paths(change)]
     findings = tuple(

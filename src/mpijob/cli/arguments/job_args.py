@@ -131,7 +131,7 @@ class JobArguments(NamedTuple):
         return beside(job, self.file)
 
     @contextmanager
-    def placed(self) -> Iterator[None]:
+    def located(self) -> Iterator[None]:
         """Map errors of checks inside the context to lines of the file."""
         try:
             yield
@@ -140,7 +140,7 @@ class JobArguments(NamedTuple):
                 raise
             from mpijob.cli.arguments import file_and_flags
 
-            raise file_and_flags.placed(error, self.text, self.file, self.changes) from error
+            raise file_and_flags.located(error, self.text, self.file, self.changes) from error
 
 
 def _refuse_unmet(script: Script, changes: list[Change], *, array: bool) -> None:

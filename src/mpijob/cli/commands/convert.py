@@ -177,7 +177,7 @@ def _brief(one: Conversion) -> list[str]:
     where = f"{one.file or 'stdin'} ({one.source})"
     counted = ", ".join(f"{one.count(fate)} {fate.value}" for fate in FieldOutcome)
     lines = ["; ".join([f"{where}: {counted}", _STAGES[one.stage], *unasked])]
-    return lines + [f"  {line}" for entry in rest if entry.value != UNASKED for line in _told(entry)]
+    return lines + [f"  {line}" for entry in rest if entry.value != UNASKED for line in _entry_lines(entry)]
 
 
 def _commands(one: Conversion, written: dict[str, Path]) -> list[str]:
@@ -198,7 +198,7 @@ _STAGES = {
 }
 
 
-def _told(entry: FieldEntry) -> list[str]:
+def _entry_lines(entry: FieldEntry) -> list[str]:
     place = f"line {entry.line}: " if entry.line else ""
     value = f" {text.one_line(entry.value)}" if entry.value else ""
     ours = f" → {entry.ours}" if entry.ours else ""

@@ -65,7 +65,7 @@ def inspect(app: App, target: str, **chosen: Any) -> None:
     if app.out.structured:
         app.out.value(report)
     else:
-        app.out.lines(_told(report))
+        app.out.lines(_report_lines(report))
     if not report.ok:
         exit_codes.end(exit_codes.FAILED)
 
@@ -79,7 +79,7 @@ def exists(app: App, target: str, **chosen: Any) -> None:
     app.out.line(f"{image_exists(target, **chosen)} exists")
 
 
-def _told(report: ImageReport) -> Iterator[str]:
+def _report_lines(report: ImageReport) -> Iterator[str]:
     found = report.image
     rows = [(name, value) for name, value in _rows(found) if value]
     width = max(len(name) for name, _ in rows) + 2

@@ -35,23 +35,23 @@ def move(app: App, name: str, target: str, submit: bool, **given: Any) -> None:
 
     from mpijob.cli.arguments.job_args import from_tree
     from mpijob.cli.render.contexts_table import show_move
-    from mpijob.client.contexts import Contexts, parted
+    from mpijob.client.contexts import Contexts, split_name
     from mpijob.settings import LOCAL
 
     contexts = Contexts(app.settings())
     changes = [*changes_of(given), *command_changes(given)]
     fields: dict[str, Any] = {}
-    here = parted(name)[1]
+    here = split_name(name)[1]
     source = (
         here if here is not None else app.place if app.place is not None else app.settings().engine or LOCAL
     )
     if changes:
         with contexts.client(source) as client:
-            tree = overlay(msgspec.to_builtins(client.spec(parted(name)[0])), changes)
+            tree = overlay(msgspec.to_builtins(client.spec(split_name(name)[0])), changes)
         whole = from_tree(tree)
         fields = {change.path.partition(".")[0]: None for change in changes}
         fields = {field: getattr(whole, field) for field in fields}
-    planned = contexts.move(parted(name)[0], target, source, **fields)
+    planned = contexts.move(split_name(name)[0], target, source, **fields)
     show_move(app, planned)
     if submit:
         job = contexts.submit(planned)

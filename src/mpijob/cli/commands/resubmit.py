@@ -121,7 +121,7 @@ def compare(app: App, names: tuple[str, ...], attempts: tuple[int, ...], time_li
 def _names_contexts(names: tuple[str, ...]) -> bool:
     from mpijob.client import contexts
 
-    return any("@" in name and contexts.parted(name)[1] is not None for name in names)
+    return any("@" in name and contexts.split_name(name)[1] is not None for name in names)
 
 
 def _over_contexts(app: App, names: tuple[str, ...]) -> Comparison:

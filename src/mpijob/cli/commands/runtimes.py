@@ -64,7 +64,7 @@ def lint(app: App, names: tuple[str, ...]) -> None:
     if app.out.structured:
         app.out.value(found)
     else:
-        told = [line for name, traps in found.items() for line in _told(name, traps)]
+        told = [line for name, traps in found.items() for line in _finding_lines(name, traps)]
         app.out.lines(told or ["no MPI runtime found"])
     _end([one for traps in found.values() for one in traps])
 
@@ -83,7 +83,7 @@ def test(app: App, runtime: str) -> None:
     _end(list(found))
 
 
-def _told(name: str, traps: tuple[Finding, ...]) -> list[str]:
+def _finding_lines(name: str, traps: tuple[Finding, ...]) -> list[str]:
     return [f"{name}:" + ("" if traps else " no traps"), *(f"  {line}" for line in finding_lines(traps))]
 
 

@@ -71,7 +71,7 @@ def create(
         overlap=Overlap(overlap.capitalize()),
         start_within_seconds=start_within,
     )
-    with asked.placed():
+    with asked.located():
         made = app.client.schedules.create(wanted)
     _show(app, made, f"schedule {made.schedule.name}: next {_moment(made.next, made)}")
 

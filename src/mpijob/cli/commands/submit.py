@@ -112,13 +112,13 @@ def _create_several(app: App, jobs: tuple[MPIJob, ...], *, dry_run: bool) -> Non
 
 def _planned(app: App, asked: JobArguments, *, server: bool) -> Plan:
     job = asked.job()
-    with asked.placed(), app.out.progress("reading the free capacity …"):
+    with asked.located(), app.out.progress("reading the free capacity …"):
         return app.client.plan(job, server=server)
 
 
 def _submitted(app: App, asked: JobArguments) -> Job:
     job = asked.job()
-    with asked.placed(), app.out.progress(f"submitting {job.name} …"):
+    with asked.located(), app.out.progress(f"submitting {job.name} …"):
         return app.client.submit(job)
 
 

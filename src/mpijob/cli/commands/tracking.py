@@ -41,7 +41,7 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
         return
     ref = app.client.state(name).ref
     stop = shutdown.until_ended()
-    while (state := mirror.tell(ref)) and follow and not state.phase.final:
+    while (state := mirror.send_job(ref)) and follow and not state.phase.final:
         if stop.wait(tracking.EVERY_SECONDS):
             break
     run = server.run_of(app.client.state(ref))

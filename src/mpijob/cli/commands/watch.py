@@ -45,16 +45,16 @@ def watch(app: App, name: str | None, **chosen: Any) -> None:
 
 
 def _changes(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | None:
-    told: dict[JobKey, str] = {}
-    worries = WarningPrinter(app, app.out.line)
+    printed: dict[JobKey, str] = {}
+    warnings = WarningPrinter(app, app.out.line)
     for state in app.client.watch(names=(name,) if name else (), **chosen):
         line = job_table.result_line(state) if state.phase.final else job_table.phase_line(state)
-        if told.get(state.ref.key) != line:
-            told[state.ref.key] = line
+        if printed.get(state.ref.key) != line:
+            printed[state.ref.key] = line
             _show(app, state, line)
         # In JSON they are in the state.
         if app.out.format is Format.TABLE:
-            worries.tell(state.ref, state.findings)
+            warnings.print_new(state.ref, state.findings)
         if name and (state.phase.final or state.phase is Phase.DELETING):
             return state
     return None
@@ -71,11 +71,11 @@ def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | No
     from rich.live import Live
 
     secrets = app.client.masked_values(name) if name else ()
-    patience, worries = OutageTolerance(), _PeriodicWarnings(app)
+    patience, warnings = OutageTolerance(), _PeriodicWarnings(app)
     with Live(auto_refresh=False, screen=False) as live:
         while True:
             try:
-                state, picture = _picture(app, name, chosen, secrets, worries)
+                state, picture = _picture(app, name, chosen, secrets, warnings)
             except BackendError as error:
                 time.sleep(patience.tolerate(error))
                 continue
@@ -87,7 +87,7 @@ def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | No
 
 
 def _picture(
-    app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...], worries: _PeriodicWarnings
+    app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...], warnings: _PeriodicWarnings
 ) -> tuple[JobState | None, Any]:
     """Return the screen, and the state of the job that it shows."""
     from mpijob.cli.render import live_view
@@ -96,7 +96,7 @@ def _picture(
         return None, live_view.jobs(app.client.list(**chosen).items, app.now())
     state = app.client.state(name)
     lines = tuple(app.client.logs(name, tail=live_view.LAST_LINES))
-    return state, live_view.job(state, lines, app.now(), secrets, worries.about(state))
+    return state, live_view.job(state, lines, app.now(), secrets, warnings.about(state))
 
 
 class _PeriodicWarnings:

@@ -26,7 +26,7 @@ class WarningPrinter:
         self._say = say
         self._told: set[tuple[JobKey, Key]] = set()
 
-    def tell(self, ref: JobRef, findings: Iterable[Finding]) -> None:
+    def print_new(self, ref: JobRef, findings: Iterable[Finding]) -> None:
         """Print the new warnings of a job."""
         from mpijob.observation.health import (
             # Imported here because most jobs end before any warning.
@@ -44,14 +44,14 @@ class WarningPrinter:
     def beside(self, ref: JobRef) -> Iterator[None]:
         """Read warnings at intervals while the caller waits for log lines: a job that hangs has none."""
         over = threading.Event()
-        looking = threading.Thread(target=self._look, args=(ref, over), daemon=True)
+        looking = threading.Thread(target=self._read, args=(ref, over), daemon=True)
         looking.start()
         try:
             yield
         finally:
             over.set()
 
-    def _look(self, ref: JobRef, over: threading.Event) -> None:
+    def _read(self, ref: JobRef, over: threading.Event) -> None:
         while not over.wait(LOOK_SECONDS):
             try:
                 found = self._app.client.warnings(ref)
@@ -59,4 +59,4 @@ class WarningPrinter:
                 # The log stream reports problems of the engine.
                 continue
             if not over.is_set():
-                self.tell(ref, found)
+                self.print_new(ref, found)

@@ -11,7 +11,7 @@ from mpijob import codec
 from mpijob.admission import alerts
 from mpijob.client.audit import recorder
 from mpijob.client.audit.entries import changed
-from mpijob.client.audit.recorder import witnessed
+from mpijob.client.audit.recorder import with_audit
 from mpijob.errors import InvalidJob, Unsupported
 from mpijob.model import JobRef
 from mpijob.model.platform.governance import NamespaceLimits, effective
@@ -73,7 +73,7 @@ class Administration:
         governor = self._governor()
         before = governor.own(namespace) or NamespaceLimits()
         after = changed_limits(before, wishes.limits, wishes.unset)
-        told = _told(before, after, wishes)
+        told = _summary(before, after, wishes)
         if not told:
             return ""
 
@@ -104,7 +104,7 @@ class Administration:
         )
 
     def _audited(self, namespace: str, told: str, work: Any) -> None:
-        port = witnessed(self._client.backend, self._client.settings)
+        port = with_audit(self._client.backend, self._client.settings)
         ref, details = JobRef(namespace, namespace), {"changed": told}
         recorder.act(port, Verb.SET, ref, work, details, resource="mpijoblimits")
 
@@ -157,7 +157,7 @@ def _camel(name: str) -> str:
     return first + "".join(word.title() for word in rest)
 
 
-def _told(before: NamespaceLimits, after: NamespaceLimits, wishes: LimitChanges) -> str:
+def _summary(before: NamespaceLimits, after: NamespaceLimits, wishes: LimitChanges) -> str:
     parts = [changed(before, after, None)] if before != after else []
     parts += [f"quota {name}: {amount or 'none'}" for name, amount in wishes.quota.items()]
     parts += [f"cluster queue: {wishes.cluster_queue}"] if wishes.cluster_queue else []

@@ -113,7 +113,7 @@ class Runtimes:
 
     def _acted(self, verb: Verb, ref: JobRef, work: Callable[[], T]) -> T:
         """Do and audit something on the cluster."""
-        audited = recorder.witnessed(open_backend(self._settings), self._settings)
+        audited = recorder.with_audit(open_backend(self._settings), self._settings)
         return recorder.act(audited, verb, ref, work, resource="runtimes")
 
     def _known(self) -> tuple[Document, ...]:

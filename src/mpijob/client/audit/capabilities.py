@@ -55,23 +55,23 @@ class Auditor(Capability):
         *,
         resource: str = ...,
     ) -> T:
-        """Do something, and write that it was asked for and how it went."""
+        """Do something, and record the request and the result."""
 
     @abstractmethod
-    def look(
+    def record_read(
         self, verb: Verb, ref: JobRef, details: dict[str, str], origin: Origin | None
     ) -> AuditEvent | None:
-        """Write that somebody looks."""
+        """Record a read; None if it was recorded a moment ago."""
 
     @abstractmethod
-    def looking(self, verb: Verb, ref: JobRef, work: Callable[[], T], details: dict[str, str]) -> T:
-        """Look, and write that somebody does, or that it was refused."""
+    def read_audited(self, verb: Verb, ref: JobRef, work: Callable[[], T], details: dict[str, str]) -> T:
+        """Read something, and record the read or its refusal."""
 
     @abstractmethod
     def note(
         self, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
     ) -> None:
-        """Write what was refused before the engine was reached."""
+        """Record what did not pass the engine, such as a request that was refused before."""
 
 
 class AuditedArtifactStore(SupportsArtifactStore):
@@ -91,11 +91,11 @@ class AuditedRemoteArtifacts(SupportsRemoteArtifacts):
         self._found, self._auditor = found, auditor
 
     def list_artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        return self._auditor.looking(Verb.ARTIFACTS, ref, lambda: self._found.list_artifacts(ref), {})
+        return self._auditor.read_audited(Verb.ARTIFACTS, ref, lambda: self._found.list_artifacts(ref), {})
 
     def fetch_many(self, ref: JobRef, paths: Sequence[str], directory: Path) -> tuple[str, ...]:
         work = lambda: self._found.fetch_many(ref, paths, directory)  # noqa: E731
-        return self._auditor.looking(Verb.FETCH, ref, work, {"path": ", ".join(paths)[:200] or "all"})
+        return self._auditor.read_audited(Verb.FETCH, ref, work, {"path": ", ".join(paths)[:200] or "all"})
 
 
 class AuditedMergedLogs(SupportsMergedLogs):
@@ -105,7 +105,7 @@ class AuditedMergedLogs(SupportsMergedLogs):
         self._found, self._auditor = found, auditor
 
     def merge_logs(self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False) -> bool:
-        self._auditor.look(Verb.LOGS, ref, selection(query), ORIGIN.get())
+        self._auditor.record_read(Verb.LOGS, ref, selection(query), ORIGIN.get())
         return self._found.merge_logs(ref, query, target, compress=compress)
 
 
@@ -220,7 +220,7 @@ class AuditedPast:
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         details = {**selection(query), "source": "record"}
-        self._auditor.look(Verb.LOGS, ref, details, ORIGIN.get())
+        self._auditor.record_read(Verb.LOGS, ref, details, ORIGIN.get())
         return self._past.logs(ref, query)
 
     def delete_job(self, ref: JobRef) -> int:

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 OFF, ON, REQUIRED = "off", "on", "required"
 # Repeated reads of the same output within this time have one entry.
-_SAME_LOOK_SECONDS = 60.0
-_MOST_LOOKS = 1000
+_SAME_READ_SECONDS = 60.0
+_MOST_RECENT_READS = 1000
 # Reasons for which `reconcile` starts something on a cluster.
 _RECONCILED = ("BackingOff", "WaitingForJobs")
 
@@ -72,7 +72,7 @@ class AuditIntent(msgspec.Struct, frozen=True):
 _MEANING: ContextVar[AuditIntent | None] = ContextVar("meaning", default=None)
 
 
-def witnessed(backend: Backend, settings: Settings) -> Backend:
+def with_audit(backend: Backend, settings: Settings) -> Backend:
     """Return the engine with audit; the engine in memory has none."""
     if settings.audit == OFF or backend.name == "memory":
         return backend
@@ -112,10 +112,10 @@ def act(
     return work() if auditor is None else auditor.act(verb, ref, work, details, resource=resource)
 
 
-def tell(
+def record_event(
     backend: Backend, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
 ) -> None:
-    """Record a request that was refused before it reached the engine."""
+    """Record what did not pass the engine: a request that was refused before it, a record that was erased."""
     if (auditor := backend.capability(Auditor)) is not None:
         auditor.note(verb, ref, job, error)
 
@@ -127,7 +127,7 @@ class AuditedBackend(Auditor):
         self._backend = backend
         self._required = settings.audit == REQUIRED
         self._trail = AuditLog(audit_directory(backend, settings), keep_days=check_days(settings.audit_days))
-        self._looks: dict[tuple[object, ...], float] = {}
+        self._recent_reads: dict[tuple[object, ...], float] = {}
         self._reconciled: set[tuple[object, ...]] = set()
 
     def __getattr__(self, name: str) -> Any:
@@ -153,10 +153,10 @@ class AuditedBackend(Auditor):
 
     # -- actions -----------------------------------------------------------------------------------
     def submit(self, plan: Plan, who: Identity) -> JobRef:
-        meant = _meant()
+        intent = _intent()
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
-        details = {**described(plan.job), **meant.details}
-        return self.act(meant.verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
+        details = {**described(plan.job), **intent.details}
+        return self.act(intent.verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
 
     def reconcile(self, state: JobState) -> None:
         # An attached command reconciles again and again; each attempt is recorded once.
@@ -184,7 +184,7 @@ class AuditedBackend(Auditor):
 
     def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         work = lambda: self._backend.delete(ref, grace_seconds=grace_seconds)  # noqa: E731
-        self.act(Verb.DELETE, ref, work, self._standing(ref))
+        self.act(Verb.DELETE, ref, work, self._phase(ref))
 
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
         where = {"worker": worker, "rank": rank}
@@ -206,33 +206,35 @@ class AuditedBackend(Auditor):
     # -- reads of output ---------------------------------------------------------------------------
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
         # The origin is read here: a generator runs later, perhaps in a thread with another context.
-        return self._listened(ref, query, ORIGIN.get())
+        return self._read_logs(ref, query, ORIGIN.get())
 
-    def _listened(self, ref: JobRef, query: LogQuery, origin: Origin | None) -> Iterator[LogLine]:
-        entry = self.look(Verb.LOGS, ref, selection(query), origin)
+    def _read_logs(self, ref: JobRef, query: LogQuery, origin: Origin | None) -> Iterator[LogLine]:
+        entry = self.record_read(Verb.LOGS, ref, selection(query), origin)
         stream, begun = self._backend.logs(ref, query), False
         try:
             for line in stream:
                 begun = True
                 yield line
         except MpiJobError as error:
-            if entry is not None and not begun and not self._remembered(ref, error):
+            if entry is not None and not begun and not self._in_history(ref, error):
                 self._add(finished(entry, error), on_disk=False)
             raise
         finally:
             close(stream)
 
-    def _remembered(self, ref: JobRef, error: MpiJobError) -> bool:
+    def _in_history(self, ref: JobRef, error: MpiJobError) -> bool:
         """Return whether the history has a job that the engine does not know: then its own entry is written."""
         past = self._backend.history() if isinstance(error, NotFound) else None
         return past is not None and past.state(ref) is not None
 
     def fetch(self, ref: JobRef, path: str, target: Path) -> None:
-        self.looking(Verb.FETCH, ref, lambda: self._backend.fetch(ref, path, target), {"path": path[:200]})
+        self.read_audited(
+            Verb.FETCH, ref, lambda: self._backend.fetch(ref, path, target), {"path": path[:200]}
+        )
 
-    def looking(self, verb: Verb, ref: JobRef, work: Callable[[], T], details: dict[str, str]) -> T:
+    def read_audited(self, verb: Verb, ref: JobRef, work: Callable[[], T], details: dict[str, str]) -> T:
         """Read, and record the read or its refusal."""
-        entry = self.look(verb, ref, details, ORIGIN.get())
+        entry = self.record_read(verb, ref, details, ORIGIN.get())
         try:
             return work()
         except MpiJobError as error:
@@ -240,18 +242,20 @@ class AuditedBackend(Auditor):
                 self._add(finished(entry, error), on_disk=False)
             raise
 
-    def look(
+    def record_read(
         self, verb: Verb, ref: JobRef, details: dict[str, str], origin: Origin | None
     ) -> AuditEvent | None:
         """Record a read; None if the same user read the same less than a minute ago."""
         who = self._who()
         now, key = time.monotonic(), (who.user, verb, ref, *details.items())
-        if now - self._looks.get(key, -_SAME_LOOK_SECONDS) < _SAME_LOOK_SECONDS:
+        if now - self._recent_reads.get(key, -_SAME_READ_SECONDS) < _SAME_READ_SECONDS:
             return None
         # Servers run for months: expired entries are dropped.
-        if len(self._looks) >= _MOST_LOOKS:
-            self._looks = {one: at for one, at in self._looks.items() if now - at < _SAME_LOOK_SECONDS}
-        self._looks[key] = now
+        if len(self._recent_reads) >= _MOST_RECENT_READS:
+            self._recent_reads = {
+                one: at for one, at in self._recent_reads.items() if now - at < _SAME_READ_SECONDS
+            }
+        self._recent_reads[key] = now
         entry = event(verb, ref, who, details, STARTED, origin)
         entry = msgspec.structs.replace(entry, response_status=ResponseStatus(status="Success", code=200))
         self._add(entry, on_disk=False)
@@ -261,10 +265,10 @@ class AuditedBackend(Auditor):
     def note(
         self, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
     ) -> None:
-        """Record a request that was refused before this engine was reached."""
+        """Record what did not pass this engine; a refused submit has the verb of its meaning."""
         extra: Mapping[str, str] = {}
         if verb is Verb.CREATE:
-            verb, extra = _meant().verb, _meant().details
+            verb, extra = _intent().verb, _intent().details
         details = {**(described(job) if job is not None else {}), **extra}
         entry = event(verb, ref, self._who(), details, COMPLETE, ORIGIN.get())
         self._add(finished(entry, error, job))
@@ -314,14 +318,14 @@ class AuditedBackend(Auditor):
             # The user is unknown; the action itself fails for the same reason.
             return Identity("")
 
-    def _standing(self, ref: JobRef) -> dict[str, str]:
+    def _phase(self, ref: JobRef) -> dict[str, str]:
         try:
             return {"phase": (self._backend.get(ref)).phase.value}
         except MpiJobError:
             return {}
 
 
-def _meant() -> AuditIntent:
+def _intent() -> AuditIntent:
     return _MEANING.get() or AuditIntent(Verb.CREATE, {})
 
 

@@ -123,7 +123,7 @@ def _converted(
     from mpijob.formats.convert import detect
 
     _refuse(to)
-    found = (script_folder.placed(one, folder, text) for one in detect.read(text, to=to, file=file))
+    found = (script_folder.with_code_path(one, folder, text) for one in detect.read(text, to=to, file=file))
     return tuple(_finished(one, to, image, format, openshift, _scripts(one, text, folder)) for one in found)
 
 
@@ -263,7 +263,7 @@ def _finished(
 ) -> Conversion:
     jobs = tuple(job if job.image or not image else job.replace(image=image) for job in one.jobs)
     written: list[Written] = []
-    entries = [*one.entries, *(entry for job in jobs for entry in _judged(job))]
+    entries = [*one.entries, *(entry for job in jobs for entry in _check_errors(job))]
     for job in jobs:
         try:
             user = None if openshift else PLAIN_USER
@@ -293,7 +293,7 @@ def _finished(
     )
 
 
-def _judged(job: MPIJob) -> list[FieldEntry]:
+def _check_errors(job: MPIJob) -> list[FieldEntry]:
     """Return what `mpijob create` would refuse in a job."""
     from mpijob import checks
 

@@ -50,7 +50,7 @@ def too_much(folder: str) -> str:
     return ""
 
 
-def placed(one: Converted, folder: Folder, text: str) -> Converted:
+def with_code_path(one: Converted, folder: Folder, text: str) -> Converted:
     """Return the job with its code relative to the job file, and with advice on a script."""
     is_script = any(entry.field == batch_script.FOLDER for entry in one.entries)
     if folder.way is None:

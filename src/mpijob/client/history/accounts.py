@@ -147,7 +147,7 @@ def advise(backend: Backend, job: MPIJob) -> SizingReport:
     return right_sizing.recommend(job, program, (page(backend, wanted)).items)
 
 
-def told(backend: Backend, settings: Settings, plan: Plan) -> Plan:
+def with_estimate(backend: Backend, settings: Settings, plan: Plan) -> Plan:
     """Return the plan with a notice about duration and cost of earlier runs."""
     found = estimate(backend, settings, plan.job)
     if found is None:

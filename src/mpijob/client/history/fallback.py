@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def remembering(backend: Backend) -> Backend:
+def with_history(backend: Backend) -> Backend:
     """Return the engine with the history as a fallback."""
     # Other methods are passed on by `__getattr__`, which mypy cannot see.
-    return cast("Backend", _Remembering(backend))
+    return cast("Backend", _BackendWithHistory(backend))
 
 
 class _Recalls(Capability):
@@ -40,7 +40,7 @@ class _Recalls(Capability):
         """The deleted job that the history answered for last."""
 
 
-class _Remembering(_Recalls):
+class _BackendWithHistory(_Recalls):
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._remembered: JobState | None = None
@@ -109,7 +109,7 @@ class _Remembering(_Recalls):
             return mpi_profiles.read_profiles(past, state.ref)
 
     def events(self, ref: JobRef, *, follow: bool = False) -> Iterator[Event]:
-        return self._told(
+        return self._with_fallback(
             ref, self._backend.events(ref, follow=follow), lambda past, known: past.events(known)
         )
 
@@ -126,19 +126,19 @@ class _Remembering(_Recalls):
             finally:
                 ORIGIN.reset(token)
 
-        return self._told(ref, self._backend.logs(ref, query), kept)
+        return self._with_fallback(ref, self._backend.logs(ref, query), kept)
 
-    def _told(
+    def _with_fallback(
         self, ref: JobRef, stream: Iterator[T], kept: Callable[[ArchiveReader, JobRef], Iterable[T]]
     ) -> Iterator[T]:
         """Yield the engine's stream or, if the engine does not know the job, that of the history."""
-        begun = False
+        has_begun = False
         try:
             for one in stream:
-                begun = True
+                has_begun = True
                 yield one
         except NotFound as error:
-            if begun:
+            if has_begun:
                 raise
             past, state = self.recall(ref, error)
             for one in kept(past, state.ref):
@@ -161,7 +161,7 @@ class _MergedLogs(SupportsMergedLogs):
             return False
 
 
-def told(reads: Backend) -> JobState | None:
+def recalled_job(reads: Backend) -> JobState | None:
     """Return the deleted job that the history answered for last, if any."""
     past = reads.capability(_Recalls)
     return None if past is None else past.remembered

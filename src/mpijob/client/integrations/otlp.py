@@ -147,11 +147,11 @@ class Sender(threading.Thread):
     def run(self) -> None:
         while not self._stop_event.wait(_EVERY_SECONDS):
             try:
-                self.look()
+                self.send_new()
             except MpiJobError as error:
                 _log.warning("%s", error)
 
-    def look(self) -> None:
+    def send_new(self) -> None:
         """Send the traces of jobs that ended since the last round."""
         now = self._clock()
         finals = tuple(phase.value for phase in Phase if phase.final)

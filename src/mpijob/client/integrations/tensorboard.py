@@ -47,14 +47,14 @@ def serve(
         raise Unsupported("TensorBoard is not installed here", hint="run: pip install 'mpijob[tensorboard]'")
     with tempfile.TemporaryDirectory(prefix="mpijob-tensorboard-") as own:
         place = logdir or written_by(client, ref)
-        told = None if place else _ReportedMetrics(client, ref, own)
-        if told is not None:
-            told.look()
+        reported = None if place else _ReportedMetrics(client, ref, own)
+        if reported is not None:
+            reported.write_new()
         with _process(place or own, port) as (process, address), _known(client.settings, ref, address):
             ready(address)
             while not stop.wait(_EVERY_SECONDS) and process.poll() is None:
-                if told is not None:
-                    told.look()
+                if reported is not None:
+                    reported.write_new()
 
 
 def written_by(client: Client, ref: JobRef) -> str:
@@ -78,14 +78,14 @@ class _ReportedMetrics:
         self._newest: dict[int, float] = {}
         self._over = False
 
-    def look(self) -> None:
+    def write_new(self) -> None:
         """Write new values; the lines of each rank are in order."""
         if self._over:
             return
         self._over = self._client.state(self._ref).phase.final
         since = min(self._newest.values()) - _OVERLAP_SECONDS if self._newest else None
-        told = self._client.points(self._ref, since=since)
-        fresh = [one for one in told if one.time > self._newest.get(one.rank, -1.0)]
+        reported = self._client.points(self._ref, since=since)
+        fresh = [one for one in reported if one.time > self._newest.get(one.rank, -1.0)]
         self._writer.write(fresh)
         for one in fresh:
             self._newest[one.rank] = max(one.time, self._newest.get(one.rank, 0.0))
@@ -109,14 +109,14 @@ def _process(directory: str, port: int) -> Iterator[tuple[subprocess.Popen[bytes
 
 def _address(process: subprocess.Popen[bytes]) -> str:
     """Return the address of a TensorBoard process that has just started."""
-    said: list[bytes] = []
+    output: list[bytes] = []
     known = threading.Event()
 
     def listen() -> None:
         assert process.stderr is not None
         for line in process.stderr:
             if not known.is_set():
-                said.append(line)
+                output.append(line)
             if _AT.search(line):
                 known.set()
         known.set()
@@ -124,9 +124,9 @@ def _address(process: subprocess.Popen[bytes]) -> str:
     # It keeps reading to the end: TensorBoard would block on a full stderr pipe.
     threading.Thread(target=listen, name="mpijob-tensorboard", daemon=True).start()
     known.wait(_START_SECONDS)
-    if found := _AT.search(b"".join(said)):
+    if found := _AT.search(b"".join(output)):
         return found[1].decode()
-    words = b"".join(said).decode(errors="replace").strip().splitlines()
+    words = b"".join(output).decode(errors="replace").strip().splitlines()
     raise BackendError(f"TensorBoard did not start: {words[-1] if words else 'no output'}")
 
 

@@ -56,7 +56,7 @@ class MetricMirror:
         self._sent: dict[JobKey, _Sent] = {}
         self._done: set[JobKey] = set()
 
-    def look(self) -> None:
+    def send_new(self) -> None:
         """Send the new values of all jobs; errors are logged and tried again in the next round."""
         now = self._clock()
         finals = tuple(phase.value for phase in Phase if phase.final)
@@ -66,14 +66,14 @@ class MetricMirror:
         failed = False
         for ref in refs:
             try:
-                self.tell(ref)
+                self.send_job(ref)
             except MpiJobError as error:
                 failed = True
                 _log.warning("%s: %s", ref, error)
         if not failed:
             self._since = max(self._since, now - _OVERLAP_SECONDS * 10)
 
-    def tell(self, ref: JobRef) -> JobState | None:
+    def send_job(self, ref: JobRef) -> JobState | None:
         """Send the new values of one job and, if it has ended, its end; return its state."""
         state = self._source.state(ref)
         if state is None or state.ref.key in self._done:
@@ -109,11 +109,11 @@ class _Sent:
     def since(self) -> float | None:
         return self._newest - _OVERLAP_SECONDS if self._newest else None
 
-    def fresh(self, told: Iterable[Point]) -> list[Point]:
-        return [one for one in told if _key(one) not in self._around]
+    def fresh(self, points: Iterable[Point]) -> list[Point]:
+        return [one for one in points if _key(one) not in self._around]
 
-    def keep(self, told: Iterable[Point]) -> None:
-        for one in told:
+    def keep(self, points: Iterable[Point]) -> None:
+        for one in points:
             self._newest = max(self._newest, one.time)
             self._around.add(_key(one))
         old = self._newest - 2 * _OVERLAP_SECONDS
@@ -135,7 +135,7 @@ class Sender(threading.Thread):
         while True:
             stopped = self._stop_event.wait(EVERY_SECONDS)
             try:
-                self._mirror.look()
+                self._mirror.send_new()
             except MpiJobError as error:
                 _log.warning("%s", error)
             if stopped:

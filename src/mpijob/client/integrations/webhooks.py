@@ -34,9 +34,9 @@ FIRST_SECONDS, MOST_SECONDS, MOST_TRIES = 5.0, 3600.0, 10
 # A job that ended longer ago was reported by another process, or by none.
 _OLD_SECONDS = 3600.0
 _SWEEP_SECONDS = 30.0
-_MOST_WISHES = 10_000
+_MOST_NOTIFY = 10_000
 _KEPT_SECONDS = 7 * 86_400.0
-_WAITING, _TOLD, _GIVEN_UP = 0, 1, 2
+_WAITING, _SENT, _FAILED = 0, 1, 2
 _TABLE = """CREATE TABLE IF NOT EXISTS deliveries (
   id TEXT PRIMARY KEY, place TEXT NOT NULL, body BLOB NOT NULL, tries INTEGER NOT NULL, due REAL NOT NULL,
   status INTEGER NOT NULL, created REAL NOT NULL)"""
@@ -68,7 +68,7 @@ class Outbox:
         self._settings = tuple((place_of(setting), setting) for setting in settings)
         self._clock = clock
         self._lock = threading.Lock()
-        self._wishes: dict[tuple[str, str], tuple[Notify, ...]] = {}
+        self._notify: dict[tuple[str, str], tuple[Notify, ...]] = {}
         # Addresses in `notify` of jobs that no callback may use, and for which this was logged.
         self._refused: set[tuple[str, str]] = set()
         # os.O_CREAT | SQLite would create it readable by others (umask).
@@ -80,27 +80,27 @@ class Outbox:
     def close(self) -> None:
         self._db.close()
 
-    def wishes(self, ref: JobRef, read: Callable[[], tuple[Notify, ...]]) -> tuple[Notify, ...]:
+    def notify(self, ref: JobRef, read: Callable[[], tuple[Notify, ...]]) -> tuple[Notify, ...]:
         """Return the `notify` of a job, read once: it does not change."""
         key = (ref.namespace, ref.uid)
-        if key not in self._wishes:
-            if len(self._wishes) >= _MOST_WISHES:
-                self._wishes.clear()
-            self._wishes[key] = read()
-        return self._wishes[key]
+        if key not in self._notify:
+            if len(self._notify) >= _MOST_NOTIFY:
+                self._notify.clear()
+            self._notify[key] = read()
+        return self._notify[key]
 
     def is_old(self, state: JobState) -> bool:
         """Return whether a job ended so long ago that it is not reported."""
         now = self._clock()
         return state.phase.final and now - (state.finished or now) > _OLD_SECONDS
 
-    def offer(self, state: JobState, wishes: Iterable[Notify] = ()) -> None:
+    def offer(self, state: JobState, notify: Iterable[Notify] = ()) -> None:
         """Store the deliveries for a job's state, by the settings and by the job's own `notify`."""
-        now, wishes = self._clock(), tuple(wishes)
+        now, notify = self._clock(), tuple(notify)
         if self.is_old(state):
             return
         for place, setting in self._settings:
-            for delivery in notices.deliveries(setting, state, wishes):
+            for delivery in notices.deliveries(setting, state, notify):
                 number = number_of(state, place, delivery)
                 content = notices.body(state, setting, number, now, delivery.to)
                 self._write(
@@ -108,7 +108,7 @@ class Outbox:
                     "INSERT INTO deliveries VALUES (?,?,?,0,?,?,?) ON CONFLICT DO NOTHING",
                     (number, place, content, now, _WAITING, now),
                 )
-        for to in notices.untaken((one for _, one in self._settings), state.ref.namespace, wishes):
+        for to in notices.untaken((one for _, one in self._settings), state.ref.namespace, notify):
             if (state.ref.uid, to) not in self._refused:
                 self._refused.add((state.ref.uid, to))
                 _log.warning("job %s: no callback in the settings may notify %s", state.ref, to)
@@ -133,17 +133,15 @@ class Outbox:
         if setting is not None:
             why = _sent(setting, number, content, self._clock())
         if not why:
-            self._write("UPDATE deliveries SET status=? WHERE id=?", (_TOLD, number))
+            self._write("UPDATE deliveries SET status=? WHERE id=?", (_SENT, number))
             return True
-        status = _GIVEN_UP if tries + 1 >= MOST_TRIES or setting is None else _WAITING
+        status = _FAILED if tries + 1 >= MOST_TRIES or setting is None else _WAITING
         pause = min(MOST_SECONDS, FIRST_SECONDS * 2**tries)
         self._write(
             "UPDATE deliveries SET tries=?, due=?, status=? WHERE id=?",
             (tries + 1, self._clock() + pause, status, number),
         )
-        _log.warning(
-            "callback %s %s: %s", number, "gave up" if status == _GIVEN_UP else "will be retried", why
-        )
+        _log.warning("callback %s %s: %s", number, "gave up" if status == _FAILED else "will be retried", why)
         return False
 
     def _write(self, sql: str, values: tuple[Any, ...]) -> None:
@@ -229,7 +227,7 @@ def _offer(client: Client, outbox: Outbox, state: JobState) -> None:
     try:
         # Read again: a failed attempt that will be retried is not the end of the job.
         now = client.state(state.ref) if state.phase.final else state
-        outbox.offer(now, outbox.wishes(state.ref, lambda: client.spec(state.ref).notify))
+        outbox.offer(now, outbox.notify(state.ref, lambda: client.spec(state.ref).notify))
     # Deleted, and without a record.
     except NotFound:
         outbox.offer(state)

@@ -88,7 +88,7 @@ def write(
     spec = backend.spec(state.ref)
     path = target or Path(f"{plain(state.ref.name)}-bundle.tar.gz")
     refuse_existing(path)
-    seal = BundleRedactor(values_of(spec, _told(state.ref, spec, backend)))
+    seal = BundleRedactor(values_of(spec, _engine_secrets(state.ref, spec, backend)))
     parts = _Parts(seal, int(most_bytes * _PART_SHARE))
     for name, about, value in _values(state, spec, backend, settings, stacks):
         parts.add(name, about, value)
@@ -241,7 +241,7 @@ def _logs(ref: JobRef, backend: Backend, seal: BundleRedactor, most_bytes: int) 
     yield from parts.files()
 
 
-def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
+def _engine_secrets(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
     """Return the values of the job's secrets that the engine can read (Secret objects of a cluster)."""
     # Only the engine knows whether files and variables of this machine are the job's.
     known = backend.capability(SupportsSecretValues)

@@ -276,7 +276,7 @@ def _silence_at_end(state: JobState, spec: MPIJob, lines: tuple[LogLine, ...]) -
     return silence(lines, min(state.finished, state.started + (spec.deadline_seconds or float("inf"))))
 
 
-def mended(spec: MPIJob, diagnosis: Diagnosis, number: int) -> dict[str, Any]:
+def fixed_fields(spec: MPIJob, diagnosis: Diagnosis, number: int) -> dict[str, Any]:
     """Return the fields that a numbered fix changes; raise InvalidJob for a fix that must be done by hand."""
     chosen = next((one for one in diagnosis.fixes if one.number == number), None)
     name = diagnosis.job
@@ -297,7 +297,7 @@ ENDED = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
 MOST_JOBS, MOST_LOOKS = 5000, 500
 
 
-def look(scope: Scope, backend: Backend, *, since: float, until: float, least: int) -> Fleet:
+def find_patterns(scope: Scope, backend: Backend, *, since: float, until: float, least: int) -> Fleet:
     """Return common causes of the jobs that ended in a period; causes that a list lacks are read job by job."""
     found: list[JobState] = []
     looks = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mpijob.backends.capabilities import SupportsProgress
 from mpijob.backends.streams import close
-from mpijob.client.history.fallback import remembering
+from mpijob.client.history.fallback import with_history
 from mpijob.client.observe import one_attempt
 from mpijob.errors import NotFound
 from mpijob.model import LogQuery, Phase
@@ -65,7 +65,7 @@ def points_of(
     attempt: int | None = None,
 ) -> tuple[JobState, list[Point]]:
     """Return the state of a job and its metrics, in the order of the log."""
-    reads = one_attempt.reading(remembering(backend), attempt)
+    reads = one_attempt.reading(with_history(backend), attempt)
     own = (*patterns, *settings.metric_patterns)
     find = training.reader(own)
     ranks = () if rank is None else (rank,)

@@ -69,12 +69,12 @@ def expand(job: MPIJob, values: Mapping[str, Sequence[Any]]) -> tuple[MPIJob, ..
     width = len(str(prod(len(choices) for choices in values.values()) - 1))
     combinations = product(*values.values())
     return tuple(
-        _one(job, index, f"{job.name}-{index:0{width}d}", dict(zip(values, combination, strict=True)))
+        _job_of(job, index, f"{job.name}-{index:0{width}d}", dict(zip(values, combination, strict=True)))
         for index, combination in enumerate(combinations)
     )
 
 
-def _one(job: MPIJob, index: int, name: str, wanted: Mapping[str, Any]) -> MPIJob:
+def _job_of(job: MPIJob, index: int, name: str, wanted: Mapping[str, Any]) -> MPIJob:
     changed = resubmit.apply(job, wanted)
     labels = {**changed.labels, ARRAY_LABEL: job.name, INDEX_LABEL: str(index)}
     limited = changed.concurrency

@@ -60,17 +60,17 @@ class DraftResult(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
 
 
-def look(text: str, *, max_workers: int = 100) -> DraftResult:
+def parse(text: str, *, max_workers: int = 100) -> DraftResult:
     """Parse a text; errors are returned, not raised."""
     try:
         job = read(text)
-        return DraftResult(text=text, job=job, findings=_judged(text, job, max_workers))
+        return DraftResult(text=text, job=job, findings=_checked(text, job, max_workers))
     except InvalidJob as error:
         unknown = tuple(one.field for one in error.findings if one.code == "UNKNOWN_FIELD")
         return DraftResult(text=text, job=_readable(text), findings=error.findings, unknown=unknown)
 
 
-def _judged(text: str, job: MPIJob, max_workers: int) -> tuple[Finding, ...]:
+def _checked(text: str, job: MPIJob, max_workers: int) -> tuple[Finding, ...]:
     from mpijob import checks
     from mpijob.formats.jobfile import jobfile_reader
 

@@ -32,13 +32,13 @@ def prepare(job: MPIJob, who: Identity, backend: Backend, *, max_workers: int, r
         from mpijob.formats.jobfile import presets
 
         # Presets become plain fields: what they mean depends on the devices of this engine.
-        job, settled = presets.settle(job, backend.devices())
-        remarks = (*remarks, *settled)
-    advice, plan = _judged(job, who, backend, replaces)
+        job, preset_notices = presets.settle(job, backend.devices())
+        remarks = (*remarks, *preset_notices)
+    advice, plan = _admit_and_plan(job, who, backend, replaces)
     return msgspec.structs.replace(plan, notices=(*remarks, *advice, *plan.notices))
 
 
-def _judged(
+def _admit_and_plan(
     job: MPIJob, who: Identity, backend: Backend, replaces: str, *, fresh: bool = False
 ) -> tuple[tuple[Finding, ...], Plan]:
     from mpijob import admission
@@ -54,7 +54,7 @@ def _judged(
         if not facts.recalled:
             raise
     # The facts came from a cache: a job is refused only by fresh ones.
-    return _judged(job, who, backend, replaces, fresh=True)
+    return _admit_and_plan(job, who, backend, replaces, fresh=True)
 
 
 def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
@@ -75,7 +75,7 @@ def submit_prepared(
         # Refused requests are audited, too; imported here because most jobs are not refused.
         from mpijob.client.audit import recorder
 
-        recorder.tell(backend, Verb.CREATE, JobRef(job.namespace, job.name), job, error)
+        recorder.record_event(backend, Verb.CREATE, JobRef(job.namespace, job.name), job, error)
         raise
     _log_warnings(plan)
     if replaces is not None and not replaces.phase.final:
@@ -85,11 +85,11 @@ def submit_prepared(
 
 def plan(job: MPIJob, backend: Backend, *, max_workers: int, server: bool = False) -> Plan:
     """Return the dry run; with `server`, the API server checks the documents, too."""
-    made = prepare(job, backend.whoami(), backend, max_workers=max_workers)
+    result = prepare(job, backend.whoami(), backend, max_workers=max_workers)
     if not server:
-        return made
-    said = backend.server_dry_run(made) or (_no_server(backend.name),)
-    return msgspec.structs.replace(made, notices=(*made.notices, *said))
+        return result
+    notices = backend.server_dry_run(result) or (_no_server(backend.name),)
+    return msgspec.structs.replace(result, notices=(*result.notices, *notices))
 
 
 def _log_warnings(plan: Plan) -> None:

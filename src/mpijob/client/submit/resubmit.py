@@ -39,7 +39,7 @@ class Done(msgspec.Struct, frozen=True):
         return not self.error
 
 
-def mended(ref: JobRef, with_fix: int | None, backend: Backend, settings: Settings) -> dict[str, Any]:
+def fixed_fields(ref: JobRef, with_fix: int | None, backend: Backend, settings: Settings) -> dict[str, Any]:
     """Return the fields that a numbered fix of the diagnosis changes, with their new values."""
     if with_fix is None:
         return {}
@@ -47,7 +47,7 @@ def mended(ref: JobRef, with_fix: int | None, backend: Backend, settings: Settin
     from mpijob.client.observe import diagnose
 
     diagnosis = diagnose.of_job(ref, backend, settings)
-    return diagnose.mended(backend.spec(ref), diagnosis, with_fix)
+    return diagnose.fixed_fields(backend.spec(ref), diagnosis, with_fix)
 
 
 def retry(
@@ -61,9 +61,9 @@ def retry(
             hint=f"cancel it first: mpijob cancel {ref.name}",
         )
     spec = backend.spec(state.ref)
-    wished = apply(spec, wanted) if wanted else spec
-    with meaning(Verb.RETRY, state.ref, spec, wished):
-        return pipeline.submit(wished, backend, max_workers=max_workers)
+    changed = apply(spec, wanted) if wanted else spec
+    with meaning(Verb.RETRY, state.ref, spec, changed):
+        return pipeline.submit(changed, backend, max_workers=max_workers)
 
 
 def clone(
@@ -108,11 +108,11 @@ def each(
     done = []
     # Listed completely first: the action changes the list that would be paged.
     for state in list(paging.pages(scope, backend)):
-        done.append(_one(state.ref, act))
+        done.append(_run_action(state.ref, act))
     return tuple(done)
 
 
-def _one(ref: JobRef, act: Callable[[JobRef], object]) -> Done:
+def _run_action(ref: JobRef, act: Callable[[JobRef], object]) -> Done:
     try:
         act(ref)
     except MpiJobError as error:
