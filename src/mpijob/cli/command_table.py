@@ -1,6 +1,6 @@
-"""The table of all commands: where each one lives, its group in the help, its sentence and its examples.
+"""The table of all commands: module, group in the help, help text and examples.
 
-`mpijob --help` and a shell's completion read this table alone; `root` imports a command when it is used.
+`mpijob --help` and shell completion read only this table; `root` imports a command when it is used.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Accounting(BaseClient):
     ) -> AccuracyReport:
         """Return the accuracy of queue time estimates in the last `since` seconds.
 
-        As they were told when jobs were submitted, and as today's way would have told them then.
+        Both of the estimates that were shown, and of those that the current algorithm would have made.
         """
         import time
 

@@ -9,12 +9,13 @@ import msgspec
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import JobState, Scope
 
 
-def pages(scope: Scope, backend: Backend) -> Iterator[JobState]:
+def pages(scope: Scope, source: Backend | ArchiveReader) -> Iterator[JobState]:
     while True:
-        page = backend.list(scope)
+        page = source.list(scope)
         yield from page.items
         if not page.after:
             return

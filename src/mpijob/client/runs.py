@@ -78,7 +78,7 @@ def of_name(ref: JobRef, reads: Backend) -> tuple[JobState, ...]:
     If several users have jobs of this name, only those of the owner of the newest one.
     """
     newest = reads.get(JobRef(ref.namespace, ref.name))
-    known = {state.ref.uid: state for state in (*_remembered(ref, reads), *_there(ref, reads), newest)}
+    known = {state.ref.uid: state for state in (*_deleted(ref, reads), *_existing(ref, reads), newest)}
     mine = [state for state in known.values() if state.owner == newest.owner or not state.owner]
     return tuple(reversed(numbered(mine)))
 
@@ -92,21 +92,16 @@ def numbered(states: Iterable[JobState]) -> list[JobState]:
     return found
 
 
-def _there(ref: JobRef, reads: Backend) -> Iterable[JobState]:
+def _existing(ref: JobRef, reads: Backend) -> Iterable[JobState]:
     from mpijob.client import paging
 
     scope = Scope(namespace=ref.namespace, names=(ref.name,), runs=True, limit=_AT_ONCE)
     return paging.pages(scope, reads)
 
 
-def _remembered(ref: JobRef, reads: Backend) -> Iterable[JobState]:
+def _deleted(ref: JobRef, reads: Backend) -> Iterable[JobState]:
+    from mpijob.client import paging
+
     past = reads.history()
-    if past is None:
-        return
     scope = Scope(namespace=ref.namespace, names=(ref.name,), limit=_AT_ONCE)
-    while True:
-        page = past.list(scope)
-        yield from page.items
-        if not page.after:
-            return
-        scope = msgspec.structs.replace(scope, after=page.after)
+    return () if past is None else paging.pages(scope, past)

@@ -64,6 +64,7 @@ async def templates(ask: RequestContext) -> TemplateList:
     return TemplateList(tuple(rows), found.may_share, found.notice)
 
 
+# Capacity is optional here: templates are listed even if it cannot be read.
 async def _known_facts(client: AsyncClient) -> Facts | None:
     try:
         return await client.facts()

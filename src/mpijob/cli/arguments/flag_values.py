@@ -1,9 +1,4 @@
-"""How the text of a flag becomes a value of the job file.
-
-A text that cannot be understood as a number or duration is passed on as it is: the job file's own
-reader then refuses it with the same sentence that it has for a file. Only forms that exist nowhere
-but on the command line (`USR1@120`, `claim:data:/data:ro`) are refused here.
-"""
+"""Parse the texts of flags into values of the job file."""
 
 from __future__ import annotations
 

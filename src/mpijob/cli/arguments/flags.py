@@ -1,7 +1,7 @@
-"""Which flag sets which field of a job: one table for create, run, plan, alloc, array and clone.
+"""The table of flags and the fields that they set, for create, run, plan, alloc, array and clone.
 
-The table is data, so that a test can hold it against the model: a new field without a flag fails.
-How a flag's text is read is in `flag_values`; how flags and a file become one job is in `job_args`.
+It is data, so that a test can compare it with the model: a new field without a flag fails. `flag_values`
+parses the texts of flags; `job_args` merges flags and a file into one job.
 """
 
 from __future__ import annotations

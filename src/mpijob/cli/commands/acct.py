@@ -60,18 +60,17 @@ def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Accounts(click.Group):
-    """`acct` alone lists; a word behind it that is no verb of its own is a job's name."""
+    """Without a subcommand `acct` is `acct list`; an unknown word is the name of a job."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb that was meant; without one, the list."""
         if not args or args[0] not in self.commands:
             return "list", self.commands["list"], args
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Let options belong to the list when no verb is named."""
+        # The help is that of the group, which lists the subcommands.
         if args and args[0] in ("-h", "--help"):
             return super().parse_args(ctx, args)
         if not args or args[0] not in self.commands:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
@@ -31,7 +28,6 @@ _CSV = (
     "details",
     "audit_id",
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class _Audit(click.Group):
@@ -104,7 +100,7 @@ def list_audit(
         for event in found:
             app.out.json_line(event)
     elif output == "csv":
-        app.out.text(_as_csv(found))
+        app.out.csv(_CSV, map(_fields, found))
     else:
         app.out.lines(text.table(_COLUMNS, [_row(event) for event in found]))
 
@@ -135,27 +131,13 @@ def result(event: AuditEvent) -> str:
     return f"refused: {status.reason}" if status.code < 500 else f"failed: {status.reason}"
 
 
-def _as_csv(events: Iterable[AuditEvent]) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(_CSV)
-    for event in events:
-        writer.writerow([_cell(value) for value in _fields(event)])
-    return buffer.getvalue()
-
-
-def _fields(event: AuditEvent) -> tuple[Any, ...]:
+def _fields(event: AuditEvent) -> tuple[str, ...]:
     about, status = event.object_ref or ObjectRef(), event.response_status
     details = "; ".join(f"{name}={value}" for name, value in event.details.items())
     code, reason, message = (status.code, status.reason, status.message) if status else ("", "", "")
-    return (event.time, event.user.username, " ".join(event.source_ips), event.verb, about.namespace, about.name,
-            about.uid, code, reason, message, details, event.audit_id)  # fmt: skip
-
-
-def _cell(value: Any) -> str:
-    """Return a cell that spreadsheets do not run as a formula."""
-    content = str(value).replace("\n", " ")
-    return f"'{content}" if content.startswith(_FORMULA) else content
+    values = (event.time, event.user.username, " ".join(event.source_ips), event.verb, about.namespace,
+              about.name, about.uid, code, reason, message, details, event.audit_id)  # fmt: skip
+    return tuple(str(value).replace("\n", " ") for value in values)
 
 
 @command("verify", outputs=(Format.TABLE, Format.JSON, Format.YAML))

@@ -42,6 +42,7 @@ def wait(
     until = None if timeout is None else time.monotonic() + timeout
 
     def one(name: str) -> int:
+        # The timeout is for all jobs together.
         left = None if until is None else max(0.0, round(until - time.monotonic(), 1))
         with app.out.progress(f"waiting for {name} …"):
             state = app.client.wait(name, timeout=left, for_phases=wanted)
@@ -56,7 +57,7 @@ def wait(
 
 
 def _labelled(app: App, selector: str) -> tuple[str, ...]:
-    """Return the names of jobs with labels; where these name an array that was submitted again, those of the last."""
+    """Return the names of jobs with labels; of an array that was submitted again, those of the last one."""
     found = tuple(app.client.jobs(selector=selector))
     if not found:
         raise NotFound(f"no job has the labels {selector}", hint=LIST_ALL_HINT)
@@ -117,7 +118,7 @@ def scale(app: App, name: str, workers: int) -> None:
 
 
 def each(app: App, names: tuple[str, ...], act: Callable[[str], JobState]) -> None:
-    """Do something to every job named and show where it stands then."""
+    """Run an action for each named job and print its state."""
     if not names:
         raise click.UsageError("name at least one job")
 
@@ -131,7 +132,7 @@ def each(app: App, names: tuple[str, ...], act: Callable[[str], JobState]) -> No
 
 
 def show_state(app: App, state: JobState) -> None:
-    """Print one job's state: a line for people, all of it for programs."""
+    """Print a job's state: one line, or all of it in a structured format."""
     if app.out.structured:
         app.out.value(state)
     elif app.out.format is Format.NAME:

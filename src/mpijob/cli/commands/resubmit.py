@@ -147,7 +147,7 @@ def _show_compared(app: App, found: Comparison, names: tuple[str, ...]) -> None:
 
 
 def _titles(found: Comparison) -> list[str]:
-    """Return what to call each job: its name, with its run or attempt where several have one name."""
+    """Return a title for each job: its name, with its run or attempt if names are equal."""
     names = [job.ref.name for job in found.jobs]
     if len({*names}) == len(names):
         return names
@@ -157,7 +157,7 @@ def _titles(found: Comparison) -> list[str]:
 
 
 def _used_rows(app: App, found: Comparison) -> list[tuple[str, ...]]:
-    """Return what the jobs used, where they have accounts."""
+    """Return the usage of the jobs, if they have accounts."""
     from mpijob.accounting import fields
 
     names = (

@@ -32,7 +32,7 @@ def runs(app: App, name: str) -> None:
 
 
 def _attempts(app: App, run: JobState) -> tuple[JobState, ...]:
-    """Return the attempts of a run, each with the run's number."""
+    """Return the attempts of a run, each with the number of the run."""
     from msgspec.structs import replace
 
     if run.attempt == 1:

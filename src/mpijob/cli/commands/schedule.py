@@ -190,7 +190,7 @@ def rights(app: App) -> None:
 
 
 def _safe(one: Recurrence) -> Recurrence:
-    """Return what may be shown: what looks like a secret in the job is masked."""
+    """Return the schedule with secrets masked."""
     from mpijob.observation.redaction.masking import masked_job
 
     wanted = msgspec.structs.replace(one.schedule, job=masked_job(one.schedule.job))

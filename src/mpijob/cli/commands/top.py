@@ -12,8 +12,7 @@ from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Duration, attempt_option, command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.render import job_table, mpi_profile_text, text
-from mpijob.errors import Unsupported
-from mpijob.model import Facts, JobState, Phase, Sample
+from mpijob.model import JobState, Phase, Sample
 from mpijob.model.platform.cluster import ClusterFacts
 from mpijob.model.spec import quantity
 from mpijob.model.spec.quantity import as_count
@@ -60,7 +59,7 @@ def top(app: App, name: str | None, attempt: int | None) -> None:
 
 
 def _profile(app: App, name: str) -> MpiProfile | None:
-    """Return what a job's ranks do with MPI, where that is counted."""
+    """Return the MPI profile of a job, None if it has none."""
     return app.client.profile(name) if app.client.spec(name).profile_mpi else None
 
 
@@ -195,7 +194,7 @@ def _signed(seconds: float | None) -> str:
 @pass_app
 def quota(app: App) -> None:
     """Show capacity, free resources and the quota of the namespace."""
-    facts = _facts(app)
+    facts = app.client.facts()
     if app.out.structured:
         app.out.value(facts)
         return
@@ -220,7 +219,7 @@ def quota(app: App) -> None:
 
 
 def _of_the_cluster(cluster: ClusterFacts) -> list[str]:
-    """Return what only a cluster tells: its queue's shares, and the lines of quotas beside the usual three."""
+    """Return the shares of the queue, and the ResourceQuotas."""
     queue = cluster.queue
     shares = queue.shares or () if queue is not None else ()
     rows = [(f"queue {queue.name}", one.resource, as_count(one.most - one.free), as_count(one.most))
@@ -230,15 +229,6 @@ def _of_the_cluster(cluster: ClusterFacts) -> list[str]:
         for one in cluster.ceilings
     ]
     return text.table(("LIMIT OF", "RESOURCE", "USED", "MOST"), rows) if rows else []
-
-
-def _facts(app: App) -> Facts:
-    """Ask the client what the place says of itself, where the client can tell."""
-    ask = getattr(app.client, "facts", None)
-    if ask is None:
-        raise Unsupported("this client does not report quotas", hint=f"{app.program} plan shows what is free")
-    found: Facts = ask()
-    return found
 
 
 def _place(state: JobState) -> tuple[float, float]:

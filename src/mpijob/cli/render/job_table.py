@@ -207,6 +207,7 @@ def _launcher(state: JobState) -> str:
 
 def _attempts(state: JobState) -> int:
     """Return how many attempts there may be; lost workers and resumed jobs have some beyond the spec's."""
+    # Lost workers and resumed jobs have attempts beyond those of the spec.
     return max(state.attempt, state.attempts_allowed)
 
 

@@ -60,14 +60,14 @@ def job(
     )
     if state.workers:
         parts.append(_workers(state))
-    for said in lines:
-        prefix = job_table.log_prefix(said, timestamps=False, prefix=True)
-        shown_text = masked_text(text.visible(said.text), secrets)
+    for log_line in lines:
+        prefix = job_table.log_prefix(log_line, timestamps=False, prefix=True)
+        shown_text = masked_text(text.visible(log_line.text), secrets)
         parts.append(Text(prefix + shown_text, no_wrap=True, overflow="ellipsis"))
     running = state.phase is Phase.RUNNING
     parts += [Text(line, style="yellow") for line in finding_lines(warnings if running else ())]
-    told = () if running and warnings else state.findings
-    parts += [Text(line) for line in finding_lines(told)]
+    findings = () if running and warnings else state.findings
+    parts += [Text(line) for line in finding_lines(findings)]
     return Group(*parts)
 
 

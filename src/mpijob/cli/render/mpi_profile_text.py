@@ -135,7 +135,6 @@ def _percent(share: float) -> str:
 
 
 def _short(seconds: float) -> str:
-    """Return a duration down to microseconds."""
     if seconds >= 1.0:
         return text.duration(seconds)
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"

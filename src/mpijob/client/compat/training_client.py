@@ -1,7 +1,7 @@
-"""`TrainingClient` with the calls that the product's stories print, for code that comes from Kubeflow's SDK.
+"""`TrainingClient` with the methods of Kubeflow's SDK, for existing code.
 
-`create_job` is `Client.submit`; `update_job` is clone and modify, for a created job is immutable: the
-changed copy takes the name once the old job has ended, or at once while it has not started.
+`create_job` is `Client.submit`. `update_job` submits a changed copy, because a created job is immutable: the
+copy takes the name after the old job has ended, or at once before it has started.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KIND = "MPIJob"
 
 
 class TrainingClient:
-    """A thin face over `Client` in another SDK's words."""
+    """Methods of Kubeflow's TrainingClient over `Client`."""
 
     def __init__(
         self,

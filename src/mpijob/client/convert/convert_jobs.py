@@ -1,7 +1,7 @@
-"""Bringing jobs along: one call for a text, one for a directory, one for what a cluster has.
+"""Convert jobs of other systems: one function for a text, one for a directory, one for objects of a cluster.
 
-Reading and writing are `formats/convert`; here a converted job is also judged, as `mpijob create` would, and
-values that look secret do not stand in a report.
+`formats/convert` parses and writes; this module also checks a converted job as `mpijob create` would, and
+masks values that look like secrets in the report.
 
 >>> from mpijob.client.convert.convert_jobs import convert
 >>> script = "#!/bin/bash\\n#SBATCH -N 2 --ntasks-per-node=4 --mem=4G\\nsrun ./model --steps 10\\n"
@@ -78,17 +78,16 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def every(self) -> tuple[FieldEntry, ...]:
-        """All entries, the way in first."""
+        """All entries: of parsing, then of writing."""
         return (*self.entries, *self.written)
 
     @property
     def blockers(self) -> tuple[str, ...]:
-        """What somebody has to change first, in sentences."""
+        """What the user must change first, as sentences."""
         told = [f"{entry.field}: {entry.note}" for entry in self.every if entry.blocks]
         return (self.error, *told) if self.error else tuple(told)
 
     def count(self, fate: FieldOutcome) -> int:
-        """Return how many fields met this fate, on both ways."""
         return sum(entry.fate is fate for entry in self.every)
 
 
@@ -128,11 +127,13 @@ def _converted(
 
 
 def _scripts(one: Converted, text: str, folder: Folder) -> dict[str, str]:
-    """Return the texts of the scripts that jobs name, where they can be read: of a text alone no disk is asked."""
+    """Return the texts of the scripts that jobs name."""
     found: dict[str, str] = {}
     for job in one.jobs:
         if not job.script:
             continue
+        # Files are read only if the directory is known: a text that a user sent must not make a server read
+        # its disk.
         if job.script in job.code.files:
             found[job.script] = job.code.files[job.script]
         elif one.source != "job file":
@@ -152,7 +153,7 @@ def documents(
     format: str = "yaml",
     openshift: bool = False,
 ) -> tuple[Conversion, ...]:
-    """Return Kubernetes objects, converted; one that cannot be read does not stop the others."""
+    """Convert Kubernetes objects; one that cannot be converted does not stop the others."""
     from mpijob.formats.convert import detect
 
     _refuse(to)
@@ -201,14 +202,13 @@ def directory(
 
 
 def _job_text(path: Path) -> str:
-    """Return the text of a file that looks like a job; "" for any other.
-
-    One with an unusual ending must begin as a batch script does: pages and logs quote directives as well.
-    """
+    """Return the text of a file that looks like a job, "" for any other."""
     try:
         text = "" if path.stat().st_size > _MOST_BYTES else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
+    # A file with another suffix must begin as a batch script: documentation and logs quote directives as
+    # well.
     usual = path.suffix.lower() in _ENDINGS
     return text if (_is_job(text) if usual else _DIRECTIVES.match(text)) else ""
 
@@ -227,7 +227,7 @@ def _unread(file: str, source: str, to: str, error: MpiJobError) -> Conversion:
 
 
 def _is_job(text: str) -> bool:
-    """Return whether a text looks like a job of some kind: a directory holds other files, too."""
+    """Return whether a text looks like a job: directories contain other files, too."""
     from mpijob.formats.convert import batch_script
     from mpijob.formats.convert.other import arena
 
@@ -312,7 +312,7 @@ def _impossible(to: str, error: InvalidJob) -> FieldEntry:
 
 
 def _safe(entry: FieldEntry) -> FieldEntry:
-    """Return an entry without a value that looks secret."""
+    """Return the entry with its value masked if that looks like a secret."""
     from mpijob.observation.redaction import masking
 
     name = entry.ours.partition("env.")[2] or (re.findall(r"\benv(?:\[|\.)([^\]]+)", entry.field) or [""])[0]

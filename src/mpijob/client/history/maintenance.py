@@ -83,6 +83,7 @@ def _opened(backend: Backend, settings: Settings) -> Archive:
 
 
 def _objects(backend: Backend, settings: Settings) -> ObjectStore | None:
+    # Object store and database are of a cluster's history; that of this machine is in files.
     here = (backend.name or LOCAL) == LOCAL
     return None if here or not settings.objects.endpoint else ObjectStore(settings.objects)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from mpijob.client import paging
 from mpijob.client.history import accounts
 from mpijob.model import JobState, MPIJob, Scope
@@ -46,13 +44,8 @@ def _states(backend: Backend, scope: Scope) -> Iterator[JobState]:
     for state in paging.pages(scope, backend):
         seen.add(state.ref.uid)
         yield state
-    past = backend.history()
-    while past is not None:
-        page = past.list(scope)
-        yield from (state for state in page.items if state.ref.uid not in seen)
-        if not page.after:
-            return
-        scope = msgspec.structs.replace(scope, after=page.after)
+    if (past := backend.history()) is not None:
+        yield from (state for state in paging.pages(scope, past) if state.ref.uid not in seen)
 
 
 def _outcome(state: JobState) -> Outcome | None:

@@ -58,6 +58,7 @@ def _beside(target: Path) -> Iterator[Path]:
     """Create a temporary directory on the same disk as the target."""
     with _write_errors(target):
         target.mkdir(parents=True, exist_ok=True)
+        # In the target, so that the files can be renamed, which is atomic, instead of copied.
         stage = tempfile.TemporaryDirectory(dir=target, prefix=".mpijob-fetch-")
     with stage as name:
         yield Path(name)

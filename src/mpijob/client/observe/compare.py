@@ -108,6 +108,7 @@ def compare(
     """
     if len(pairs) < 2:
         raise InvalidJob(f"{len(pairs)} job given to compare", hint="name at least two")
+    # Compared unmasked, shown masked: two different secrets differ.
     flat = [dict(flatten(spec)) for spec, _ in pairs]
     shown = [dict(flatten(masking.masked_job(spec))) for spec, _ in pairs]
     fields = [field for field in dict.fromkeys(key for one in flat for key in one) if field != "name"]

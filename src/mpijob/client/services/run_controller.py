@@ -46,6 +46,7 @@ def control(
     api = Api(access)
     who = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
     where = lease_namespace or namespace or access.namespace or "default"
+    # A client of its own with a short timeout: a slow request must not outlast the lease.
     election = Election(Api(access, timeout=4.0), where, LEASE, who)
 
     with telling("watch jobs"):

@@ -91,6 +91,7 @@ def _metrics(
     from mpijob.backends.kubernetes.logs.archive import of_archive
     from mpijob.client.integrations import metric_sources, prometheus_exporter
 
+    # On loopback only processes of this pod or machine can connect.
     if door.address not in _LOOPBACK:
         if door.tls is None:
             raise InvalidJob(

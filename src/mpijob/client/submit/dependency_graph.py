@@ -15,7 +15,7 @@ from mpijob.model.spec.dependencies import names, parsed
 
 
 def ordered(jobs: Iterable[MPIJob]) -> tuple[MPIJob, ...]:
-    """Return the jobs so that each stands behind those that it waits for.
+    """Return the jobs in an order in which each follows its dependencies.
 
     >>> from mpijob import MPIJob
     >>> from mpijob.client.submit import dependency_graph

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def prepare(job: MPIJob, who: Identity, backend: Backend, *, max_workers: int, replaces: str = "") -> Plan:
     """Return exactly what would run; this is the dry run, and the first half of submitting.
 
-    `replaces` names a job that makes way for this one, so that its name does not count as taken.
+    `replaces` is the name of a job that this one replaces, so that it does not count as taken.
     """
     # Imported here because commands such as `list` must start quickly.
     from mpijob import checks

@@ -78,7 +78,7 @@ class Templates:
         namespace: str = "default",
         user: Callable[[], str] | None = None,
     ) -> None:
-        """Keep own templates in a directory (None: nowhere), and shared ones with whoever can keep them."""
+        """Store personal templates in a directory (None: nowhere), and shared ones in `team`."""
         self._own, self._team, self._namespace, self._user = own, team, namespace, user
 
     @classmethod
