@@ -24,32 +24,32 @@ from mpijob.api.routes import ROUTES
 from mpijob.api.static import HEADERS, Files
 
 
-def application(room: AppState, files: Files | None = None) -> ASGIApp:
+def application(app_state: AppState, files: Files | None = None) -> ASGIApp:
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
-        await room.job_index.start()
+        await app_state.job_index.start()
         try:
             yield
         finally:
-            await room.job_index.stop()
+            await app_state.job_index.stop()
 
     app = Starlette(
         routes=[
-            *(_served(route, room) for route in ROUTES),
-            *(_flowing(route, room) for route in ROUTES if route.flow is not None),
-            *_scraped(room),
+            *(_served(route, app_state) for route in ROUTES),
+            *(_flowing(route, app_state) for route in ROUTES if route.flow is not None),
+            *_scraped(app_state),
             *_others(files or Files()),
         ],
         exception_handlers={Exception: errors.on_error, HTTPException: _not_served},
         lifespan=life,
     )
-    return _Guarded(app, room)
+    return _Guarded(app, app_state)
 
 
-def _served(route: Route, room: AppState) -> BaseRoute:
+def _served(route: Route, app_state: AppState) -> BaseRoute:
     async def endpoint(request: Request) -> Response:
         try:
-            return compression.compressed(await request_context.answer(route, room, request), request)
+            return compression.compressed(await request_context.answer(route, app_state, request), request)
         # The outermost handler: after any error the client gets a JSON body, not a closed connection.
         except Exception as error:
             return errors.response(error)
@@ -57,15 +57,17 @@ def _served(route: Route, room: AppState) -> BaseRoute:
     return Served(openapi.PREFIX + route.path, endpoint, methods=[route.method])
 
 
-def _flowing(route: Route, room: AppState) -> BaseRoute:
+def _flowing(route: Route, app_state: AppState) -> BaseRoute:
     async def endpoint(socket: WebSocket) -> None:
-        await websockets.serve(route, room, socket)
+        await websockets.serve(route, app_state, socket)
 
     return WebSocketRoute(openapi.PREFIX + route.path, endpoint)
 
 
-def _scraped(room: AppState) -> list[BaseRoute]:
-    return [] if room.metrics is None else [Served("/metrics", room.metrics.answer, methods=["GET"])]
+def _scraped(app_state: AppState) -> list[BaseRoute]:
+    return (
+        [] if app_state.metrics is None else [Served("/metrics", app_state.metrics.answer, methods=["GET"])]
+    )
 
 
 def _others(files: Files) -> list[BaseRoute]:
@@ -97,8 +99,8 @@ class _TooSlow(BaseException):
 class _Guarded:
     """Checks the Host header before anything else, and adds the headers to every response."""
 
-    def __init__(self, app: ASGIApp, room: AppState) -> None:
-        self._app, self._room = app, room
+    def __init__(self, app: ASGIApp, app_state: AppState) -> None:
+        self._app, self._app_state = app, app_state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -116,7 +118,7 @@ class _Guarded:
 
     def _checked(self, request: HTTPConnection) -> ASGIApp | None:
         try:
-            self._room.gate.check_host(request)
+            self._app_state.gate.check_host(request)
         except errors.Refused as refusal:
             return errors.response(refusal)
         return None

@@ -81,7 +81,7 @@ class AppState:
         """Authenticate and count a request; a new user gets a default namespace."""
         visitor = await self.gate.visitor(request)
         self.limits.count(visitor.user)
-        if visitor.guest is not None and not visitor.guest.at_home:
+        if visitor.guest is not None and not visitor.guest.has_namespace:
             await self.projects.set_default_namespace(visitor.guest, self.job_index.scopes)
         return visitor
 
@@ -90,9 +90,9 @@ class RequestContext:
     """One request; `document` is its raw body where it is parsed in another process."""
 
     def __init__(
-        self, room: AppState, request: HTTPConnection, visitor: Principal | None, query: Any
+        self, app_state: AppState, request: HTTPConnection, visitor: Principal | None, query: Any
     ) -> None:
-        self.room, self.request, self.visitor = room, request, visitor
+        self.room, self.request, self.visitor = app_state, request, visitor
         self.query = query
         self.body: Any = None
         self._ref: JobRef | None = None
@@ -131,7 +131,7 @@ class RequestContext:
     async def scopes(self) -> frozenset[Scope]:
         """Return the parts of the job index that the user may see, as reviewed by the cluster."""
         every = self.room.job_index.scopes
-        return every if self.guest is None else await self.guest.sees(every)
+        return every if self.guest is None else await self.guest.visible(every)
 
     async def rows(self) -> tuple[JobRow, ...]:
         return self.room.job_index.rows_in(await self.scopes())
@@ -225,18 +225,18 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return self.method not in SAFE
 
 
-async def answer(route: Route, room: AppState, request: Request) -> Response:
+async def answer(route: Route, app_state: AppState, request: Request) -> Response:
     """Authenticate and parse a request, call its handler, and encode the result."""
     visitor = None
     if not route.open:
-        visitor = await room.visitor(request)
+        visitor = await app_state.visitor(request)
         if route.changes:
-            room.gate.check_csrf(request, visitor)
+            app_state.gate.check_csrf(request, visitor)
     elif route.changes:
-        room.gate.check_origin(request)
-    context = await admitted(route, room, request, visitor)
+        app_state.gate.check_origin(request)
+    context = await admitted(route, app_state, request, visitor)
     if route.document and visitor is not None:
-        with room.parsers.upload(visitor.user):
+        with app_state.parsers.upload(visitor.user):
             context.document = await _taken(request, route)
     elif route.body:
         context.body = await _body(request, route)
@@ -247,13 +247,13 @@ async def answer(route: Route, room: AppState, request: Request) -> Response:
 
 
 async def admitted(
-    route: Route, room: AppState, request: HTTPConnection, visitor: Principal | None
+    route: Route, app_state: AppState, request: HTTPConnection, visitor: Principal | None
 ) -> RequestContext:
     """Return the context of a request, after the check that the user may see its namespace."""
     query = _query(request, route.query) if route.query else None
     # A context variable: each request runs in a context of its own, and the audit reads it there.
-    ORIGIN.set(_origin(request, room.proxies))
-    context = RequestContext(room, request, visitor, query)
+    ORIGIN.set(_origin(request, app_state.proxies))
+    context = RequestContext(app_state, request, visitor, query)
     if "{name}" in route.path:
         await context.check(context.ref.namespace, logs=route.path.endswith(_SPEAKING))
         await context.resolve()

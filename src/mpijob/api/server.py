@@ -27,7 +27,7 @@ from mpijob.api.live import audit_stream
 from mpijob.api.request_context import AppState
 from mpijob.client import AsyncClient
 from mpijob.client.audit.recorder import OFF, audit_directory
-from mpijob.client.multiuser.sessions import cluster_guests
+from mpijob.client.multiuser.sessions import cluster_sessions
 from mpijob.serving import connections, server
 from mpijob.settings import Settings
 
@@ -73,11 +73,11 @@ async def _serve(options: Options) -> int:
     connections.limit_handshakes(loop, encrypted=options.tls is not None)
     loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="asked"))
     async with AsyncClient(namespace=options.namespace, settings=options.settings) as client:
-        door = _login(options) if options.login else await _gate(options, client, listening)
-        room = AppState(client, door, metrics_page(options.settings, options.namespace))
-        served = uvicorn.Server(config(application(room), options.tls))
+        authenticator = _login(options) if options.login else await _cookie_auth(options, client, listening)
+        app_state = AppState(client, authenticator, metrics_page(options.settings, options.namespace))
+        served = uvicorn.Server(config(application(app_state), options.tls))
         # Started now, so that the first document does not wait for the imports.
-        ready = asyncio.create_task(room.parsers.start())
+        ready = asyncio.create_task(app_state.parsers.start())
         with _audit_copied(options, client):
             await served.serve(sockets=[listening])
         ready.cancel()
@@ -105,13 +105,13 @@ def _allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _gate(options: Options, client: AsyncClient, listening: socket.socket) -> CookieAuth:
+async def _cookie_auth(options: Options, client: AsyncClient, listening: socket.socket) -> CookieAuth:
     port = listening.getsockname()[1]
     user = (await client.whoami()).user
     # Browsers send cookies to every port of a host: two servers need two names.
-    gate = CookieAuth(user, options.hosts, cookie=f"mpijob-session-{port}")
-    gate.invite(options.token)
-    return gate
+    auth = CookieAuth(user, options.hosts, cookie=f"mpijob-session-{port}")
+    auth.invite(options.token)
+    return auth
 
 
 def _audit_copied(options: Options, client: AsyncClient) -> AbstractContextManager[None]:
@@ -122,5 +122,5 @@ def _audit_copied(options: Options, client: AsyncClient) -> AbstractContextManag
 
 
 def _login(options: Options) -> TokenAuth:
-    guests = cluster_guests(options.settings, options.namespace)
-    return TokenAuth(options.hosts, guests, sign_out=options.sign_out)
+    sessions = cluster_sessions(options.settings, options.namespace)
+    return TokenAuth(options.hosts, sessions, sign_out=options.sign_out)

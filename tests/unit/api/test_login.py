@@ -15,7 +15,7 @@ from mpijob.api.auth.sessions import CSRF_HEADER
 from mpijob.api.openapi import PREFIX
 from mpijob.api.request_context import Route
 from mpijob.api.routes import ROUTES
-from mpijob.client.multiuser.sessions import DENIED_SECONDS, FRESH_SECONDS, STRANGER_SECONDS
+from mpijob.client.multiuser.sessions import DENIED_SECONDS, FRESH_SECONDS, REJECTED_SECONDS
 from mpijob.errors import BackendError
 
 pytestmark = pytest.mark.security
@@ -244,7 +244,7 @@ def test_a_stranger_who_knocks_again_and_again_is_not_asked_about_each_time(
         assert http.get(f"{PREFIX}/trainjobs", headers={FORWARDED: "late-token"}).status_code == 401
     assert town.asked == before + 1
     town.people["late-token"] = ("late", frozenset({"team-a"}))
-    town.now += STRANGER_SECONDS + 1
+    town.now += REJECTED_SECONDS + 1
     assert http.get(f"{PREFIX}/trainjobs", headers={FORWARDED: "late-token"}).status_code == 200
 
 

@@ -11,7 +11,7 @@ from tests.unit.visitor_support import REF, SERVER, VISITOR, cluster, listening,
 
 from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.client.multiuser.sessions import cluster_guests
+from mpijob.client.multiuser.sessions import cluster_sessions
 from mpijob.errors import InvalidJob, NotAllowed
 from mpijob.outbound.policy import Policy, server_policy
 from mpijob.settings import OutboundSetting, Settings
@@ -29,7 +29,7 @@ def test_the_pages_server_opens_the_cluster_for_its_visitors_with_a_restricted_p
     monkeypatch.setattr(kubeconfig, "load", lambda **_: VISITOR)
     setting = OutboundSetting(allow=("10.1.0.0/16", "minio.data.svc"), download_bytes="1Gi")
     settings = Settings(home="/nowhere", outbound=setting, prometheus="https://prometheus.example.org")
-    backend = cluster_guests(settings)._open("token")
+    backend = cluster_sessions(settings)._open("token")
     assert isinstance(backend, KubernetesBackend)
     policy = backend._outbound
     assert (policy.restricted, policy.allow, policy.download_bytes) == (True, setting.allow, 1 << 30)
@@ -42,7 +42,7 @@ def test_the_pages_server_asks_no_registry_that_a_visitors_image_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kubeconfig, "load", lambda **_: VISITOR)
-    backend = cluster_guests(Settings(home="/nowhere"))._open("token")
+    backend = cluster_sessions(Settings(home="/nowhere"))._open("token")
     assert isinstance(backend, KubernetesBackend)
     with listening() as service:
         answer = backend._arrivals._asker.start(

@@ -27,27 +27,27 @@ class TokenAuth(Authenticator):
     signs_in = "login"
 
     def __init__(
-        self, hosts: Iterable[str], guests: SessionStore, *, sign_out: str = "/oauth/sign_out"
+        self, hosts: Iterable[str], store: SessionStore, *, sign_out: str = "/oauth/sign_out"
     ) -> None:
         super().__init__(hosts)
-        self._guests, self.sign_out = guests, sign_out
+        self._store, self.sign_out = store, sign_out
 
     async def visitor(self, request: HTTPConnection) -> Principal:
         token = token_of(request)
         if not token:
             raise Refused(401, "you are not signed in", "open the web UI and sign in")
         try:
-            guest = await self._guests.guest(token)
+            session = await self._store.session(token)
         except NotSignedIn as error:
             raise Refused(401, error.message, error.hint) from error
         # The CSRF token is derived from the user's token: every replica computes the same, and no other site
         # can.
         word = hmac.new(token.encode(), b"mpijob csrf", sha256).hexdigest()
-        return Principal(guest.identity.user, word, guest.known + FRESH_SECONDS, guest)
+        return Principal(session.identity.user, word, session.known + FRESH_SECONDS, session)
 
     def leave(self, request: HTTPConnection) -> None:
         """Drop the user's cached session; the login itself ends at the proxy."""
-        self._guests.forget(token_of(request))
+        self._store.forget(token_of(request))
 
 
 def token_of(request: HTTPConnection) -> str:

@@ -98,13 +98,13 @@ async def _as_events(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
 async def change_flow(context: RequestContext) -> AsyncIterator[Flow]:
     """Yield the changes that the user may see, with heartbeats; ends when their login ends."""
     job_index = context.room.job_index
-    rev, turns = context.last_seen or job_index.rev, None
+    rev, permission_changes = context.last_seen or job_index.rev, None
     with context.stream():
         while True:
             trouble = job_index.trouble
             change = Change(rev)
             try:
-                change, turns = await _visible_changes(context, rev, turns)
+                change, permission_changes = await _visible_changes(context, rev, permission_changes)
             except errors.Refused as refusal:
                 yield Flow("bye", rev, Delta(rev, trouble=refusal.problem, seen=job_index.seen))
                 return
@@ -119,22 +119,24 @@ async def change_flow(context: RequestContext) -> AsyncIterator[Flow]:
                 await asyncio.sleep(_COALESCE_SECONDS)
 
 
-async def _visible_changes(context: RequestContext, rev: str, turns: int | None) -> tuple[Change, int]:
+async def _visible_changes(
+    context: RequestContext, rev: str, permission_changes: int | None
+) -> tuple[Change, int]:
     """Return the changes that the user may see; after a change of their permissions, a request to reload all."""
     await context.still_here()
-    job_index, guest = context.room.job_index, context.guest
-    if guest is None:
+    job_index, session = context.room.job_index, context.guest
+    if session is None:
         return job_index.since(rev), 0
     scopes = asked = frozenset[Scope]()
     # Namespaces that appear during the review must be reviewed, too.
     while not asked >= job_index.scopes:
         asked = job_index.scopes
-        scopes = await guest.sees(asked)
-    if turns is not None and turns != guest.turns:
-        return Change(job_index.rev, whole=False), guest.turns
+        scopes = await session.visible(asked)
+    if permission_changes is not None and permission_changes != session.permission_changes:
+        return Change(job_index.rev, whole=False), session.permission_changes
     return job_index.since(
-        rev, lambda scope, there: scope in scopes if there else guest.saw(scope)
-    ), guest.turns
+        rev, lambda scope, there: scope in scopes if there else session.was_visible(scope)
+    ), session.permission_changes
 
 
 def _name(change: Change) -> str:

@@ -35,10 +35,10 @@ async def logs(context: RequestContext) -> AsyncIterator[Flow]:
     return sse.Ending(sse.log_flow(context, log), log.feed.close)
 
 
-async def serve(route: Route, room: AppState, socket: WebSocket) -> None:
+async def serve(route: Route, app_state: AppState, socket: WebSocket) -> None:
     """Accept or refuse an upgrade, then send the stream until either side leaves."""
     try:
-        flow = await _admitted(route, room, socket)
+        flow = await _admitted(route, app_state, socket)
     # The outermost handler: after any error the client gets a response with a message.
     except Exception as error:
         await socket.send_denial_response(errors.response(error))
@@ -58,12 +58,12 @@ async def serve(route: Route, room: AppState, socket: WebSocket) -> None:
                 _log.debug("a WebSocket connection ended early", exc_info=ended)
 
 
-async def _admitted(route: Route, room: AppState, socket: WebSocket) -> AsyncIterator[Flow]:
-    visitor = await room.visitor(socket)
+async def _admitted(route: Route, app_state: AppState, socket: WebSocket) -> AsyncIterator[Flow]:
+    visitor = await app_state.visitor(socket)
     # Browsers let a page set no headers in an upgrade: the Origin is checked, and the query has the CSRF
     # token.
-    room.gate.check_upgrade(socket, visitor, socket.query_params.get(CSRF_WORD, ""))
-    context = await request_context.admitted(route, room, socket, visitor)
+    app_state.gate.check_upgrade(socket, visitor, socket.query_params.get(CSRF_WORD, ""))
+    context = await request_context.admitted(route, app_state, socket, visitor)
     context.check_stream()
     assert route.flow is not None
     return await route.flow(context)

@@ -58,7 +58,7 @@ def recorder(
     if tls is not None and not all(map(os.path.exists, tls)):
         app.out.note(f"{tls[0]} or {tls[1]} does not exist: metrics are served on loopback only")
         metrics_address, tls = "127.0.0.1", None
-    door = (
+    scrape = (
         None if metrics_port is None else prometheus_exporter.ScrapeAccess(metrics_address, metrics_port, tls)
     )
     stop = shutdown.until_ended()
@@ -70,7 +70,7 @@ def recorder(
         namespace,
         stop,
         lambda path: app.out.note(f"recording {where} into {path}"),
-        metrics=door,
+        metrics=scrape,
         health_port=health_port,
     )
 

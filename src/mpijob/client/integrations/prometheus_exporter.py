@@ -370,14 +370,14 @@ class ScrapeAccess(NamedTuple):
     allowed: Callable[[str], bool] | None = None
 
 
-def serve(made: Exporter, door: ScrapeAccess) -> Server:
+def serve(made: Exporter, scrape: ScrapeAccess) -> Server:
     """Return a server of the metrics at /metrics, which runs while it is open."""
     if find_spec("uvicorn") is None or find_spec("starlette") is None:
         raise Unsupported("serving metrics needs starlette and uvicorn", hint="run: pip install 'mpijob[ui]'")
     from mpijob.serving import server, service
 
-    gets = {"/metrics": service.metrics_handler(made.registry, door.allowed)}
+    gets = {"/metrics": service.metrics_handler(made.registry, scrape.allowed)}
     app = service.application(get_handlers=gets, alive=lambda: True, ready=lambda: True)
-    context = server.tls_context(*door.tls) if door.tls else None
-    sock = server.listen(door.address, door.port, name="the metrics")
+    context = server.tls_context(*scrape.tls) if scrape.tls else None
+    sock = server.listen(scrape.address, scrape.port, name="the metrics")
     return server.Server(app, sock, tls=context, max_connections=64, max_per_address=16)

@@ -23,26 +23,26 @@ class Projects:
         self._server = server
         self._known: tuple[float, tuple[Option, ...]] = (float("-inf"), ())
 
-    async def of(self, guest: UserSession) -> tuple[Option, ...]:
+    async def of(self, session: UserSession) -> tuple[Option, ...]:
         """Return the projects of a user, by name."""
         try:
-            found = await _listed(guest.client)
+            found = await _listed(session.client)
         except (NotAllowed, NotFound):
             # Many users may not list namespaces; the server may.
             found = await self._all()
         found = found[:_MOST]
-        seen = await guest.sees((one.name, resource) for one in found for resource in JOBS)
+        seen = await session.visible((one.name, resource) for one in found for resource in JOBS)
         usable = {namespace for namespace, _ in seen}
         return tuple(one for one in found if one.name in usable)
 
-    async def set_default_namespace(self, guest: UserSession, scopes: Iterable[Scope]) -> None:
+    async def set_default_namespace(self, session: UserSession, scopes: Iterable[Scope]) -> None:
         """Give a user a default namespace: the first one in which they may list jobs."""
-        own = guest.client.namespace
-        if not await guest.sees((own, resource) for resource in JOBS):
-            seen = sorted(namespace for namespace, _ in await guest.sees(scopes))
-            names = seen or [one.name for one in await self.of(guest)]
-            guest.client.namespace = names[0] if names else own
-        guest.at_home = True
+        own = session.client.namespace
+        if not await session.visible((own, resource) for resource in JOBS):
+            seen = sorted(namespace for namespace, _ in await session.visible(scopes))
+            names = seen or [one.name for one in await self.of(session)]
+            session.client.namespace = names[0] if names else own
+        session.has_namespace = True
 
     async def _all(self) -> tuple[Option, ...]:
         if time.monotonic() - self._known[0] > FRESH_SECONDS:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 # still shows data, the second how long a new one takes to show.
 FRESH_SECONDS = 30.0
 DENIED_SECONDS = 300.0
-MOST_GUESTS = 2000
+MOST_SESSIONS = 2000
 _IDLE_SECONDS = 900.0
 # After an error of the cluster all users get this error for so long, without a request each.
 _OUTAGE_SECONDS = 1.0
 # How long a rejected token is not reviewed again.
-STRANGER_SECONDS = 5.0
+REJECTED_SECONDS = 5.0
 # Token reviews in progress: users must not flood the API server with wrong tokens.
 _AT_ONCE = 16
 _UNKNOWN, _AGAIN = "you are not signed in, or your login has ended", "sign in again"
@@ -57,15 +57,15 @@ class UserSession:
     ) -> None:
         self.client, self.identity = client, identity
         # Whether a default namespace was chosen.
-        self.at_home = False
+        self.has_namespace = False
         # Counts changes of permissions; streams reload when it grows.
-        self.turns = 0
+        self.permission_changes = 0
         self.used = self.known = now()
         self._now = now
         self._answers: dict[Question, tuple[float, bool]] = {}
         self._asking = asyncio.Lock()
 
-    async def sees(self, scopes: Iterable[Scope]) -> frozenset[Scope]:
+    async def visible(self, scopes: Iterable[Scope]) -> frozenset[Scope]:
         """Return the scopes whose jobs the user may list."""
         scopes = tuple(scopes)
         # First for the whole cluster: one review instead of one for each namespace.
@@ -76,7 +76,7 @@ class UserSession:
         allowed = [scope for scope, ok in zip(rest, answers, strict=True) if ok]
         return frozenset([*allowed, *(scope for scope in scopes if scope[1] in everywhere)])
 
-    def saw(self, scope: Scope) -> bool:
+    def was_visible(self, scope: Scope) -> bool:
         """Return whether the last review allowed a scope, without a new one: for events about deleted jobs."""
         questions = (Question("list", scope[1]), Question("list", scope[1], scope[0]))
         return any(self._answers.get(one, (0.0, False))[1] for one in questions)
@@ -129,7 +129,7 @@ class UserSession:
         for question, allowed in zip(questions, answers, strict=True):
             before = self._answers.get(question)
             if before is not None and before[1] is not allowed:
-                self.turns += 1
+                self.permission_changes += 1
             self._answers[question] = (now, allowed)
 
 
@@ -156,10 +156,10 @@ class SessionStore:
         self._known: dict[bytes, UserSession] = {}
         self._asking: dict[bytes, asyncio.Lock] = {}
         self._outage: tuple[float, MpiJobError] | None = None
-        self._strangers: dict[bytes, float] = {}
-        self._door = asyncio.Semaphore(_AT_ONCE)
+        self._rejected: dict[bytes, float] = {}
+        self._reviews = asyncio.Semaphore(_AT_ONCE)
 
-    async def guest(self, token: str) -> UserSession:
+    async def session(self, token: str) -> UserSession:
         """Return the session of a token; raise NotSignedIn, or the error of the cluster."""
         key = sha256(token.encode("utf-8", "replace")).digest()
         found = self._known.get(key)
@@ -184,7 +184,7 @@ class SessionStore:
         if self._outage is not None and self._now() - self._outage[0] < _OUTAGE_SECONDS:
             # One request at a time finds out whether the cluster is back.
             raise self._outage[1]
-        if self._now() - self._strangers.get(key, float("-inf")) < STRANGER_SECONDS:
+        if self._now() - self._rejected.get(key, float("-inf")) < REJECTED_SECONDS:
             raise NotSignedIn(_UNKNOWN, hint=_AGAIN)
         client = self._client(token) if found is None else found.client
         identity = await self._asked(key, client)
@@ -197,7 +197,7 @@ class SessionStore:
     async def _asked(self, key: bytes, client: AsyncClient) -> Identity:
         """Return the identity of a token, from the cluster."""
         try:
-            async with self._door:
+            async with self._reviews:
                 identity = await client.whoami()
         except NotAllowed as error:
             self._refuse(key, client)
@@ -214,9 +214,9 @@ class SessionStore:
         """Drop an unknown token, and do not review it again at once."""
         self._known.pop(key, None)
         _close(client)
-        self._strangers[key] = self._now()
-        while len(self._strangers) > MOST_GUESTS:
-            del self._strangers[next(iter(self._strangers))]
+        self._rejected[key] = self._now()
+        while len(self._rejected) > MOST_SESSIONS:
+            del self._rejected[next(iter(self._rejected))]
 
     def _client(self, token: str) -> AsyncClient:
         return AsyncClient(self._open(token), namespace=self._namespace, settings=self._settings)
@@ -225,11 +225,11 @@ class SessionStore:
         """Drop idle sessions, and the least recently used ones beyond the limit."""
         now = self._now()
         for key in [key for key, one in self._known.items() if now - one.used > _IDLE_SECONDS]:
-            self._let_go(key)
-        while len(self._known) > MOST_GUESTS:
-            self._let_go(min(self._known, key=lambda key: self._known[key].used))
+            self._drop(key)
+        while len(self._known) > MOST_SESSIONS:
+            self._drop(min(self._known, key=lambda key: self._known[key].used))
 
-    def _let_go(self, key: bytes) -> None:
+    def _drop(self, key: bytes) -> None:
         _close(self._known.pop(key).client)
 
 
@@ -243,7 +243,7 @@ def for_visitors(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, image_check="off", registries={})
 
 
-def cluster_guests(settings: Settings, namespace: str | None = None) -> SessionStore:
+def cluster_sessions(settings: Settings, namespace: str | None = None) -> SessionStore:
     """Return the sessions of a server at a cluster; users act as themselves there."""
     from mpijob.backends.kubernetes.auth import delegated, kubeconfig
     from mpijob.backends.kubernetes.backend import KubernetesBackend

@@ -85,22 +85,22 @@ def _rates(api: Api, settings: Settings) -> Mapping[str, RateSetting]:
 
 
 def _metrics(
-    api: Api, archive: Archive, settings: Settings, rates: Rates, door: ScrapeAccess
+    api: Api, archive: Archive, settings: Settings, rates: Rates, scrape: ScrapeAccess
 ) -> AbstractContextManager[object]:
     from mpijob.backends.kubernetes.auth.token_access import Tokens
     from mpijob.backends.kubernetes.logs.archive import of_archive
     from mpijob.client.integrations import metric_sources, prometheus_exporter
 
     # On loopback only processes of this pod or machine can connect.
-    if door.address not in _LOOPBACK:
-        if door.tls is None:
+    if scrape.address not in _LOOPBACK:
+        if scrape.tls is None:
             raise InvalidJob(
-                f"metrics of all tenants require TLS on another address than loopback: {door.address}",
+                f"metrics of all tenants require TLS on another address than loopback: {scrape.address}",
                 hint="give --metrics-certificate and --metrics-key, or leave --metrics-address out",
             )
-        door = door._replace(allowed=partial(Tokens(api).reads, "/metrics"))
+        scrape = scrape._replace(allowed=partial(Tokens(api).reads, "/metrics"))
     source = metric_sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
-    return prometheus_exporter.serve(prometheus_exporter.exporter(source, settings, rates), door)
+    return prometheus_exporter.serve(prometheus_exporter.exporter(source, settings, rates), scrape)
 
 
 def _send_traces(archive: Archive, settings: Settings, stop: threading.Event) -> None:
