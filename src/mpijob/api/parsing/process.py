@@ -28,6 +28,7 @@ from mpijob.api.schemas.draft_schemas import Conversions, Edit, Edited, ToConver
 from mpijob.api.schemas.job_schemas import Draft, Reading
 from mpijob.client.convert import convert_jobs
 from mpijob.client.submit import drafts
+from mpijob.client.submit.validate import read_job
 from mpijob.errors import Finding, InvalidJob, MpiJobError
 from mpijob.model import MPIJob
 
@@ -73,9 +74,9 @@ def drafted(draft: Draft) -> MPIJob:
     if (draft.job is None) is (not draft.yaml):
         raise InvalidJob("the body needs either `yaml` or `job`", hint="send one of them")
     if draft.job is None:
-        return drafts.read(draft.yaml)
+        return read_job(draft.yaml)
     command = {"command": _words(draft.command_line)} if draft.command_line else {}
-    return drafts.read(msgspec.json.encode({**draft.job, **command}).decode())
+    return read_job(msgspec.json.encode({**draft.job, **command}).decode())
 
 
 def _words(line: str) -> list[str]:

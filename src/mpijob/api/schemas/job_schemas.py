@@ -97,7 +97,7 @@ class JobRow(msgspec.Struct, frozen=True):
     wait_basis: str = ""
 
     def held_until(self, now: float) -> float:
-        """Return when the job let go of its room; `now` of one that has not."""
+        """Return when the job released its resources, `now` if it has not."""
         return self.released or self.finished or now
 
 

@@ -62,7 +62,7 @@ def explain(app: App, field: str) -> None:
 
 
 def _meaning(word: str) -> list[str]:
-    """Return what a code means; fields are in small letters, so a word with a capital is a code."""
+    """Return the meaning of a code; field names are lower case, so a word with a capital is a code."""
     if word == word.lower() and "_" not in word:
         return []
     from mpijob.cli import error_codes
@@ -71,7 +71,7 @@ def _meaning(word: str) -> list[str]:
 
 
 def _explained(field: str) -> Explanation:
-    """Return what is known of a field, given by its path or, where that is clear, by the path's last part."""
+    """Return the help of a field, given by its path or, if it is unique, by the last part of the path."""
     from mpijob.formats.jobfile import json_schema as fields
 
     try:
@@ -85,7 +85,7 @@ def _explained(field: str) -> Explanation:
 
 
 def _guess(word: str, same: list[str], paths: list[str]) -> str:
-    """Return the hint for a word that is no field: fields of that name elsewhere, or something near it."""
+    """Return a hint for an unknown word: fields of that name elsewhere, or a similar one."""
     if same:
         return f"did you mean {' or '.join(same)}?"
     from mpijob.cli import error_codes
@@ -201,7 +201,7 @@ mpi.add_command(mpi_install)
 
 
 def _part(module: str, verb: str) -> Any:
-    """Return a part of the client that not every installation has."""
+    """Import a module of the client that is not part of every installation."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -24,7 +24,7 @@ _TABLES = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
 
 
 def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose among accounts."""
+    """Add the options that filter accounts."""
     for option in reversed(
         (
             click.option("-A", "--all-namespaces", is_flag=True, help="Include all namespaces."),
@@ -181,7 +181,7 @@ def report(app: App, by: str, **chosen: Any) -> None:
 
 
 def _cell(row: Row, name: str) -> Any:
-    """Return a field for a spreadsheet; costs in several currencies as people read them."""
+    """Return a value for a spreadsheet; costs in several currencies as text."""
     return (row.price if row.costs else "") if name == "costs" else getattr(row, name)
 
 

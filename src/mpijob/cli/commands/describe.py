@@ -63,7 +63,7 @@ def _runs(app: App, state: JobState) -> tuple[JobState, ...]:
 
 
 def _encryption(app: App, spec: MPIJob) -> tuple[Protection, ...]:
-    """Return what of the job is encrypted, on its ways and where it rests."""
+    """Return which data of the job is encrypted, in transit and at rest."""
     from mpijob.observation.redaction.encryption import protections
 
     engine = app.client.settings.engine
@@ -71,12 +71,11 @@ def _encryption(app: App, spec: MPIJob) -> tuple[Protection, ...]:
 
 
 def _warnings(app: App, state: JobState) -> tuple[Finding, ...]:
-    """Return what is worrying about a job that runs."""
     return app.client.warnings(state.ref) if state.phase is Phase.RUNNING else ()
 
 
 def _profile(app: App, state: JobState) -> list[str]:
-    """Return how much of the time is spent in MPI, and what stands out."""
+    """Return a summary of the MPI profile."""
     from mpijob.cli.render import mpi_profile_text
 
     try:

@@ -33,11 +33,6 @@ def _paths(key: str) -> list[str]:
 FIELDS: dict[str, Description] = {path: said for key, said in _DESCRIBED.items() for path in _paths(key)}
 
 
-def read(text: str) -> MPIJob:
-    """Parse a job file, YAML or JSON; raise InvalidJob with all errors."""
-    return read_job(text)
-
-
 def write(job: MPIJob, format: Format = "yaml") -> str:
     from mpijob.formats.jobfile import jobfile_reader
 
@@ -63,7 +58,7 @@ class DraftResult(msgspec.Struct, frozen=True, kw_only=True):
 def parse(text: str, *, max_workers: int = 100) -> DraftResult:
     """Parse a text; errors are returned, not raised."""
     try:
-        job = read(text)
+        job = read_job(text)
         return DraftResult(text=text, job=job, findings=_checked(text, job, max_workers))
     except InvalidJob as error:
         unknown = tuple(one.field for one in error.findings if one.code == "UNKNOWN_FIELD")
