@@ -1,7 +1,6 @@
-"""MPI jobs, one spec for a laptop and a cluster.
+"""MPI jobs: one spec for a laptop and a cluster.
 
-This is the front door: the names below are the public ones. They are loaded when first used, so
-that `import mpijob` costs next to nothing.
+The names below are the public API. They are loaded at their first use, so that `import mpijob` is fast.
 """
 
 from __future__ import annotations

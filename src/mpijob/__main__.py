@@ -1,4 +1,4 @@
-"""`python -m mpijob` is the command line."""
+"""`python -m mpijob` runs the command line."""
 
 from mpijob.cli.main import main
 

@@ -1,4 +1,4 @@
-"""curves: the metrics of a training, how far it is and when it will end."""
+"""The `curves` command: training metrics of a job."""
 
 from __future__ import annotations
 

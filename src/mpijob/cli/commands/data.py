@@ -1,4 +1,4 @@
-"""data: folders of buckets, fetched and stored by hand or by the pods of a job."""
+"""The `data` commands: copy folders of S3 buckets."""
 
 from __future__ import annotations
 
