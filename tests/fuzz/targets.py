@@ -109,7 +109,7 @@ def libraries(data: bytes) -> None:
 def kubeconfigs(data: bytes) -> None:
     """A kubeconfig is read, or refused with an error of ours."""
     with suppress(MpiJobError):
-        kubeconfig._parsed(data.decode(errors="replace"), "config")
+        kubeconfig._parse(data.decode(errors="replace"), "config")
 
 
 def training_lines(data: bytes) -> None:

@@ -310,7 +310,7 @@ def test_what_a_pod_waited_for_before_it_started_is_no_cause_of_its_jobs_deadlin
     cluster.told("Pod", pod, "FailedScheduling", short, 10)
     for at, reason in ((90, "Scheduled"), (91, "Pulled"), (92, "Created"), (95, "Started")):
         cluster.told("Pod", pod, reason, "all is well", at, warning=False)
-    cluster.events = [one for one in cluster.events if one["reason"] not in controller._DULL]
+    cluster.events = [one for one in cluster.events if one["reason"] not in controller._ROUTINE_REASONS]
     assert derive(cluster, "").message == "The job ran past its deadline of 3600 s."
 
 

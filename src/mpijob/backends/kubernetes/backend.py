@@ -33,7 +33,7 @@ from mpijob.backends.capabilities import (
 from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.capabilities import SupportsKubernetesApi
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.client.api_errors import translated
 from mpijob.backends.kubernetes.status import list_jobs
 from mpijob.model import Identity, JobRef, Phase
 from mpijob.settings import history_directory
@@ -194,7 +194,7 @@ class KubernetesBackend(
         """Return the cluster's answers to what this user may do."""
         from mpijob.backends.kubernetes.auth import delegated
 
-        with telling("check your permissions"):
+        with translated("check your permissions"):
             return delegated.check_access(self._api, questions)
 
     def doctor(self) -> tuple[Finding, ...]:
@@ -226,7 +226,7 @@ class KubernetesBackend(
         """Return what the nodes offer beside CPU and memory; None for a user who may not list nodes."""
         from mpijob.backends.kubernetes.preflight import node_capacity
 
-        with telling("read the nodes"):
+        with translated("read the nodes"):
             return node_capacity.devices(self._api)
 
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
@@ -279,7 +279,7 @@ class KubernetesBackend(
         """
         if (made := self._arrivals.just_made(ref)) is not None:
             return made
-        look = self._reader.look(ref)
+        look = self._reader.read(ref)
         if look.state.phase is Phase.QUEUED and look.state.queue:
             uid = look.found.job["metadata"]["uid"]
             found = self._forecasts.of(look.state.ref.namespace, (uid,)).get(uid)
@@ -296,7 +296,7 @@ class KubernetesBackend(
 
     def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""
-        with telling("list jobs"):
+        with translated("list jobs"):
             return list_jobs.page(self._api, scope, forecasts=self._forecasts_of)
 
     def _forecasts_of(self, namespace: str) -> Mapping[str, Forecast]:
@@ -311,7 +311,7 @@ class KubernetesBackend(
         """Yield where every job of a namespace (or of all, "") stands, then each change, kept by watches alone."""
         from mpijob.backends.kubernetes.status import watch_cluster
 
-        with telling("watch jobs"):
+        with translated("watch jobs"):
             told = watch_cluster.watch_all(self._api, namespace, self._reader.served)
             try:
                 yield from told
@@ -330,14 +330,14 @@ class KubernetesBackend(
         """Return the namespaces that this user may list, with what people call them."""
         from mpijob.backends.kubernetes.admin import form_options
 
-        with telling("list namespaces"):
+        with translated("list namespaces"):
             return form_options.projects(self._api, self._reader.served)
 
     def form_options(self, namespace: str) -> Choices:
         """Return what a namespace offers to a form."""
         from mpijob.backends.kubernetes.admin import form_options
 
-        with telling(f"read namespace {namespace}"):
+        with translated(f"read namespace {namespace}"):
             return form_options.look(self._api, namespace, self._reader.served)
 
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
@@ -355,7 +355,7 @@ class KubernetesBackend(
         from mpijob.backends.kubernetes.metrics import pod_usage, prometheus_query
 
         found = self._reader.find(ref)
-        with telling(f"read the usage of {ref.name}"):
+        with translated(f"read the usage of {ref.name}"):
             prometheus = prometheus_query.of_settings(self._settings)
             return pod_usage.samples(self._api, found, self._reader.served, prometheus)
 
@@ -364,10 +364,10 @@ class KubernetesBackend(
         from mpijob.backends.kubernetes.metrics import mpi_profile
         from mpijob.history import mpi_profiles
 
-        look = self._reader.look(ref)
+        look = self._reader.read(ref)
         slots = max(part.job.slots for part in self._reader.spec(look.found, look.seen.runtime).parts)
-        with telling(f"read the MPI profiles of {ref.name}"):
-            found = mpi_profile.read(self._api, self._reader.voices(look.found), look.state, slots)
+        with translated(f"read the MPI profiles of {ref.name}"):
+            found = mpi_profile.read(self._api, self._reader.log_sources(look.found), look.state, slots)
         past = self.history()
         return found if found.ranks or past is None else mpi_profiles.read_profiles(past, look.state.ref)
 
@@ -400,7 +400,7 @@ class KubernetesBackend(
         """Return what hours cost, as the cluster's administrators have set it."""
         from mpijob.backends.kubernetes.admin.namespace_limits import Governor
 
-        with telling("read the cost rates"):
+        with translated("read the cost rates"):
             return Governor(self._api).rates()
 
     @cached_property
@@ -452,15 +452,15 @@ class KubernetesBackend(
 
     def reconcile(self, state: JobState) -> None:
         """Start the next attempt of a job that failed, or end one that cannot start, once it is time."""
-        self._tending.tend(state)
+        self._tending.reconcile(state)
 
     # -- reach in ----------------------------------------------------------------------------------
     def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
         """Run a command with this terminal inside a pod of the job."""
         from mpijob.backends.kubernetes.actions import exec_in_pod
 
-        look = self._reader.look(ref)
-        with telling(f"run a command in {ref.name}"):
+        look = self._reader.read(ref)
+        with translated(f"run a command in {ref.name}"):
             return exec_in_pod.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
 
     def stacks(
@@ -469,8 +469,8 @@ class KubernetesBackend(
         """Return where each rank stands now, seen from inside its worker's pod."""
         from mpijob.backends.kubernetes.actions import stacks
 
-        look = self._reader.look(ref)
-        with telling(f"inspect the workers of {ref.name}"):
+        look = self._reader.read(ref)
+        with translated(f"inspect the workers of {ref.name}"):
             return stacks.collect(self._api, look.state, look.seen, ranks, stacks.tool() if bring else b"")
 
     def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
@@ -509,15 +509,15 @@ class KubernetesBackend(
         """Write the model of a job down in the registry, or write it down again."""
         from mpijob.backends.kubernetes.actions import register_model
 
-        look = self._reader.look(ref)
+        look = self._reader.read(ref)
         job = self._reader.spec(look.found, look.seen.runtime)
         return register_model.register(self._api, look.state, job, model, self._settings)
 
     def history(self) -> ArchiveReader | None:
         """Return what a recorder has written down of this cluster's jobs, where it can be read from here."""
-        from mpijob.backends.kubernetes.logs.archive import remembered
+        from mpijob.backends.kubernetes.logs.archive import open_recorded
 
-        return remembered(history_directory(self._settings, self.name), self._settings)
+        return open_recorded(history_directory(self._settings, self.name), self._settings)
 
     def pause(self, seconds: float) -> None:
         """Let a moment pass; a cluster is not asked more often than it changes."""

@@ -39,11 +39,11 @@ def serve(
     from mpijob.backends.kubernetes.broker.server import Server
     from mpijob.backends.kubernetes.broker.service import Broker
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.backends.kubernetes.logs.archive import remembered
+    from mpijob.backends.kubernetes.logs.archive import open_recorded
     from mpijob.settings import history_directory
 
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
-    past = remembered(history_directory(settings, access.context or "cluster"), settings)
+    past = open_recorded(history_directory(settings, access.context or "cluster"), settings)
     broker = Broker(Api(access), settings, f"cluster {access.context}".strip(), past)
     with Server(broker, address, tls) as server:
         ready(f"{'https' if tls else 'http'}://{address[0]}:{server.port}")

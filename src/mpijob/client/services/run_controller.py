@@ -38,7 +38,7 @@ def control(
         )
     from mpijob.backends.kubernetes.auth import kubeconfig
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.backends.kubernetes.client.api_errors import telling
+    from mpijob.backends.kubernetes.client.api_errors import translated
     from mpijob.backends.kubernetes.controller.controller import Controller
     from mpijob.backends.kubernetes.controller.leader_election import Election
 
@@ -49,7 +49,7 @@ def control(
     # A client of its own with a short timeout: a slow request must not outlast the lease.
     election = Election(Api(access, timeout=4.0), where, LEASE, who)
 
-    with telling("watch jobs"):
+    with translated("watch jobs"):
         controller = Controller(api, election, namespace, settings)
         with _watched(controller, health_port):
             controller.run(stop, ready)

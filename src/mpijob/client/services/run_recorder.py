@@ -40,7 +40,7 @@ def record(
         )
     from mpijob.backends.kubernetes.auth import kubeconfig
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.backends.kubernetes.client.api_errors import telling
+    from mpijob.backends.kubernetes.client.api_errors import translated
     from mpijob.backends.kubernetes.logs.archive import store_of
     from mpijob.backends.kubernetes.metrics import prometheus_query
     from mpijob.backends.kubernetes.recorder.recorder import Recorder
@@ -62,7 +62,7 @@ def record(
             held.enter_context(_metrics(api, archive, settings, rates, metrics))
         if health_port is not None:
             held.enter_context(_health(health_port))
-        with telling("record jobs"):
+        with translated("record jobs"):
             prometheus = prometheus_query.of_settings(settings)
             recorder = Recorder(
                 api, archive, RetentionSettings.from_settings(settings), namespace, settings.rules, prometheus
@@ -78,9 +78,9 @@ def _health(port: int) -> AbstractContextManager[object]:
 
 def _rates(api: Api, settings: Settings) -> Mapping[str, RateSetting]:
     from mpijob.backends.kubernetes.admin.namespace_limits import Governor
-    from mpijob.backends.kubernetes.client.api_errors import telling
+    from mpijob.backends.kubernetes.client.api_errors import translated
 
-    with telling("read the cost rates"):
+    with translated("read the cost rates"):
         return {**settings.rates, **Governor(api).rates()}
 
 

@@ -290,7 +290,7 @@ def test_an_answer_that_nobody_asked_for_is_given_to_nobody(server: FakeApi, api
 def test_an_answer_has_a_limit(
     server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
-    monkeypatch.setattr(http, "_MOST_BYTES", 5000)
+    monkeypatch.setattr(http, "_MAX_BYTES", 5000)
     body = json.dumps({"data": "x" * 9000}).encode()
     server.says(replying(gzip.compress(body), Content_Encoding="gzip") if packed else replying(body))
     with pytest.raises(ApiError, match=r"larger than 5000 bytes|too large") as caught:

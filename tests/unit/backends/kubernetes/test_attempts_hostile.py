@@ -230,11 +230,11 @@ def test_looking_waiting_and_following_only_read(how: str) -> None:
     api.asked = []
     match how:
         case "look":
-            eye.look(ref)
+            eye.read(ref)
         case "state":
             attendance._state(ref)
         case "over":
-            attendance._over(ref)
+            attendance._has_ended(ref)
         case "lines":
             assert [*attendance.lines(ref, LogQuery())] == []
         case "events":

@@ -134,13 +134,13 @@ def a_life(node: Versioned, code: int, attend: Callable[[Versioned, JobRef], Non
 
 
 def plainly(node: Versioned, ref: JobRef) -> None:
-    a_controller(node)._attend(ref)
+    a_controller(node)._reconcile(ref)
 
 
 def thrice(node: Versioned, ref: JobRef) -> None:
     one = a_controller(node)
     for _ in range(3):
-        one._attend(ref)
+        one._reconcile(ref)
 
 
 def killed_once(node: Versioned, ref: JobRef) -> None:
@@ -209,7 +209,7 @@ def test_a_finding_whose_numbers_change_is_not_told_again_and_again() -> None:
     path = laid_out(node, cluster)
     one, ref = a_controller(node), ref_of(cluster)
     for seconds in range(1, 5):
-        look = one._reader.look(ref)
+        look = one._reader.read(ref)
         status_publisher.publish(node, look, [Finding("WAITS", f"for {seconds} s")])
     assert [message for reason, message in node.told() if reason == "WAITS"] == ["for 1 s"]
     assert "for 1 s" in node.objects[path]["metadata"]["annotations"][FINDINGS_ANNOTATION]
@@ -245,7 +245,7 @@ def test_killed_at_any_step_and_started_again_it_comes_to_the_same_end(code: int
 def test_who_does_not_lead_does_nothing() -> None:
     node, cluster = Versioned(), at_work()
     laid_out(node, cluster)
-    a_controller(node, leads=False)._attend(ref_of(cluster))
+    a_controller(node, leads=False)._reconcile(ref_of(cluster))
     assert node.told() == []
 
 
@@ -309,10 +309,10 @@ def idle_job(monkeypatch: pytest.MonkeyPatch, action: IdleAction) -> tuple[Measu
     one = a_controller(node)
     for seconds in (100, 150, 199):
         node.clock = BEGIN + float(seconds)
-        one._attend(ref)
+        one._reconcile(ref)
     assert "suspend" not in node.objects[path]["spec"]  # not measured for long enough
     node.clock = BEGIN + 201.0
-    one._attend(ref)
+    one._reconcile(ref)
     assert any(reason == "GPUS_IDLE" for reason, _ in node.told())
     return node, path, one, ref
 
@@ -328,9 +328,9 @@ def test_a_job_with_idle_gpus_is_suspended_where_its_namespace_says_so(
 ) -> None:
     node, path, one, ref = idle_job(monkeypatch, IdleAction.SUSPEND)
     assert node.objects[path]["spec"]["suspend"] is True
-    one._attend(ref)  # its pods still run
+    one._reconcile(ref)  # its pods still run
     rest(node, path)
-    one._attend(ref)
+    one._reconcile(ref)
     assert node.objects[path]["spec"]["suspend"] is True  # until its owner resumes it
     messages = [act.message for act in user_actions.read(node.objects[path])]
     assert messages == ["suspended by the idle GPU rule of this namespace"]
@@ -341,10 +341,10 @@ def test_a_job_with_idle_gpus_is_queued_again_by_a_controller_that_takes_over(
 ) -> None:
     node, path, _, ref = idle_job(monkeypatch, IdleAction.REQUEUE)
     assert node.objects[path]["spec"]["suspend"] is True
-    a_controller(node)._attend(ref)
+    a_controller(node)._reconcile(ref)
     assert node.objects[path]["spec"]["suspend"] is True  # its pods are still there
     rest(node, path)
-    a_controller(node)._attend(ref)
+    a_controller(node)._reconcile(ref)
     assert node.objects[path]["spec"]["suspend"] is False
     reasons = [act.reason for act in user_actions.read(node.objects[path])]
     assert reasons == [user_actions.SUSPENDED, user_actions.RESUMED]
@@ -355,10 +355,10 @@ def test_a_job_that_its_owner_suspended_is_not_queued_again(monkeypatch: pytest.
     monkeypatch.setattr(Controller, "_limits", lambda *_: limits)
     node, cluster = Measured(), at_work()
     path, ref = laid_out(node, cluster), ref_of(cluster)
-    look = a_controller(node)._reader.look(ref)
+    look = a_controller(node)._reader.read(ref)
     patches.suspend(node, look.found, look.seen, "maria")
     rest(node, path)
-    a_controller(node)._attend(ref)
+    a_controller(node)._reconcile(ref)
     assert node.objects[path]["spec"]["suspend"] is True
 
 
@@ -441,7 +441,7 @@ def test_a_node_is_silent_only_while_the_api_server_answers(monkeypatch: pytest.
     quiet = NodeHeartbeats(silent_seconds=22)
 
     def renew(name: str, when: str) -> None:
-        quiet.heard(SOURCE, Change("MODIFIED", {"metadata": {"name": name}, "renewed": when}))
+        quiet.on_change(SOURCE, Change("MODIFIED", {"metadata": {"name": name}, "renewed": when}))
 
     renew("n1", "a")
     renew("n2", "a")

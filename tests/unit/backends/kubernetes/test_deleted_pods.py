@@ -50,8 +50,8 @@ def lines(
     state = SimpleNamespace(phase=phase)
     eye = SimpleNamespace(
         find=lambda ref: SimpleNamespace(ref=REF),
-        voices=lambda found: (),
-        look=lambda ref: SimpleNamespace(state=state),
+        log_sources=lambda found: (),
+        read=lambda ref: SimpleNamespace(state=state),
     )
     there = JobFollower(cast("Any", server), cast("Any", eye), None, cast("Any", lambda: record))
     return [*there.lines(JobRef("team-a", "job"), LogQuery(follow=follow))]

@@ -59,7 +59,7 @@ class Scene:
             workers=tuple(WorkerState(i, f"w{i}", Phase.RUNNING, memory_limit_bytes=GIB) for i in range(2)),
             ranks=tuple(RankState(rank, rank) for rank in range(2)),
         )  # fmt: skip
-        reader: Any = SimpleNamespace(served=served, voices=lambda found: ())
+        reader: Any = SimpleNamespace(served=served, log_sources=lambda found: ())
         self.watch = EarlyWarnings(self.api, reader, "", QUIET)  # type: ignore[arg-type]  # it asks no more
         monkeypatch.setattr(early_warnings, "_MEASURE_SECONDS", 0.0)
         monkeypatch.setattr(job_warnings, "last_lines", lambda *_: self.said())

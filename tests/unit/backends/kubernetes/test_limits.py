@@ -24,7 +24,7 @@ from mpijob.observation.state.limits_policy import Progress
 # -- limits ------------------------------------------------------------------------------------------
 def limited(one: Controller, limits: NamespaceLimits, monkeypatch: pytest.MonkeyPatch) -> Controller:
     document = {"metadata": {"name": TEAM}, "spec": msgspec.to_builtins(limits)}
-    cache = one._rounds.cache
+    cache = one._queue.cache
 
     def find(source: str, namespace: str, name: str) -> Document | None:
         return document if (source, name) == (LIMITS.plural, TEAM) else None
@@ -44,7 +44,7 @@ def test_a_job_beyond_its_namespaces_longest_time_is_ended_and_says_so(
     monkeypatch.setattr(
         patches, "give_up", lambda api, found, seen, reason, why, grace: ended_ones.append(why)
     )
-    one._attend(ref_of(cluster))
+    one._reconcile(ref_of(cluster))
     assert len(ended_ones) == 1
     assert f"namespace {TEAM} allows 60 s" in ended_ones[0]
     assert path in node.objects
@@ -60,9 +60,9 @@ def test_a_gang_may_take_no_longer_than_its_namespace_says(monkeypatch: pytest.M
     ref = ref_of(cluster)
     for age, overdue in ((44, False), (46, True)):
         waits = JobState(ref=ref, phase=Phase.PENDING, created=node.now() - age)
-        assert one._tending._overdue(waits) is overdue
+        assert one._reconciler._is_overdue(waits) is overdue
     one._forget(ref)
-    assert one._tending._patience == {}
+    assert one._reconciler._timeouts == {}
 
 
 def test_an_end_that_somebody_noted_and_could_not_bring_about_is_brought_about(
@@ -74,7 +74,7 @@ def test_an_end_that_somebody_noted_and_could_not_bring_about_is_brought_about(
         laid_out(node, cluster)
         finished: list[str] = []
         monkeypatch.setattr(patches, "finish", lambda api, found, seen, to=finished: to.append(found.name))
-        a_controller(node)._attend(ref_of(cluster))
+        a_controller(node)._reconcile(ref_of(cluster))
         assert len(finished) == wanted
 
 
@@ -86,7 +86,7 @@ def test_a_finished_job_is_removed_when_its_time_is_over_and_not_before(
         path = laid_out(node, cluster)
         finish(node, cluster, path, 0)
         limits = NamespaceLimits(retention=Retention(finished_jobs_seconds=keep))
-        limited(a_controller(node), limits, monkeypatch)._attend(ref_of(cluster))
+        limited(a_controller(node), limits, monkeypatch)._reconcile(ref_of(cluster))
         assert (path in node.objects) is left
         assert any(reason == "Succeeded" for reason, _ in node.told())
 
@@ -97,7 +97,7 @@ def test_a_finished_job_is_removed_by_its_own_ttl_where_the_namespace_sets_none(
         node, cluster = Versioned(), at_work(ttl_seconds=ttl)
         path = laid_out(node, cluster)
         finish(node, cluster, path, 0)
-        a_controller(node)._attend(ref_of(cluster))
+        a_controller(node)._reconcile(ref_of(cluster))
         assert (path in node.objects) is left
 
 
@@ -108,7 +108,7 @@ def test_a_job_that_is_not_tried_again_for_its_cause_says_so_once(on: tuple[str,
     finish(node, cluster, laid_out(node, cluster), 3)
     one = a_controller(node)
     for _ in range(3):
-        one._attend(ref_of(cluster))
+        one._reconcile(ref_of(cluster))
     events = [message for reason, message in node.told() if reason == "NotRetried"]
     assert len(events) == told
     assert all(

@@ -58,7 +58,7 @@ class Troubled(Store):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_follower, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(log_follower, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr("mpijob.backends.outage_tolerance._RETRY_SECONDS", 0.01)
 
 
@@ -76,7 +76,7 @@ def followed(api: Store, looks: Sequence[bool | BackendError] = (False, True)) -
             raise over
         return (VOICE,), over
 
-    follower = log_follower.Following(api, LogQuery(follow=True))
+    follower = log_follower.LogFollower(api, LogQuery(follow=True))
     try:
         return [*follower.lines(look)]
     finally:

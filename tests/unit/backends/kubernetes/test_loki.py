@@ -10,7 +10,7 @@ import pytest
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.logs import loki_client
-from mpijob.backends.kubernetes.logs.http_service import HttpService, neighbour
+from mpijob.backends.kubernetes.logs.http_service import HttpService, configured_service
 from mpijob.backends.kubernetes.logs.loki_client import Loki, Span
 from mpijob.backends.kubernetes.logs.pod_logs import Position
 from mpijob.backends.kubernetes.status.job_objects import Found
@@ -152,5 +152,5 @@ def test_a_loki_that_is_away_tells_nothing_and_that_is_said(caplog: pytest.LogCa
 
 def test_the_server_of_a_setting() -> None:
     assert loki_client.of_settings(Settings()) is None
-    assert neighbour("not an address", "") is None
+    assert configured_service("not an address", "") is None
     assert isinstance(loki_client.of_settings(Settings(loki="https://loki")), Loki)

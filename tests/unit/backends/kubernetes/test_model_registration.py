@@ -32,7 +32,7 @@ def crowned(
     monkeypatch.setattr(JobReader, "spec", lambda self, found, runtime: spec)
     controller = Controller(node, Leading(), TEAM, settings)
     for _ in range(2):
-        controller._attend(ref_of(cluster))
+        controller._reconcile(ref_of(cluster))
     return node.objects[path]
 
 
@@ -60,7 +60,7 @@ def test_a_registry_that_is_away_is_told_once_and_asked_again_later(monkeypatch:
     assert well_known.MODEL_ANNOTATION not in job["metadata"]["annotations"]
     assert events(node) == ["MODEL_NOT_REGISTERED"]
     with a_registry() as registry:
-        monkeypatch.setattr(model_registration, "_AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr(model_registration, "_RETRY_SECONDS", 0.0)
         here = msgspec.structs.replace(away, model_registry=registry.address)
         job = crowned(node, here, BERT, monkeypatch)
     assert job["metadata"]["annotations"][well_known.MODEL_ANNOTATION].startswith("bert/")

@@ -16,7 +16,7 @@ from tests.unit.history_support import shared_archive
 from tests.unit.kube_node import TEAM, Node, lay_out
 
 from mpijob.backends.kubernetes.client import resources
-from mpijob.backends.kubernetes.logs.archive import of_archive, remembered
+from mpijob.backends.kubernetes.logs.archive import of_archive, open_recorded
 from mpijob.backends.kubernetes.metrics import pod_usage, prometheus_query
 from mpijob.backends.kubernetes.metrics.pod_usage import METRICS_API, POD_METRICS
 from mpijob.backends.kubernetes.recorder import recorder
@@ -122,7 +122,7 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
             node.remove(resources.POD.path(TEAM, name))
         node.remove(path)
         _eventually(lambda: (found := ArchiveReader(archive).record(ref)) and found.deleted)
-    past = remembered(archive.directory)
+    past = open_recorded(archive.directory)
     assert past is not None
     record = past.record(ref)
     assert record is not None

@@ -107,11 +107,11 @@ class Kubelet:
 
 
 def test_following_goes_on_behind_a_broken_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_follower, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(log_follower, "_POLL_SECONDS", 0.01)
     log = [stamped(second // 2, f"[1,0]<stdout>: {second}") for second in range(20)]
     kubelet = Kubelet(log, [3, 4, 5])
     looks = iter([False, False])
-    follower = log_follower.Following(kubelet, LogQuery(follow=True))  # type: ignore[arg-type]  # a stand-in
+    follower = log_follower.LogFollower(kubelet, LogQuery(follow=True))  # type: ignore[arg-type]  # a stand-in
     heard = [*follower.lines(lambda: ([VOICE], next(looks, True)))]
     follower.close()
     assert texts(heard) == [str(second) for second in range(20)]
@@ -120,7 +120,7 @@ def test_following_goes_on_behind_a_broken_stream(monkeypatch: pytest.MonkeyPatc
 
 def test_following_begins_with_the_tail() -> None:
     log = [stamped(second, f"[1,0]<stdout>: {second}") for second in range(20)]
-    follower = log_follower.Following(Kubelet(log, []), LogQuery(follow=True, tail=2))  # type: ignore[arg-type]
+    follower = log_follower.LogFollower(Kubelet(log, []), LogQuery(follow=True, tail=2))  # type: ignore[arg-type]
     assert texts([*follower.lines(lambda: ([VOICE], True))]) == ["18", "19"]
     follower.close()
 

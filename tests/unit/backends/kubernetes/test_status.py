@@ -68,7 +68,7 @@ def test_a_pod_counts_once_it_has_started() -> None:
     cluster = (
         Cluster().workers({"phase": "Pending", "conditions": []}).launcher(done().pods.popitem()[1]["status"])
     )
-    found = pod_logs.voices([*cluster.pods.values()], attempt=2, family=Family.MPICH, tagged=True,
+    found = pod_logs.log_sources([*cluster.pods.values()], attempt=2, family=Family.MPICH, tagged=True,
                         index_of=derive_state.worker_index)  # fmt: skip
     assert [(one.role, one.attempt, one.worker) for one in found] == [(Role.LAUNCHER, 2, None)]
 

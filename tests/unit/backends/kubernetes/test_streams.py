@@ -97,7 +97,7 @@ def test_a_silent_stream_ends_when_its_time_is_up(server: FakeApi, api: Api, sil
 def test_a_waiting_stream_is_closed_from_another_thread(
     api: Api, silence: Any, head: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(http, "_FIRST_BYTE_SECONDS", 0.2)
     silence(lambda handler: handler.begin_chunks() if head else None)
     stream = api.lines(f"{MAPS}/m/log")
     threading.Timer(0.1, stream.close).start()

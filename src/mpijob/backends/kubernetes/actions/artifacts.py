@@ -19,7 +19,7 @@ from mpijob.backends import s3_volumes
 from mpijob.backends.kubernetes.actions import claim_files, claim_reader
 from mpijob.backends.kubernetes.actions.claim_reader import JobFiles, Reader
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.client.api_errors import translated
 from mpijob.backends.kubernetes.logs import secret_values
 from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.backends.s3_volumes import Bucket
@@ -83,7 +83,7 @@ def in_buckets(api: Api, job: MPIJob, policy: Policy) -> Iterator[Artifact]:
 def _reader(api: Api, files: JobFiles, policy: Policy) -> Iterator[Reader]:
     seconds = math.ceil(policy.download_seconds or claim_reader.READ_SECONDS)
     with (
-        telling(f"read the claims of {files.job.name}"),
+        translated(f"read the claims of {files.job.name}"),
         claim_reader.reader(api, files, seconds) as reader,
     ):
         yield reader

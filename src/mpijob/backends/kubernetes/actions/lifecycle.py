@@ -10,7 +10,7 @@ from collections.abc import Callable
 from mpijob.backends.common_errors import refuse_resuming, refuse_scaling, refuse_suspending
 from mpijob.backends.kubernetes.actions import patches
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.client.api_errors import translated
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.backends.kubernetes.status.job_objects import Found
@@ -33,42 +33,42 @@ class LifecycleActions:
 
     def cancel(self, ref: JobRef, grace_seconds: float | None) -> JobState:
         """End the job and keep its record."""
-        found, state, seen, *_ = self._reader.look(ref)
+        found, state, seen, *_ = self._reader.read(ref)
         if state.phase.final:
             return state
         grace = self._grace(found.ref) if grace_seconds is None else grace_seconds
-        with telling(f"cancel job {ref.name}"):
+        with translated(f"cancel job {ref.name}"):
             patches.cancel(self._api, found, seen, grace, self._by())
         return self._settled(found.ref, _ENDED, grace)
 
     def suspend(self, ref: JobRef) -> JobState:
         """Put the job to rest."""
-        found, state, seen, *_ = self._reader.look(ref)
+        found, state, seen, *_ = self._reader.read(ref)
         if state.phase is Phase.SUSPENDED:
             return state
         refuse_suspending(state)
-        with telling(f"suspend job {ref.name}"):
+        with translated(f"suspend job {ref.name}"):
             patches.suspend(self._api, found, seen, self._by())
         return self._settled(found.ref, frozenset({Phase.SUSPENDED}), self._grace(found.ref))
 
     def resume(self, ref: JobRef) -> JobState:
         """Let a suspended job start again."""
-        found, state, seen, *_ = self._reader.look(ref)
+        found, state, seen, *_ = self._reader.read(ref)
         refuse_resuming(state)
-        with telling(f"resume job {ref.name}"):
+        with translated(f"resume job {ref.name}"):
             patches.resume(self._api, found, seen, self._by())
-        return self._reader.look(found.ref).state
+        return self._reader.read(found.ref).state
 
     def scale(self, ref: JobRef, workers: int) -> JobState:
         """Give an elastic job another number of workers; which of them come and go is its engine's business."""
-        found, state, seen, *_ = self._reader.look(ref)
+        found, state, seen, *_ = self._reader.read(ref)
         patches.refuse_scaling(found, workers)
         refuse_scaling(state, self._reader.spec(found, seen.runtime), workers)
         if workers == state.workers_wanted:
             return state
-        with telling(f"scale job {ref.name}"):
+        with translated(f"scale job {ref.name}"):
             patches.scale(self._api, found, state.workers_wanted, workers, self._by())
-        return self._reader.look(found.ref).state
+        return self._reader.read(found.ref).state
 
     def delete(self, ref: JobRef, grace_seconds: float | None) -> None:
         """End the job if needed and remove everything of it; by name, every job of its owner that had the name."""
@@ -90,7 +90,7 @@ class LifecycleActions:
         def gone() -> bool:
             return not any(job_objects.remains(self._api, found.kind, job) for job in jobs)
 
-        with telling(f"delete job {found.ref.name}"):
+        with translated(f"delete job {found.ref.name}"):
             pods = [pod for job in jobs for pod in job_objects.pods(self._api, found.kind, job)]
             patches.delete(self._api, found, jobs)
             if grace_seconds is not None:
@@ -109,11 +109,11 @@ class LifecycleActions:
 
     def _settled(self, ref: JobRef, phases: frozenset[Phase], grace_seconds: float) -> JobState:
         """Return the state once the job is where it was sent, or where it is when that takes too long."""
-        state = self._reader.look(ref).state
+        state = self._reader.read(ref).state
 
         def there() -> bool:
             nonlocal state
-            state = self._reader.look(ref).state
+            state = self._reader.read(ref).state
             return state.phase in phases
 
         if state.phase not in phases:

@@ -9,7 +9,7 @@ from mpijob.backends import code_upload
 from mpijob.backends.common_errors import no_such_schedule
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
-from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.client.api_errors import translated
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.errors import Finding, InvalidJob, NotAllowed
@@ -54,7 +54,7 @@ class ClusterSchedules:
         expression = cron.expression(schedule)
         document = cronjob.write(schedule, self._settings.service_image, expression, recurrence.since)
         path = resources.CRON_JOB.path(schedule.namespace, schedule.name)
-        with telling(f"save schedule {schedule.name}"):
+        with translated(f"save schedule {schedule.name}"):
             there = self._api.find(path)
             if there is not None and cronjob.read(there) is None:
                 raise _refused("name", f"CronJob '{schedule.name}' exists and was not created by mpijob",
@@ -90,7 +90,7 @@ class ClusterSchedules:
 
     def get(self, namespace: str, name: str) -> Recurrence:
         """Return one schedule; raise NotFound."""
-        with telling(f"read schedule {name}"):
+        with translated(f"read schedule {name}"):
             document = self._api.find(resources.CRON_JOB.path(namespace, name))
         found = document and _recurrence(document, self._api.now())
         if not found:
@@ -99,7 +99,7 @@ class ClusterSchedules:
 
     def all(self, namespace: str = "") -> tuple[Recurrence, ...]:
         """Return the schedules of a namespace, or of all."""
-        with telling("list schedules"):
+        with translated("list schedules"):
             found = self._api.list(resources.CRON_JOB.path(namespace), labels=cronjob.SCHEDULE_LABEL).items
         known = (_recurrence(document, self._api.now()) for document in found)
         return tuple(one for one in known if one is not None)
@@ -107,7 +107,7 @@ class ClusterSchedules:
     def remove(self, namespace: str, name: str) -> None:
         """Delete the CronJob; with the last one of the namespace go the rights of their pods."""
         self.get(namespace, name)
-        with telling(f"delete schedule {name}"):
+        with translated(f"delete schedule {name}"):
             self._api.delete(resources.CRON_JOB.path(namespace, name))
             if not [one for one in self.all(namespace) if one.schedule.name != name]:
                 self._revoke(namespace)

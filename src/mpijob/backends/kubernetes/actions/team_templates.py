@@ -16,7 +16,7 @@ from mpijob import codec
 from mpijob.backends.common_errors import no_such_template, template_exists
 from mpijob.backends.kubernetes.auth import delegated
 from mpijob.backends.kubernetes.client import resources
-from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
+from mpijob.backends.kubernetes.client.api_errors import ApiError, translated
 from mpijob.errors import InvalidJob, NotAllowed
 from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
@@ -70,7 +70,7 @@ class SharedTemplates:
             "metadata": {"annotations": {_NOTE + template.name: saved}},
             "data": {key: template.text},
         }
-        with telling(f"save template {template.name}"):
+        with translated(f"save template {template.name}"):
             if there is None and self._created(template.namespace, change):
                 return
             self._api.patch(resources.CONFIG_MAP.path(template.namespace, NAME), change)
@@ -94,12 +94,12 @@ class SharedTemplates:
         if there is None or name + _ENDING not in (there.get("data") or {}):
             raise no_such_template(namespace, name)
         change = {"metadata": {"annotations": {_NOTE + name: None}}, "data": {name + _ENDING: None}}
-        with telling(f"delete template {name}"):
+        with translated(f"delete template {name}"):
             self._api.patch(resources.CONFIG_MAP.path(namespace, NAME), change)
 
     def may_save(self, namespace: str) -> bool:
         """Return whether the user may write the templates of a namespace."""
-        with telling("check your permissions"):
+        with translated("check your permissions"):
             return delegated.check_access(self._api, (Question("patch", "configmaps", namespace, NAME),))[0]
 
     def _found(self, namespace: str) -> Document | None:
@@ -107,7 +107,7 @@ class SharedTemplates:
             return self._api.find(resources.CONFIG_MAP.path(namespace, NAME))
         except ApiError as error:
             if error.status != 403:
-                with telling("read the templates"):
+                with translated("read the templates"):
                     raise
             raise NotAllowed(
                 f"you may not read the templates of namespace '{namespace}'",

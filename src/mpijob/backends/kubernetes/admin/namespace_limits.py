@@ -13,7 +13,7 @@ import msgspec
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
+from mpijob.backends.kubernetes.client.api_errors import ApiError, translated
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.errors import Conflict, NotFound, Unsupported
 from mpijob.formats.kubernetes.metadata.well_known import Document
@@ -46,7 +46,7 @@ class Governor:
     # -- reading -----------------------------------------------------------------------------------
     def own(self, namespace: str) -> NamespaceLimits | None:
         """Return what was set for a namespace; None where nothing was."""
-        with telling(f"read the limits of {namespace}"):
+        with translated(f"read the limits of {namespace}"):
             found = self._api.find(LIMITS.path("", namespace))
         return None if found is None else limits_of(found)
 
@@ -74,13 +74,13 @@ class Governor:
 
     def quotas(self, namespace: str) -> tuple[Line, ...]:
         """Return every line of a namespace's ResourceQuotas."""
-        with telling(f"read the quotas of {namespace}"):
+        with translated(f"read the quotas of {namespace}"):
             found = self._api.list(resources.RESOURCE_QUOTA.path(namespace)).items
         return tuple(line for quota in found for line in lines_of(quota))
 
     def queues(self, namespace: str) -> dict[str, str]:
         """Return a namespace's LocalQueues and the ClusterQueues behind them."""
-        with telling(f"read the queues of {namespace}"):
+        with translated(f"read the queues of {namespace}"):
             try:
                 found = self._api.list(resources.LOCAL_QUEUE.path(namespace)).items
             except ApiError as error:
@@ -94,7 +94,7 @@ class Governor:
         """Set the limits of a namespace; what they leave out is taken away."""
         self._refuse_unknown(namespace)
         spec = msgspec.to_builtins(limits)
-        with telling(f"set the limits of {namespace}"):
+        with translated(f"set the limits of {namespace}"):
             try:
                 found = self._api.find(LIMITS.path("", namespace))
                 self._put(LIMITS, "", namespace, found, spec, dry_run=dry_run)
@@ -106,7 +106,7 @@ class Governor:
     def write_quota(self, namespace: str, amounts: Mapping[str, str], *, dry_run: bool = False) -> None:
         """Set hard amounts of a namespace (`cpu`, `memory`, `gpu`, or a name of the cluster's); "" takes one away."""
         self._refuse_unknown(namespace)
-        with telling(f"set the quota of {namespace}"):
+        with translated(f"set the quota of {namespace}"):
             found = self._api.find(resources.RESOURCE_QUOTA.path(namespace, QUOTA))
             hard = dict((found or {}).get("spec", {}).get("hard") or {})
             for name, amount in amounts.items():
@@ -117,7 +117,7 @@ class Governor:
     def write_queue(self, namespace: str, name: str, behind: str, *, dry_run: bool = False) -> None:
         """Give a namespace a LocalQueue for a ClusterQueue, which must be there."""
         self._refuse_unknown(namespace)
-        with telling(f"set the queue of {namespace}"):
+        with translated(f"set the queue of {namespace}"):
             if self._api.find(resources.CLUSTER_QUEUE.path("", behind)) is None:
                 raise NotFound(
                     f"there is no ClusterQueue '{behind}'", hint="mpijob admin overview lists them"
@@ -150,7 +150,7 @@ class Governor:
         self._api.patch(path, {"spec": _difference(found.get("spec") or {}, spec)}, dry_run=dry_run)
 
     def _refuse_unknown(self, namespace: str) -> None:
-        with telling(f"read namespace {namespace}"):
+        with translated(f"read namespace {namespace}"):
             if self._api.find(resources.NAMESPACE.path("", namespace)) is None:
                 raise NotFound(
                     f"namespace '{namespace}' does not exist", hint="mpijob admin overview lists them"

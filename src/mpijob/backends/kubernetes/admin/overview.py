@@ -11,7 +11,7 @@ import msgspec
 from mpijob.backends.kubernetes.admin import namespace_limits
 from mpijob.backends.kubernetes.client import concurrent, resources
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.client.api_errors import translated
 from mpijob.backends.kubernetes.preflight import kueue_facts
 from mpijob.backends.kubernetes.status import list_jobs
 from mpijob.errors import BackendError
@@ -52,7 +52,7 @@ def look(api: Api) -> ClusterView:
         "workloads": lambda: api.list(resources.WORKLOAD.path()),
         "jobs": lambda: _jobs(api),
     }
-    with telling("read the cluster state"):
+    with translated("read the cluster state"):
         seen = concurrent.together(calls, api.lanes())
     held = _gpus_by_namespace(seen["pods"].items)
     nodes = seen["nodes"].items

@@ -1,7 +1,7 @@
-"""How one cluster is reached and who we are there; `kubeconfig` finds it out, `connection` uses it.
+"""How a cluster is reached, and as which user. `kubeconfig` builds an `Access`, `credentials` keeps its
+tokens fresh, `client.connection` uses it.
 
-An `Access` is a frozen value; `credentials` keeps its proof of identity fresh. Nothing here shows a secret in its
-`repr`.
+No secret appears in a `repr`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class Redacted(msgspec.Struct, frozen=True):
-    """A value that holds secrets and shows none of itself."""
+    """A value that contains secrets and does not show them in its `repr`."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(…)"
@@ -24,20 +24,22 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 class Plugin(Redacted, frozen=True, kw_only=True):
-    """A program that hands out credentials (client.authentication.k8s.io)."""
+    """A credential plugin of the kubeconfig (client.authentication.k8s.io)."""
 
     api: str
     command: str
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     install_hint: str = ""
-    interactive: str = "IfAvailable"  # or Never, Always
+    # IfAvailable, Never or Always.
+    interactive: str = "IfAvailable"
     cluster_info: bool = False
-    config: Any = None  # what the kubeconfig says about the cluster for the plugin's eyes
+    # The cluster's `extensions` entry for plugins, passed on unread.
+    config: Any = None
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """Whom we act as."""
+    """The user to act as (Impersonate-* headers)."""
 
     user: str
     uid: str = ""
@@ -46,14 +48,15 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """One cluster and one user of it; certificates and keys are PEM texts."""
+    """A cluster and a user of it; certificates and keys are PEM texts."""
 
     server: str
     namespace: str = "default"
     context: str = ""
     cluster: str = ""
     user: str = ""
-    source: str = ""  # the kubeconfig file or files, "" for a pod's service account
+    # The kubeconfig file or files; "" for a pod's service account.
+    source: str = ""
     ca: str = ""
     certificate: str = ""
     key: str = ""
@@ -67,7 +70,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False
     compress: bool = True
     impersonate: Impersonation | None = None
-    again: str = ""  # how a visitor of a server of ours, whose token this is, logs in again
+    # The hint for logging in again, for visitors of a server who brought the token.
+    again: str = ""
 
     def __repr__(self) -> str:
         return f"Access({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
@@ -77,7 +81,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def login_hint(self) -> str:
-        """How the user logs in again."""
+        """The hint for users whose credentials were rejected."""
         if self.again:
             return self.again
         if self.plugin:
@@ -85,6 +89,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         if not self.source:
             return "the pod's service account is not accepted: its token file may be outdated, or the account deleted"
         where = f"user '{self.user}' of {self.source}"
+        # OpenShift's tokens begin so, and `oc login` names users USER/SERVER.
         if self.token.startswith("sha256~") or "/" in self.user:
             return f"log in again: oc login --server={self.server} ({where})"
         if self.certificate:
@@ -93,16 +98,17 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credential(Redacted, frozen=True):
-    """What is shown to the server; compared by identity to see whether it is still the same."""
+    """What is sent to the server; a new object means new credentials."""
 
     authorization: str = ""
     certificate: str = ""
     key: str = ""
-    expires: float | None = None  # seconds since 1970
+    # Seconds since 1970.
+    expires: float | None = None
 
 
 def identifying(access: Access, proof: Credential) -> Iterator[tuple[str, str]]:
-    """Yield the headers that say who we are, and whom we act as."""
+    """Yield the headers with the credentials and the impersonated user."""
     if proof.authorization:
         yield "Authorization", proof.authorization
     who = access.impersonate
@@ -113,5 +119,6 @@ def identifying(access: Access, proof: Credential) -> Iterator[tuple[str, str]]:
         yield "Impersonate-Uid", who.uid
     yield from (("Impersonate-Group", group) for group in who.groups)
     for key, values in who.extra.items():
-        name = f"Impersonate-Extra-{quote(key, safe='')}"  # the server takes %XX for what no name may have
+        # Keys contain slashes, which no header name may have; the server decodes %XX.
+        name = f"Impersonate-Extra-{quote(key, safe='')}"
         yield from ((name, value) for value in values)

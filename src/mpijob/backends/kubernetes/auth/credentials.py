@@ -1,7 +1,7 @@
-"""Keeps the proof of identity of an access fresh.
+"""Keeps the credentials of an `Access` fresh.
 
-Token files are read again, plugins run again when their answer has expired or was refused, and a kubeconfig into
-which the user has logged in again meanwhile is seen.
+Token files are read again, plugins run again when their credentials expired or were rejected, and after a 401
+the kubeconfig is read again, in case the user has logged in meanwhile.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from mpijob.backends.kubernetes.auth.access import Access, Credential, Plugin
 from mpijob.errors import BackendError, MpiJobError
 
-TOKEN_SECONDS = 60.0  # how long a token file's content is believed, as Kubernetes' own clients do
+# client-go caches a token file for this time, too; the kubelet rotates it long before it expires.
+TOKEN_SECONDS = 60.0
 
 
 class Credentials:
-    """The present proof of identity of an access; safe to use from several threads."""
+    """The current credentials of an access; safe to use from several threads."""
 
     def __init__(self, access: Access, environ: Mapping[str, str] | None = None) -> None:
         self._access = access
@@ -28,19 +29,20 @@ class Credentials:
         self._read_at = 0.0
 
     def current(self) -> Credential:
-        """Return what to show now; a plugin is run when its last answer has expired."""
+        """Return the credentials to send now; runs the plugin if its last ones have expired."""
         with self._lock:
             if self._proof is None or self._outdated(self._proof):
-                self._proof = self._make()
+                self._proof = self._build()
             return self._proof
 
     def renew(self, refused: Credential) -> bool:
-        """Look for something better after a 401; return whether there is something else to show."""
+        """Get other credentials after a 401; return whether there are other ones to try."""
         with self._lock:
             if self._proof is not None and self._proof is not refused:
-                return True  # another thread has done it meanwhile
-            self._access = self._logged_in_again()
-            self._proof = self._make()
+                # Another thread has renewed them meanwhile.
+                return True
+            self._access = self._reload()
+            self._proof = self._build()
             return bool(self._access.plugin) or self._proof != refused
 
     def _outdated(self, proof: Credential) -> bool:
@@ -48,20 +50,19 @@ class Credentials:
             return time.monotonic() - self._read_at > TOKEN_SECONDS
         return proof.expires is not None and time.time() >= proof.expires
 
-    def _make(self) -> Credential:
+    def _build(self) -> Credential:
         access = self._access
         if access.plugin:
-            return self._asked(access.plugin)
+            return self._run_plugin(access.plugin)
         if token := self._token():
             return Credential(f"Bearer {token}", access.certificate, access.key)
         if access.username:
             return Credential(_basic(access.username, access.password), access.certificate, access.key)
         return Credential("", access.certificate, access.key)
 
-    def _asked(self, plugin: Plugin) -> Credential:
-        from mpijob.backends.kubernetes.auth import (
-            exec_plugin,  # starts a program: only for those who need it
-        )
+    def _run_plugin(self, plugin: Plugin) -> Credential:
+        # Imported late for a quick start: few users have a plugin.
+        from mpijob.backends.kubernetes.auth import exec_plugin
 
         grant = exec_plugin.ask(plugin, self._access, self._environ)
         certificate = grant.certificate or self._access.certificate
@@ -84,17 +85,20 @@ class Credentials:
                 hint=access.login_hint,
             ) from error
 
-    def _logged_in_again(self) -> Access:
-        """Return the access as the kubeconfig has it now; `oc login` writes a new token there."""
-        from mpijob.backends.kubernetes.auth import kubeconfig  # after a 401 alone
+    def _reload(self) -> Access:
+        """Return the access as the kubeconfig has it now: `oc login` writes a new token there."""
+        # Imported late: needed after a 401 only.
+        from mpijob.backends.kubernetes.auth import kubeconfig
 
         access = self._access
         if not access.source or access.plugin or access.token_file:
             return access
         try:
             fresh = kubeconfig.load(path=access.source, context=access.context, environ=self._environ)
-        except MpiJobError:  # it is being written, or gone: what we have is all there is
+        except MpiJobError:
+            # The file is being written, or was deleted.
             return access
+        # A context that was changed to another cluster meanwhile must not redirect a running command.
         return fresh if fresh.server == access.server else access
 
 

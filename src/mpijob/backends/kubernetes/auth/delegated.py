@@ -1,6 +1,6 @@
-"""For a server that others come to with tokens of their own: a cluster as one of them sees it.
+"""Access of a server's visitors to the cluster, with their own tokens.
 
-Nothing of the server's own identity is in such an access: no certificate, no token file, no plugin.
+Such an access contains nothing of the server's own identity: no certificate, no token file, no plugin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LANES = 8
 
 
 def access_of(server: Access, token: str) -> Access:
-    """Return how somebody with this token reaches the cluster that a server is at."""
+    """Return the access of a visitor with this token to the cluster of a server."""
     return Access(
         server=server.server,
         namespace=server.namespace,
@@ -44,7 +44,8 @@ def access_of(server: Access, token: str) -> Access:
 
 
 def outbound(settings: Settings, server: Access) -> Policy:
-    """Return where this server may connect for its visitors: not to the API server, nor to services of its own."""
+    """Return where a server may connect on behalf of visitors."""
+    # Not to the API server or services of the platform: they trust the network that this server is in.
     services = (
         settings.broker,
         settings.history_database,
@@ -58,13 +59,15 @@ def outbound(settings: Settings, server: Access) -> Policy:
 
 
 def check_access(api: Api, questions: Sequence[Question]) -> tuple[bool, ...]:
-    """Return the API server's answers, each by an access review with the visitor's own token."""
-    calls = {str(at): (lambda one=one: _allowed(api, one)) for at, one in enumerate(questions)}
-    found = concurrent.together(calls, min(_LANES, api.lanes()))
-    for answer in found.values():
+    """Return the API server's decisions, from access reviews with the visitor's own token."""
+    calls = {
+        str(at): (lambda question=question: _allowed(api, question)) for at, question in enumerate(questions)
+    }
+    results = concurrent.together(calls, min(_LANES, api.lanes()))
+    for answer in results.values():
         if answer.error is not None:
             raise answer.error
-    return tuple(bool(found[str(at)].value) for at in range(len(questions)))
+    return tuple(bool(results[str(at)].value) for at in range(len(questions)))
 
 
 def _allowed(api: Api, question: Question) -> bool:
@@ -79,12 +82,12 @@ def _allowed(api: Api, question: Question) -> bool:
         **({"name": question.name} if question.name else {}),
     }
     body = {"apiVersion": resources.ACCESS_REVIEW.api, "kind": resources.ACCESS_REVIEW.name}
-    made = api.create(resources.ACCESS_REVIEW.path(), body | {"spec": {"resourceAttributes": attributes}})
-    return bool((made.get("status") or {}).get("allowed"))
+    review = api.create(resources.ACCESS_REVIEW.path(), body | {"spec": {"resourceAttributes": attributes}})
+    return bool((review.get("status") or {}).get("allowed"))
 
 
 def refuse_own_files(job: MPIJob) -> None:
-    """Refuse a job that would take files or variables of the machine on which the server runs."""
+    """Raise InvalidJob for a job that would read files or variables of the server's machine."""
     wrong = []
     if job.code.path:
         message = f"files of this server cannot be uploaded with a job: code.path is {job.code.path!r}"
@@ -94,9 +97,9 @@ def refuse_own_files(job: MPIJob) -> None:
         message = f"this server fetches no repositories for visitors: code.git is {job.code.git.url!r}"
         hint = "`mpijob create` fetches it with your own git; or put the code into the image or code.files"
         wrong.append(Finding("SERVER_FILES", message, hint, field="code.git"))
-    for at, one in enumerate(job.secrets):
-        if one.source.startswith(("env:", "file:")):
-            message = f"a job cannot use secrets of this server: {one.env} is from {one.source!r}"
+    for at, secret in enumerate(job.secrets):
+        if secret.source.startswith(("env:", "file:")):
+            message = f"a job cannot use secrets of this server: {secret.env} is from {secret.source!r}"
             hint = "keep it in a Secret of your namespace and name it as NAME/KEY"
             wrong.append(Finding("SERVER_FILES", message, hint, field=f"secrets[{at}].source"))
     if wrong:

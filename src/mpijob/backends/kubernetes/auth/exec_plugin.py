@@ -1,7 +1,6 @@
-"""Asks a credential plugin (client.authentication.k8s.io) who we are: aws, gcloud, kubelogin, oc …
+"""Runs a credential plugin (client.authentication.k8s.io): aws, gcloud, kubelogin, oc …
 
-The plugin is the user's own choice, named in their kubeconfig. What it prints is a secret and is
-never quoted; what it complains about on stderr is, when it fails.
+The user has chosen it in the kubeconfig. Its stdout is a secret and never quoted; its stderr is, if it fails.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ from mpijob.errors import BackendError, Unsupported
 
 _APIS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _SECONDS = 60.0
-_SECONDS_WITH_PEOPLE = 300.0
+# A plugin may open a browser and wait for the user's login.
+_INTERACTIVE_SECONDS = 300.0
 
 
 class Grant(Redacted, frozen=True):
-    """What a plugin handed out."""
+    """The `status` of an ExecCredential."""
 
     token: str = ""
     certificate: str = msgspec.field(default="", name="clientCertificateData")
@@ -34,46 +34,48 @@ class Grant(Redacted, frozen=True):
 
     @property
     def expires(self) -> float | None:
-        """When it ends, in seconds since 1970."""
+        """The end of the grant in seconds since 1970."""
         return self.until.timestamp() if self.until else None
 
 
-class _Answer(msgspec.Struct, frozen=True, rename="camel"):
+class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str
     status: Grant | None = None
 
 
 def ask(plugin: Plugin, access: Access, environ: Mapping[str, str]) -> Grant:
-    """Run the plugin and return what it grants."""
+    """Run the plugin and return its credentials; raise Unsupported or BackendError."""
     if plugin.api not in _APIS:
         raise Unsupported(
             f"{_where(plugin, access)} uses version {plugin.api or 'unknown'} of the plugin protocol",
             hint=f"update the plugin, and the kubeconfig to {_APIS[0]}",
         )
-    people = _interactive(plugin, access)
-    output = _run(plugin, access, {**environ, **plugin.env, **_told(plugin, access, people)}, people)
+    interactive = _interactive(plugin, access)
+    output = _run(
+        plugin, access, {**environ, **plugin.env, **_exec_info(plugin, access, interactive)}, interactive
+    )
     return _read(output, plugin, access)
 
 
 def _interactive(plugin: Plugin, access: Access) -> bool:
-    """Return whether the plugin may talk with somebody."""
+    """Return whether the plugin may ask the user; raise BackendError if it must and cannot."""
     if plugin.interactive == "Never":
         return False
     try:
-        somebody = sys.stdin.isatty()
+        is_terminal = sys.stdin.isatty()
     except (AttributeError, ValueError):
-        somebody = False
-    if plugin.interactive == "Always" and not somebody:
+        is_terminal = False
+    if plugin.interactive == "Always" and not is_terminal:
         raise BackendError(
             f"{_where(plugin, access)} requires an interactive terminal",
             hint=f"log in once in a terminal ({plugin.command}, or kubectl get namespaces), then try again",
         )
-    return somebody
+    return is_terminal
 
 
-def _told(plugin: Plugin, access: Access, people: bool) -> dict[str, str]:
-    spec: dict[str, Any] = {"interactive": people}
+def _exec_info(plugin: Plugin, access: Access, interactive: bool) -> dict[str, str]:
+    spec: dict[str, Any] = {"interactive": interactive}
     if plugin.cluster_info:
         spec["cluster"] = _cluster(plugin, access)
     info = {"apiVersion": plugin.api, "kind": "ExecCredential", "spec": spec}
@@ -83,7 +85,7 @@ def _told(plugin: Plugin, access: Access, people: bool) -> dict[str, str]:
 def _cluster(plugin: Plugin, access: Access) -> dict[str, Any]:
     import base64
 
-    told = {
+    cluster = {
         "server": access.server,
         "tls-server-name": access.tls_server_name,
         "insecure-skip-tls-verify": access.insecure,
@@ -91,18 +93,19 @@ def _cluster(plugin: Plugin, access: Access) -> dict[str, Any]:
         "proxy-url": access.proxy,
         "config": plugin.config,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in cluster.items() if value}
 
 
-def _run(plugin: Plugin, access: Access, environ: Mapping[str, str], people: bool) -> bytes:
-    limit = _SECONDS_WITH_PEOPLE if people else _SECONDS
+def _run(plugin: Plugin, access: Access, environ: Mapping[str, str], interactive: bool) -> bytes:
+    limit = _INTERACTIVE_SECONDS if interactive else _SECONDS
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [plugin.command, *plugin.args],
             env=dict(environ),
-            stdin=None if people else subprocess.DEVNULL,
+            stdin=None if interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=None if people else subprocess.PIPE,
+            # With a user, prompts on stderr must appear at once.
+            stderr=None if interactive else subprocess.PIPE,
             timeout=limit,
             check=False,
         )
@@ -111,30 +114,32 @@ def _run(plugin: Plugin, access: Access, environ: Mapping[str, str], people: boo
         raise BackendError(f"{_where(plugin, access)} is not on this machine", hint=hint) from None
     except OSError as error:
         raise BackendError(f"{_where(plugin, access)} does not start: {error.strerror}") from None
-    except subprocess.TimeoutExpired:  # it carries what was printed: not to be chained
+    except subprocess.TimeoutExpired:
+        # Not chained: the exception contains the output.
         raise BackendError(
             f"{_where(plugin, access)} did not respond within {limit:g} s", hint=access.login_hint
         ) from None
-    if done.returncode:
-        said = (done.stderr or b"").decode(errors="replace").strip().splitlines()[-3:]
-        told = ": " + " · ".join(said) if said else ""
+    if completed.returncode:
+        lines = (completed.stderr or b"").decode(errors="replace").strip().splitlines()[-3:]
+        quoted = ": " + " · ".join(lines) if lines else ""
         raise BackendError(
-            f"{_where(plugin, access)} ended with {done.returncode}{told[:600]}", hint=access.login_hint
+            f"{_where(plugin, access)} ended with {completed.returncode}{quoted[:600]}",
+            hint=access.login_hint,
         )
-    return done.stdout
+    return completed.stdout
 
 
 def _read(output: bytes, plugin: Plugin, access: Access) -> Grant:
     try:
-        answer = codec.decode(output, _Answer)
+        credential = codec.decode(output, _ExecCredential)
     except msgspec.DecodeError as error:
         raise BackendError(f"{_where(plugin, access)} returned an invalid ExecCredential: {error}") from None
-    if answer.api_version != plugin.api:
+    if credential.api_version != plugin.api:
         raise BackendError(
-            f"{_where(plugin, access)} returned {answer.api_version}, expected {plugin.api}",
+            f"{_where(plugin, access)} returned {credential.api_version}, expected {plugin.api}",
             hint="set the exec entry's apiVersion in the kubeconfig to the version of the plugin",
         )
-    grant = answer.status or Grant()
+    grant = credential.status or Grant()
     if not grant.token and not (grant.certificate and grant.key):
         raise BackendError(
             f"{_where(plugin, access)} returned neither a token nor a certificate with its key",

@@ -1,8 +1,9 @@
-"""Finds the cluster and the user: kubeconfig files, merged as kubectl merges them, or a pod's own account.
+"""Finds the cluster and the user: in kubeconfig files, merged as kubectl merges them, or from a pod's service
+account.
 
-The first file that has a cluster, user or context of a name wins, and so does the first
-`current-context`. Relative paths count from the file that they stand in. What is wrong is told with
-file and context; what stands in the files is never quoted, since it may be a secret.
+The first file that defines a cluster, user or context of a name wins, and so does the first
+`current-context`. Relative paths are relative to their file. Errors name file and context and never quote the
+contents, which may be secret.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from mpijob.errors import BackendError, NotFound, Unsupported
 from mpijob.outbound.connection import proxy_for
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-_EXTENSION = "client.authentication.k8s.io/exec"  # where a cluster entry keeps words for plugins
+# The name of a cluster's `extensions` entry that is passed to plugins.
+_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class ContextInfo(msgspec.Struct, frozen=True):
-    """One context, as a user chooses among them."""
+    """A context of the kubeconfig, for users who choose one."""
 
     name: str
     cluster: str
@@ -35,30 +37,31 @@ class ContextInfo(msgspec.Struct, frozen=True):
 
 
 def load(*, path: str = "", context: str = "", environ: Mapping[str, str] | None = None) -> Access:
-    """Return how to reach the cluster of a context, by default the current one.
+    """Return the access for a context, by default the current one; raise BackendError or NotFound.
 
-    `path` is one kubeconfig or several as in KUBECONFIG, which it stands in for. Where there is no
-    kubeconfig at all and this is a pod of a cluster, its service account is used.
+    `path` replaces KUBECONFIG and may name several files. Without a kubeconfig in a pod, its service account
+    is used.
     """
     environ = os.environ if environ is None else environ
     merged = read(path, environ)
     if merged.contexts or merged.current or path or context:
         return _access(merged, context or merged.current, environ)
-    return in_cluster(environ) or _nothing(merged, environ)
+    return in_cluster(environ) or _no_cluster(merged, environ)
 
 
 def contexts(*, path: str = "", environ: Mapping[str, str] | None = None) -> tuple[ContextInfo, ...]:
-    """Return every context of the kubeconfig, by name."""
+    """Return all contexts of the kubeconfig, sorted by name."""
     merged = read(path, os.environ if environ is None else environ)
     return tuple(_info(name, merged) for name in sorted(merged.contexts))
 
 
 def in_cluster(environ: Mapping[str, str]) -> Access | None:
-    """Return the access of this pod's service account, or None outside a cluster."""
+    """Return the access of this pod's service account; None outside a cluster."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     token_file = os.path.join(SERVICE_ACCOUNT, "token")
     if not host or not port or not os.path.isfile(token_file):
         return None
+    # The host may be an IPv6 address.
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return Access(
         server=server,
@@ -72,10 +75,10 @@ def in_cluster(environ: Mapping[str, str]) -> Access | None:
     )
 
 
-def _nothing(merged: Merged, environ: Mapping[str, str]) -> NoReturn:
-    looked = merged.place or os.pathsep.join(candidates("", environ))
+def _no_cluster(merged: Merged, environ: Mapping[str, str]) -> NoReturn:
+    searched = merged.place or os.pathsep.join(candidates("", environ))
     raise BackendError(
-        f"no cluster is configured: no kubeconfig with a context (searched {looked}), and not running in a pod",
+        f"no cluster is configured: no kubeconfig with a context (searched {searched}), and not running in a pod",
         hint="log in (`oc login SERVER`), or put the kubeconfig of your cluster there; KUBECONFIG names another file",
     )
 
@@ -96,7 +99,7 @@ def _access(merged: Merged, name: str, environ: Mapping[str, str]) -> Access:
             hint=f"choose one with --context: {', '.join(sorted(merged.contexts)) or 'it has none'}",
         )
     if not merged.contexts:
-        _nothing(merged, environ)
+        _no_cluster(merged, environ)
     if name not in merged.contexts:
         raise NotFound(
             f"there is no context '{name}' in the kubeconfig {merged.place}",
@@ -107,7 +110,7 @@ def _access(merged: Merged, name: str, environ: Mapping[str, str]) -> Access:
     cluster = typed(cluster_at, Cluster, f"cluster '{context.cluster}'")
     user_at = _entry(merged.users, context.user, "user", name, merged) if context.user else Found({}, "")
     user = typed(user_at, User, f"user '{context.user}'")
-    return _joined(name, context, cluster, cluster_at.file, user, user_at.file, merged.place, environ)
+    return _build(name, context, cluster, cluster_at.file, user, user_at.file, merged.place, environ)
 
 
 def _entry(entries: dict[str, Found], name: str, what: str, context: str, merged: Merged) -> Found:
@@ -119,7 +122,7 @@ def _entry(entries: dict[str, Found], name: str, what: str, context: str, merged
     )
 
 
-def _joined(
+def _build(
     name: str,
     context: Context,
     cluster: Cluster,
@@ -152,7 +155,7 @@ def _joined(
         certificate=certificate,
         key=key,
         token=user.token,
-        token_file=_beside(user_file, user.token_file),
+        token_file=_relative_to(user_file, user.token_file),
         username=user.username,
         password=user.password,
         plugin=_plugin(user.exec, cluster, user_file) if user.exec else None,
@@ -165,7 +168,7 @@ def _joined(
 
 
 def _address(url: str, where: str) -> str:
-    """Return a server's address without its last slash, or say what is wrong with it."""
+    """Return a server's address without its trailing slash; raise BackendError if it is not usable."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -180,14 +183,15 @@ def _address(url: str, where: str) -> str:
 
 def _refuse_provider(provider: dict[str, Any], user: str, file: str) -> None:
     kind = str(provider.get("name") or "")
-    better = {
+    # Removed in Kubernetes 1.26 (gcp, azure), or never supported by us.
+    replacements = {
         "gcp": "gke-gcloud-auth-plugin",
         "azure": "kubelogin convert-kubeconfig",
         "oidc": "kubelogin (oidc-login)",
     }
     raise Unsupported(
         f"user '{user}' in {file} logs in through the auth-provider '{kind}', which Kubernetes no longer supports",
-        hint=f"switch the user to an exec plugin: {better.get(kind, 'ask your cluster for one')}; or use a token",
+        hint=f"switch the user to an exec plugin: {replacements.get(kind, 'ask your cluster for one')}; or use a token",
     )
 
 
@@ -195,7 +199,7 @@ def _plugin(entry: Exec, cluster: Cluster, file: str) -> Plugin:
     config = next((e.get("extension") for e in cluster.extensions if e.get("name") == _EXTENSION), None)
     return Plugin(
         api=entry.api_version,
-        command=_beside(file, entry.command) if "/" in entry.command else entry.command,
+        command=_relative_to(file, entry.command) if "/" in entry.command else entry.command,
         args=tuple(entry.args),
         env={variable.name: variable.value for variable in entry.env},
         install_hint=entry.install_hint,
@@ -212,17 +216,17 @@ def _impersonation(user: User) -> Impersonation | None:
     return Impersonation(user.act_as, user.as_uid, tuple(user.as_groups), extra)
 
 
-def _beside(file: str, path: str) -> str:
-    """Return the path as it counts from its kubeconfig."""
+def _relative_to(file: str, path: str) -> str:
+    """Return the path that is relative to its kubeconfig; "" for no path."""
     return os.path.join(os.path.dirname(os.path.abspath(file)), path) if path else ""
 
 
 def _pem(data: str, path: str, file: str, what: str) -> str:
     if data:
-        return _decoded(data, file, what)
+        return _decode(data, file, what)
     if not path:
         return ""
-    place = _beside(file, path)
+    place = _relative_to(file, path)
     try:
         with open(place, encoding="ascii", errors="replace") as opened:
             return opened.read()
@@ -230,7 +234,7 @@ def _pem(data: str, path: str, file: str, what: str) -> str:
         raise BackendError(f"{what} of the kubeconfig {file}: {place}: {error.strerror}") from None
 
 
-def _decoded(data: str, file: str, what: str) -> str:
+def _decode(data: str, file: str, what: str) -> str:
     from binascii import Error, a2b_base64
 
     try:
@@ -253,7 +257,7 @@ T = TypeVar("T")
 
 
 class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
-    """A cluster entry."""
+    """The `cluster` of a cluster entry."""
 
     server: str = ""
     certificate_authority: str = ""
@@ -266,14 +270,14 @@ class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Variable(Redacted, frozen=True):
-    """A variable for a plugin."""
+    """An environment variable of a plugin."""
 
     name: str
     value: str = ""
 
 
 class Exec(Redacted, frozen=True, rename="camel"):
-    """The plugin of a user entry."""
+    """The `exec` of a user entry."""
 
     command: str
     api_version: str = ""
@@ -285,7 +289,7 @@ class Exec(Redacted, frozen=True, rename="camel"):
 
 
 class User(Redacted, frozen=True, rename="kebab"):
-    """A user entry."""
+    """The `user` of a user entry."""
 
     token: str = ""
     token_file: str = msgspec.field(default="", name="tokenFile")
@@ -304,7 +308,7 @@ class User(Redacted, frozen=True, rename="kebab"):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """A context entry."""
+    """The `context` of a context entry."""
 
     cluster: str = ""
     user: str = ""
@@ -312,14 +316,14 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One entry, not yet read, and the file that it stands in."""
+    """An entry that is not decoded yet, and its file."""
 
     entry: Any
     file: str
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """The files as one."""
+    """The entries of all files."""
 
     files: tuple[str, ...]
     current: str
@@ -329,12 +333,12 @@ class Merged(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where it was read, as KUBECONFIG would say it."""
+        """The files, separated as in KUBECONFIG."""
         return os.pathsep.join(self.files)
 
 
 def candidates(path: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the files that are looked at, whether they exist or not."""
+    """Return the files that are read if they exist."""
     given = path or environ.get("KUBECONFIG", "")
     if given:
         return [os.path.expanduser(part) for part in given.split(os.pathsep) if part]
@@ -343,7 +347,7 @@ def candidates(path: str, environ: Mapping[str, str]) -> list[str]:
 
 
 def read(path: str, environ: Mapping[str, str]) -> Merged:
-    """Return all that the kubeconfig files say; `path` stands in for KUBECONFIG."""
+    """Return the entries of all kubeconfig files; `path` replaces KUBECONFIG."""
     files = tuple(name for name in candidates(path, environ) if os.path.exists(name))
     if path and not files:
         raise BackendError(f"no kubeconfig at {path}", hint="name a file that exists, or leave it out")
@@ -366,22 +370,19 @@ def _config(file: str) -> dict[str, Any]:
         raise BackendError(f"cannot read the kubeconfig {file}: {why}") from None
     if not text.strip():
         return {}
-    value = _parsed(text, file)
+    value = _parse(text, file)
     if not isinstance(value, dict):
         raise BackendError(f"the kubeconfig {file} is not a mapping of clusters, users and contexts")
     return value
 
 
-def _parsed(text: str, file: str) -> Any:
+def _parse(text: str, file: str) -> Any:
     import yaml
 
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ) as error:  # its text quotes the file, so it is not chained
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # Not chained: the error's text quotes the file, which contains secrets.
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise BackendError(f"the kubeconfig {file}{where} is not valid YAML") from None
@@ -393,18 +394,19 @@ def _take(config: dict[str, Any], plural: str, name: str, into: dict[str, Found]
     if not isinstance(entries, list):
         raise BackendError(f"the kubeconfig {file}: '{plural}' is not a list")
     for entry in entries:
-        called = entry.get("name") if isinstance(entry, dict) else None
-        if not isinstance(called, str):
+        entry_name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(entry_name, str):
             raise BackendError(f"the kubeconfig {file}: an entry of '{plural}' has no name")
-        if called in here:
-            raise BackendError(f"the kubeconfig {file}: '{called}' is defined twice under '{plural}'")
-        here.add(called)
-        into.setdefault(called, Found(entry.get(name) or {}, file))
+        if entry_name in here:
+            raise BackendError(f"the kubeconfig {file}: '{entry_name}' is defined twice under '{plural}'")
+        here.add(entry_name)
+        into.setdefault(entry_name, Found(entry.get(name) or {}, file))
 
 
 def typed(found: Found, shape: type[T], what: str) -> T:
-    """Return the entry as its type, or say where it is not of that type."""
+    """Return the entry as its type; raise BackendError with its place if it does not match."""
     try:
+        # kubectl treats a null as a missing field.
         return codec.convert(_without_nulls(found.entry), shape)
     except msgspec.ValidationError as error:
         raise BackendError(f"the kubeconfig {found.file}, {what}: {error}") from None

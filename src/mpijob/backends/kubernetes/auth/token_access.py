@@ -1,7 +1,7 @@
-"""Whose a token is that somebody shows to one of our services, and what they may read: asked of the API server.
+"""Identifies the users behind tokens, and checks what they may read, for our services in the cluster.
 
-The same questions as kube-rbac-proxy asks: a TokenReview, and a SubjectAccessReview. Answers are believed for a moment;
-tokens are neither logged nor kept.
+Like kube-rbac-proxy: a TokenReview and a SubjectAccessReview. Results are cached for seconds; tokens are
+neither logged nor stored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.client.api_errors import translated
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.model import Identity
@@ -21,16 +21,17 @@ TOKEN_REVIEW = Kind("authentication.k8s.io/v1", "TokenReview", "tokenreviews", n
 SUBJECT_REVIEW = Kind(
     "authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False
 )
+# How long a deleted token still works here; a scrape or a page sends many requests with one token.
 _SAME_USER_SECONDS = 10.0
 _MOST_USERS = 1000
 
 
 class Unauthenticated(BackendError):
-    """Nobody stands behind the token."""
+    """The cluster rejected the token."""
 
 
 class Tokens:
-    """Knows who stands behind tokens; safe to use from several threads."""
+    """Identifies users by their tokens; safe to use from several threads."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -38,7 +39,8 @@ class Tokens:
         self._lock = threading.Lock()
 
     def user(self, token: str) -> Identity:
-        """Return who stands behind a token, as the cluster knows them or knew them a moment ago."""
+        """Return the user of a token, as identified at most 10 s ago; raise Unauthenticated."""
+        # Hashed: the cache must not contain tokens.
         key, now = sha256(token.encode(errors="surrogateescape")).digest(), time.monotonic()
         with self._lock:
             when, known = self._users.get(key, (0.0, None))
@@ -51,7 +53,7 @@ class Tokens:
 
     def _review(self, token: str) -> Identity:
         body = {"apiVersion": TOKEN_REVIEW.api, "kind": TOKEN_REVIEW.name, "spec": {"token": token}}
-        with telling("identify the user"):
+        with translated("identify the user"):
             status = self._api.create(TOKEN_REVIEW.path(), body).get("status") or {}
         user = status.get("user") or {}
         if not status.get("authenticated") or not user.get("username"):
@@ -59,15 +61,17 @@ class Tokens:
         return Identity(user=str(user["username"]), groups=tuple(user.get("groups") or ()))
 
     def may(self, who: Identity, **attributes: dict[str, str]) -> bool:
-        """Return whether somebody may do what a review's attributes say."""
+        """Return whether a user may do what the attributes of a SubjectAccessReview say."""
         spec = {"user": who.user, "groups": list(who.groups), **attributes}
         body = {"apiVersion": SUBJECT_REVIEW.api, "kind": SUBJECT_REVIEW.name, "spec": spec}
-        with telling("check their permissions"):
-            made = self._api.create(SUBJECT_REVIEW.path(), body)
-        return bool((made.get("status") or {}).get("allowed"))
+        with translated("check their permissions"):
+            review = self._api.create(SUBJECT_REVIEW.path(), body)
+        return bool((review.get("status") or {}).get("allowed"))
 
     def reads(self, path: str, token: str) -> bool:
-        """Return whether the holder of a token may read a path of a service; without an answer nobody may."""
+        """Return whether the holder of a token may GET a path (nonResourceURLs); False also if the cluster
+        does not respond.
+        """
         try:
             return bool(token) and self.may(
                 self.user(token), nonResourceAttributes={"path": path, "verb": "get"}

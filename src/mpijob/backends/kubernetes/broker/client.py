@@ -53,7 +53,7 @@ def ask_waits(namespace: str, access: Access, settings: Settings) -> dict[str, F
 
 def _asked(path: str, body: Mapping[str, Any], access: Access, settings: Settings) -> Mapping[str, Any]:
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.backends.kubernetes.client.api_errors import telling
+    from mpijob.backends.kubernetes.client.api_errors import translated
 
     if not settings.broker.startswith(("https://", *_LOOPBACK)):
         raise InvalidJob("the broker's address must begin with https://, because it receives your token")
@@ -61,7 +61,7 @@ def _asked(path: str, body: Mapping[str, Any], access: Access, settings: Setting
         access, server=settings.broker.rstrip("/"), ca=_authority(settings) or access.ca, certificate="", key="",
         impersonate=None, tls_server_name="", proxy="",
     )  # fmt: skip
-    with telling("query the fit broker"), Api(there, timeout=_SECONDS) as api:
+    with translated("query the fit broker"), Api(there, timeout=_SECONDS) as api:
         return api.create(path, body)
 
 

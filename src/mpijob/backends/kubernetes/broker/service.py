@@ -16,7 +16,7 @@ from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.kubernetes.auth.token_access import Tokens
 from mpijob.backends.kubernetes.client import discovery, resources
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
+from mpijob.backends.kubernetes.client.api_errors import ApiError, translated
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.backends.kubernetes.preflight.cache import PreflightCache
 from mpijob.backends.kubernetes.queues import collect, forecasts, live, new_job
@@ -46,7 +46,7 @@ class Broker:
     def seen(self, token: str, job: MPIJob) -> Seen:
         """Return what is to be known for a job of the token's user; raise Unauthenticated or NotAllowed."""
         self._permit(self._tokens.user(token), job.namespace)
-        with telling("read the cluster state"):
+        with translated("read the cluster state"):
             served = discovery.served(self._api)
         gathered = preflight.gather(
             self._api, job, served, self._settings, place=self._place, lately=self._lately
@@ -116,7 +116,7 @@ class Broker:
         """Return the queues of a namespace with all that wait and run in them, anew every few seconds."""
         when, known = self._known.get(namespace, (0.0, ()))
         if time.monotonic() - when > _SAME_SECONDS:
-            with telling("read the queue"):
+            with translated("read the queue"):
                 served = discovery.served(self._api)
                 known = collect.queues(self._api, namespace, served, live.of_record(self._past, ""))
             self._known[namespace] = time.monotonic(), known

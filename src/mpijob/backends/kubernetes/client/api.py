@@ -1,7 +1,7 @@
-"""The Kubernetes API as this engine uses it: addresses in, plain documents out, errors as `ApiError`.
+"""The Kubernetes API as this engine uses it: paths in, decoded objects out, errors as `ApiError`.
 
-Every call blocks and none needs an event loop; threads share one `Api`. What an error means for the
-user is told by `failures.translate`; how requests travel is `http`'s affair.
+All calls block and none needs an event loop; threads share one `Api`. `api_errors.translate` turns an error
+into a message for the user; `http` sends the requests and decides about repetitions.
 """
 
 from __future__ import annotations
@@ -28,12 +28,19 @@ if TYPE_CHECKING:
 __all__ = ["JSON", "METADATA", "PARTIAL", "TABLE", "Api", "ApiError", "Document", "Listing"]
 
 JSON = "application/json"
-PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"  # for who needs no more of an answer
+# The API server then returns the metadata of an object only: for callers that use no more of it.
+PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 LONGEST_LINE = 1 << 20
+# Objects in a page of `raws`, which is used for large collections: fewer requests, each still decoded in
+# pieces.
 LARGE_PAGE = 2500
+# Concurrent reads: against a near server a further connection costs more than it saves, against a distant one
+# the round trips dominate.
 NEAR_LANES, FAR_LANES = 4, 16
+# How often a list is started: a continue token expires with its resourceVersion (410) after about five
+# minutes.
 _RELISTS = 3
 _FORMS = {
     "merge": "application/merge-patch+json",
@@ -70,14 +77,16 @@ class _Page(msgspec.Struct):
 
 
 def target(access: Access, path: str, query: Iterable[tuple[str, str]]) -> str:
-    """Return path and query as they go over the line; Rancher and others serve below a path of their own."""
+    """Return path and query as they are sent; raise InvalidJob for a path with empty or dot segments."""
+    # Names come from users: "../" in a name must not select another object of the API.
     if not path.startswith("/") or not {".", "..", ""}.isdisjoint(path[1:].split("/")):
         raise InvalidJob(
             f"'{path}' is not a valid Kubernetes API path: it has an empty name or a name of dots"
         )
-    asked = urlencode([*query], safe="", quote_via=quote)
+    parameters = urlencode([*query], safe="", quote_via=quote)
+    # Rancher and other proxies serve the API below a path of their own.
     root = urlsplit(access.server).path.rstrip("/")
-    return root + quote(path, safe="/:@") + (f"?{asked}" if asked else "")
+    return root + quote(path, safe="/:@") + (f"?{parameters}" if parameters else "")
 
 
 _DECODERS = {shape: codec.decoder(shape) for shape in (_Raws, _Page, dict[str, Any])}
@@ -86,7 +95,7 @@ P = TypeVar("P", _Raws, _Page)
 
 
 class Api:
-    """One API server, spoken to as one user."""
+    """The API server of a cluster, with the credentials of one user."""
 
     def __init__(self, access: Access, *, timeout: float = 30.0) -> None:
         self.access = access
@@ -104,23 +113,23 @@ class Api:
         self.close()
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the idle connections; the object must not be used afterwards."""
         self._transport.close()
 
     def now(self) -> float:
-        """Return the present time by the cluster's clock, as far as it has told it: for comparing its times."""
+        """Return the time by the cluster's clock, to compare with the times in its objects."""
         return time.time() + self._transport.ahead_seconds()
 
     def lanes(self, near: int = NEAR_LANES) -> int:
-        """Return how many reads are worth being made at once: for a near server a new line costs more than a read."""
+        """Return how many reads are worth making at once, `near` against a server that is near."""
         return near if self._transport.is_near() else FAR_LANES
 
     def get(self, path: str, **query: str) -> Document:
-        """Return one object, or what else the address gives; raise ApiError."""
+        """Return an object, or whatever document the path has; raise ApiError."""
         return self._document(self.raw(path, **query), path)
 
     def find(self, path: str, **query: str) -> Document | None:
-        """Return the object, or None when there is none."""
+        """Return the object, or None if it does not exist (404)."""
         try:
             return self.get(path, **query)
         except ApiError as error:
@@ -129,7 +138,7 @@ class Api:
             raise
 
     def raw(self, path: str, *, accept: str = JSON, **query: str) -> bytes:
-        """Return the bytes of an answer: for hot paths that decode only what they need."""
+        """Return the undecoded body: for hot paths that decode only the fields they need."""
         return self._send(self._request("GET", path, query, accept=accept))
 
     def list(
@@ -145,49 +154,51 @@ class Api:
     ) -> Listing:
         """Return all objects of a collection, `trim` applied to each as its page arrives.
 
-        Pages of `chunk` objects (0: one page) are of one version of the collection; when the server
-        has forgotten that version before the last page, the list is begun again.
+        Pages have `chunk` objects (0: one page for all) and are of one resourceVersion; if that expires
+        before the last page, the list is started again.
         """
-        asked = {"labelSelector": labels, "fieldSelector": fields, "limit": str(chunk or ""), **query}
-        return self._relisted(lambda: self._collected(path, asked, accept, trim))
+        parameters = {"labelSelector": labels, "fieldSelector": fields, "limit": str(chunk or ""), **query}
+        return self._restart_if_expired(lambda: self._collect_pages(path, parameters, accept, trim))
 
     def raws(self, path: str) -> builtins.list[msgspec.Raw]:
-        """Return all objects of a collection undecoded: for hot paths that decode only what they need."""
-        asked = {"limit": str(LARGE_PAGE)}
-        return self._relisted(
-            lambda: [one for page in self._pages(path, _Raws, asked) for one in page.items or ()]
+        """Return all objects of a collection undecoded: hot paths decode only the fields they need."""
+        parameters = {"limit": str(LARGE_PAGE)}
+        return self._restart_if_expired(
+            lambda: [item for page in self._pages(path, _Raws, parameters) for item in page.items or ()]
         )
 
-    def _relisted(self, collect: Callable[[], T]) -> T:
-        """Return what was collected; begin again when the server has forgotten the version of the first page."""
+    def _restart_if_expired(self, collect: Callable[[], T]) -> T:
         for _ in range(_RELISTS - 1):
             try:
                 return collect()
             except ApiError as error:
+                # The continue token's version was compacted; the pages so far cannot be completed.
                 if error.status != 410:
                     raise
         return collect()
 
-    def _pages(self, path: str, shape: type[P], asked: Mapping[str, str], accept: str = JSON) -> Iterator[P]:
+    def _pages(
+        self, path: str, shape: type[P], parameters: Mapping[str, str], accept: str = JSON
+    ) -> Iterator[P]:
         more: dict[str, str] = {}
         while True:
-            page = self._decoded(self.raw(path, accept=accept, **asked, **more), shape, path)
+            page = self._decoded(self.raw(path, accept=accept, **parameters, **more), shape, path)
             yield page
             if not page.metadata.more:
                 return
             more = {"continue": page.metadata.more}
 
-    def _collected(
+    def _collect_pages(
         self,
         path: str,
-        asked: Mapping[str, str],
+        parameters: Mapping[str, str],
         accept: str,
         trim: Callable[[Document], Document] | None,
     ) -> Listing:
         items: builtins.list[Document] = []
         columns: tuple[Document, ...] = ()
         version = ""
-        for page in self._pages(path, _Page, asked, accept):
+        for page in self._pages(path, _Page, parameters, accept):
             found = (page.rows if page.items is None else page.items) or []
             items += map(trim, found) if trim else found
             columns = columns or tuple(page.columns or ())
@@ -204,15 +215,15 @@ class Api:
         accept: str = JSON,
         **query: str,
     ) -> Document:
-        """Create an object in a collection and return it as the server keeps it.
+        """Create an object in a collection and return it as the server stored it.
 
-        After a failure that leaves open whether it was created, the ApiError is `ambiguous`: look
-        before creating it again. Reviews and dry runs, which leave nothing behind, are repeated.
+        If it is unknown whether it was created, the ApiError is `ambiguous`: read before creating it again.
+        Reviews and dry runs store nothing and are repeated.
         """
-        asked = {"fieldManager": manager, "dryRun": "All" if dry_run else "", **query}
+        parameters = {"fieldManager": manager, "dryRun": "All" if dry_run else "", **query}
         harmless = dry_run or path.endswith("reviews")
         content = msgspec.json.encode(body)
-        request = self._request("POST", path, asked, body=content, accept=accept, repeatable=harmless)
+        request = self._request("POST", path, parameters, body=content, accept=accept, repeatable=harmless)
         return self._document(self._send(request), path)
 
     def patch(
@@ -226,17 +237,18 @@ class Api:
         accept: str = JSON,
         **query: str,
     ) -> Document:
-        """Change an object and return it; an `apply` takes over fields that others manage."""
-        asked = {"fieldManager": manager, "dryRun": "All" if dry_run else "", **query}
+        """Change an object and return it; `apply` takes over fields that other managers own (force)."""
+        parameters = {"fieldManager": manager, "dryRun": "All" if dry_run else "", **query}
         if form == "apply":
-            asked.setdefault("force", "true")
+            parameters.setdefault("force", "true")
         request = self._request(
             "PATCH",
             path,
-            asked,
+            parameters,
             body=msgspec.json.encode(body),
             content=_FORMS[form],
             accept=accept,
+            # A JSON patch may append to a list; the other forms give the same object when applied twice.
             repeatable=dry_run or form != "json",
         )
         return self._document(self._send(request), path)
@@ -250,7 +262,7 @@ class Api:
         uid: str = "",
         **query: str,
     ) -> Document | None:
-        """Delete an object; None says that it is gone already, also when another has taken its name."""
+        """Delete an object; None if it is gone already, also when another one has its name (`uid`)."""
         options: Document = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
@@ -260,6 +272,8 @@ class Api:
         try:
             return self._document(self._send(request), path)
         except ApiError as error:
+            # Another object has taken the name: the one with this uid is gone. The reason of a 409 does not
+            # tell a failed precondition from a conflict, only the message does.
             other = error.status == 409 and uid and "the UID in the precondition" in error.message
             if error.status == 404 or other:
                 return None
@@ -274,12 +288,12 @@ class Api:
         attempts: int = 5,
         **query: str,
     ) -> Stream:
-        """Return the lines of an answer as they arrive: logs, watches.
+        """Return the lines of a response as they arrive (logs, watches); the caller closes the stream.
 
-        A stream that is silent for `idle_seconds` ends with an ApiError; what a line has beyond
-        `longest` bytes is left out and counted.
+        A stream without data for `idle_seconds` ends with an ApiError; what a line has beyond `longest` bytes
+        is left out and counted.
         """
-        from mpijob.backends.kubernetes.client.stream import Stream  # not everybody reads streams
+        from mpijob.backends.kubernetes.client.stream import Stream
 
         address = target(self.access, path, ((name, value) for name, value in query.items() if value))
         request = Request(

@@ -1,7 +1,7 @@
-"""What an API server refuses or fails to do, and how that is told to a data scientist.
+"""The errors of an API server, and their meaning for a data scientist.
 
-`ApiError` is the fact: a status, the server's own words, where it happened. `translate` gives it its
-meaning for the user in one sentence with the next step. No credential is ever part of either.
+`ApiError` has the facts: status, reason, the server's message, where it happened. `translate` makes an error
+of `mpijob.errors` of it, finding sentence with the next step. Neither contains credentials.
 """
 
 from __future__ import annotations
@@ -31,21 +31,27 @@ from mpijob.errors import (
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.auth.access import Access
 
-# What has no HTTP status has one of these reasons.
-REFUSED = "Refused"  # nobody listens there
+# Reasons of errors without an HTTP status.
+REFUSED = "Refused"
 UNKNOWN_HOST = "UnknownHost"
 UNREACHABLE = "Unreachable"
 TIMEOUT = "Timeout"
-CERTIFICATE = "Certificate"  # the server is not the one that the kubeconfig means
-CUT = "Cut"  # the connection ended in the middle
-IDLE = "Idle"  # a stream that sent no data for too long
-NO_LOGIN = "NoLogin"  # a plugin or a token file gave no credentials
-NO_API = "NoApi"  # something answered that is no Kubernetes API
-UNSAYABLE = "Unsayable"  # a name, a token or an address that no request can carry; nothing was sent
+CERTIFICATE = "Certificate"
+# The connection ended before the response did.
+CUT = "Cut"
+# A stream without data for longer than its limit.
+IDLE = "Idle"
+# A plugin or a token file gave no credentials.
+NO_LOGIN = "NoLogin"
+# The response is not that of a Kubernetes API: usually a proxy or a login page.
+NO_API = "NoApi"
+# A line break or the like in a name, token or address; nothing was sent.
+UNSAYABLE = "Unsayable"
 
 _LASTING = frozenset({CERTIFICATE, NO_LOGIN, NO_API})
 _READING = frozenset({"get", "list", "watch"})
-# The server's sentences; compiled when one is needed, which is seldom.
+# The API server gives these details in its messages only. Not compiled here: errors are rare, and the command
+# line must start quickly.
 _RIGHT = (
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
@@ -71,9 +77,8 @@ _PRODUCTS = {
 class ApiError(BackendError):
     """The API server refused, failed, or could not be reached (`status` 0).
 
-    `reason` is the server's word (`AlreadyExists`) or one of this module's; `details` are the
-    server's; `ambiguous` says that a change may have happened although no answer came: look before
-    repeating it.
+    `reason` is the server's word (`AlreadyExists`) or a constant of this module; `details` are the server's.
+    `ambiguous`: a change may have happened although no response came; read before repeating it.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class ApiError(BackendError):
         login: str = "",
         hint: str = "",
     ) -> None:
+        # 429 and 5xx pass by themselves, and so does a broken connection.
         lasting = reason in _LASTING if status == 0 else status < 500 and status != 429
         super().__init__(message, hint=hint, passing=not lasting)
         self.status = status
@@ -105,15 +111,16 @@ class ApiError(BackendError):
 
     @property
     def kind_missing(self) -> bool:
-        """Whether the server knows no such kind of object, rather than no such object."""
+        """Whether the server does not serve this kind of object, rather than not have this object."""
+        # The 404 of an unknown path has no `details.name`.
         return self.status == 404 and not self.details.get("name")
 
 
 class ErrorStatus(msgspec.Struct, frozen=True):
-    """What came back, whole."""
+    """A response, read completely; names of headers are lower case."""
 
     status: int
-    headers: Mapping[str, str]  # their names in small letters
+    headers: Mapping[str, str]
     body: bytes
 
 
@@ -127,16 +134,17 @@ _STATUS = codec.decoder(_Status)
 
 
 def refusal(access: Access, method: str, path: str, answer: ErrorStatus, *, sure: bool = True) -> ApiError:
-    """Return the error that an answer of 300 or more stands for; `sure` that nothing was changed by it."""
+    """Return the error for a response of 300 or more; `sure` that the request changed nothing."""
     status = _status(answer.body)
-    failed_in_doing = answer.status >= 500 and "failed calling webhook" not in status.message
+    # A webhook is called before anything is stored, so its failure leaves nothing behind.
+    may_have_changed = answer.status >= 500 and "failed calling webhook" not in status.message
     return ApiError(
         status.message or f"HTTP status {answer.status}",
         status=answer.status,
         reason=status.reason,
         details=status.details,
         retry_after=_retry_after(answer.headers.get("retry-after")),
-        ambiguous=not sure and failed_in_doing,
+        ambiguous=not sure and may_have_changed,
         server=access.server,
         method=method,
         path=path,
@@ -149,7 +157,8 @@ def _status(body: bytes) -> _Status:
         return _STATUS.decode(body)
     except msgspec.DecodeError:
         text = body[:200].decode(errors="replace").strip()
-        return _Status("" if "<" in text else text)  # not the page of some proxy
+        # The HTML page of a proxy would hide the status in its markup.
+        return _Status("" if "<" in text else text)
 
 
 def _retry_after(value: str | None) -> float | None:
@@ -157,9 +166,11 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def translate(error: ApiError, *, doing: str) -> MpiJobError:
-    """Return what the user is told when `doing` ("create the job") met this error."""
-    if "denied" in error.message and (ours := error_messages.of_ours(error.message, _causes(error))):
-        return ours
+    """Return the error for the user; `doing` ("create the job") completes "cannot …"."""
+    if "denied" in error.message and (
+        refused_by_us := error_messages.from_admission(error.message, _causes(error))
+    ):
+        return refused_by_us
     match error.status:
         case 401:
             return NotAllowed(
@@ -188,19 +199,19 @@ def translate(error: ApiError, *, doing: str) -> MpiJobError:
 
 
 def _forbidden(error: ApiError, doing: str) -> MpiJobError:
-    if seen := re.search(_QUOTA, error.message):
+    if match := re.search(_QUOTA, error.message):
         return QuotaExceeded(
-            f"cannot {doing}: quota '{seen['name']}' would be exceeded: "
-            f"requested {seen['asked']}, used {seen['used']}, limit {seen['limit']}",
+            f"cannot {doing}: quota '{match['name']}' would be exceeded: "
+            f"requested {match['asked']}, used {match['used']}, limit {match['limit']}",
             hint="request less, or wait until running jobs end",
         )
-    if seen := re.search(_IMPERSONATION, error.message):
+    if match := re.search(_IMPERSONATION, error.message):
         return NotAllowed(
-            f"cannot {doing}: User '{seen['user']}' may not impersonate {seen['resource']}",
+            f"cannot {doing}: User '{match['user']}' may not impersonate {match['resource']}",
             hint="remove `as` from the kubeconfig's user, or ask an administrator for the RBAC verb 'impersonate'",
         )
-    if seen := re.search(_RIGHT, error.message):
-        return _lacking(seen, doing)
+    if match := re.search(_RIGHT, error.message):
+        return _missing_permission(match, doing)
     if any(cause.get("reason") == "NamespaceTerminating" for cause in _causes(error)):
         return Conflict(
             f"cannot {doing}: the namespace is being deleted", hint="use another one: --namespace NAME"
@@ -216,20 +227,20 @@ def _forbidden(error: ApiError, doing: str) -> MpiJobError:
 
 
 def lacks_right(error: ApiError) -> bool:
-    """Whether the user has no right to do this, whatever it was done with."""
+    """Return whether RBAC denied it, rather than a quota, a policy or a webhook."""
     return error.status == 403 and re.search(_RIGHT, error.message) is not None
 
 
-def _lacking(seen: re.Match[str], doing: str) -> NotAllowed:
-    user, verb, namespace = seen["user"], seen["verb"], seen["namespace"]
+def _missing_permission(match: re.Match[str], doing: str) -> NotAllowed:
+    user, verb, namespace = match["user"], match["verb"], match["namespace"]
     place = f"namespace '{namespace}'" if namespace else "the whole cluster"
-    what = _called(seen["resource"], seen["group"])
+    what = _kind_name(match["resource"], match["group"])
     message = f"cannot {doing}: User '{user}' lacks '{verb}' permission for {what} in {place}"
     if not namespace:
         return NotAllowed(
             message, hint="ask an administrator of the cluster, or name a namespace: --namespace NAME"
         )
-    role = _role(verb, seen["resource"])
+    role = _role(verb, match["resource"])
     account = user.removeprefix("system:serviceaccount:")
     subject = f"--user={user}" if account == user else f"--serviceaccount={account}"
     return NotAllowed(
@@ -239,22 +250,24 @@ def _lacking(seen: re.Match[str], doing: str) -> NotAllowed:
     )
 
 
-def unseen(closed: Iterable[ApiError]) -> tuple[Finding, ...]:
-    """Return what is told of reads that the user has no right to: what is told beside them is told without them."""
+def unread_findings(closed: Iterable[ApiError]) -> tuple[Finding, ...]:
+    """Return notices for reads that RBAC denied, each message once; the caller's result is incomplete without
+    them.
+    """
     errors = {error.message: translate(error, doing="see everything") for error in closed}
     return tuple(
-        Finding(code="NOT_ALL_SEEN", message=one.message, hint=one.hint, severity=Severity.NOTICE)
-        for one in errors.values()
+        Finding(code="NOT_ALL_SEEN", message=finding.message, hint=finding.hint, severity=Severity.NOTICE)
+        for finding in errors.values()
     )
 
 
 def _role(verb: str, resource: str) -> str:
-    """Return the least of the roles that every cluster has which grants this."""
+    # The cluster roles that every cluster has; `view` does not contain secrets and exec.
     reading = verb in _READING and resource not in ("secrets", "pods/exec")
     return "view" if reading else "edit"
 
 
-def _called(resource: str, group: str) -> str:
+def _kind_name(resource: str, group: str) -> str:
     plural, _, sub = resource.partition("/")
     kind = resources.named(plural, group)
     if kind is None:
@@ -262,8 +275,8 @@ def _called(resource: str, group: str) -> str:
     return f"{sub} of {kind.many}" if sub else kind.many
 
 
-class _Place(msgspec.Struct, frozen=True):
-    """What an address says: the kind of object, and the namespace that it is in."""
+class _ApiPath(msgspec.Struct, frozen=True):
+    """The kind of object and the namespace in the path of a request."""
 
     group: str = ""
     version: str = ""
@@ -271,11 +284,11 @@ class _Place(msgspec.Struct, frozen=True):
     namespace: str = ""
 
     @classmethod
-    def of(cls, path: str) -> _Place:
-        seen = re.match(_PATH, path)
-        if not seen:
+    def of(cls, path: str) -> _ApiPath:
+        match = re.match(_PATH, path)
+        if not match:
             return cls()
-        return cls(seen["group"] or "", seen["version"], seen["plural"], seen["namespace"] or "")
+        return cls(match["group"] or "", match["version"], match["plural"], match["namespace"] or "")
 
     @property
     def api(self) -> str:
@@ -283,7 +296,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def _missing(error: ApiError, doing: str) -> MpiJobError:
-    place = _Place.of(error.path)
+    place = _ApiPath.of(error.path)
     if error.kind_missing:
         return _unknown_kind(error, place, doing)
     name, plural = error.details["name"], str(error.details.get("kind", ""))
@@ -297,7 +310,7 @@ def _missing(error: ApiError, doing: str) -> MpiJobError:
     return NotFound(f"cannot {doing}: no {kind.name if kind else plural} '{name}'{where}")
 
 
-def _unknown_kind(error: ApiError, place: _Place, doing: str) -> MpiJobError:
+def _unknown_kind(error: ApiError, place: _ApiPath, doing: str) -> MpiJobError:
     if not place.plural:
         return NotFound(f"cannot {doing}: {error.server} returned 404 for {error.path}")
     product = _PRODUCTS.get(place.group)
@@ -316,8 +329,8 @@ def _conflict(error: ApiError, doing: str) -> MpiJobError:
             f"cannot {doing}: conflict: the object was changed concurrently (409)",
             hint="run the command again",
         )
-    place = _Place.of(error.path)
-    what = _called(place.plural, place.group)
+    place = _ApiPath.of(error.path)
+    what = _kind_name(place.plural, place.group)
     where = f" in namespace '{place.namespace}'" if place.namespace else ""
     return Conflict(
         f"cannot {doing}: the name '{error.details.get('name', '')}' is already used by one of the {what}{where}",
@@ -340,25 +353,28 @@ def _invalid(error: ApiError, doing: str) -> MpiJobError:
         for cause in _causes(error)
         if cause.get("message")
     )
-    told = "".join(f"\n  {finding}" for finding in findings) or f" {error.message}"
-    return InvalidJob(f"cannot {doing}: the cluster rejects it:{told}", findings=findings)
+    details = "".join(f"\n  {finding}" for finding in findings) or f" {error.message}"
+    return InvalidJob(f"cannot {doing}: the cluster rejects it:{details}", findings=findings)
 
 
 def _failing(error: ApiError, doing: str) -> MpiJobError:
+    # etcd's own limit comes back as a 500, that of the API server as a 413.
     if "request is too large" in error.message:
         return _too_large(error, doing)
-    if seen := re.search(_WEBHOOK, error.message):
+    if match := re.search(_WEBHOOK, error.message):
         owner = next(
-            (name for group, name in _PRODUCTS.items() if group in seen["name"]), f"'{seen['name']}'"
+            (name for group, name in _PRODUCTS.items() if group in match["name"]), f"'{match['name']}'"
         )
         return BackendError(
             f"cannot {doing}: the webhook of {owner} does not answer, so the cluster refuses changes: {error.message}",
             hint="an administrator finds the cause in the log of its controller; run the command again afterwards",
             passing=True,
         )
-    unsure = "; whether it was done is not known: look before you repeat it" if error.ambiguous else ""
+    unknown_outcome = (
+        "; whether it was done is not known: look before you repeat it" if error.ambiguous else ""
+    )
     return BackendError(
-        f"cannot {doing}: {error.server} answered {error.status} ({error.message}){unsure}",
+        f"cannot {doing}: {error.server} answered {error.status} ({error.message}){unknown_outcome}",
         hint="the cluster reported an internal error; run the command again in a minute",
         passing=True,
     )
@@ -370,8 +386,8 @@ def _causes(error: ApiError) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def telling(doing: str) -> Iterator[None]:
-    """Let what an API server refuses be told to the user; `doing` says what was wanted."""
+def translated(doing: str) -> Iterator[None]:
+    """Raise ApiErrors of the block as errors for the user; `doing` completes "cannot …"."""
     try:
         yield
     except ApiError as error:

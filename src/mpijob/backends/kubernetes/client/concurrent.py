@@ -1,7 +1,7 @@
-"""Several reads at once, each of which may be refused: what came is used, what did not is named.
+"""Several reads at once, each of which may fail: results are used, refusals are kept for the caller.
 
-`job_objects` looks for one job's objects and passes over what it may not see. Here every refusal is kept,
-because a preflight must say what nobody knows.
+`job_objects` reads the objects of one job and ignores what it may not read. Here every refusal is kept,
+because a preflight must report what it could not check.
 """
 
 from __future__ import annotations
@@ -21,48 +21,52 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_AT_ONCE = 16
-LASTING = "mpijob-lasting"  # the command line, which leaves in a hurry, waits for threads of this name
-_HOPELESS = (0, 401)  # nobody is there, or nobody knows us: the other reads would fail alike
+# The command line ends without waiting for daemon threads; it joins threads of this name.
+LASTING = "mpijob-lasting"
+# Unreachable, or not authenticated: all other reads would fail in the same way.
+_HOPELESS = (0, 401)
 
 
 class ReadResult(msgspec.Struct, frozen=True):
-    """What one read gave, or why it gave nothing."""
+    """The result of a read, or the error that it failed with."""
 
     value: Any = None
     error: ApiError | None = None
 
     @property
     def items(self) -> list[Document]:
-        """The objects of a list; none when it could not be read."""
+        """The objects of a list; empty if it could not be read."""
         return list(self.value.items) if self.value is not None else []
 
     @property
     def refused(self) -> bool:
-        """Whether it could not be read although the cluster has such things."""
+        """Whether the read failed although the cluster has this kind of object."""
         return self.error is not None and self.error.status != 404
 
 
 class ReadResults(dict[str, ReadResult]):
-    """Answers by question; to one that was not asked there is nothing to say."""
+    """Results by key; a key that was not read has an empty result."""
 
     def __missing__(self, key: str) -> ReadResult:
         return ReadResult()
 
 
 def together(calls: Mapping[str, Callable[[], Any]], lanes: int = MOST_AT_ONCE) -> ReadResults:
-    """Return the answers of reads, so many of them at once; raise what would stop all of them."""
-    found, troubles, waiting = ReadResults(), list[Exception](), [*calls.items()][::-1]
+    """Return the results of reads, `lanes` at once; raise BackendError if the server cannot be reached."""
+    found, errors, waiting = ReadResults(), list[Exception](), [*calls.items()][::-1]
 
     def work() -> None:
-        while waiting and not troubles:
+        while waiting and not errors:
             try:
                 key, call = waiting.pop()
-            except IndexError:  # another thread was quicker
+            except IndexError:
+                # Another thread took the last one after the check above.
                 return
             try:
-                found[key] = _answer(call)
-            except Exception as error:  # raised below, where the caller is
-                troubles.append(error)
+                found[key] = _read(call)
+            except Exception as error:
+                # Raised below, in the caller's thread.
+                errors.append(error)
 
     helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(lanes, len(calls)) - 1)]
     for helper in helpers:
@@ -70,26 +74,30 @@ def together(calls: Mapping[str, Callable[[], Any]], lanes: int = MOST_AT_ONCE) 
     work()
     for helper in helpers:
         helper.join()
-    if troubles:
-        raise troubles[0]
+    if errors:
+        raise errors[0]
     return ReadResults({key: found[key] for key in calls})
 
 
 def later(call: Callable[[], T], *, lasting: bool = False) -> Callable[[], T]:
-    """Make a call in a thread of its own and return what waits for it; the process ends after a `lasting` one."""
+    """Start a call in a thread and return a function that waits for its result.
+
+    A `lasting` call is completed before the process ends.
+    """
     outcome: list[T] = []
-    troubles: list[Exception] = []
+    errors: list[Exception] = []
 
     def work() -> None:
         try:
             outcome.append(call())
-        except Exception as error:  # raised below, where the caller is
-            troubles.append(error)
+        except Exception as error:
+            # Raised in `result`, in the caller's thread.
+            errors.append(error)
 
     def result() -> T:
         thread.join()
-        if troubles:
-            raise troubles[0]
+        if errors:
+            raise errors[0]
         return outcome[0]
 
     thread = threading.Thread(target=work, name=LASTING if lasting else None, daemon=not lasting)
@@ -97,7 +105,7 @@ def later(call: Callable[[], T], *, lasting: bool = False) -> Callable[[], T]:
     return result
 
 
-def _answer(call: Callable[[], Any]) -> ReadResult:
+def _read(call: Callable[[], Any]) -> ReadResult:
     try:
         return ReadResult(call())
     except ApiError as error:
@@ -106,14 +114,15 @@ def _answer(call: Callable[[], Any]) -> ReadResult:
         return ReadResult(None, error)
 
 
-def unread(answers: Mapping[str, ReadResult], meanings: Mapping[str, tuple[str, str]]) -> tuple[Unread, ...]:
-    """Return what could not be read, each with what therefore is not known."""
-    from mpijob.model.platform.cluster import Unread  # a list needs none: start-up is a feature
+def unread(results: Mapping[str, ReadResult], meanings: Mapping[str, tuple[str, str]]) -> tuple[Unread, ...]:
+    """Return which reads were refused, with what each means for the user; `meanings` by key."""
+    # Imported late for a quick start of the command line: most commands need none.
+    from mpijob.model.platform.cluster import Unread
 
     return tuple(
-        Unread(what=meanings[key][0], why=_why(answer.error), unknown=meanings[key][1])
-        for key, answer in answers.items()
-        if key in meanings and answer.refused and answer.error is not None
+        Unread(what=meanings[key][0], why=_why(result.error), unknown=meanings[key][1])
+        for key, result in results.items()
+        if key in meanings and result.refused and result.error is not None
     )
 
 

@@ -1,4 +1,8 @@
-"""Connects to an API server with its authority and the user's certificate; a failure becomes an `ApiError`."""
+"""Connections to an API server, with its CA and the user's certificate; a failure becomes an `ApiError`.
+
+`http` keeps the connections and sends requests over them; sockets, TLS and proxies are those of
+`outbound.connection`.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,8 @@ from mpijob.outbound import connection
 from mpijob.outbound.connection import Connection
 
 CONNECT_SECONDS = 10.0
+# Round trips of a server on this machine or in its network: compressing a response takes longer than sending
+# it.
 NEAR_SECONDS = 0.003
 
 
@@ -32,19 +38,19 @@ class Connector:
     """Opens connections to the server of one access."""
 
     def __init__(self, access: Access) -> None:
-        # whether packing costs more than the network does; None: not known yet
+        # None: not known before the first connection. Through a proxy, TCP_INFO has the way to the proxy only.
         self.near: bool | None = False if access.proxy else None
         self._access = access
         self._lock = threading.Lock()
         self._context: tuple[str, ssl.SSLContext] | None = None
 
     def dial(self, proof: Credential, timeout: float = CONNECT_SECONDS) -> Connection:
-        """Return a fresh connection; an ApiError says why there is none, and nothing has been sent then."""
+        """Return a new connection; ApiError if there is none, and then nothing was sent."""
         access = self._access
         opened = Connection(
             access.server,
             timeout=timeout,
-            tls=self._secured(proof) if access.server.startswith("https:") else None,
+            tls=self._tls_context(proof) if access.server.startswith("https:") else None,
             server_name=access.tls_server_name,
             proxy=access.proxy,
             dial=self._dial,
@@ -61,7 +67,9 @@ class Connector:
             self.near = _round_trip_seconds(sock) < NEAR_SECONDS
         return sock
 
-    def _secured(self, proof: Credential) -> ssl.SSLContext:
+    def _tls_context(self, proof: Credential) -> ssl.SSLContext:
+        # One context for all connections, since loading the CAs takes milliseconds; a plugin may hand out a
+        # new certificate at any time.
         with self._lock:
             if self._context is None or self._context[0] != proof.certificate:
                 self._context = (proof.certificate, self._new_context(proof))
@@ -83,6 +91,7 @@ class Connector:
     def _identify(self, context: ssl.SSLContext, proof: Credential) -> None:
         try:
             with _as_file(f"{proof.certificate}\n{proof.key}".encode()) as path:
+                # An empty password: without one, OpenSSL would ask for it on the terminal.
                 context.load_cert_chain(path, password="")
         except (ssl.SSLError, OSError) as error:
             raise self._error(
@@ -106,10 +115,12 @@ class Connector:
                 f"{where}: TLS fails: {error.reason or 'the connection was closed'}", UNREACHABLE
             )
         if isinstance(error, socket.gaierror):
-            again = error.errno == socket.EAI_AGAIN
+            # EAI_AGAIN is a name server that does not answer, and may pass; a name that does not exist will
+            # not.
+            temporary = error.errno == socket.EAI_AGAIN
             return self._error(
                 f"{where}: cannot resolve the host name: {error.strerror}",
-                UNREACHABLE if again else UNKNOWN_HOST,
+                UNREACHABLE if temporary else UNKNOWN_HOST,
             )
         if isinstance(error, TimeoutError):
             return self._error(f"{where} does not respond", TIMEOUT)
@@ -130,17 +141,21 @@ def _certificate_hint(why: str) -> str:
 
 
 def _round_trip_seconds(sock: socket.socket) -> float:
-    """Return how far the other end is, as the kernel saw it in connecting; very far where it does not tell."""
+    """Return the round trip time that the kernel measured in the TCP handshake, infinity where it reports
+    none.
+    """
     if not hasattr(socket, "TCP_INFO"):
         return float("inf")
+    # tcpi_rtt of struct tcp_info (linux/tcp.h), in microseconds: no request is spent on measuring.
     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 72)
     return int.from_bytes(info[68:72], sys.byteorder) / 1e6 if len(info) == 72 else float("inf")
 
 
 @contextlib.contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """Yield a path under which OpenSSL, which takes no bytes, can read the data; not on a disk where possible."""
+    """Yield a path from which OpenSSL, which takes no bytes, can read the data."""
     if hasattr(os, "memfd_create"):
+        # In memory: a private key must not be written to a disk.
         fd = os.memfd_create("certificate", os.MFD_CLOEXEC)
         try:
             os.write(fd, data)
@@ -150,7 +165,8 @@ def _as_file(data: bytes) -> Iterator[str]:
     else:
         import tempfile
 
-        with tempfile.NamedTemporaryFile() as file:  # readable by its owner only
+        # Created with mode 0600.
+        with tempfile.NamedTemporaryFile() as file:
             file.write(data)
             file.flush()
             yield file.name

@@ -1,4 +1,4 @@
-"""Which APIs a cluster serves, asked once, in one round of the groups' own list."""
+"""The API groups and versions that a cluster serves, read with one request."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from mpijob.backends.kubernetes.client.api import Api
 
 
 def served(api: Api) -> frozenset[str]:
-    """Return every `group/version` that the API server has."""
+    # /apis lists all groups with their versions; the resources of each group would be a request per group.
     groups = api.get("/apis").get("groups") or ()
     return frozenset(version["groupVersion"] for group in groups for version in group.get("versions") or ())

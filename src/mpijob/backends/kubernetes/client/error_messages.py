@@ -1,7 +1,7 @@
-"""What our own admission webhook refused, said here in its own words: the same error as before submitting.
+"""Refusals by our own admission webhook and policies, as the errors that the same checks raise before
+submitting.
 
-The webhook tells each finding as a cause of its refusal; a rule of the cluster itself
-(ValidatingAdmissionPolicy) tells one sentence.
+The webhook returns each finding as a cause of its refusal; a ValidatingAdmissionPolicy returns one sentence.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from mpijob.errors import Conflict, Finding, MpiJobError, NotAllowed, QuotaExcee
 
 _BY_US = re.compile(r'admission webhook "[a-z]+\.mpijob\.dev" denied the request')
 _BY_RULE = re.compile(
-    r"ValidatingAdmissionPolicy 'mpijob-[a-z-]+' with binding '[^']+' denied request: (?P<said>.*)", re.S
+    r"ValidatingAdmissionPolicy 'mpijob-[a-z-]+' with binding '[^']+' denied request: (?P<message>.*)", re.S
 )
-_KINDS: dict[str, type[MpiJobError]] = {one.code: one for one in (QuotaExceeded, NotAllowed, Conflict)}
+_KINDS: dict[str, type[MpiJobError]] = {error.code: error for error in (QuotaExceeded, NotAllowed, Conflict)}
 
 
-def of_ours(message: str, causes: Iterable[Mapping[str, Any]]) -> MpiJobError | None:
-    """Return the error that our webhook, or a rule of ours, has for the user; None where others refused."""
+def from_admission(message: str, causes: Iterable[Mapping[str, Any]]) -> MpiJobError | None:
+    """Return the error for the user; None if the refusal is not ours."""
     if _BY_US.search(message):
-        found = tuple(_finding(one) for one in causes if one.get("message"))
+        found = tuple(_finding(cause) for cause in causes if cause.get("message"))
         if found:
             kind = _KINDS.get(found[0].code, NotAllowed)
-            text = "\n".join(dict.fromkeys(one.message for one in found))
+            text = "\n".join(dict.fromkeys(finding.message for finding in found))
             return kind(text, hint=found[0].hint, findings=found)
-    if said := _BY_RULE.search(message):
-        text, _, hint = said["said"].strip().removesuffix(")").partition(" (")
+    if match := _BY_RULE.search(message):
+        # Our policies write "sentence (hint)" into their messageExpression: it has no other field.
+        text, _, hint = match["message"].strip().removesuffix(")").partition(" (")
         return NotAllowed(text, hint=hint)
     return None
 

@@ -1,8 +1,7 @@
-"""A command inside a pod, over a WebSocket (`v5.channel.k8s.io`, or v4 of older servers).
+"""Run a command in a pod over a WebSocket (`v5.channel.k8s.io`, or v4 of older servers).
 
-Each message begins with the number of its channel: 0 stdin, 1 stdout, 2 stderr, 3 how it ended,
-4 the terminal's size, 255 the end of a channel (v5). One thread does all of it, since a TLS line
-does not bear one thread that reads beside another that writes.
+Each message begins with the number of its channel: 0 stdin, 1 stdout, 2 stderr, 3 the command's status, 4 the
+terminal's size, 255 the end of a channel (v5).
 """
 
 from __future__ import annotations
@@ -26,23 +25,28 @@ from mpijob.backends.kubernetes.auth.credentials import Credentials
 from mpijob.backends.kubernetes.client.api import Api, target
 from mpijob.backends.kubernetes.client.api_errors import CUT, ApiError, ErrorStatus, refusal
 from mpijob.backends.kubernetes.client.connection import Connector
-from mpijob.backends.kubernetes.client.http import unsayable
+from mpijob.backends.kubernetes.client.http import invalid_request
 from mpijob.errors import Unsupported
 from mpijob.outbound.connection import InvalidRequest, check_headers
 
 _PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
+# Channel numbers of remotecommand in kubernetes/apimachinery.
 _STDIN, _STDOUT, _STDERR, _ENDED, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
-_PIECE = 8192  # a line that can be written to takes this much without blocking
-_LOOK_SECONDS = 0.3
+# A socket that poll reports as writable takes this much without blocking.
+_CHUNK_BYTES = 8192
+_POLL_SECONDS = 0.3
+# Load balancers close connections that are idle for about a minute.
 _PING_SECONDS = 20.0
-_MOST_STDERR, _MOST_REST = 64 << 10, 1 << 20
-_LAST_WORDS_SECONDS = 5.0  # output may still be on its way when the end is told
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
+_MAX_STDERR, _MAX_UNREAD = 64 << 10, 1 << 20
+# The kubelet may send the status before the last output.
+_DRAIN_SECONDS = 5.0
+# The exit codes of POSIX shells.
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 Query = list[tuple[str, str]]
 
 
-class Ends(NamedTuple):
-    """The three streams on this side."""
+class Streams(NamedTuple):
+    """The local ends of the command's streams."""
 
     stdin: BinaryIO | None
     stdout: BinaryIO
@@ -60,32 +64,32 @@ def execute(
     stderr: BinaryIO | None = None,
     tty: bool | None = None,
 ) -> int:
-    """Run a command in the pod whose `exec` address is `path` and return its exit status.
+    """Run a command in the pod whose `exec` path is `path`, and return its exit code.
 
-    By default it has this process's streams, and a terminal when they are one.
+    By default it has this process's streams, and a terminal if they are one.
     """
-    ends = Ends(
+    streams = Streams(
         stdin or _standard_input(),
         stdout or _binary(sys.stdout),
         stderr or _binary(sys.stderr),
     )
     if tty is None:
-        tty = _is_terminal(ends.stdin) and _is_terminal(ends.stdout)
-    return _run(access, path, argv, container, ends, tty)
+        tty = _is_terminal(streams.stdin) and _is_terminal(streams.stdout)
+    return _run(access, path, argv, container, streams, tty)
 
 
 def capture(
     access: Access | Api, path: str, argv: tuple[str, ...], *, container: str = "", given: bytes | None = None
 ) -> tuple[int, bytes, bytes]:
-    """Run a command without this terminal; return its exit status and what it wrote to stdout and stderr."""
+    """Run a command without a terminal; return its exit code, stdout and stderr. `given` is its stdin."""
     stdin = io.BytesIO(given) if given is not None else None
     stdout, stderr = io.BytesIO(), io.BytesIO()
-    status = _run(access, path, argv, container, Ends(stdin, stdout, stderr), tty=False)
+    status = _run(access, path, argv, container, Streams(stdin, stdout, stderr), tty=False)
     return status, stdout.getvalue(), stderr.getvalue()
 
 
 class Output:
-    """What a command writes to stdout, to be read while it runs; end with `finish`, or with `abandon`."""
+    """The stdout of a command, to be read while it runs; end with `finish` or `abandon`."""
 
     def __init__(
         self, access: Access | Api, path: str, argv: tuple[str, ...], *, container: str = ""
@@ -94,94 +98,96 @@ class Output:
         self.stdout: BinaryIO = os.fdopen(read, "rb")
         self._stderr = _Bounded()
         executor = ThreadPoolExecutor(1)
-        self._ended = executor.submit(self._carry, access, path, argv, container, write)
+        self._status_future = executor.submit(self._copy_output, access, path, argv, container, write)
         executor.shutdown(wait=False)
 
-    def _carry(
+    def _copy_output(
         self, access: Access | Api, path: str, argv: tuple[str, ...], container: str, write: int
     ) -> int:
         stdout = os.fdopen(write, "wb")
         try:
-            return _run(access, path, argv, container, Ends(None, stdout, self._stderr), tty=False)
+            return _run(access, path, argv, container, Streams(None, stdout, self._stderr), tty=False)
         finally:
-            with contextlib.suppress(OSError):  # nobody reads it any more
+            # A broken pipe after `abandon`.
+            with contextlib.suppress(OSError):
                 stdout.close()
 
     def finish(self) -> tuple[int, str]:
-        """Return exit status and stderr once the command has ended; raise ApiError where it could not run.
-
-        Little of what it still writes is waited for.
-        """
+        """Return exit code and stderr when the command has ended; raise ApiError if it could not run."""
+        # The command blocks on a full pipe, so unread output must be consumed, to a limit.
         _drain(self.stdout)
         self.stdout.close()
-        status = self._ended.result()
+        status = self._status_future.result()
         return status, self._stderr.getvalue().decode(errors="replace")
 
     def abandon(self) -> None:
-        """Read no more of it; the command ends when it writes, or with its pod."""
+        """Stop reading; the command ends at its next write, or with its pod."""
         self.stdout.close()
 
 
 class _Bounded(io.BytesIO):
-    """Keeps the beginning of what is written."""
+    """Keeps the first bytes that are written and drops the rest."""
 
     def write(self, data: Any) -> int:
-        super().write(bytes(data)[: max(0, _MOST_STDERR - self.tell())])
+        super().write(bytes(data)[: max(0, _MAX_STDERR - self.tell())])
         return len(data)
 
 
 def _drain(stream: BinaryIO) -> None:
-    for _ in range(_MOST_REST // _PIECE):
-        if not stream.read(_PIECE):
+    for _ in range(_MAX_UNREAD // _CHUNK_BYTES):
+        if not stream.read(_CHUNK_BYTES):
             return
 
 
 def _run(
-    access: Access | Api, path: str, argv: tuple[str, ...], container: str, ends: Ends, tty: bool
+    access: Access | Api, path: str, argv: tuple[str, ...], container: str, streams: Streams, tty: bool
 ) -> int:
     query = [("command", word) for word in argv]
-    asked = {
+    options = {
         "container": container,
-        "stdin": ends.stdin is not None,
+        "stdin": streams.stdin is not None,
         "stdout": True,
         "stderr": not tty,
         "tty": tty,
     }
     query += [
-        (name, str(value).lower() if value is True else str(value)) for name, value in asked.items() if value
+        (name, str(value).lower() if value is True else str(value))
+        for name, value in options.items()
+        if value
     ]
-    line = _dialled(access, path, query)
-    with _raw(ends.stdin) if tty else contextlib.nullcontext():
-        return _Session(line, ends, tty, path).run(argv[0])
+    websocket_ = _connect(access, path, query)
+    with _raw(streams.stdin) if tty else contextlib.nullcontext():
+        return _Session(websocket_, streams, tty, path).run(argv[0])
 
 
-def _dialled(place: Access | Api, path: str, query: Query) -> Any:
+def _connect(place: Access | Api, path: str, query: Query) -> Any:
     access, credentials = (
         (place.access, place.credentials) if isinstance(place, Api) else (place, Credentials(place))
     )
     proof = credentials.current()
     try:
-        return _shaken(access, proof, path, query)
+        return _handshake(access, proof, path, query)
     except ApiError as error:
         if error.status != 401 or not credentials.renew(proof):
             raise
-        return _shaken(access, credentials.current(), path, query)
+        return _handshake(access, credentials.current(), path, query)
 
 
-def _shaken(access: Access, proof: Credential, path: str, query: Query) -> Any:
-    """Return the open WebSocket, over a connection of ours: TLS, proxies and their errors exist once."""
+def _handshake(access: Access, proof: Credential, path: str, query: Query) -> Any:
+    """Return the open WebSocket; raise ApiError."""
     library = _library()
     headers = [f"{name}: {value}" for name, value in identifying(access, proof)]
     try:
         check_headers(headers)
     except InvalidRequest as error:
-        raise unsayable(access, error) from error
-    line = Connector(access).dial(proof).sock
+        raise invalid_request(access, error) from error
+    # Over a connection of ours rather than the library's, so that TLS, proxies and their errors exist once.
+    websocket_ = Connector(access).dial(proof).sock
     parts = urlsplit(access.server)
     try:
         return library.create_connection(
             f"ws://{parts.netloc}{target(access, path, query)}",
-            socket=line,
+            socket=websocket_,
             host=parts.netloc,
             header=headers,
             subprotocols=_PROTOCOLS,
@@ -190,11 +196,11 @@ def _shaken(access: Access, proof: Credential, path: str, query: Query) -> Any:
             timeout=30,
         )
     except library.WebSocketBadStatusException as error:
-        line.close()
+        websocket_.close()
         answer = ErrorStatus(error.status_code, error.resp_headers or {}, error.resp_body or b"")
         raise refusal(access, "GET", path, answer) from None  # its text holds the whole answer
     except (library.WebSocketException, OSError) as error:
-        line.close()
+        websocket_.close()
         raise ApiError(
             f"{access.server} cannot open an exec connection to the pod: {type(error).__name__}",
             reason=CUT,
@@ -215,30 +221,34 @@ def _library() -> Any:
 
 
 class _Session:
-    """One command's conversation."""
+    """The exchange of messages for one command.
 
-    def __init__(self, line: Any, ends: Ends, tty: bool, path: str) -> None:
-        self._line = line
-        self._ends = ends
+    One thread reads and writes: a TLS socket must not be used by two threads at once.
+    """
+
+    def __init__(self, websocket_: Any, streams: Streams, tty: bool, path: str) -> None:
+        self._line = websocket_
+        self._ends = streams
         self._tty = tty
         self._path = path
-        self._halves = line.getsubprotocol() == _PROTOCOLS[0]
-        self._input: BinaryIO | None = ends.stdin
+        # v4 cannot close stdin alone: a command that reads to the end of its input never ends there.
+        self._closes_channels = websocket_.getsubprotocol() == _PROTOCOLS[0]
+        self._input: BinaryIO | None = streams.stdin
         self._size: tuple[int, int] | None = None
         self._end: dict[str, Any] | None = None
-        self._spoken = time.monotonic()
-        line.settimeout(1.0)
+        self._last_sent = time.monotonic()
+        websocket_.settimeout(1.0)
 
     def run(self, program: str) -> int:
-        """Carry bytes both ways until the command has ended; return its exit status."""
-        library, last_words = _library(), float("inf")
+        """Copy bytes in both directions until the command has ended; return its exit code."""
+        library, drain_until = _library(), float("inf")
         try:
-            while time.monotonic() < last_words:
+            while time.monotonic() < drain_until:
                 self._resize()
-                if not self._turn(library):
+                if not self._step(library):
                     break
-                if self._end is not None and last_words == float("inf"):
-                    last_words = time.monotonic() + _LAST_WORDS_SECONDS
+                if self._end is not None and drain_until == float("inf"):
+                    drain_until = time.monotonic() + _DRAIN_SECONDS
         except (library.WebSocketException, OSError):
             if self._end is None:
                 raise self._cut() from None
@@ -246,59 +256,60 @@ class _Session:
             self._line.shutdown()
         return self._status(program)
 
-    def _turn(self, library: Any) -> bool:
-        """Wait for something to do on either side, and do it; return whether the line is still open."""
-        arrived, typed = self._waited()
+    def _step(self, library: Any) -> bool:
+        """Wait for data of either side and forward it; return False when the connection is closed."""
+        arrived, has_input = self._wait()
         if arrived:
             try:
                 opcode, data = self._line.recv_data()
-            except library.WebSocketTimeoutException:  # TLS spoke for itself, or a message comes slowly
+            except library.WebSocketTimeoutException:
+                # A TLS record without data (a session ticket, a new key), or a message that arrives in pieces.
                 return True
             if opcode == library.ABNF.OPCODE_CLOSE:
                 return False
-            self._take(data)
-        elif typed:
-            self._give()
+            self._receive(data)
+        elif has_input:
+            self._send_input()
         return True
 
-    def _waited(self) -> tuple[bool, bool]:
-        line = self._line.sock
-        if getattr(line, "pending", int)():
+    def _wait(self) -> tuple[bool, bool]:
+        websocket_ = self._line.sock
+        if getattr(websocket_, "pending", int)():
             return True, False
         poll = select.poll()
-        poll.register(line, select.POLLIN)
+        poll.register(websocket_, select.POLLIN)
         fd = _fileno(self._input)
         if fd is not None:
             poll.register(fd, select.POLLIN)
-        seconds = 0.0 if self._input is not None and fd is None else _LOOK_SECONDS
+        seconds = 0.0 if self._input is not None and fd is None else _POLL_SECONDS
         ready = {fd for fd, _ in poll.poll(seconds * 1000)}
-        typed = self._input is not None and (fd is None or fd in ready) and self._writable()
-        if not ready and not typed and time.monotonic() - self._spoken > _PING_SECONDS:
-            self._spoken = time.monotonic()
+        has_input = self._input is not None and (fd is None or fd in ready) and self._writable()
+        if not ready and not has_input and time.monotonic() - self._last_sent > _PING_SECONDS:
+            self._last_sent = time.monotonic()
             self._line.ping()
-        return line.fileno() in ready, typed
+        return websocket_.fileno() in ready, has_input
 
     def _writable(self) -> bool:
         poll = select.poll()
         poll.register(self._line.sock, select.POLLOUT)
-        return bool(poll.poll(_LOOK_SECONDS * 1000))
+        return bool(poll.poll(_POLL_SECONDS * 1000))
 
-    def _give(self) -> None:
+    def _send_input(self) -> None:
         assert self._input is not None
         fd = _fileno(self._input)
-        data = self._input.read(_PIECE) if fd is None else os.read(fd, _PIECE)
+        data = self._input.read(_CHUNK_BYTES) if fd is None else os.read(fd, _CHUNK_BYTES)
         if data:
-            self._say(_STDIN, data)
+            self._send(_STDIN, data)
             return
         self._input = None
-        if self._halves:
-            self._say(_CLOSE, bytes([_STDIN]))
+        if self._closes_channels:
+            self._send(_CLOSE, bytes([_STDIN]))
 
-    def _say(self, channel: int, data: bytes) -> None:
-        self._spoken = time.monotonic()
+    def _send(self, channel: int, data: bytes) -> None:
+        self._last_sent = time.monotonic()
         self._line.send_binary(bytes([channel]) + data)
 
-    def _take(self, message: bytes) -> None:
+    def _receive(self, message: bytes) -> None:
         if not message:
             return
         channel, data = message[0], message[1:]
@@ -318,7 +329,7 @@ class _Session:
             size = os.get_terminal_size(fd)
             if size != self._size:
                 self._size = size
-                self._say(_SIZE, msgspec.json.encode({"Width": size.columns, "Height": size.lines}))
+                self._send(_SIZE, msgspec.json.encode({"Width": size.columns, "Height": size.lines}))
 
     def _status(self, program: str) -> int:
         end = self._end
@@ -400,7 +411,7 @@ def _raw(stream: BinaryIO | None) -> Iterator[None]:
 
     before = termios.tcgetattr(fd)
     try:
-        tty.setraw(fd, termios.TCSANOW)  # what was typed ahead is kept
+        tty.setraw(fd, termios.TCSANOW)  # what was has_input ahead is kept
         yield
     finally:
         termios.tcsetattr(fd, termios.TCSANOW, before)

@@ -1,7 +1,7 @@
-"""One request and its answer, over connections that are kept; what may be repeated is repeated here.
+"""A request and its response over kept connections; repeats what may be repeated.
 
-Connections are those of `outbound.connection`. A request that changes something is repeated only when
-the server cannot have seen it, or says that it did not act.
+Connections are those of `outbound.connection`. A request that changes something is repeated only if the
+server cannot have seen it, or says that it did not act.
 """
 
 from __future__ import annotations
@@ -35,36 +35,45 @@ from mpijob.errors import MpiJobError
 from mpijob.outbound.connection import Connection, InvalidRequest, ProtocolError, Response, has_data
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-_PATIENCE_SECONDS = 30.0  # nothing is repeated later than this
+# No repetition starts later than this.
+_RETRY_SECONDS = 30.0
 _NEVER = float("inf")
-_KEPT = 8  # idle connections at most
-_KEPT_SECONDS = 60.0
-_SURELY_ALIVE_SECONDS = 15.0  # for requests that must not be sent twice
+_MAX_IDLE = 8
+# Load balancers in front of API servers close idle connections, some without a FIN.
+_MAX_IDLE_SECONDS = 60.0
+# A request that must not be sent twice takes only a connection that is surely still open.
+_SURELY_ALIVE_SECONDS = 15.0
 _HOPELESS = frozenset({CERTIFICATE, UNKNOWN_HOST, NO_API, UNSAYABLE})
-_ANSWER_SECONDS = 3.0  # how long opening a stream waits for its first word
-_HEAD_SECONDS = 30.0  # how long an answer that has begun may take for its head
-_MOST_BYTES = 1 << 30  # of one answer: the largest page of the largest objects has less
+# How long opening a stream waits for the response's first byte.
+_FIRST_BYTE_SECONDS = 3.0
+_HEAD_SECONDS = 30.0
+# A page of the largest objects (500 of 1.5 MB) is smaller.
+_MAX_BYTES = 1 << 30
 _CUT = (OSError, http.client.HTTPException)
 T = TypeVar("T")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What to send; `repeatable` when doing it twice is as good as once."""
+    """A request; `repeatable` if sending it twice has the same result as once.
+
+    `target` is the path and query as they are sent; `seconds` the limit for each next byte, None for no
+    limit.
+    """
 
     method: str
-    target: str  # path and query, as they go over the line
+    target: str
     path: str = ""
     body: bytes | None = None
     content: str = "application/json"
     accept: str = "application/json"
     repeatable: bool = True
-    seconds: float | None = 30.0  # how long to wait for each next byte; None is for ever
+    seconds: float | None = 30.0
     compressed: bool = True
     attempts: int = 5
 
 
 class Open:
-    """An answer that is still coming in, and the connection that it comes over."""
+    """A response that is still being received, and its connection."""
 
     def __init__(self, connection: Connection, check: Callable[[Response], None]) -> None:
         self.sock = connection.sock
@@ -73,16 +82,16 @@ class Open:
         self._response: Response | None = None
 
     def begun(self, seconds: float | None) -> Response | None:
-        """Return the answer, its head read; None when it does not begin within this time.
-
-        The log of a silent pod has no head until the pod says something. ApiError is raised for a refusal.
-        """
+        """Return the response after its head; None if it does not begin in time; raise ApiError for an error."""
+        # The API server sends the head of a log when the pod writes its first line, so it may take hours.
         if self._response is None:
             self.sock.settimeout(seconds)
             response = Response(self.sock, method="GET")
             try:
                 response.fp.peek(1)
-            except TimeoutError:  # this response cannot be read any more; nothing of it has come
+            except TimeoutError:
+                # A buffered reader is unusable after a timeout (bpo-7322). Nothing was consumed, so a new
+                # one can start.
                 response.close()
                 return None
             self.sock.settimeout(_HEAD_SECONDS)
@@ -92,13 +101,13 @@ class Open:
         return self._response
 
     def close(self) -> None:
-        """Give the answer and its connection up."""
+        """Close the response and its connection."""
         if self._response is not None:
             self._response.close()
         self._connection.close()
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _IdleConnection(msgspec.Struct, frozen=True):
     connection: Connection
     proof: Credential
     since: float
@@ -110,14 +119,15 @@ class Transport:
     def __init__(self, access: Access, credentials: Credentials) -> None:
         self.access = access
         self._credentials = credentials
-        self._dialler = Connector(access)
+        self._connector = Connector(access)
         self._lock = threading.Lock()
-        self._kept: list[_Kept] = []
+        self._kept: list[_IdleConnection] = []
         self._closed = False
-        self._dated = "", 0.0  # the server's last word about the time, and when it came
+        # The last Date header, and when it was received.
+        self._dated = "", 0.0
 
     def close(self) -> None:
-        """Close the connections that are kept; those in use are closed when they are given back."""
+        """Close the idle connections; those in use are closed when they are returned."""
         with self._lock:
             self._closed = True
             kept, self._kept = self._kept, []
@@ -125,80 +135,85 @@ class Transport:
             each.connection.close()
 
     def send(self, request: Request) -> ErrorStatus:
-        """Return the answer to a request, repeating it where that is safe; raise ApiError."""
-        return self._persistently(request, self._whole)
+        """Return the response, repeating the request where that is safe; raise ApiError."""
+        return self._with_retries(request, self._send_once)
 
     def open(self, request: Request) -> Open:
-        """Return the answer's beginning; the caller reads the rest and closes it."""
-        return self._persistently(request, self._begun)
+        """Return the response's beginning; the caller reads the rest and closes it."""
+        return self._with_retries(request, self._open_once)
 
     def ahead_seconds(self) -> float:
-        """Return how far the server's clock is ahead of this machine's; 0 when they agree as far as one can tell."""
+        """Return how far the server's clock is ahead of this machine's; 0 if the difference cannot be told
+        from delay.
+        """
 
         return ahead_seconds(*self._dated)
 
     def is_near(self) -> bool:
-        """Return whether the server is so near that a new connection costs more than to wait for a kept one."""
-        if self._dialler.near is None:
-            self._persistently(Request("GET", ""), lambda _, proof: self._keep(self._fresh(proof), proof))
-        return bool(self._dialler.near)
+        """Return whether a new connection costs more time than waiting for a kept one."""
+        if self._connector.near is None:
+            self._with_retries(Request("GET", ""), lambda _, proof: self._keep(self._connect(proof), proof))
+        return bool(self._connector.near)
 
-    def _persistently(self, request: Request, once: Callable[[Request, Credential], T]) -> T:
-        pauses, deadline = _pauses(request.attempts), time.monotonic() + _PATIENCE_SECONDS
+    def _with_retries(self, request: Request, once: Callable[[Request, Credential], T]) -> T:
+        pauses, deadline = _pauses(request.attempts), time.monotonic() + _RETRY_SECONDS
         renewed = False
         while True:
             proof = self._proof()
             try:
                 return once(request, proof)
             except ApiError as error:
-                if error.status == 401 and not renewed and self._renewed(proof):
+                # A token may expire between two requests; a second 401 with new credentials is the user's
+                # problem.
+                if error.status == 401 and not renewed and self._renew(proof):
                     renewed = True
                     continue
                 if not _worth_repeating(error, request):
                     raise
+                # Retry-After is sent with 429 by API Priority and Fairness.
                 pause = max(next(pauses, _NEVER), error.retry_after or 0.0)
                 if time.monotonic() + pause > deadline:
                     raise
                 time.sleep(pause)
 
     def _proof(self) -> Credential:
-        with self._told():
+        with self._as_api_errors():
             return self._credentials.current()
 
-    def _renewed(self, refused: Credential) -> bool:
-        with self._told():
+    def _renew(self, refused: Credential) -> bool:
+        with self._as_api_errors():
             return self._credentials.renew(refused)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Tell trouble with plugins and token files as what it is for the caller: no answer."""
+    def _as_api_errors(self) -> Iterator[None]:
+        """Raise errors of plugins and token files as ApiError, so that callers need handle one kind."""
         try:
             yield
         except MpiJobError as error:
             server = self.access.server
             raise ApiError(error.message, reason=NO_LOGIN, server=server, hint=error.hint) from error
 
-    def _whole(self, request: Request, proof: Credential) -> ErrorStatus:
+    def _send_once(self, request: Request, proof: Credential) -> ErrorStatus:
         connection, response = self._exchange(request, proof)
         try:
-            answer = _answer(response)
+            answer = _read_response(response)
         except _CUT as error:
             connection.close()
             raise self._cut(request, error) from error
         self._keep(connection, proof)
-        return self._checked(request, answer)
+        return self._raise_refusal(request, answer)
 
-    def _checked(self, request: Request, answer: ErrorStatus) -> ErrorStatus:
+    def _raise_refusal(self, request: Request, answer: ErrorStatus) -> ErrorStatus:
         if answer.status >= 300:
             raise refusal(self.access, request.method, request.path, answer, sure=request.repeatable)
         return answer
 
-    def _begun(self, request: Request, proof: Credential) -> Open:
-        connection = self._fresh(proof)
+    def _open_once(self, request: Request, proof: Credential) -> Open:
+        connection = self._connect(proof)
         opened = Open(connection, lambda response: self._check(request, response))
         try:
             self._put(connection, request, proof)
-            opened.begun(_ANSWER_SECONDS)
+            opened.begun(_FIRST_BYTE_SECONDS)
         except BaseException as error:
             connection.close()
             if isinstance(error, _CUT):
@@ -209,19 +224,23 @@ class Transport:
     def _check(self, request: Request, response: Response) -> None:
         self._dated = response.getheader("date", ""), time.time()
         if response.status >= 300:
-            self._checked(request, _answer(response))
+            self._raise_refusal(request, _read_response(response))
 
     def _exchange(self, request: Request, proof: Credential) -> tuple[Connection, Response]:
-        """Ask over a connection that was kept, or over a new one where that turns out to be dead."""
+        """Send over a kept connection, or over a new one if those are closed; return the connection and the
+        response.
+        """
         while kept := self._take(proof, request):
             try:
-                return kept, self._ask(kept, request, proof, fresh=False)
+                return kept, self._request(kept, request, proof, fresh=False)
             except _StaleConnection:
                 continue
-        connection = self._fresh(proof)
-        return connection, self._ask(connection, request, proof, fresh=True)
+        connection = self._connect(proof)
+        return connection, self._request(connection, request, proof, fresh=True)
 
-    def _ask(self, connection: Connection, request: Request, proof: Credential, *, fresh: bool) -> Response:
+    def _request(
+        self, connection: Connection, request: Request, proof: Credential, *, fresh: bool
+    ) -> Response:
         try:
             self._put(connection, request, proof)
             response = connection.read_response()
@@ -229,6 +248,8 @@ class Transport:
             return response
         except _CUT as error:
             connection.close()
+            # The server closes idle connections at any time, also in the moment in which we use one. Only a
+            # reset says so.
             if not fresh and isinstance(error, ConnectionError) and request.repeatable:
                 raise _StaleConnection from error
             raise self._cut(request, error) from error
@@ -241,22 +262,22 @@ class Transport:
             )
         except InvalidRequest as error:
             connection.close()
-            raise unsayable(self.access, error) from error
+            raise invalid_request(self.access, error) from error
 
     def _headers(self, request: Request, proof: Credential) -> Iterator[tuple[str, str]]:
         yield "Accept", request.accept
         yield "User-Agent", "mpijob"
-        if self.access.compress and request.compressed and not self._dialler.near:
+        if self.access.compress and request.compressed and not self._connector.near:
             yield "Accept-Encoding", "gzip"
         if request.body is not None:
             yield "Content-Type", request.content
         yield from identifying(self.access, proof)
 
-    def _fresh(self, proof: Credential) -> Connection:
-        return self._dialler.dial(proof)
+    def _connect(self, proof: Credential) -> Connection:
+        return self._connector.dial(proof)
 
     def _take(self, proof: Credential, request: Request) -> Connection | None:
-        limit = _KEPT_SECONDS if request.repeatable else _SURELY_ALIVE_SECONDS
+        limit = _MAX_IDLE_SECONDS if request.repeatable else _SURELY_ALIVE_SECONDS
         while True:
             with self._lock:
                 if not self._kept:
@@ -271,8 +292,8 @@ class Transport:
         if connection.sock is None:  # the server has said that it closes
             return
         with self._lock:
-            if not self._closed and len(self._kept) < _KEPT:
-                self._kept.append(_Kept(connection, proof, time.monotonic()))
+            if not self._closed and len(self._kept) < _MAX_IDLE:
+                self._kept.append(_IdleConnection(connection, proof, time.monotonic()))
                 return
         connection.close()
 
@@ -298,32 +319,33 @@ class _StaleConnection(Exception):
     """The server had closed a kept connection before it saw the request."""
 
 
-def _answer(response: Response) -> ErrorStatus:
-    """Return an answer with its body unpacked."""
-    body, headers = response.read_all(_MOST_BYTES), dict[str, str]()
+def _read_response(response: Response) -> ErrorStatus:
+    """Return the response with its body decompressed."""
+    body, headers = response.read_all(_MAX_BYTES), dict[str, str]()
     for name, value in response.getheaders():
         name = name.lower()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if headers.get("content-encoding", "").lower() == "gzip":
-        body = _unpacked(body)
+        body = _decompress(body)
     return ErrorStatus(response.status, headers, body)
 
 
-def _unpacked(body: bytes) -> bytes:
+def _decompress(body: bytes) -> bytes:
     import zlib
 
-    unpacking = zlib.decompressobj(31)
+    # 31: a gzip header is expected. The output is limited, since a small body can decompress to gigabytes.
+    decompressor = zlib.decompressobj(31)
     try:
-        unpacked = unpacking.decompress(body, _MOST_BYTES)
+        data = decompressor.decompress(body, _MAX_BYTES)
     except zlib.error as error:
         raise ProtocolError(f"cannot decompress the response: {error}") from error
-    if not unpacking.eof:
+    if not decompressor.eof:
         raise ProtocolError("cannot decompress the response: it is truncated or too large")
-    return unpacked
+    return data
 
 
-def unsayable(access: Access, error: InvalidRequest) -> ApiError:
-    """Return what is told of a request that cannot be written down; nothing was sent."""
+def invalid_request(access: Access, error: InvalidRequest) -> ApiError:
+    """Return the error for a request that cannot be encoded as HTTP; nothing was sent."""
     return ApiError(
         f"invalid request to {access.server}: {error}",
         reason=UNSAYABLE,
@@ -333,10 +355,12 @@ def unsayable(access: Access, error: InvalidRequest) -> ApiError:
 
 
 def _pauses(attempts: int) -> Iterator[float]:
-    """Yield how long to wait before each repetition: longer each time, never in step with others."""
-    import random  # seldom needed: start-up is a feature
+    """Yield the seconds before each repetition."""
+    # Imported late for a quick start of the command line: most commands repeat nothing.
+    import random
 
     for attempt in range(attempts - 1):
+        # Random, so that clients that failed together do not return together.
         yield min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 
@@ -345,11 +369,13 @@ def _worth_repeating(error: ApiError, request: Request) -> bool:
         return False
     if error.status == 0:
         return error.reason not in _HOPELESS
-    if error.status == 408:  # what a proxy says before it closes a line that was kept for too long
+    # A proxy's response before it closes a connection that was idle for too long.
+    if error.status == 408:
         return request.repeatable
     return error.status == 429 or (error.status >= 500 and request.repeatable)
 
 
+# Date has whole seconds, and the response was under way for an unknown time.
 _AGREE_SECONDS = 3.0
 
 

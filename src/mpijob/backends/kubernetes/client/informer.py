@@ -1,7 +1,8 @@
-"""The present objects of several kinds, kept up to date by one watch each for everybody who asks.
+"""Keeps the current objects of several collections in memory, each updated by one watch, for all readers.
 
-Memory is bounded by what `trim` leaves of an object. A kind that may not be read, or that the
-cluster does not have, is told by `errors` and tried again now and then; the other kinds go on.
+Memory is bounded by what `trim` leaves of an object. A collection that may not be read, or that the cluster
+does not serve, is in `errors` and tried again later; the others are not affected. `watch` provides the
+changes.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from mpijob.backends.kubernetes.client.api import Api, Document
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.client.watch import Change, Trim, Watch, watch
 
-_AGAIN_SECONDS = 60.0
-_SOON_SECONDS = 1.0  # what was never told yet, and may be in a moment
+_RETRY_SECONDS = 60.0
+# For a collection that was never listed: the server may be starting.
+_FIRST_RETRY_SECONDS = 1.0
 Listener = Callable[[str, Change], None]
 
 
 class ListWatch(NamedTuple):
-    """One collection to keep."""
+    """A collection to watch."""
 
     path: str
     labels: str = ""
@@ -35,11 +37,11 @@ class Cache:
     """Keeps the objects of its sources; safe to use from several threads."""
 
     def __init__(
-        self, api: Api, sources: Mapping[str, ListWatch], *, again_seconds: float = _AGAIN_SECONDS
+        self, api: Api, sources: Mapping[str, ListWatch], *, again_seconds: float = _RETRY_SECONDS
     ) -> None:
         self._api = api
-        self._handlers = {
-            name: _Keeper(self, name, source, again_seconds) for name, source in sources.items()
+        self._reflectors = {
+            name: _Reflector(self, name, source, again_seconds) for name, source in sources.items()
         }
         self._listeners: tuple[Listener, ...] = ()
         self._lock = threading.Lock()
@@ -52,47 +54,50 @@ class Cache:
         self.close()
 
     def start(self) -> None:
-        """Begin to watch, one thread for each source."""
-        for keeper in self._handlers.values():
-            keeper.start()
+        for reflector in self._reflectors.values():
+            reflector.start()
 
     def close(self, seconds: float = 5.0) -> None:
-        """End the watches and wait a while for their threads."""
-        for keeper in self._handlers.values():
-            keeper.close()
-        for keeper in self._handlers.values():
-            keeper.join(seconds)
+        """End the watches; waits `seconds` for each thread."""
+        for reflector in self._reflectors.values():
+            reflector.close()
+        for reflector in self._reflectors.values():
+            reflector.join(seconds)
 
     def settled(self, seconds: float) -> bool:
-        """Return whether, within this time, each source has told all its objects or why it cannot."""
+        """Return whether, within this time, each source was listed or failed."""
         deadline = time.monotonic() + seconds
-        keepers = self._handlers.values()
-        return all(keeper.settled.wait(max(deadline - time.monotonic(), 0.0)) for keeper in keepers)
+        reflectors = self._reflectors.values()
+        return all(reflector.settled.wait(max(deadline - time.monotonic(), 0.0)) for reflector in reflectors)
 
     def knows(self, source: str) -> bool:
-        """Return whether a source has told all its objects once, or never will."""
-        keeper = self._handlers[source]
-        return keeper.known or _lasts(keeper.error)
+        """Return whether a source was listed once, or will not be (no permission, not served)."""
+        reflector = self._reflectors[source]
+        return reflector.known or _lasts(reflector.error)
 
     def objects(self, source: str) -> list[Document]:
-        """Return the present objects of a source; they are shared: read, do not change."""
+        """Return the current objects of a source; they are shared: do not change them."""
         with self._lock:
-            return list(self._handlers[source].objects.values())
+            return list(self._reflectors[source].objects.values())
 
     def find(self, source: str, namespace: str, name: str) -> Document | None:
         """Return one object by its name."""
         with self._lock:
-            return self._handlers[source].objects.get((namespace, name))
+            return self._reflectors[source].objects.get((namespace, name))
 
     @property
     def errors(self) -> dict[str, ApiError]:
-        """Which sources have trouble at present, and what kind."""
-        return {name: error for name, keeper in self._handlers.items() if (error := keeper.error) is not None}
+        """The sources that cannot be read at present, with the reason."""
+        return {
+            name: error
+            for name, reflector in self._reflectors.items()
+            if (error := reflector.error) is not None
+        }
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener(source, change)` for each change from now on; return how to end that.
+        """Call `listener(source, change)` for each later change; return a function that ends that.
 
-        It is called in the source's thread, after the objects are up to date, and must not dawdle.
+        It is called in the source's thread, after the objects were updated, and must return quickly.
         """
         with self._lock:
             self._listeners = (*self._listeners, listener)
@@ -115,26 +120,27 @@ class Cache:
 
     @contextlib.contextmanager
     def _changing(self, source: str, change: Change) -> Iterator[None]:
-        """Change the objects under the lock, then tell the listeners without it."""
+        """Update the objects under the lock, then call the listeners."""
         with self._lock:
             yield
             listeners = self._listeners
+        # Without the lock: a listener reads objects of other sources.
         for listener in listeners:
             listener(source, change)
 
 
 def _lasts(error: ApiError | None) -> bool:
-    """Return whether trouble is there to stay: a kind that may not be read, or that the cluster does not have."""
+    """Return whether the error stays until an administrator acts."""
     return error is not None and error.status in (401, 403, 404)
 
 
-class _Keeper(threading.Thread):
-    """The thread that keeps one source."""
+class _Reflector(threading.Thread):
+    """The thread that lists and watches one source."""
 
     def __init__(self, cache: Cache, name: str, source: ListWatch, again_seconds: float) -> None:
         super().__init__(daemon=True, name=f"watch of {name}")
         self._cache = cache
-        self._called = name
+        self._source_name = name
         self._source = source
         self._again_seconds = again_seconds
         self._ended = threading.Event()
@@ -142,7 +148,8 @@ class _Keeper(threading.Thread):
         self.objects: dict[tuple[str, str], Document] = {}
         self.settled = threading.Event()
         self.error: ApiError | None = None
-        self.known = False  # its objects were all told once
+        # All its objects were listed once.
+        self.known = False
 
     def run(self) -> None:
         while not self._ended.is_set():
@@ -151,10 +158,15 @@ class _Keeper(threading.Thread):
             except ApiError as error:
                 self.error = error
                 self.settled.set()
-            except Exception:  # a listener's: the others are to be served further
-                logging.getLogger(__name__).exception("a listener of the watch of %s failed", self._called)
+            except Exception:
+                # An error of a listener must not end the watch for the others.
+                logging.getLogger(__name__).exception(
+                    "a listener of the watch of %s failed", self._source_name
+                )
                 continue
-            self._ended.wait(self._again_seconds if self.known or _lasts(self.error) else _SOON_SECONDS)
+            self._ended.wait(
+                self._again_seconds if self.known or _lasts(self.error) else _FIRST_RETRY_SECONDS
+            )
 
     def close(self) -> None:
         self._ended.set()
@@ -165,7 +177,8 @@ class _Keeper(threading.Thread):
         self._watch = self._cache._watch(self._source, self._troubled)
         if self._ended.is_set():
             return
-        missed = set(self.objects)  # after an error the watch is a new one: what it does not tell is gone
+        # After an error this is a new watch; what it does not list was deleted meanwhile.
+        missed = set(self.objects)
         for change in self._watch:
             if change.kind == "BOOKMARK":
                 self._forget(missed)
@@ -185,14 +198,14 @@ class _Keeper(threading.Thread):
             self._apply(Change("DELETED", self.objects[key]))
 
     def _apply(self, change: Change) -> None:
-        with self._cache._changing(self._called, change):
+        with self._cache._changing(self._source_name, change):
             if change.kind == "DELETED":
                 self._remove(change.object)
             elif change.kind != "RESET":
                 self.objects[_key(change.object)] = change.object
 
     def _remove(self, item: Document) -> None:
-        """Remove an object, unless another has taken its name meanwhile."""
+        # Unless another object has its name already: events of a recreated object may arrive after it.
         kept = self.objects.get(_key(item))
         if kept is not None and kept["metadata"]["uid"] == item["metadata"]["uid"]:
             del self.objects[_key(item)]

@@ -1,4 +1,4 @@
-"""The kinds of objects that this engine reads or writes, and where the API server keeps them."""
+"""The kinds of objects that this engine reads or writes, and their paths at the API server."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
-    """One kind of object: `path` says where its collection or one of its objects is."""
+    """A kind of object; `api` is `group/version`, or `v1` of the core group."""
 
-    api: str  # `group/version`, or `v1`
+    api: str
     name: str
     plural: str
     namespaced: bool = True
 
     @property
     def group(self) -> str:
-        """The API group, "" for the core."""
+        """The API group, "" for the core group."""
         return self.api.partition("/")[0] if "/" in self.api else ""
 
     @property
     def many(self) -> str:
-        """What several of them are called: `TrainJobs`, `NetworkPolicies`."""
+        """The plural for messages: `TrainJobs`, `NetworkPolicies`."""
         if self.name.endswith("y"):
             return f"{self.name[:-1]}ies"
         return f"{self.name}es" if self.name.endswith("s") else f"{self.name}s"
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
-        """Return the address of one object, of a namespace's objects, or of all; `sub` as in `log`."""
+        """Return the path of one object, of a namespace's objects, or of all; `sub` is a subresource like
+        `log`.
+        """
         root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
         where = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return root + where + f"/{self.plural}" + (f"/{name}" if name else "") + (f"/{sub}" if sub else "")
@@ -76,12 +78,12 @@ SELF_REVIEW = Kind("authentication.k8s.io/v1", "SelfSubjectReview", "selfsubject
 
 
 def named(plural: str, group: str = "") -> Kind | None:
-    """Return the kind that the server calls so, if it is one of these."""
+    """Return the kind with this plural, if it is one of these."""
     known = (value for value in globals().values() if isinstance(value, Kind))
     return next((kind for kind in known if (kind.plural, kind.group) == (plural, group)), None)
 
 
-# The Training Operator's kinds, which people still have on their clusters.
+# The kinds of the Training Operator (v1), which is replaced by Trainer and still found on clusters.
 OLDER_API = "kubeflow.org/v1"
 OLDER = tuple(
     Kind(OLDER_API, name, plural)

@@ -1,4 +1,4 @@
-"""An answer that arrives line by line for as long as it takes: a pod's log, a watch."""
+"""The lines of a response that does not end by itself: a pod's log, a watch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mpijob.backends.kubernetes.client.http import Open, Request
 
 
 class Stream:
-    """The lines of an answer, each with its end; `close` may be called from any thread.
+    """Iterates over the lines, each with its line feed; `close` may be called from any thread.
 
-    A line longer than `longest` keeps its beginning; how much was left out stands at its end.
+    Of a line longer than `longest` bytes the beginning is kept, followed by how much was left out.
     """
 
     def __init__(self, opened: Open, request: Request, server: str, longest: int | None) -> None:
@@ -23,8 +23,9 @@ class Stream:
         self._request = request
         self._server = server
         self._lines = _Lines(longest)
-        self._ready: list[bytes] = []  # in reverse
-        self._over = False
+        # In reverse, so that the next line is popped from the end.
+        self._ready: list[bytes] = []
+        self._closed = False
         self._reading = threading.Lock()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -37,7 +38,7 @@ class Stream:
         self.close()
 
     def __next__(self) -> bytes:
-        while not self._ready and not self._over:
+        while not self._ready and not self._closed:
             self._fill()
         if not self._ready:
             raise StopIteration
@@ -45,10 +46,11 @@ class Stream:
 
     def close(self) -> None:
         """End the stream; a thread that waits for a line is woken."""
-        self._over = True
+        self._closed = True
         with contextlib.suppress(OSError):
-            # Not the line's own method: that one also takes TLS away under a reading thread.
+            # SSLSocket.shutdown also drops the TLS object under the thread that reads from it.
             socket.socket.shutdown(self._opened.sock, socket.SHUT_RDWR)
+        # Another thread that is reading closes the connection itself when its read returns.
         if self._reading.acquire(blocking=False):
             try:
                 self._release()
@@ -56,28 +58,28 @@ class Stream:
                 self._reading.release()
 
     def _release(self) -> None:
-        self._over = True
+        self._closed = True
         self._opened.close()
 
     def _fill(self) -> None:
-        """Take in what arrives next, be it the end; raise ApiError for a broken stream."""
+        """Receive the next part; raise ApiError for a broken stream."""
         with self._reading:
-            if self._over:
+            if self._closed:
                 return
             try:
-                piece = self._receive()
+                piece = self._receive_part()
             except (ApiError, http.client.HTTPException, OSError, ValueError) as error:
-                closed = self._over
+                closed = self._closed
                 self._release()
                 if closed:
                     return
                 raise self._broken(error) from error
             if not piece:
                 self._release()
-        self._ready = self._lines.feed(piece, last=self._over)
+        self._ready = self._lines.feed(piece, last=self._closed)
 
-    def _receive(self) -> bytes:
-        """Return the next part of the body, nothing at its end; TimeoutError when it is silent for too long."""
+    def _receive_part(self) -> bytes:
+        """Return the next part of the body, b"" at its end; raise TimeoutError after `seconds` without data."""
         response = self._opened.begun(self._request.seconds)
         if response is None:
             raise TimeoutError
@@ -99,7 +101,7 @@ class Stream:
 
 
 class _Lines:
-    """Cuts a body into lines."""
+    """Splits a body into lines."""
 
     def __init__(self, longest: int | None) -> None:
         self._longest = longest
@@ -107,7 +109,7 @@ class _Lines:
         self._left_out = 0
 
     def feed(self, piece: bytes, *, last: bool) -> list[bytes]:
-        """Return the lines that are whole now, in reverse; at the end also one without an end."""
+        """Return the complete lines, in reverse; with `last` also one without a line feed."""
         first, *others = piece.split(b"\n")
         self._extend(first)
         whole = []

@@ -1,9 +1,8 @@
-"""One collection of objects, watched for as long as anybody wants to know.
+"""A watch of one collection that survives everything that ends a stream.
 
-A watch tells what is there, then each change, and outlives everything that ends the stream below it:
-time-outs, restarts of the API server, a line that is dead without having been closed, a version that
-the server has forgotten (410: the difference is told then), an expired token. `informer` keeps the
-objects; whoever only wants to hear of changes is served here.
+It yields the present objects, then each change. It is continued after timeouts, restarts of the API server,
+dead connections, an expired token, and an expired resourceVersion (410: the differences to a new list are
+yielded). `informer` keeps the objects; this module is for callers that need the changes only.
 """
 
 from __future__ import annotations
@@ -21,13 +20,14 @@ from mpijob.backends.kubernetes.client.api import Api, Document
 from mpijob.backends.kubernetes.client.api_errors import CERTIFICATE, CUT, IDLE, NO_API, NO_LOGIN, ApiError
 from mpijob.backends.kubernetes.client.stream import Stream
 
-# The server ends a watch after this time (and some, so that not all end together) and sends a bookmark
-# every minute; a stream that is silent for longer is taken for dead and taken up again, which costs one
-# request where it was not.
+# The server ends a watch after this time (plus a random part, so that not all end together) and sends a bookmark
+# every minute. A stream without data for longer is considered dead; if it was not, one request is wasted.
 WATCH_SECONDS = 300
 IDLE_SECONDS = 75.0
+# Seconds before a failed watch is opened again.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 4.0
-_LIVED_SECONDS = 5.0  # a stream that lasted this long was a good one
+# A stream that lasted this long was a working one: the next failure is not a repeated one.
+_WORKED_SECONDS = 5.0
 _LASTING = frozenset({NO_API, NO_LOGIN, CERTIFICATE})
 _PASSING = frozenset({408, 410, 429})
 Kind = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "RESET"]
@@ -35,11 +35,10 @@ Trim = Callable[[Document], Document]
 
 
 class Change(NamedTuple):
-    """What happened to one object.
+    """A change of one object.
 
-    BOOKMARK says that all that was there when the watch began, or began anew, has been told. RESET
-    says that some history was missed; the differences follow as changes, and objects that are gone
-    are DELETED with their metadata only.
+    BOOKMARK: all objects that existed when the watch was (re)started were yielded. RESET: some changes were
+    missed; the differences follow, and deleted objects have only their metadata.
     """
 
     kind: Kind
@@ -54,8 +53,8 @@ class _Event(msgspec.Struct):
 _EVENT = codec.decoder(_Event)
 
 
-class _Seen(NamedTuple):
-    """What is remembered of an object to tell later whether it has changed."""
+class _Known(NamedTuple):
+    """What is kept of an object to detect later whether it changed."""
 
     version: str
     namespace: str
@@ -72,12 +71,12 @@ def watch(
     idle_seconds: float = IDLE_SECONDS,
     trouble: Callable[[ApiError | None], None] | None = None,
 ) -> Watch:
-    """Return the changes of a collection: an iterator that ends only by `close`.
+    """Return an iterator over the changes of a collection, which ends only by `close`.
 
-    It raises ApiError when the collection cannot be read at the beginning, and later only for what
-    does not pass by itself: no right (403), no login (401), no such kind (404). `trouble` hears of
-    what passes, and None when all is well again. `trim` makes objects smaller and keeps their name,
-    namespace, uid and resourceVersion.
+    It raises ApiError if the collection cannot be listed at the beginning, and later only for errors that do not
+    pass by themselves: no permission (403), no login (401), no such kind (404). `trouble` is called with errors
+    that pass, and with None when the watch works again. `trim` makes objects smaller and must keep name, namespace,
+    uid and resourceVersion.
     """
     return Watch(
         api,
@@ -111,9 +110,9 @@ class Watch:
         self._troubled = False
         self._closed = threading.Event()
         self._stream: Stream | None = None
-        self._seen: dict[str, _Seen] = {}
+        self._known: dict[str, _Known] = {}
         self._version = ""
-        self._changes = self._run()
+        self._changes = self._changes_forever()
 
     def __iter__(self) -> Iterator[Change]:
         return self
@@ -135,40 +134,41 @@ class Watch:
         if stream := self._stream:
             stream.close()
 
-    def _run(self) -> Iterator[Change]:
-        yield from self._listed(first=True)
+    def _changes_forever(self) -> Iterator[Change]:
+        yield from self._list(first=True)
         failures = 0
         while not self._closed.is_set():
-            began, heard = time.monotonic(), 0
+            began, received = time.monotonic(), 0
             try:
-                for change in self._streamed():
-                    heard += 1
+                for change in self._stream_changes():
+                    received += 1
                     yield change
-            except _Forgotten:
-                yield from self._relisted()
+            except _Expired:
+                yield from self._list_again()
             except ApiError as error:
-                self._bear(error)
-            lived = heard > 0 or time.monotonic() - began > _LIVED_SECONDS
-            failures = 0 if lived else failures + 1
+                self._report(error)
+            worked = received > 0 or time.monotonic() - began > _WORKED_SECONDS
+            failures = 0 if worked else failures + 1
             self._closed.wait(_pause(failures))
 
-    def _relisted(self) -> Iterator[Change]:
-        """List again, however long it takes, and tell the differences."""
+    def _list_again(self) -> Iterator[Change]:
+        """List until it succeeds, and yield the differences."""
         failures = 0
         while not self._closed.is_set():
             try:
-                changes = self._listed(first=False)
+                changes = self._list(first=False)
             except ApiError as error:
-                self._bear(error)
+                self._report(error)
                 failures += 1
                 self._closed.wait(_pause(failures))
             else:
-                self._well()
+                self._report_recovery()
                 yield from changes
                 return
 
-    def _bear(self, error: ApiError) -> None:
-        """Report what passes by itself; raise what does not."""
+    def _report(self, error: ApiError) -> None:
+        """Report an error that passes by itself; raise one that does not."""
+        # An idle stream may be a healthy one of a quiet cluster without bookmarks.
         if self._closed.is_set() or error.reason == IDLE:
             return
         if error.reason in _LASTING or (400 <= error.status < 500 and error.status not in _PASSING):
@@ -177,41 +177,45 @@ class Watch:
         if self._trouble:
             self._trouble(error)
 
-    def _well(self) -> None:
+    def _report_recovery(self) -> None:
         if self._troubled and self._trouble:
             self._trouble(None)
         self._troubled = False
 
-    def _listed(self, *, first: bool) -> list[Change]:
+    def _list(self, *, first: bool) -> list[Change]:
         labels, fields = self._selected["labelSelector"], self._selected["fieldSelector"]
         listing = self._api.list(self._path, labels=labels, fields=fields, trim=self._trim)
         self._version = listing.version
         mark: Document = {"metadata": {"resourceVersion": listing.version}}
-        before, self._seen = self._seen, dict(map(_seen, listing.items))
+        before, self._known = self._known, dict(map(_known, listing.items))
+        # Deletions before additions: a new object may have the name of a deleted one.
         gone = [
-            Change("DELETED", _remains(uid, seen)) for uid, seen in before.items() if uid not in self._seen
+            Change("DELETED", _metadata_of(uid, seen))
+            for uid, seen in before.items()
+            if uid not in self._known
         ]
         reset = [] if first else [Change("RESET", mark)]
-        news = [change for item in listing.items if (change := _news(item, before))]
+        news = [change for item in listing.items if (change := _change_of(item, before))]
         return [*reset, *gone, *news, Change("BOOKMARK", mark)]
 
-    def _streamed(self) -> Iterator[Change]:
-        """Yield the changes of one stream; raise _Forgotten or ApiError when it ends badly."""
-        stream = self._opened()
+    def _stream_changes(self) -> Iterator[Change]:
+        """Yield the changes of one stream; raise _Expired or ApiError if it fails."""
+        stream = self._open()
         try:
-            self._well()
+            self._report_recovery()
             for line in stream:
-                yield from self._understood(line)
+                yield from self._decode(line)
         finally:
             stream.close()
 
-    def _opened(self) -> Stream:
+    def _open(self) -> Stream:
         seconds = WATCH_SECONDS + random.randrange(60)  # noqa: S311 - no secret
         try:
             stream = self._api.lines(
                 self._path,
                 idle_seconds=self._idle_seconds,
                 longest=None,
+                # `_changes_forever` repeats, with the version of the last change.
                 attempts=1,
                 watch="true",
                 allowWatchBookmarks="true",
@@ -221,17 +225,19 @@ class Watch:
             )
         except ApiError as error:
             if error.status == 410:
-                raise _Forgotten from error
+                raise _Expired from error
             raise
         self._stream = stream
-        if self._closed.is_set():  # by another thread, before it could see this stream
+        # `close` of another thread may have run before it could see this stream.
+        if self._closed.is_set():
             stream.close()
         return stream
 
-    def _understood(self, line: bytes) -> Iterator[Change]:
+    def _decode(self, line: bytes) -> Iterator[Change]:
         try:
             event = _EVENT.decode(line)
-        except msgspec.DecodeError:  # the line was cut in its middle: take it up again from the last version
+        except msgspec.DecodeError:
+            # The connection was cut in the middle of a line: the watch continues from the last version.
             raise ApiError(
                 "a watch event was truncated", reason=CUT, server=self._api.access.server
             ) from None
@@ -242,46 +248,48 @@ class Watch:
         if event.type == "BOOKMARK":
             return
         item = self._trim(item) if self._trim else item
-        uid, seen = _seen(item)
+        uid, seen = _known(item)
         if event.type == "DELETED":
-            self._seen.pop(uid, None)
+            self._known.pop(uid, None)
         else:
-            self._seen[uid] = seen
+            self._known[uid] = seen
         yield Change(cast(Kind, event.type), item)
 
     def _failure(self, status: Document) -> Exception:
         code, reason = int(status.get("code") or 500), str(status.get("reason") or "")
+        # etcd was compacted, or the watch cache has dropped the version: a new list is needed.
         if code == 410 or reason in ("Expired", "Gone"):
-            return _Forgotten()
+            return _Expired()
         message = str(status.get("message") or reason)
         return ApiError(message, status=code, reason=reason, server=self._api.access.server, path=self._path)
 
 
-class _Forgotten(Exception):
-    """The server no longer knows what happened since the version that we have."""
+class _Expired(Exception):
+    """The server no longer has the changes since our resourceVersion."""
 
 
-def _seen(item: Document) -> tuple[str, _Seen]:
+def _known(item: Document) -> tuple[str, _Known]:
     metadata = item["metadata"]
-    seen = _Seen(metadata["resourceVersion"], metadata.get("namespace", ""), metadata["name"])
+    seen = _Known(metadata["resourceVersion"], metadata.get("namespace", ""), metadata["name"])
     return metadata["uid"], seen
 
 
-def _news(item: Document, before: Mapping[str, _Seen]) -> Change | None:
-    uid, seen = _seen(item)
+def _change_of(item: Document, before: Mapping[str, _Known]) -> Change | None:
+    uid, seen = _known(item)
     known = before.get(uid)
     if known and known.version == seen.version:
         return None
     return Change("MODIFIED" if known else "ADDED", item)
 
 
-def _remains(uid: str, seen: _Seen) -> Document:
+def _metadata_of(uid: str, seen: _Known) -> Document:
     return {"metadata": {"uid": uid, "name": seen.name, "namespace": seen.namespace}}
 
 
 def _pause(failures: int) -> float:
-    """Return how long to wait before the next try: at once after a good stream, never in step with others."""
+    """Return the seconds before the next attempt."""
     if not failures:
         return 0.0
+    # Random, so that the clients of a restarted API server do not return together.
     longest: float = min(_FIRST_PAUSE * 2 ** min(failures, 10), _LONGEST_PAUSE)
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

@@ -1,10 +1,10 @@
-"""The controller: does for all jobs of a cluster what no engine does.
+"""The controller: does for all jobs of a cluster what engines do not do.
 
 Each job that changed is read again (`work_queue`). Its transitions and findings are published on it
-(`status_publisher`), a failed one gets its next attempt and one that cannot start is ended (`reconcile`), the limits
-of its namespace are enforced, lost nodes are reported (`node_heartbeat`) and orphans are deleted
-(`garbage_collector`). All its state is on the cluster's own objects, so it may be killed at any moment. Of several
-replicas the holder of a Lease acts (`leader_election`).
+(`status_publisher`), a failed one gets its next attempt and one that cannot start is ended (`reconcile`), the
+limits of its namespace are enforced, lost nodes are reported (`node_heartbeat`) and orphans are deleted
+(`garbage_collector`). All state is stored in the cluster's objects, so the controller may be killed at any
+time. Of several replicas, the holder of a Lease acts (`leader_election`).
 """
 
 from __future__ import annotations
@@ -63,21 +63,24 @@ LIMITS = Kind(GOVERNANCE, "MPIJobLimits", "mpijoblimits", namespaced=False)
 PLATFORM = Kind(GOVERNANCE, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
 _EVENTS = "events"
 _IDLE = "GPUS_IDLE"
-# What every pod of every job says when all is well is not kept, but that it started: what it waited for is over then.
-_DULL = ("Scheduled", "Pulled", "Created")
+# Events that every healthy pod has; not selected, to save memory. "Started" is kept: it ends the waiting of a pod.
+_ROUTINE_REASONS = ("Scheduled", "Pulled", "Created")
 _TICK_SECONDS = 0.1
 _SETTLE_SECONDS = 0.1
 _SWEEP_SECONDS = 60.0
-_STARTING_SECONDS = 2.0  # what only the launcher's log tells: that its world is proved
+# The proof that the world is complete is in the launcher's log only, and no watch reports a log.
+_STARTING_SECONDS = 2.0
 _WAITING_SECONDS = 15.0
-_RUNNING_SECONDS = 120.0  # nothing is due before, and whatever moves is told by a watch
+# Nothing is due earlier, and a watch reports whatever changes.
+_RUNNING_SECONDS = 120.0
 _ENDING = (Reason.DEADLINE_EXCEEDED.value, Reason.CANCELLING.value)
-_ENDING_SECONDS = 40.0  # after that whoever noted the end of a job was killed before bringing it about
+# Then the process that noted the end of a job was killed before it deleted the pods.
+_ENDING_SECONDS = 40.0
 _log = logging.getLogger(__name__)
 
 
 class Controller:
-    """Tends the jobs of one namespace, or of all, while it leads."""
+    """Reconciles the jobs of one namespace, or of all, while this replica leads."""
 
     def __init__(
         self,
@@ -90,41 +93,42 @@ class Controller:
         self._election = election
         self._namespace = namespace
         self._reader = JobReader(api, events=self._events)
-        self._tending = Reconciler(api, self._reader, self._gang_seconds, Owners(api).acting_for)
+        self._reconciler = Reconciler(api, self._reader, self._gang_seconds, Owners(api).acting_for)
         self._model_registration = ModelRegistration(api, self._reader, settings or Settings())
         self._warnings = EarlyWarnings(
             api, self._reader, namespace, (settings or Settings()).warn_after_seconds
         )
         self._idle_gpus = IdleGpus(api, self._reader)
-        self._silence = node_heartbeat.NodeHeartbeats()
-        self._told_silent: dict[JobRef, frozenset[str]] = {}
-        self._isolated: set[tuple[JobRef, str]] = set()  # with the name of the attempt's object
+        self._heartbeats = node_heartbeat.NodeHeartbeats()
+        self._published_silent: dict[JobRef, frozenset[str]] = {}
+        # With the name of the attempt's object: each attempt needs a policy of its own.
+        self._isolated: set[tuple[JobRef, str]] = set()
         self._led = False
         self._swept = 0.0
         self.beat = time.monotonic()
         self.looks = 0
-        self._rounds = WorkQueue(
+        self._queue = WorkQueue(
             api,
             self._reader.served,
             namespace,
-            look=self._attend,
-            gone=self._forget,
+            reconcile=self._reconcile,
+            removed=self._forget,
             trim=trim.pod,
             more=self._more_sources(),
-            settle_seconds=_SETTLE_SECONDS,
+            batch_seconds=_SETTLE_SECONDS,
         )
 
     def _forget(self, ref: JobRef) -> None:
         self._idle_gpus.forget(ref)
         self._warnings.forget(ref)
-        self._isolated -= {one for one in self._isolated if one[0] == ref}
-        self._told_silent.pop(ref, None)
-        self._tending.forget(ref)
+        self._isolated -= {key for key in self._isolated if key[0] == ref}
+        self._published_silent.pop(ref, None)
+        self._reconciler.forget(ref)
 
     def _more_sources(self) -> dict[str, ListWatch]:
-        dull = ",".join(f"reason!={one}" for one in _DULL)
+        selector = ",".join(f"reason!={reason}" for reason in _ROUTINE_REASONS)
         return {
-            _EVENTS: ListWatch(resources.EVENT.path(self._namespace), fields=dull, trim=trim.event),
+            _EVENTS: ListWatch(resources.EVENT.path(self._namespace), fields=selector, trim=trim.event),
             node_heartbeat.SOURCE: node_heartbeat.source(),
             LIMITS.plural: ListWatch(LIMITS.path(), trim=trim.spec),
             PLATFORM.plural: ListWatch(PLATFORM.path(), trim=trim.spec),
@@ -132,21 +136,21 @@ class Controller:
 
     @property
     def jobs(self) -> int:
-        """How many jobs there are."""
-        return len(self._rounds.there())
+        return len(self._queue.jobs())
 
     @property
     def leads(self) -> bool:
-        """Whether this is the one that acts."""
+        """Whether this replica may act."""
         return self._election.leads
 
     def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
-        """Tend jobs until told to stop; raise BackendError where the cluster does not answer at first."""
-        from mpijob.backends.kubernetes.status import evidence  # noqa: F401 - the first failure is told as soon as others
+        """Reconcile until `stop` is set; raise BackendError if the cluster does not respond at the start."""
+        # Loaded before the first failure, so that its explanation is not later than those of others.
+        from mpijob.backends.kubernetes.status import evidence  # noqa: F401 - loads the rules
 
-        self._rounds.cache.subscribe(self._silence.heard)
-        with self._rounds:
-            self._rounds.settle()
+        self._queue.cache.subscribe(self._heartbeats.on_change)
+        with self._queue:
+            self._queue.wait_until_listed()
             with self._election:
                 ready()
                 while not stop.wait(_TICK_SECONDS):
@@ -157,77 +161,80 @@ class Controller:
         leads = self._election.leads
         if leads and not self._led:
             _log.warning("leader: watching %d jobs", self.jobs)
-            for ref in self._rounds.there():
-                self._rounds.wish(ref, 0.0)
+            for ref in self._queue.jobs():
+                self._queue.enqueue(ref, 0.0)
         self._led = leads
         if not leads:
             return
-        self._tell_silence()
+        self._publish_silence()
         _carefully(self._measure)
-        self._rounds.go()
+        self._queue.start_due()
         if time.monotonic() - self._swept >= _SWEEP_SECONDS:
             self._swept = time.monotonic()
             _carefully(lambda: garbage_collector.sweep(self._api, self._namespace, self._reader.served))
 
     def _measure(self) -> None:
-        """Have jobs that may run out of memory looked at."""
+        # A job that may run out of memory is due at once.
         for ref in self._warnings.measure():
-            self._rounds.wish(ref)
+            self._queue.enqueue(ref)
 
     # -- one job ----------------------------------------------------------------------------------
-    def _attend(self, ref: JobRef) -> None:
+    def _reconcile(self, ref: JobRef) -> None:
         if not self._election.leads:
-            return  # whoever leads looks at every job anew
+            # The leader reconciles every job when it takes over.
+            return
         self.looks += 1
-        look = self._reader.look(ref)
-        if not job_conditions.is_ours(look.found.job):
+        snapshot = self._reader.read(ref)
+        if not job_conditions.is_ours(snapshot.found.job):
             return
         limits = self._limits(ref.namespace)
-        if noted := controller_notes.noted(look.found.job, well_known.SILENT_NODES_ANNOTATION):
-            self._told_silent.setdefault(ref, frozenset(noted.split(",")))  # by the one that led before
-        self._reconcile(look)
-        self._tending.mend(look)
-        self._tell_not_retried(look)
-        self._isolate(look, limits)
-        self._note_reached(look)
-        self._model_registration.register_model_of(look)
-        if self._ended_by_limit(look, limits):
+        if noted := controller_notes.noted(snapshot.found.job, well_known.SILENT_NODES_ANNOTATION):
+            # By the replica that led before.
+            self._published_silent.setdefault(ref, frozenset(noted.split(",")))
+        self._reconcile_as_owner(snapshot)
+        self._reconciler.repair_owner(snapshot)
+        self._publish_not_retried(snapshot)
+        self._isolate(snapshot, limits)
+        self._store_reached(snapshot)
+        self._model_registration.register_model_of(snapshot)
+        if self._ended_by_limit(snapshot, limits):
             return
-        if look.state.phase is not Phase.DELETING:
-            alarms = [*self._alarms(look, limits)]
-            _publish(self._api, look, alarms)
-            self._enforce_idle(look, alarms, (limits.idle or Idle()).action)
-        self._rounds.wish(ref, self._next_look(look.state, limits, self._ttl_seconds(look)))
+        if snapshot.state.phase is not Phase.DELETING:
+            alarms = [*self._alarms(snapshot, limits)]
+            _publish(self._api, snapshot, alarms)
+            self._enforce_idle(snapshot, alarms, (limits.idle or Idle()).action)
+        self._queue.enqueue(ref, self._seconds_until_due(snapshot.state, limits, self._ttl_seconds(snapshot)))
 
-    def _reconcile(self, look: JobSnapshot) -> None:
-        """Do what the job needs now; what its owner may not have is told on the job, and tried again later."""
+    def _reconcile_as_owner(self, snapshot: JobSnapshot) -> None:
+        """Do what the job needs now."""
         try:
-            self._tending.tend(look.state)
+            self._reconciler.reconcile(snapshot.state)
         except (BackendError, NotFound):
             raise
         except MpiJobError as error:
+            # What the owner may not do is published on the job, and tried again at the next snapshot.
             message = f"{error.message}; {error.hint}" if error.hint else error.message
-            key = f"{look.state.attempt} {hashlib.sha256(message.encode()).hexdigest()[:16]}"
-            status_publisher.say(
-                self._api, look.found.job, "Refused", message, key, warning=True, when=self._api.now()
+            key = f"{snapshot.state.attempt} {hashlib.sha256(message.encode()).hexdigest()[:16]}"
+            status_publisher.write_event(
+                self._api, snapshot.found.job, "Refused", message, key, warning=True, when=self._api.now()
             )
 
-    def _tell_not_retried(self, look: JobSnapshot) -> None:
-        """Tell once on a failed job that its cause is none for which it is tried again."""
-        state, job = look.state, look.found.job
+    def _publish_not_retried(self, snapshot: JobSnapshot) -> None:
+        state, job = snapshot.state, snapshot.found.job
         if state.phase is not Phase.FAILED or '"Failed"' in controller_notes.noted(job, PROGRESS_ANNOTATION):
             return
-        retry = self._reader.spec(look.found, look.seen.runtime).retry
+        retry = self._reader.spec(snapshot.found, snapshot.seen.runtime).retry
         if state.attempt <= retry.limit and (why := retry_cause.refusal(state, retry)):
             key, now = str(state.attempt), self._api.now()
-            status_publisher.say(self._api, job, "NotRetried", why, key, warning=True, when=now)
+            status_publisher.write_event(self._api, job, "NotRetried", why, key, warning=True, when=now)
 
-    def _isolate(self, look: JobSnapshot, limits: NamespaceLimits) -> None:
-        """Give a job its NetworkPolicy where whoever created it could not; it opens what the limits allow."""
-        key = (look.state.ref, look.found.name)
-        if key in self._isolated or look.state.phase.final:
+    def _isolate(self, snapshot: JobSnapshot, limits: NamespaceLimits) -> None:
+        """Create the job's NetworkPolicy, with the egress that the limits allow."""
+        # Most users may not create NetworkPolicies; for the others it exists already.
+        key = (snapshot.state.ref, snapshot.found.name)
+        if key in self._isolated or snapshot.state.phase.final:
             return
-        job, runtime, namespace = look.found.job, look.seen.runtime, look.state.ref.namespace
+        job, runtime, namespace = snapshot.found.job, snapshot.seen.runtime, snapshot.state.ref.namespace
         may = partial(network.covered, allowed=limits.allowed_egress, home=namespace)
         policy = network_policy.of_object(job, runtime, allowed=may)
         if policy is not None:
@@ -235,68 +242,77 @@ class Controller:
             try:
                 self._api.create(resources.NETWORK_POLICY.path(namespace), policy, accept=PARTIAL)
             except ApiError as error:
-                if error.status not in (403, 409):  # there already, or the namespace goes
+                # 409: it exists. 403: the namespace is being deleted.
+                if error.status not in (403, 409):
                     raise
             else:
-                self._tell_closed(job, [one for one in network_policy.egress(job, runtime) if not may(one)])
+                self._publish_denied_egress(
+                    job, [target for target in network_policy.egress(job, runtime) if not may(target)]
+                )
         self._isolated.add(key)
 
-    def _tell_closed(self, job: Document, closed: list[Destination]) -> None:
-        """Tell on a job where its pods wanted to go and may not."""
+    def _publish_denied_egress(self, job: Document, closed: list[Destination]) -> None:
         if closed:
-            names = ", ".join(str(one) for one in closed)
+            names = ", ".join(map(str, closed))
             message = f"no egress to {names}: ask an administrator (allowedEgress of MPIJobLimits)"
-            status_publisher.say(
+            status_publisher.write_event(
                 self._api, job, "EgressNotAllowed", message, names, warning=True, when=self._api.now()
             )
 
-    def _note_reached(self, look: JobSnapshot) -> None:
-        """Keep how far a pre-empted job had come: what its launcher said goes with its pods."""
-        reached = look.seen.reached
-        if reached and reached != controller_notes.noted(look.found.job, well_known.REACHED_ANNOTATION):
+    def _store_reached(self, snapshot: JobSnapshot) -> None:
+        # Of a pre-empted job: Kueue deletes the pods, and the launcher's log with them.
+        reached = snapshot.seen.reached
+        if reached and reached != controller_notes.noted(snapshot.found.job, well_known.REACHED_ANNOTATION):
             body = {"metadata": {"annotations": {well_known.REACHED_ANNOTATION: reached}}}
-            self._api.patch(look.found.path, body, accept=PARTIAL)
+            self._api.patch(snapshot.found.path, body, accept=PARTIAL)
 
-    def _ended_by_limit(self, look: JobSnapshot, limits: NamespaceLimits) -> bool:
-        """End a job that ran too long, remove one that was kept long enough; return whether it is gone."""
-        state, now = look.state, self._api.now()
+    def _ended_by_limit(self, snapshot: JobSnapshot, limits: NamespaceLimits) -> bool:
+        """End a job that ran too long, delete one whose retention is over; return whether it was deleted."""
+        state, now = snapshot.state, self._api.now()
         if (why := limits_policy.overrun(state, limits, now)) and state.reason not in _ENDING:
-            grace = self._reader.spec(look.found, look.seen.runtime).grace_seconds
-            patches.give_up(self._api, look.found, look.seen, Reason.DEADLINE_EXCEEDED.value, why, grace)
-        elif not state.phase.final and (since := _ending_since(look)) and now - since > _ENDING_SECONDS:
-            patches.finish(self._api, look.found, look.seen)
-        if not limits_policy.expired(state, self._ttl_seconds(look), limits, now):
+            grace = self._reader.spec(snapshot.found, snapshot.seen.runtime).grace_seconds
+            patches.give_up(
+                self._api, snapshot.found, snapshot.seen, Reason.DEADLINE_EXCEEDED.value, why, grace
+            )
+        elif not state.phase.final and (since := _ending_since(snapshot)) and now - since > _ENDING_SECONDS:
+            # The process that wrote the note was killed before it deleted the pods.
+            patches.finish(self._api, snapshot.found, snapshot.seen)
+        if not limits_policy.expired(state, self._ttl_seconds(snapshot), limits, now):
             return False
-        _publish(self._api, look, ())
-        patches.delete(self._api, look.found, (*look.found.earlier, look.found.job))
+        _publish(self._api, snapshot, ())
+        patches.delete(self._api, snapshot.found, (*snapshot.found.earlier, snapshot.found.job))
         return True
 
-    def _ttl_seconds(self, look: JobSnapshot) -> float | None:
-        """Return how long a job that has ended is to be kept, by its own wish."""
-        if not look.state.phase.final:
+    def _ttl_seconds(self, snapshot: JobSnapshot) -> float | None:
+        """Return the retention that an ended job asks for."""
+        if not snapshot.state.phase.final:
             return None
-        return self._reader.spec(look.found, look.seen.runtime).ttl_seconds
+        return self._reader.spec(snapshot.found, snapshot.seen.runtime).ttl_seconds
 
-    def _alarms(self, look: JobSnapshot, limits: NamespaceLimits) -> Iterator[Finding]:
-        yield from self._warnings.of(look)
-        if look.state.phase is not Phase.RUNNING:
-            self._idle_gpus.forget(look.state.ref)
+    def _alarms(self, snapshot: JobSnapshot, limits: NamespaceLimits) -> Iterator[Finding]:
+        yield from self._warnings.of(snapshot)
+        if snapshot.state.phase is not Phase.RUNNING:
+            self._idle_gpus.forget(snapshot.state.ref)
             return
-        now, job = self._api.now(), self._reader.spec(look.found, look.seen.runtime)
-        if (near := limits_policy.deadline_alarm(look.state, job.deadline_seconds, limits, now)) is not None:
+        now, job = self._api.now(), self._reader.spec(snapshot.found, snapshot.seen.runtime)
+        if (
+            near := limits_policy.deadline_alarm(snapshot.state, job.deadline_seconds, limits, now)
+        ) is not None:
             yield near
-        if (idle := self._idle_gpus.of(look, job, limits.idle or Idle())) is not None:
+        if (idle := self._idle_gpus.of(snapshot, job, limits.idle or Idle())) is not None:
             yield idle
 
-    def _enforce_idle(self, look: JobSnapshot, alarms: list[Finding], action: IdleAction) -> None:
-        """Do what the rule of the namespace says about GPUs that are idle."""
-        if any(one.code == _IDLE for one in alarms):
-            job = self._reader.spec(look.found, look.seen.runtime)
-            self._idle_gpus.free(look, job, action)
+    def _enforce_idle(self, snapshot: JobSnapshot, alarms: list[Finding], action: IdleAction) -> None:
+        """Act on idle GPUs as the namespace's limits say."""
+        if any(alarm.code == _IDLE for alarm in alarms):
+            job = self._reader.spec(snapshot.found, snapshot.seen.runtime)
+            self._idle_gpus.free(snapshot, job, action)
         elif action is IdleAction.REQUEUE:
-            self._idle_gpus.queue_again(look)
+            self._idle_gpus.queue_again(snapshot)
 
-    def _next_look(self, state: JobState, limits: NamespaceLimits, ttl_seconds: float | None) -> float:
+    def _seconds_until_due(
+        self, state: JobState, limits: NamespaceLimits, ttl_seconds: float | None
+    ) -> float:
         now = self._api.now()
         begun, most = state.running or state.started, limits.max_duration_seconds
         ends = begun + most - now if begun is not None and most is not None else _RUNNING_SECONDS
@@ -311,54 +327,55 @@ class Controller:
                 return max(0.5, min(self._warnings.quiet_seconds or _RUNNING_SECONDS, _RUNNING_SECONDS, ends))
             case Phase.QUEUED if state.reason != Reason.BACKING_OFF.value:
                 return _WAITING_SECONDS
-            case _:  # the longer it takes, the less a look is worth
+            case _:
+                # The longer a job has been starting, the less likely is a change.
                 age = now - (state.started or state.created)
                 return max(_STARTING_SECONDS, min(_WAITING_SECONDS, age / 10))
 
     # -- what is known without asking ---------------------------------------------------------------
     def _limits(self, namespace: str) -> NamespaceLimits:
-        """Return the limits of a namespace; what cannot be understood limits nothing."""
-        own = self._rounds.cache.find(LIMITS.plural, "", namespace)
-        whole = self._rounds.cache.find(PLATFORM.plural, "", SINGLETON)
+        """Return the limits of a namespace; none if they are not valid."""
+        own = self._queue.cache.find(LIMITS.plural, "", namespace)
+        platform = self._queue.cache.find(PLATFORM.plural, "", SINGLETON)
         try:
-            defaults = platform_of(whole or {}).defaults
+            defaults = platform_of(platform or {}).defaults
             return effective(None if own is None else limits_of(own), defaults)
         except msgspec.ValidationError as error:
+            # A typo of an administrator must not stop all jobs of the namespace.
             _log.warning("the limits of %s are not valid: %s", namespace, error)
             return NamespaceLimits()
 
     def _gang_seconds(self, namespace: str) -> float:
-        """Return how long a gang of a namespace may take to start, by its limits."""
+        """Return the start timeout of the namespace's limits, infinity without one."""
         gang = self._limits(namespace).gang
         return math.inf if gang is None else gang.timeout_seconds
 
     def _events(self, namespace: str, name: str) -> list[Document]:
         return [
             one
-            for one in self._rounds.cache.objects(_EVENTS)
+            for one in self._queue.cache.objects(_EVENTS)
             if one["metadata"]["namespace"] == namespace
             and job_objects.belongs(one["involvedObject"].get("name", ""), name)
         ]
 
     # -- lost nodes ---------------------------------------------------------------------------------
-    def _tell_silence(self) -> None:
-        """Have jobs on nodes that fell silent, or came back, say so."""
-        silent = self._silence.silent(self._election.well_seconds)
+    def _publish_silence(self) -> None:
+        silent = self._heartbeats.silent(self._election.well_seconds)
         for ref, nodes in self._nodes_of_jobs(bool(silent)).items():
             lost = nodes & silent.keys()
-            if lost != self._told_silent.get(ref, frozenset()):
-                self._told_silent[ref] = lost
+            if lost != self._published_silent.get(ref, frozenset()):
+                self._published_silent[ref] = lost
                 since = ",".join(sorted(f"{one} {silent[one]}" for one in lost))
                 if not _carefully(partial(self._note_silence, ref, lost, since)):
-                    self._told_silent.pop(ref, None)
+                    self._published_silent.pop(ref, None)
 
     def _nodes_of_jobs(self, silent: bool) -> dict[JobRef, frozenset[str]]:
-        if not silent and not any(self._told_silent.values()):
+        if not silent and not any(self._published_silent.values()):
             return {}
         found: dict[JobRef, frozenset[str]] = {}
         for source in PODS:
-            for pod in self._rounds.cache.objects(source):
-                for ref in self._rounds.jobs_of(pod) if pod["alive"] else ():
+            for pod in self._queue.cache.objects(source):
+                for ref in self._queue.jobs_of(pod) if pod["alive"] else ():
                     found[ref] = found.get(ref, frozenset()) | {pod["node"]}
         return found
 
@@ -367,22 +384,25 @@ class Controller:
         names = ",".join(sorted(lost))
         if names:
             message = f"node {names} has sent no heartbeat for {node_heartbeat.SILENT_SECONDS:g} s; workers run there"
-            status_publisher.say(self._api, found.job, "NodeLost", message, since, warning=True, when=now)
+            status_publisher.write_event(
+                self._api, found.job, "NodeLost", message, since, warning=True, when=now
+            )
         status_publisher.note(self._api, found, {well_known.SILENT_NODES_ANNOTATION: names or None})
-        self._rounds.wish(ref)
+        self._queue.enqueue(ref)
 
 
-def _publish(api: Api, look: JobSnapshot, alarms: list[Finding] | tuple[Finding, ...]) -> None:
-    """Tell what is new; a job that changed meanwhile is looked at again anyway."""
+def _publish(api: Api, snapshot: JobSnapshot, alarms: list[Finding] | tuple[Finding, ...]) -> None:
+    """Publish what is new."""
     try:
-        status_publisher.publish(api, look, alarms)
+        status_publisher.publish(api, snapshot, alarms)
     except ApiError as error:
+        # A job that changed or was deleted meanwhile is due again anyway.
         if error.status not in (404, 409):
             raise
 
 
 def _carefully(act: Callable[[], object]) -> bool:
-    """Do what can be done again later; return whether it was done."""
+    """Call a function whose work is repeated later anyway; return whether it succeeded."""
     try:
         act()
     except MpiJobError as error:
@@ -391,9 +411,9 @@ def _carefully(act: Callable[[], object]) -> bool:
     return True
 
 
-def _ending_since(look: JobSnapshot) -> float | None:
-    """Return when somebody noted that the job is to end."""
-    notes = look.found.job["metadata"].get("annotations") or {}
+def _ending_since(snapshot: JobSnapshot) -> float | None:
+    """Return when the end of the job was noted on it."""
+    notes = snapshot.found.job["metadata"].get("annotations") or {}
     stamp = (
         notes.get(well_known.CANCELLED_ANNOTATION)
         or notes.get(well_known.GIVEN_UP_ANNOTATION, "").partition(" ")[0]

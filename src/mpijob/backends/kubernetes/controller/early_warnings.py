@@ -1,7 +1,7 @@
-"""Warnings of running jobs that nobody watches: memory that runs out, silent and slow ranks.
+"""Warnings for running jobs that no user watches: memory that runs out, silent and slow ranks.
 
-Memory is measured for all jobs by one request of the metrics API, where the cluster has one. Lines are read when a
-job is looked at, at most once in half the time that a rank may be silent.
+The memory of all jobs is measured with one request to the metrics API, if the cluster has one. Log lines are
+read when a job is reconciled, at most twice in the time that a rank may be silent.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from mpijob.model import JobRef, Phase, Sample
 from mpijob.observation.health import exhaustion
 
 _MEASURE_SECONDS = 30.0
-_MEASURES = 12  # of each pod: enough for a trend
-_BY_EVENTS = "RESTARTED"  # the job's own events tell it
+# Samples of each pod: enough for a trend.
+_MEASURES = 12
+# Published from the job's own events already.
+_BY_EVENTS = "RESTARTED"
 _Pod = tuple[str, str]
 
 
 class _Worker(NamedTuple):
-    """A worker's pod: how much memory it may use, and what it used."""
+    """The pod of a worker: its memory limit and the last samples."""
 
     number: int
     limit_bytes: int
@@ -37,31 +39,29 @@ class _Worker(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """The workers of a job's present attempt, by their pods."""
+    """The workers of a job's current attempt, by their pods."""
 
     attempt: int
     workers: dict[_Pod, _Worker]
 
 
 class EarlyWarnings:
-    """Judges running jobs while nobody asks; `quiet_seconds` is how long a rank may be silent, 0 judges nothing."""
+    """Checks running jobs; `quiet_seconds` is how long a rank may be silent, 0 checks nothing."""
 
     def __init__(self, api: Api, reader: JobReader, namespace: str, quiet_seconds: float) -> None:
         self._api, self._reader, self._namespace = api, reader, namespace
         self.quiet_seconds = quiet_seconds
-        self._running: dict[
-            JobRef, _Running
-        ] = {}  # looks of several jobs go on at once: values are exchanged
+        # Several jobs are reconciled at once by threads: values are replaced, never changed in place.
+        self._running: dict[JobRef, _Running] = {}
         self._found: dict[JobRef, tuple[float, tuple[Finding, ...]]] = {}
         self._measured = -_MEASURE_SECONDS
 
     def forget(self, ref: JobRef) -> None:
-        """Drop what is known of a job."""
         self._found.pop(ref, None)
         self._running.pop(ref, None)
 
     def measure(self) -> set[JobRef]:
-        """Measure the memory of all workers when it is time; return the jobs of which one uses more than half."""
+        """Measure all workers if it is time; return the jobs in which one uses more than half of its memory."""
         now = time.monotonic()
         due = now - self._measured >= _MEASURE_SECONDS and pod_usage.METRICS_API in self._reader.served
         if not self._running or not due:
@@ -69,23 +69,23 @@ class EarlyWarnings:
         self._measured, path = now, pod_usage.POD_METRICS.path(self._namespace)
         listed = self._api.list(path, labels=well_known.UID_LABEL).items
         measured = {_pod(document): document for document in listed}
-        return {ref for ref, one in [*self._running.items()] if _add(one, measured)}
+        return {ref for ref, running in [*self._running.items()] if _add(running, measured)}
 
-    def of(self, look: JobSnapshot) -> tuple[Finding, ...]:
-        """Return what is worrying about a job that runs."""
-        state, now = look.state, self._api.now()
+    def of(self, snapshot: JobSnapshot) -> tuple[Finding, ...]:
+        """Return the warnings for a running job."""
+        state, now = snapshot.state, self._api.now()
         if state.phase is not Phase.RUNNING or self.quiet_seconds <= 0:
             self.forget(state.ref)
             return ()
-        self._note_workers(look)
+        self._note_workers(snapshot)
         asked, found = self._found.get(state.ref, (state.running or now, ()))
         if now - asked >= self.quiet_seconds / 2:
-            found = self._judged(look, now)
+            found = self._check(snapshot, now)
             self._found[state.ref] = now, found
         return found
 
-    def _note_workers(self, look: JobSnapshot) -> None:
-        state, pods = look.state, workers_of(look.seen.pods)
+    def _note_workers(self, snapshot: JobSnapshot) -> None:
+        state, pods = snapshot.state, workers_of(snapshot.seen.pods)
         before = self._running.get(state.ref)
         known = before.workers if before is not None and before.attempt == state.attempt else {}
         self._running[state.ref] = _Running(
@@ -101,21 +101,22 @@ class EarlyWarnings:
             },
         )
 
-    def _judged(self, look: JobSnapshot, now: float) -> tuple[Finding, ...]:
+    def _check(self, snapshot: JobSnapshot, now: float) -> tuple[Finding, ...]:
         try:
-            lines = job_warnings.last_lines(self._api, self._reader.voices(look.found), now)
+            lines = job_warnings.last_lines(self._api, self._reader.log_sources(snapshot.found), now)
         except ApiError:
-            lines = ()  # the kubelet does not answer: the next look asks again
-        workers = self._running[look.state.ref].workers.values()
+            # The kubelet does not respond; the next snapshot reads again.
+            lines = ()
+        workers = self._running[snapshot.state.ref].workers.values()
         samples = sorted(
-            (sample for one in workers for sample in one.samples), key=lambda sample: sample.time
+            (sample for worker in workers for sample in worker.samples), key=lambda sample: sample.time
         )
-        found = job_warnings.judged(look.state, samples, lines, self.quiet_seconds, now)
-        return tuple(one for one in found if one.code != _BY_EVENTS)
+        found = job_warnings.judged(snapshot.state, samples, lines, self.quiet_seconds, now)
+        return tuple(finding for finding in found if finding.code != _BY_EVENTS)
 
 
 def _add(job: _Running, measured: Mapping[_Pod, Document]) -> bool:
-    """Keep what was measured of a job's workers; return whether one uses more than half of its memory."""
+    """Store the samples of a job's workers; return whether one uses more than half of its memory."""
     near = False
     for pod, worker in job.workers.items():
         if pod in measured:

@@ -1,7 +1,7 @@
-"""Clearing away what was made for jobs that are gone, or giving it to the job that is still there.
+"""Deletes objects of jobs that no longer exist, and sets the owner of those whose job does.
 
-A submit that is killed in its middle leaves a runtime, a config map or a secret without an owner. They carry
-their job's uid; when no job has it, nobody will ever need them.
+A submit that is killed half-way leaves a runtime, a config map or a secret without an owner reference. They
+have the label with their job's uid.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status.nested_fields import time_of
 
-_STRAY_SECONDS = 60.0  # until then its creator may be at work
-_COMPANIONS = (resources.TRAINING_RUNTIME, resources.CONFIG_MAP, resources.SECRET, resources.NETWORK_POLICY)
+# Younger ones may belong to a submit that is still running.
+_MIN_AGE_SECONDS = 60.0
+_KINDS = (resources.TRAINING_RUNTIME, resources.CONFIG_MAP, resources.SECRET, resources.NETWORK_POLICY)
 _OURS = f"{well_known.MANAGED_LABEL}={well_known.MANAGED_BY},{well_known.UID_LABEL}"
 _log = logging.getLogger(__name__)
 
 
 def sweep(
-    api: Api, namespace: str, served: frozenset[str], stray_seconds: float = _STRAY_SECONDS
+    api: Api, namespace: str, served: frozenset[str], stray_seconds: float = _MIN_AGE_SECONDS
 ) -> list[str]:
-    """Delete every stray of a namespace, "" for all, and let jobs own theirs; return the paths of what went."""
-    gone = []
-    for kind in _COMPANIONS:
+    """Delete all orphans of a namespace ("" for all) and set the owners of the others; return the deleted
+    paths.
+    """
+    deleted = []
+    for kind in _KINDS:
         if "/" in kind.api and kind.api not in served and kind is resources.TRAINING_RUNTIME:
             continue
-        for one in _strays(api, kind, namespace, stray_seconds):
-            path = kind.path(one["metadata"]["namespace"], one["metadata"]["name"])
-            if _settled(api, one, path, served):
-                gone.append(path)
-    return gone
+        for ownerless in _ownerless(api, kind, namespace, stray_seconds):
+            path = kind.path(ownerless["metadata"]["namespace"], ownerless["metadata"]["name"])
+            if _delete_or_own(api, ownerless, path, served):
+                deleted.append(path)
+    return deleted
 
 
-def _strays(api: Api, kind: Kind, namespace: str, stray_seconds: float) -> list[Document]:
+def _ownerless(api: Api, kind: Kind, namespace: str, stray_seconds: float) -> list[Document]:
     try:
         found = api.list(kind.path(namespace), labels=_OURS, accept=METADATA).items
     except ApiError as error:
@@ -48,16 +51,16 @@ def _strays(api: Api, kind: Kind, namespace: str, stray_seconds: float) -> list[
             return []
         raise
     now = api.now()
-    return [one for one in found if _is_stray(one["metadata"], now - stray_seconds)]
+    return [item for item in found if _is_ownerless(item["metadata"], now - stray_seconds)]
 
 
-def _is_stray(metadata: Mapping[str, Any], before: float) -> bool:
-    made = time_of(metadata["creationTimestamp"])
-    return not metadata.get("ownerReferences") and made is not None and made < before
+def _is_ownerless(metadata: Mapping[str, Any], before: float) -> bool:
+    created = time_of(metadata["creationTimestamp"])
+    return not metadata.get("ownerReferences") and created is not None and created < before
 
 
-def _settled(api: Api, stray: Document, path: str, served: frozenset[str]) -> bool:
-    """Give a stray to its job, or delete it; return whether it was deleted."""
+def _delete_or_own(api: Api, stray: Document, path: str, served: frozenset[str]) -> bool:
+    """Delete the object if its job does not exist; return whether it was deleted."""
     metadata = stray["metadata"]
     uid = metadata["labels"][well_known.UID_LABEL]
     jobs = _jobs_of(api, metadata["namespace"], uid, served)
@@ -70,7 +73,7 @@ def _settled(api: Api, stray: Document, path: str, served: frozenset[str]) -> bo
 
 
 def _jobs_of(api: Api, namespace: str, uid: str, served: frozenset[str]) -> list[Document]:
-    """Ask the API server itself: a cache may be behind."""
+    # From the API server: a cache may be behind, and then a new job would lose its objects.
     return [
         {"apiVersion": kind.api, "kind": kind.name} | job
         for kind in job_objects.JOB_KINDS

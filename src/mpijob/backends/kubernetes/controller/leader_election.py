@@ -1,8 +1,6 @@
-"""One of several controllers acts: the holder of a Lease, renewed every few seconds.
+"""Leader election: of several controllers, the holder of a Lease acts and renews it every few seconds.
 
-Another takes over when it has not seen the Lease move for its whole duration, counted by its own clock; so
-clocks need not agree. Whoever cannot renew stops acting before anybody else may begin. A killed holder loses
-at most that duration, one that ends in peace gives the Lease back.
+A killed holder is replaced after the lease duration, one that ends normally releases the Lease.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Election:
-    """Takes part in the election that a Lease decides; `leads` says whether this process may act now."""
+    """Takes part in the election that a Lease decides; `leads` is whether this process may act now."""
 
     def __init__(
         self,
@@ -37,11 +35,13 @@ class Election:
         self._api = api
         self._namespace, self._name, self._identity = namespace, name, identity
         self._lease_seconds, self._renew_seconds = lease_seconds, renew_seconds
-        self._until = 0.0  # monotonic; before that nobody else begins
-        self._seen: tuple[str, float] = ("", 0.0)  # the Lease's version, and when it was first seen
+        # Monotonic time until which no other process can become the leader.
+        self._until = 0.0
+        # The Lease's version, and when this process first saw it.
+        self._seen: tuple[str, float] = ("", 0.0)
         self._well_since: float | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True, name="election")
+        self._thread = threading.Thread(target=self._renew_forever, daemon=True, name="election")
 
     def __enter__(self) -> Election:
         self._thread.start()
@@ -51,20 +51,20 @@ class Election:
         self._stop.set()
         self._thread.join(5.0)
         with contextlib.suppress(ApiError):
-            self._give_back()
+            self._release()
 
     @property
     def leads(self) -> bool:
-        """Whether this process holds the Lease, for sure."""
+        """Whether this process certainly holds the Lease."""
         return time.monotonic() < self._until
 
     @property
     def well_seconds(self) -> float:
-        """For how long the API server has answered every renewal."""
+        """For how long the API server has responded to every renewal."""
         since = self._well_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def _go_on(self) -> None:
+    def _renew_forever(self) -> None:
         while not self._stop.is_set():
             began = time.monotonic()
             try:
@@ -83,15 +83,18 @@ class Election:
         elif not self._may_take(held, began):
             return
         else:
+            # The API server rejects the patch if another candidate has changed the Lease since.
             guard = {"uid": held["metadata"]["uid"], "resourceVersion": held["metadata"]["resourceVersion"]}
             body = {"metadata": guard, "spec": self._spec(held)}
             try:
                 self._api.patch(LEASE.path(self._namespace, self._name), body)
             except ApiError as error:
-                if error.status == 409:  # another was quicker
+                # Another candidate was quicker.
+                if error.status == 409:
                     return
                 raise
-        # One renewal less than the lease: whoever waits for it has surely waited longer.
+        # From before the request, and shorter than the lease by one renewal: this process stops acting before
+        # another, which counts from when it saw the Lease change, may begin.
         self._until = began + self._lease_seconds - self._renew_seconds
 
     def _may_take(self, held: Document, now: float) -> bool:
@@ -99,6 +102,7 @@ class Election:
         if self._seen[0] != version:
             self._seen = (version, now)
         holder = spec.get("holderIdentity") or ""
+        # Like client-go: by the time since the version changed here, so that clocks need not agree.
         return holder in ("", self._identity) or now - self._seen[1] > self._lease_seconds
 
     def _document(self) -> Document:
@@ -122,7 +126,7 @@ class Election:
             "leaseTransitions": changes if same or held is None else changes + 1,
         }
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         self._until = 0.0
         held = self._api.find(LEASE.path(self._namespace, self._name))
         if held is not None and (held.get("spec") or {}).get("holderIdentity") == self._identity:

@@ -1,7 +1,7 @@
-"""The model of a cluster's job, written down in the model registry by the controller once the job has succeeded.
+"""Registers the models of succeeded jobs in the model registry.
 
-A registry that is away leaves the job Succeeded with a warning, and is asked again. What was written stands on the
-job, so that no controller asks twice.
+If the registry is unavailable, the job stays Succeeded with a warning, and registering is tried again. The
+result is noted on the job, so that it is registered once.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from mpijob.formats.kubernetes.metadata import controller_notes, well_known
 from mpijob.model import Phase
 from mpijob.settings import Settings
 
-_AGAIN_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
 
 
 class ModelRegistration:
-    """Writes models down, one job after the other; a registry that did not answer is left in peace for a while."""
+    """Registers models one after the other; pauses after an error, so that a registry that is down does not
+    delay jobs.
+    """
 
     def __init__(self, api: Api, reader: JobReader, settings: Settings) -> None:
         self._api, self._reader, self._settings = api, reader, settings
         self._not_before = 0.0
 
-    def register_model_of(self, look: JobSnapshot) -> None:
-        """Write the job's model down, if it has one and it was not written down yet."""
-        state, found = look.state, look.found
+    def register_model_of(self, snapshot: JobSnapshot) -> None:
+        """Register the job's model, if it has one that is not registered yet."""
+        state, found = snapshot.state, snapshot.found
         if not self._settings.model_registry or state.phase is not Phase.SUCCEEDED:
             return
         if (
@@ -38,18 +40,20 @@ class ModelRegistration:
             or time.monotonic() < self._not_before
         ):
             return
-        job = self._reader.spec(found, look.seen.runtime)
+        job = self._reader.spec(found, snapshot.seen.runtime)
         if job.model is None:
             return
         try:
-            made = register_model.register(self._api, state, job, job.model, self._settings)
+            registered = register_model.register(self._api, state, job, job.model, self._settings)
         except MpiJobError as error:
-            self._not_before = time.monotonic() + _AGAIN_SECONDS
-            status_publisher.say_finding(self._api, found.job, model_registry.registration_failed(error))
+            self._not_before = time.monotonic() + _RETRY_SECONDS
+            status_publisher.write_finding_event(
+                self._api, found.job, model_registry.registration_failed(error)
+            )
             return
-        status_publisher.say(
-            self._api, found.job, "ModelRegistered", model_registry.format_registered(made), made.version,
+        status_publisher.write_event(
+            self._api, found.job, "ModelRegistered", model_registry.format_registered(registered), registered.version,
             warning=False, when=self._api.now(),
         )  # fmt: skip
-        note = {well_known.MODEL_ANNOTATION: f"{made.model}/{made.version}"}
+        note = {well_known.MODEL_ANNOTATION: f"{registered.model}/{registered.version}"}
         self._api.patch(found.path, {"metadata": {"annotations": note}}, accept=PARTIAL)

@@ -1,4 +1,4 @@
-"""What a controller keeps of objects that it watches: enough to know whose they are and where they stand, no more."""
+"""The parts of watched objects that a controller keeps in memory."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from mpijob.formats.kubernetes.metadata import controller_notes
 from mpijob.formats.kubernetes.metadata.well_known import Document
 
 _POD_LABELS = (*PODS.values(),)
-_OF_EVENTS = ("involvedObject", "reason", "message", "type", "firstTimestamp", "lastTimestamp", "eventTime", "count",
+_EVENT_FIELDS = ("involvedObject", "reason", "message", "type", "firstTimestamp", "lastTimestamp", "eventTime", "count",
               "series", "source", "reportingComponent")  # fmt: skip
 
 
 def pod(document: Document) -> Document:
-    """Keep of a pod where it is and whether it lives."""
+    """Keep the node of a pod, and whether it has ended."""
     kept = bare(document)
     labels = kept["metadata"].get("labels") or {}
     kept["metadata"]["labels"] = {name: labels[name] for name in _POD_LABELS if name in labels}
@@ -21,12 +21,11 @@ def pod(document: Document) -> Document:
 
 
 def spec(document: Document) -> Document:
-    """Keep of an object what is wanted."""
     return bare(document) | {"spec": document.get("spec") or {}}
 
 
 def event(document: Document) -> Document:
-    """Keep of an Event what it tells; of our own, that it was said."""
+    """Keep the fields of an Event that the timeline uses; of our own Events only that they exist."""
     if controller_notes.is_own(document):
         return bare(document) | {"involvedObject": {}}
-    return bare(document) | {name: document[name] for name in _OF_EVENTS if name in document}
+    return bare(document) | {name: document[name] for name in _EVENT_FIELDS if name in document}

@@ -1,8 +1,8 @@
-"""Looking at every job again and again: what a recorder and a controller have in common.
+"""The work queue of a controller or recorder: which jobs are jobs, and which are due to be reconciled.
 
-One watch for each kind of object tells that something moved; the job that it belongs to becomes due and is
-looked at by one of a few threads, never by two at once. A lost message costs time, never truth: whoever looks
-says when to look again. Nothing is kept here that could not be lost.
+A watch of each kind makes the job of a changed object due; a few threads reconcile due jobs, never two the
+same job. The handler says when to reconcile again, so a lost event causes a delay and no wrong state. All
+state here can be lost.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ from mpijob.formats.kubernetes.metadata import identity, well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobRef
 
-PODS = {  # by which label a pod says to which job's object it belongs
+# The label with the name of the job's object, by the source of the pods.
+PODS = {
     "jobset pods": well_known.ENGINE_NAMES["TrainJob"],
     "operator pods": well_known.ENGINE_NAMES["MPIJob"],
 }
-_SETTLE_SECONDS = 0.2  # changes come in swarms; one look serves them all
-_SOON_SECONDS = 3.0
-_LATER_SECONDS = 10.0
+# Changes come in bursts; one reconciliation covers them all.
+_BATCH_SECONDS = 0.2
+_RETRY_SECONDS = 3.0
+_RETRY_AFTER_BUG_SECONDS = 10.0
 _START_SECONDS = 30.0
-_LOOKS_AT_ONCE = 4
+_THREADS = 4
 _log = logging.getLogger(__name__)
 
 
 class WorkQueue:
-    """Knows which jobs of a namespace, or of all, are there, and which are to be looked at now.
+    """The jobs of one namespace, or of all, and when each is due.
 
-    `look` is called for a job that is due, `gone` for one that is not there any more; both may raise. `heard` is
-    told every change of a pod, of which no more is kept than `trim` leaves.
+    `reconcile` is called for a job that is due, `removed` for one that no longer exists; both may raise.
+    `on_pod` is called with each change of a pod, of which only what `trim` leaves is kept.
     """
 
     def __init__(
@@ -48,24 +50,25 @@ class WorkQueue:
         served: frozenset[str],
         namespace: str,
         *,
-        look: Callable[[JobRef], None],
-        gone: Callable[[JobRef], None],
-        heard: Callable[[Change], None] = lambda change: None,
+        reconcile: Callable[[JobRef], None],
+        removed: Callable[[JobRef], None],
+        on_pod: Callable[[Change], None] = lambda change: None,
         trim: Trim | None = None,
         more: Mapping[str, ListWatch] | None = None,
-        settle_seconds: float = _SETTLE_SECONDS,
+        batch_seconds: float = _BATCH_SECONDS,
     ) -> None:
-        self._look = look
-        self._gone = gone
-        self._heard = heard
-        self._settle_seconds = settle_seconds
-        self._jobs = [kind.plural for kind in job_objects.JOB_KINDS if kind.api in served]
+        self._reconcile = reconcile
+        self._removed = removed
+        self._on_pod = on_pod
+        self._batch_seconds = batch_seconds
+        self._job_sources = [kind.plural for kind in job_objects.JOB_KINDS if kind.api in served]
         self.cache = Cache(api, _sources(served, namespace, trim or bare) | dict(more or {}))
-        self.missed = threading.Event()  # some deletion was told without saying whose
+        # A job was deleted of which only the metadata is known, without its labels.
+        self.missed = threading.Event()
         self._due: dict[JobRef, float] = {}
-        self._looking: set[JobRef] = set()
+        self._running: set[JobRef] = set()
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(_LOOKS_AT_ONCE)
+        self._pool = ThreadPoolExecutor(_THREADS)
 
     def __enter__(self) -> WorkQueue:
         self.cache.subscribe(self._changed)
@@ -76,90 +79,95 @@ class WorkQueue:
         self._pool.shutdown(cancel_futures=True)
         self.cache.close()
 
-    def settle(self) -> None:
-        """Wait until all jobs are known; raise where the cluster does not answer or jobs may not be read."""
-        settled = self.cache.settled(_START_SECONDS)
-        refused = [self.cache.errors[name] for name in self._jobs if name in self.cache.errors]
+    def wait_until_listed(self) -> None:
+        """Wait until all jobs are known; raise BackendError if the cluster does not respond or jobs may not
+        be read.
+        """
+        is_listed = self.cache.settled(_START_SECONDS)
+        refused = [self.cache.errors[name] for name in self._job_sources if name in self.cache.errors]
         if refused:
             raise refused[0]
-        if not settled:
+        if not is_listed:
             raise BackendError("the cluster is not responding")
 
-    def there(self) -> set[JobRef]:
-        """Return every job that is there."""
-        return {job_objects.ref_of(job) for one in self._jobs for job in self.cache.objects(one)}
+    def jobs(self) -> set[JobRef]:
+        """Return all jobs that exist."""
+        return {job_objects.ref_of(job) for source in self._job_sources for job in self.cache.objects(source)}
 
-    def wish(self, ref: JobRef, delay_seconds: float | None = None) -> None:
-        """Have a job looked at after a while, or sooner if somebody else wishes it."""
+    def enqueue(self, ref: JobRef, delay_seconds: float | None = None) -> None:
+        """Make a job due after a delay; an earlier time that is set already stays."""
         with self._lock:
-            due = time.monotonic() + (self._settle_seconds if delay_seconds is None else delay_seconds)
+            due = time.monotonic() + (self._batch_seconds if delay_seconds is None else delay_seconds)
             self._due[ref] = min(self._due.get(ref, due), due)
 
     def forget(self, ref: JobRef) -> None:
-        """Have a job looked at no more, until something moves."""
+        """Do not reconcile a job again until one of its objects changes."""
         with self._lock:
             self._due.pop(ref, None)
 
-    def go(self) -> None:
-        """Let every job that is due be looked at."""
+    def start_due(self) -> None:
+        """Start reconciling every job that is due, in threads."""
         for ref in self._take_due(time.monotonic()):
-            self._pool.submit(self._carefully, ref)
+            self._pool.submit(self._reconcile_safely, ref)
 
     def _take_due(self, now: float) -> list[JobRef]:
         with self._lock:
-            due = [ref for ref, when in self._due.items() if when <= now and ref not in self._looking]
+            # A job that is being reconciled stays due until that has ended.
+            due = [ref for ref, when in self._due.items() if when <= now and ref not in self._running]
             for ref in due:
                 del self._due[ref]
-                self._looking.add(ref)
+                self._running.add(ref)
         return due
 
-    def _carefully(self, ref: JobRef) -> None:
+    def _reconcile_safely(self, ref: JobRef) -> None:
         try:
-            self._look_or_part(ref)
+            self._reconcile_or_remove(ref)
         except MpiJobError as error:
             _log.warning("reconciling %s failed, retrying: %s", ref, error.message)
-            self.wish(ref, _SOON_SECONDS)
-        except Exception:  # the outermost place of this thread: the other jobs go on
+            self.enqueue(ref, _RETRY_SECONDS)
+        except Exception:
+            # The outermost place of this thread: the other jobs are still reconciled.
             _log.exception("reconciling %s failed", ref)
-            self.wish(ref, _LATER_SECONDS)
+            self.enqueue(ref, _RETRY_AFTER_BUG_SECONDS)
         finally:
             with self._lock:
-                self._looking.discard(ref)
+                self._running.discard(ref)
 
-    def _look_or_part(self, ref: JobRef) -> None:
+    def _reconcile_or_remove(self, ref: JobRef) -> None:
         try:
-            self._look(ref)
+            self._reconcile(ref)
         except NotFound:
             self.forget(ref)
-            self._gone(ref)
+            self._removed(ref)
 
     def _changed(self, source: str, change: Change) -> None:
         if change.kind in ("RESET", "BOOKMARK"):
             return
         metadata = change.object["metadata"]
-        if source in self._jobs:
+        if source in self._job_sources:
+            # Objects that were deleted while the watch was down have name and uid only, see `watch.Change`.
             if metadata.get("creationTimestamp"):
-                self.wish(job_objects.ref_of(change.object))
+                self.enqueue(job_objects.ref_of(change.object))
             else:
                 self.missed.set()
         elif source in PODS:
-            self._heard(change)
+            self._on_pod(change)
             for ref in self.jobs_of(change.object):
-                self.wish(ref)
+                self.enqueue(ref)
 
     def jobs_of(self, pod: Document) -> list[JobRef]:
-        """Return whose a pod is: the engine's own label names the object that it was made for."""
+        """Return the job of a pod, by the engine's label with the name of its object."""
         metadata = pod["metadata"]
         found = (
-            self.cache.find(one, metadata.get("namespace", ""), name)
-            for one in self._jobs
+            self.cache.find(source, metadata.get("namespace", ""), name)
+            for source in self._job_sources
             for name in engine_names(pod)
         )
         return [job_objects.ref_of(job) for job in found if job is not None]
 
 
 def engine_names(pod: Document) -> list[str]:
-    """Return the names of the job objects that engines say a pod was made for; there is one."""
+    """Return the names of the job objects in the engines' labels of a pod; there is at most one."""
     labels = pod["metadata"].get("labels") or {}
     return [labels[key] for key in PODS.values() if labels.get(key)]
 
@@ -178,6 +186,6 @@ def _sources(served: frozenset[str], namespace: str, trim: Trim) -> dict[str, Li
 
 
 def bare(document: Document) -> Document:
-    """Return of an object no more than whose it is, and that it changed."""
+    """Return the metadata that identifies an object and its version."""
     kept = ("name", "namespace", "uid", "labels", "resourceVersion", "creationTimestamp")
     return {"metadata": identity.outline(document.get("metadata") or {}, kept)}

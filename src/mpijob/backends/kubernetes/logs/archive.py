@@ -1,4 +1,4 @@
-"""What a recorder wrote down of a cluster's jobs, read with the same understanding of pods' logs as `pod_logs`."""
+"""The logs that a recorder has stored, parsed like pods' logs (`pod_logs`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mpijob.model import Family, JobState
 from mpijob.settings import Settings
 
 
-def remembered(directory: str, settings: Settings | None = None) -> ArchiveReader | None:
-    """Return the past that a recorder has written into a directory, or where the settings say, if there is any."""
+def open_recorded(directory: str, settings: Settings | None = None) -> ArchiveReader | None:
+    """Return the archive in a directory or of the settings' database; None without one."""
     settings = settings or Settings()
     return open_archive(directory, _reader, settings.history_database, store_of(settings))
 
@@ -23,13 +23,13 @@ def store_of(settings: Settings) -> ObjectStore | None:
 
 
 def of_archive(archive: Archive) -> ArchiveReader:
-    """Return the past of an archive that is open already."""
+    """Return a reader for an archive that is open already."""
     return ArchiveReader(archive, _reader)
 
 
 def _reader(voice: LogSource, state: JobState) -> LineReader:
     workers = {rank.rank: rank.worker for rank in state.ranks}
-    speaker = pod_logs.PodLogSource(
+    log_source = pod_logs.PodLogSource(
         state.ref.namespace,
         voice.source,
         "",
@@ -39,4 +39,4 @@ def _reader(voice: LogSource, state: JobState) -> LineReader:
         Family(voice.family),
         voice.tagged,
     )
-    return pod_logs.Reader(speaker, workers)
+    return pod_logs.Reader(log_source, workers)

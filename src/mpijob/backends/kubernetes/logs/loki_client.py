@@ -1,9 +1,9 @@
-"""What pods said that are gone, as the cluster's own log collector has put it into Loki.
+"""Lines of deleted pods, from the Loki that the cluster's log collector writes to.
 
-Collectors name a pod in one of a few ways: Grafana's, OpenShift's, OpenTelemetry's. Lines are given as the API server
-gives them, time stamp first, so that `pod_logs` reads both alike. Loki is asked with a right of its own, which is why a
-pod's log is always asked of the API server first: whoever may not read it there is refused there. A Loki that is
-away tells nothing, and that is said.
+Collectors label pods in one of a few ways: Grafana's, OpenShift's, OpenTelemetry's. Lines have the format of
+the API server, timestamp first, so that `pod_logs` parses both. Loki is read with a token of its own; callers
+therefore check first that the API server lets the user read the log. If Loki does not respond, a warning is
+logged and there are no lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mpijob.backends.kubernetes.logs.http_service import FAILURES, HttpService, neighbour
+from mpijob.backends.kubernetes.logs.http_service import FAILURES, HttpService, configured_service
 from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.model import Family, Role
@@ -31,10 +31,14 @@ _NAMES = (
     ("kubernetes_namespace_name", "kubernetes_pod_name"),
     ("k8s_namespace_name", "k8s_pod_name"),
 )
+# Below Loki's max_entries_limit_per_query (5000).
 _PAGE = 2000
-_LONGEST_NS = 30 * 24 * 3600 * cri.SECOND_NS  # that one question may reach back, as Loki comes
-_LATE_NS = 600 * cri.SECOND_NS  # between what a launcher says and what its workers do
-_HEAD = 500  # of a launcher's lines: the world is counted in its first
+# Loki's default max_query_length.
+_LONGEST_NS = 30 * 24 * 3600 * cri.SECOND_NS
+# The workers' lines may be earlier or later than the launcher's by this.
+_LATE_NS = 600 * cri.SECOND_NS
+# The world is counted in the first lines of a launcher.
+_HEAD = 500
 _OPENMPI_TAG = re.compile(rb"\[\d+,\d+\]<std")
 _LAUNCHER = "-launcher(?:-0-0)?-[a-z0-9]{5}"
 _MEMBER = f"{_LAUNCHER}|-node-0-([0-9]+)-[a-z0-9]{{5}}|-worker-([0-9]+)"
@@ -42,14 +46,14 @@ _log = logging.getLogger(__name__)
 
 
 class Span(NamedTuple):
-    """A stretch of time."""
+    """A time range."""
 
     since_ns: int
     until_ns: int
 
 
 class Loki:
-    """One server, and how the collector names pods there."""
+    """A Loki server, and the labels that its collector uses."""
 
     def __init__(self, server: HttpService) -> None:
         self._server = server
@@ -57,16 +61,18 @@ class Loki:
 
     @property
     def address(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return self._server.address
 
     def pods(self, namespace: str, pattern: str, span: Span) -> list[str]:
-        """Return the pods of which it has lines; the pattern is of the whole name."""
-        found = self._ask("series", span, {"match[]": self._select(namespace, f"=~{json.dumps(pattern)}")})
+        """Return the pods with lines in the range; the pattern must match the whole name."""
+        found = self._request(
+            "series", span, {"match[]": self._select(namespace, f"=~{json.dumps(pattern)}")}
+        )
         return sorted({labels[self._names()[1]] for labels in found})
 
     def lines(self, namespace: str, pod: str, span: Span) -> Iterator[bytes]:
-        """Yield what a pod has said, in order, as its log has it."""
+        """Yield the lines of a pod in order, with timestamps like the kubelet's."""
         select, since, seen = self._select(namespace, f"={json.dumps(pod)}"), span.since_ns, 0
         while True:
             page = self._page(select, Span(since, span.until_ns))
@@ -74,20 +80,19 @@ class Loki:
             if len(page) < _PAGE:
                 return
             last = page[-1][0]
-            full = (
-                last == since
-            )  # more lines of one moment than a page holds: the rest of them cannot be asked for
+            # More lines of one nanosecond than a page has: the rest of them cannot be selected.
+            full = last == since
             since, seen = last + full, 0 if full else sum(moment == last for moment, _ in page)
 
     def last(self, namespace: str, pattern: str, span: Span) -> int | None:
-        """Return when one of these pods has said something last."""
+        """Return the time of the last line of these pods."""
         select = self._select(namespace, f"=~{json.dumps(pattern)}")
         found = self._page(select, span, direction="backward", limit="1")
         return found[-1][0] if found else None
 
     def _page(self, select: str, span: Span, **more: str) -> list[tuple[int, str]]:
-        words = {"query": select, "limit": str(_PAGE), "direction": "forward", **more}
-        streams = self._ask("query_range", span, words)["result"]
+        parameters = {"query": select, "limit": str(_PAGE), "direction": "forward", **more}
+        streams = self._request("query_range", span, parameters)["result"]
         entries = [(int(moment), text) for stream in streams for moment, text, *_ in stream["values"]]
         return sorted(entries, key=lambda entry: entry[0])
 
@@ -101,41 +106,41 @@ class Loki:
             self._named = next((names for names in _NAMES if labels.issuperset(names)), _NAMES[0])
         return self._named
 
-    def _ask(self, what: str, span: Span, words: dict[str, str]) -> Any:
+    def _request(self, endpoint: str, span: Span, parameters: dict[str, str]) -> Any:
         times = {"start": str(span.since_ns), "end": str(span.until_ns)}
-        return self._server.get(f"/loki/api/v1/{what}", words | times)
+        return self._server.get(f"/loki/api/v1/{endpoint}", parameters | times)
 
 
 class Gone(NamedTuple):
-    """Pods of a job that are gone, and where and when they spoke."""
+    """The deleted pods of a job in Loki, and their time ranges."""
 
     loki: Loki
     spans: Mapping[PodLogSource, Span]
 
-    def lines(self, voice: PodLogSource) -> Iterator[bytes]:
-        """Yield what one of them has said; nothing for a pod that is none of them."""
-        span = self.spans.get(voice)
+    def lines(self, source: PodLogSource) -> Iterator[bytes]:
+        """Yield the lines of one of the pods; nothing for another pod."""
+        span = self.spans.get(source)
         if span is None:
             return
         try:
-            yield from self.loki.lines(voice.namespace, voice.pod, span)
+            yield from self.loki.lines(source.namespace, source.pod, span)
         except FAILURES as error:
             _warn(self.loki, error)
 
 
 def of_settings(settings: Settings) -> Loki | None:
-    """Return the Loki of the settings, None where none is set."""
-    found = neighbour(settings.loki, settings.loki_token_file)
+    """Return the Loki of the settings, None if none is set."""
+    found = configured_service(settings.loki, settings.loki_token_file)
     return None if found is None else Loki(found)
 
 
 def of_job(loki: Loki, found: Found, there: Collection[str], now_ns: int) -> Gone:
-    """Return the pods of a job that are not there any more."""
+    """Return the pods of a job that exist in Loki only; `there` are the others."""
     return _found(loki, lambda: _of_job(loki, found, there, now_ns))
 
 
 def of_name(loki: Loki, ref: JobRef, now_ns: int) -> Gone:
-    """Return the pods of the last job of a name, of which the cluster knows nothing any more."""
+    """Return the pods of the last job of a name that the cluster no longer has."""
     return _found(loki, lambda: _of_name(loki, ref, now_ns))
 
 
@@ -155,8 +160,8 @@ def _of_job(loki: Loki, found: Found, there: Collection[str], now_ns: int) -> di
     for job in (*found.earlier, found.job):
         metadata, (family, tagged) = job["metadata"], derive_state.speech(job)
         namespace, attempt = metadata["namespace"], job_objects.attempt_of(job)
-        made = int((time_of(metadata.get("creationTimestamp", "")) or 0.0) * cri.SECOND_NS)
-        span = Span(made, min(made + _LONGEST_NS, now_ns))
+        created = int((time_of(metadata.get("creationTimestamp", "")) or 0.0) * cri.SECOND_NS)
+        span = Span(created, min(created + _LONGEST_NS, now_ns))
         for pod, role, worker in _members(loki, namespace, re.escape(metadata["name"]), span):
             if pod not in there:
                 spans[PodLogSource(namespace, pod, "", role, worker, attempt, family, tagged)] = span
@@ -165,21 +170,21 @@ def _of_job(loki: Loki, found: Found, there: Collection[str], now_ns: int) -> di
 
 def _of_name(loki: Loki, ref: JobRef, now_ns: int) -> dict[PodLogSource, Span]:
     name = f"{re.escape(ref.name)}(?:-a[0-9]+)?"
-    span = _last_run(loki, ref.namespace, name, Span(now_ns - _LONGEST_NS, now_ns))
+    span = _last_span(loki, ref.namespace, name, Span(now_ns - _LONGEST_NS, now_ns))
     if span is None:
         return {}
     members = [*_members(loki, ref.namespace, name, span)]
     launchers = [pod for pod, role, _ in members if role is Role.LAUNCHER]
     heads = [islice(loki.lines(ref.namespace, pod, span), _HEAD) for pod in launchers]
-    family, tagged = _speech(b"".join(line for head in heads for line in head))
+    family, tagged = _tags(b"".join(line for head in heads for line in head))
     return {
         PodLogSource(ref.namespace, pod, "", role, worker, _attempt(ref.name, pod), family, tagged): span
         for pod, role, worker in members
     }
 
 
-def _last_run(loki: Loki, namespace: str, name: str, whole: Span) -> Span | None:
-    """Return from when to when the last run of a name has spoken: from its launcher's first line to its last."""
+def _last_span(loki: Loki, namespace: str, name: str, whole: Span) -> Span | None:
+    """Return the time range of the last job of a name, from its launcher's first line to its last."""
     launcher = name + _LAUNCHER
     last = loki.last(namespace, launcher, whole)
     if last is None:
@@ -192,7 +197,7 @@ def _last_run(loki: Loki, namespace: str, name: str, whole: Span) -> Span | None
 
 
 def _members(loki: Loki, namespace: str, name: str, span: Span) -> Iterator[tuple[str, Role, int | None]]:
-    """Yield the pods of the jobs of a name, each with its role and its index."""
+    """Yield the pods of jobs with this name, with their roles and indices."""
     pattern = re.compile(f"{name}(?:{_MEMBER})")
     for pod in loki.pods(namespace, pattern.pattern, span):
         if member := pattern.fullmatch(pod):
@@ -205,13 +210,13 @@ def _attempt(name: str, pod: str) -> int:
     return int(found[1]) if found else 1
 
 
-def _speech(head: bytes) -> tuple[Family, bool]:
-    """Return whose tags a launcher's log carries, and whether it carries any: of a job of ours, as its log begins."""
+def _tags(head: bytes) -> tuple[Family, bool]:
+    """Return the MPI family of a launcher's log and whether its lines are tagged."""
     return Family.OPENMPI if _OPENMPI_TAG.search(head) else Family.MPICH, b"mpijob-world " in head
 
 
 def _text(line: str) -> bytes:
-    """Return what a pod has said in one line; OpenShift's collector puts it into a record of its own."""
+    # OpenShift's collector (Vector) wraps each line into a JSON record.
     if line.startswith("{") and '"kubernetes"' in line:
         try:
             record = json.loads(line)

@@ -1,7 +1,7 @@
-"""The values of a job's secrets, read back so that they can be masked where its log is shown.
+"""The values of a job's secrets, which are masked where its log is shown.
 
-Who may not read a Secret simply does not know its value: then the patterns of `observation/redaction/masking` are all
-that protects it.
+Of Secrets that the user may not read, the values are unknown, and only the patterns of
+`observation/redaction/masking` protect them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from mpijob.model import JobRef, MPIJob, Secret, VolumeKind
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.status.job_objects import Found
 
-_OURS = ("env:", "file:")  # sources on the machine of whoever submits
+# Sources on the machine of the user who submits.
+_OURS = ("env:", "file:")
 _ENDPOINT = "AWS_S3_ENDPOINT"
 _ADDRESS = re.compile(r"(ENDPOINT|URL|URI|HOST)(_URL)?$")
 
@@ -35,12 +36,14 @@ def known(
     *,
     own_machine: bool,
 ) -> tuple[str, ...]:
-    """Return the values that can be read; a job that is gone has taken its own Secret along: then of their sources.
+    """Return the values that can be read; the Secret of a deleted job is gone, then those of its sources.
 
-    Sources are looked for on this machine only where it is the user's own (`own_machine`): a visitor's job could name
-    any file of a server.
+    Sources are read only on the user's own machine (`own_machine`): a visitor's job could name any file of a
+    server.
     """
-    here = read_available(one for one in secrets if one.source.startswith(_OURS)) if own_machine else ()
+    here = (
+        read_available(secret for secret in secrets if secret.source.startswith(_OURS)) if own_machine else ()
+    )
     try:
         job = find(ref)
         return tuple(dict.fromkeys((*read(api, job.ref.namespace, job.first, secrets), *here)))
@@ -57,26 +60,30 @@ def read(api: Api, namespace: str, first: str, secrets: Iterable[Secret]) -> tup
 
 
 def values(api: Api, namespace: str, name: str) -> dict[str, str]:
-    """Return what a Secret holds, as far as the user may read it."""
+    """Return the keys and values of a Secret; {} if the user may not read it."""
     return {key: _decoded(text) for key, text in _data(api, namespace, name).items()}
 
 
 def addresses(api: Api, job: MPIJob) -> tuple[str, ...]:
-    """Return the servers that a job's data connections name: values of secrets called ENDPOINT, URL, URI or HOST."""
-    told = [one for one in job.secrets if _ADDRESS.search(one.env) and not one.source.startswith(_OURS)]
-    told += [Secret(env=_ENDPOINT, source=f"{name}/{_ENDPOINT}") for name in _connections(job)]
-    return read(api, job.namespace, job.name, told) if told else ()
+    """Return the servers in a job's data connections: values of secrets named ENDPOINT, URL, URI or HOST."""
+    named = [
+        secret
+        for secret in job.secrets
+        if _ADDRESS.search(secret.env) and not secret.source.startswith(_OURS)
+    ]
+    named += [Secret(env=_ENDPOINT, source=f"{name}/{_ENDPOINT}") for name in _connections(job)]
+    return read(api, job.namespace, job.name, named) if named else ()
 
 
 def has_addresses(job: MPIJob) -> bool:
     """Return whether a job's secrets or S3 volumes may name servers."""
     return bool(_connections(job)) or any(
-        _ADDRESS.search(one.env) and "/" in one.source for one in job.secrets
+        _ADDRESS.search(secret.env) and "/" in secret.source for secret in job.secrets
     )
 
 
 def _connections(job: MPIJob) -> list[str]:
-    return sorted({one.source.partition("/")[0] for one in job.volumes if one.kind is VolumeKind.S3})
+    return sorted({volume.source.partition("/")[0] for volume in job.volumes if volume.kind is VolumeKind.S3})
 
 
 def _place(ours: str, secret: Secret) -> tuple[str, str]:

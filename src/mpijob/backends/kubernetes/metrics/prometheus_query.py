@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterable
 
-from mpijob.backends.kubernetes.logs.http_service import FAILURES, HttpService, neighbour
+from mpijob.backends.kubernetes.logs.http_service import FAILURES, HttpService, configured_service
 from mpijob.settings import Settings
 
 _QUERIES = {
@@ -49,7 +49,7 @@ class Prometheus:
 
 def of_settings(settings: Settings) -> Prometheus | None:
     """Return the Prometheus of the settings, None where none is set."""
-    found = neighbour(settings.prometheus, settings.prometheus_token_file)
+    found = configured_service(settings.prometheus, settings.prometheus_token_file)
     return None if found is None else Prometheus(found)
 
 

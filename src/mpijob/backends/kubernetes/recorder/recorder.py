@@ -62,9 +62,9 @@ class Recorder:
             api,
             self._reader.served,
             namespace,
-            look=self._write,
-            gone=lambda ref: self._carefully(lambda: self._write_gone(ref)),
-            heard=self._heard,
+            reconcile=self._write,
+            removed=lambda ref: self._carefully(lambda: self._write_gone(ref)),
+            on_pod=self._heard,
             trim=_outline,
         )
         self._final: set[JobRef] = set()
@@ -89,14 +89,14 @@ class Recorder:
 
     def _begin(self, session: Session) -> None:
         """Take up what the last recorder left: jobs that are gone meanwhile, and those that are still there."""
-        self._rounds.settle()
-        there = self._rounds.there()
+        self._rounds.wait_until_listed()
+        there = self._rounds.jobs()
         for ref in session.recorded_jobs(self._namespace):
             session.record_gap(ref)
             if ref not in there:
                 self._write_gone(ref, f"the job was deleted while no recorder ran, {session.gap_text()}")
         for ref in there:
-            self._rounds.wish(ref, 0.0)
+            self._rounds.enqueue(ref, 0.0)
 
     def _go_on(self, stop: threading.Event, session: Session) -> None:
         flushed = tidied = 0.0
@@ -104,10 +104,10 @@ class Recorder:
             now = time.monotonic()
             if self._rounds.missed.is_set():
                 self._rounds.missed.clear()
-                for ref in {*session.recorded_jobs(self._namespace)} - self._rounds.there():
-                    self._rounds.wish(ref)
+                for ref in {*session.recorded_jobs(self._namespace)} - self._rounds.jobs():
+                    self._rounds.enqueue(ref)
             self._keep_last_pods()
-            self._rounds.go()
+            self._rounds.start_due()
             if now - flushed >= _FLUSH_SECONDS:
                 flushed = now
                 self._flush()
@@ -151,10 +151,10 @@ class Recorder:
         if not state.phase.final:
             self._final.discard(ref)
             starting = state.phase is Phase.INITIALIZING
-            self._rounds.wish(ref, _STARTING_SECONDS if starting else _LOOK_AGAIN_SECONDS)
+            self._rounds.enqueue(ref, _STARTING_SECONDS if starting else _LOOK_AGAIN_SECONDS)
         elif ref not in self._final:
             self._final.add(ref)
-            self._rounds.wish(ref, _LAST_LOOK_SECONDS)
+            self._rounds.enqueue(ref, _LAST_LOOK_SECONDS)
 
     def _hear(self, key: JobKey, life: ContainerRun) -> None:
         with self._lock:

@@ -58,7 +58,7 @@ class SnapshotWriter:
 
         Raise NotFound.
         """
-        look, now = self._reader.look(ref), time.time()
+        look, now = self._reader.read(ref), time.time()
         known = (look.found.ref.key, job_objects.attempt_of(look.found.job))
         facts = [*self._pod_facts(look, now)]
         spec = b""
@@ -166,7 +166,7 @@ class SnapshotWriter:
 def _lives_of(job: Document, pods: Any) -> Iterator[ContainerRun]:
     family, tagged = derive_state.speech(job)
     for pod in pods:
-        for voice in pod_logs.voices(
+        for voice in pod_logs.log_sources(
             [pod],
             attempt=job_objects.attempt_of(job),
             family=family,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mpijob.backends.kubernetes.client import resources
-from mpijob.backends.kubernetes.client.api_errors import ApiError, telling, unseen
+from mpijob.backends.kubernetes.client.api_errors import ApiError, translated, unread_findings
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_objects import Found
 from mpijob.errors import NotFound
@@ -77,15 +77,15 @@ class JobReader:
         """Every `group/version` that the cluster serves."""
         from mpijob.backends.kubernetes.client import discovery
 
-        with telling("read the cluster state"):
+        with translated("read the cluster state"):
             return discovery.served(self._api)
 
     def find(self, ref: JobRef) -> Found:
         """Return the job's newest attempt; raise NotFound."""
-        with telling(f"look up job {ref.name or ref.uid}"):
+        with translated(f"look up job {ref.name or ref.uid}"):
             return job_objects.find(self._api, ref, lambda: self.served, self._me)
 
-    def look(self, ref: JobRef) -> JobSnapshot:
+    def read(self, ref: JobRef) -> JobSnapshot:
         """Return a look at the job; between two attempts it is queued again."""
         look = self.attempt(ref)
         if look.state.phase is not Phase.FAILED:
@@ -99,7 +99,7 @@ class JobReader:
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
         """Return the job as each of its attempts ended, as far as their objects are there, and as it is now."""
-        look = self.look(ref)
+        look = self.read(ref)
         earlier = [self.attempt_of(found).state for found in look.found.attempts]
         if look.ended is None:
             return (*earlier, look.state)
@@ -143,13 +143,13 @@ class JobReader:
         )
 
         refused = list[ApiError]()
-        with telling(f"read job {found.ref.name}"):
+        with translated(f"read job {found.ref.name}"):
             seen = job_objects.objects(self._api, found, self.served, refused, self._events)
             log = launcher_log.read(self._api, seen.pods, refused)
         seen = _with_progress(seen, log.text)
         state = derive_state.derive(seen, now=self._api.now(), launcher_log=log.text, rules=self._rules)
         if refused:
-            state = msgspec.structs.replace(state, findings=(*state.findings, *unseen(refused)))
+            state = msgspec.structs.replace(state, findings=(*state.findings, *unread_findings(refused)))
         return JobSnapshot(found, state, seen, log.proved)
 
     def dependencies(self, job: MPIJob) -> tuple[Dependency, ...]:
@@ -160,7 +160,7 @@ class JobReader:
     def state_of(self, ref: JobRef) -> JobState | None:
         """Return where a job stands that may be gone."""
         try:
-            return self.look(ref).state
+            return self.read(ref).state
         except NotFound:
             return None
 
@@ -184,7 +184,7 @@ class JobReader:
         """Return the runtime that the job refers to, if it has one that may be read."""
         if found.kind is not resources.TRAINJOB:
             return None
-        with telling(f"read the runtime of {found.ref.name}"):
+        with translated(f"read the runtime of {found.ref.name}"):
             try:
                 return job_objects.runtime(self._api, found.job)
             except ApiError as error:
@@ -192,7 +192,7 @@ class JobReader:
                     return None
                 raise
 
-    def voices(self, found: Found) -> tuple[PodLogSource, ...]:
+    def log_sources(self, found: Found) -> tuple[PodLogSource, ...]:
         """Return the pods of all attempts whose logs can be read."""
         from mpijob.backends.kubernetes.logs import pod_logs
         from mpijob.backends.kubernetes.status import derive_state
@@ -200,9 +200,9 @@ class JobReader:
         voices: list[PodLogSource] = []
         for job in (*found.earlier, found.job):
             family, tagged = derive_state.speech(job)
-            with telling(f"find the pods of {found.ref.name}"):
+            with translated(f"find the pods of {found.ref.name}"):
                 pods = job_objects.pods(self._api, found.kind, job)
-            voices += pod_logs.voices(
+            voices += pod_logs.log_sources(
                 pods,
                 attempt=job_objects.attempt_of(job),
                 family=family,
@@ -218,7 +218,7 @@ class JobReader:
         """
         from mpijob.backends.kubernetes.status import timeline
 
-        look, known = self.look(ref), {} if known is None else known
+        look, known = self.read(ref), {} if known is None else known
         for found in look.found.attempts:
             if (attempt := job_objects.attempt_of(found.job)) not in known:
                 past = self.attempt_of(found)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.client.api_errors import translated
 from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.backends.kubernetes.metrics import pod_usage
 from mpijob.backends.kubernetes.status.job_reader import JobReader
@@ -35,14 +35,14 @@ class JobWarnings:
 
     def of(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying about a job now."""
-        look = self._reader.look(ref)
+        look = self._reader.read(ref)
         if look.state.phase is not Phase.RUNNING:
             return ()
         past = self._measured.get(look.state.ref, [])
         self._measured[look.state.ref] = past
-        with telling(f"read the usage of {ref.name}"):
+        with translated(f"read the usage of {ref.name}"):
             past += pod_usage.samples(self._api, look.found, self._reader.served)
-            lines = last_lines(self._api, self._reader.voices(look.found), time.time())
+            lines = last_lines(self._api, self._reader.log_sources(look.found), time.time())
         del past[:-_MOST_SAMPLES]
         return judged(look.state, past, lines, self._quiet_seconds, time.time())
 

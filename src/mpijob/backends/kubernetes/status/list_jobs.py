@@ -14,7 +14,7 @@ import msgspec
 from mpijob import codec
 from mpijob.backends import scope_filter
 from mpijob.backends.kubernetes.client import concurrent, resources
-from mpijob.backends.kubernetes.client.api_errors import ApiError, unseen
+from mpijob.backends.kubernetes.client.api_errors import ApiError, unread_findings
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.job_objects import attempt_of, ref_of
@@ -99,10 +99,10 @@ def page(
     if scope_filter.needs_state(scope):
         told = _states(api, scope, chosen, everything, forecasts)
         found = [state for state in told if scope_filter.matches(state, scope)]
-        notices = unseen(everything.refused)
+        notices = unread_findings(everything.refused)
         return Page(tuple(found[first:last]), str(last) if len(found) > last else "", len(found), notices)
     kept = _states(api, scope, chosen[first:last], everything, forecasts)
-    notices = unseen(everything.refused)
+    notices = unread_findings(everything.refused)
     return Page(tuple(kept), str(last) if len(chosen) > last else "", len(chosen), notices)
 
 

@@ -28,7 +28,7 @@ from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobRef, JobState
 from mpijob.model.status.job_change import Gone, Heard, Overseen
 
-_SETTLE_SECONDS = 0.1  # changes come in swarms; one telling serves them all
+_SETTLE_SECONDS = 0.1  # changes come in swarms; one list serves them all
 _PULSE_SECONDS = 3.0
 _BEGIN_SECONDS = 60.0
 _PODS, _WORKLOADS = "pods", "workloads"
@@ -129,7 +129,7 @@ class _ClusterWatch:
         for one in self._watches:
             one.close()
 
-    # -- telling -----------------------------------------------------------------------------------
+    # -- changes --------------------------------------------------------------------------------------
     def tell(self) -> Iterator[Overseen]:
         """Yield everything, then what changes."""
         self._begin()

@@ -17,7 +17,7 @@ import msgspec
 from mpijob import admission
 from mpijob.backends.bounded_dict import BoundedDict
 from mpijob.backends.common_errors import name_in_use
-from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
+from mpijob.backends.kubernetes.client.api_errors import ApiError, translated
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.protocol import Preflight
 from mpijob.model import JobRef, Phase
@@ -98,7 +98,7 @@ class Submission:
             facts = client.filled(facts, job, self._access, self._settings)
         if not facts.wait_basis and _will_wait(job, facts):
             facts = self._with_forecast(job, facts, around)
-        if facts.taken_names and self._reader.look(JobRef(job.namespace, job.name)).state.phase.final:
+        if facts.taken_names and self._reader.read(JobRef(job.namespace, job.name)).state.phase.final:
             return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
         return facts
 
@@ -134,7 +134,7 @@ class Submission:
         from mpijob.backends.kubernetes.preflight import preflight
 
         place, served = f"cluster {self._cluster}", self._reader.served
-        with telling("read the cluster state"):
+        with translated("read the cluster state"):
             return preflight.gather(
                 self._api, job, served, self._settings, place=place, lately=lately, asker=asker
             )
@@ -154,7 +154,7 @@ class Submission:
         if plan.documents[-1]["metadata"]["name"] != ref.name:  # else the API server itself guards the name
             self._refuse_second(ref)
         try:
-            with telling(f"create job {ref.name}"):
+            with translated(f"create job {ref.name}"):
                 self._made[ref] = (
                     time.monotonic(),
                     create_objects.submit(self._api, plan, Path(self._settings.home)).job,
@@ -170,13 +170,13 @@ class Submission:
         """Two jobs of one name may be known, but only one of them unfinished."""
         from mpijob.backends.kubernetes.status import derive_state
 
-        with telling(f"look up job {ref.name}"):
+        with translated(f"look up job {ref.name}"):
             known = job_objects.of_name(self._api, ref.namespace, ref.name, self._reader.served)
         for job in known:
             other = job_objects.ref_of(job)
             if other.uid == ref.uid or derive_state.summary(job).phase.final:
                 continue
-            state = self._reader.look(other).state
+            state = self._reader.read(other).state
             if not state.phase.final:
                 raise name_in_use(ref, state.phase)
 
