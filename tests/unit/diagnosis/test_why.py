@@ -254,7 +254,7 @@ def test_a_rank_that_may_have_said_a_secret_is_not_quoted() -> None:
     ],
 )
 def test_a_pod_with_variables_from_a_secret_may_say_it(container: dict[str, Any], borrows: bool) -> None:
-    assert evidence._borrows({"spec": {"containers": [{"name": "node"}, container]}}) is borrows
+    assert evidence._has_secret_variables({"spec": {"containers": [{"name": "node"}, container]}}) is borrows
 
 
 def test_the_runner_of_mpi4py_is_offered_only_where_nobody_watches_the_ranks() -> None:

@@ -265,7 +265,7 @@ class KubernetesBackend(
     # -- read --------------------------------------------------------------------------------------
     def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for; who asked is in the state, for nobody can ask as somebody else."""
-        return self._reader.wanted(ref).replace(owner="")
+        return self._reader.find_spec(ref).replace(owner="")
 
     def submitted_plan(self, ref: JobRef) -> Plan | None:
         """Return nothing: a cluster keeps the objects that were made, not the plan."""
@@ -284,7 +284,9 @@ class KubernetesBackend(
             uid = look.found.job["metadata"]["uid"]
             found = self._forecasts.of(look.state.ref.namespace, (uid,)).get(uid)
             return look.state if found is None else look.state.forecast(found)
-        return self._shortages.counted(look.state, lambda: self._reader.spec(look.found, look.seen.runtime))
+        return self._shortages.with_numbers(
+            look.state, lambda: self._reader.spec(look.found, look.seen.runtime)
+        )
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
         """Return the job as each of its attempts ended: by their objects, and by what a recorder has seen of them."""

@@ -43,7 +43,7 @@ def lines(rank: int, until: float = 599.0, attempt: int = 1) -> Iterable[LogLine
 
 
 def judged(samples: list[Sample], said: Iterable[LogLine] = (), **fields: Any) -> list[str]:
-    found = job_warnings.judged(a_state(**fields), samples, tuple(said), 120.0, NOW)
+    found = job_warnings.check(a_state(**fields), samples, tuple(said), 120.0, NOW)
     return [finding.code for finding in found]
 
 
@@ -78,7 +78,7 @@ def test_lines_of_earlier_attempts_do_not_count_and_a_retry_is_told() -> None:
 
 def test_nothing_is_judged_where_warnings_are_switched_off() -> None:
     full = [Sample(NOW - 20, 1, 1.0, 1020 * MIB)]
-    assert job_warnings.judged(a_state(), full, (), 0.0, NOW) == ()
+    assert job_warnings.check(a_state(), full, (), 0.0, NOW) == ()
 
 
 class Unreachable(Store):

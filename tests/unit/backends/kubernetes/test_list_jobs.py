@@ -89,7 +89,7 @@ def test_workloads_are_read_for_jobs_that_have_a_queue() -> None:
 def test_of_too_many_jobs_everybodys_pods_are_read() -> None:
     api = crowd(8)
     many = [f"job-{number}" for number in range(101)]
-    assert list_jobs._among("a", many) == "a"
+    assert list_jobs._selector("a", many) == "a"
     list_jobs.page(api, Scope(namespace=NAMESPACE, limit=1000))
     assert api.selectors["pods"].startswith(f"{well_known.JOB_LABEL} in (")
 

@@ -37,16 +37,16 @@ def a_place(**fields: Any) -> Facts:
 @pytest.mark.req("B-edge-pending", "B-story1-wait")
 @pytest.mark.parametrize(("placed", "there"), [(0, 2), (2, 6)])
 def test_what_the_jobs_own_workers_hold_is_not_short(placed: int, there: int) -> None:
-    state = shortage.counted(waiting(placed), JOB, a_place())
+    state = shortage.with_numbers(waiting(placed), JOB, a_place())
     assert state.message == f"Insufficient GPUs: requested 8, available {there} (worker 3, for 20 s)"
     assert state.waiting_for == f"Waiting for resources. {there}/8 GPUs available."
 
 
 def test_without_numbers_the_scheduler_has_the_word() -> None:
     state = waiting(0)
-    assert shortage.counted(state, JOB, a_place(room_known=False)) == state
+    assert shortage.with_numbers(state, JOB, a_place(room_known=False)) == state
     enough = msgspec.structs.replace(a_place(), free=Amounts(64, 64 * GIB, 8))
-    assert shortage.counted(state, JOB, enough) == state
+    assert shortage.with_numbers(state, JOB, enough) == state
     assert shortage.is_short(state)
 
 
@@ -58,5 +58,5 @@ def test_what_is_free_in_one_namespace_is_not_told_to_a_job_of_another_with_the_
     for namespace in free:
         state = msgspec.structs.replace(waiting(0), ref=JobRef(namespace, "j", "u"))
         job = JOB.replace(namespace=namespace)
-        told.append(counter.counted(state, lambda job=job: job).waiting_for)  # type: ignore[misc]  # bound at once
+        told.append(counter.with_numbers(state, lambda job=job: job).waiting_for)  # type: ignore[misc]  # bound at once
     assert told == [f"Waiting for resources. {there}/8 GPUs available." for there in (2, 6)]

@@ -105,7 +105,7 @@ class LifecycleActions:
                 )
 
     def _grace(self, ref: JobRef) -> float:
-        return self._reader.wanted(ref).grace_seconds
+        return self._reader.find_spec(ref).grace_seconds
 
     def _settled(self, ref: JobRef, phases: frozenset[Phase], grace_seconds: float) -> JobState:
         """Return the state once the job is where it was sent, or where it is when that takes too long."""

@@ -111,7 +111,7 @@ class EarlyWarnings:
         samples = sorted(
             (sample for worker in workers for sample in worker.samples), key=lambda sample: sample.time
         )
-        found = job_warnings.judged(snapshot.state, samples, lines, self.quiet_seconds, now)
+        found = job_warnings.check(snapshot.state, samples, lines, self.quiet_seconds, now)
         return tuple(finding for finding in found if finding.code != _BY_EVENTS)
 
 

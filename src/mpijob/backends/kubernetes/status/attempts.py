@@ -1,4 +1,6 @@
-"""An attempt that was seen several times: what is known of it together, though its pods went before its object."""
+"""Combines several observations of one attempt: pods are deleted before their job, so later ones contain
+less.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ import msgspec
 from mpijob.model import JobState, LauncherState, Phase, WorkerState
 
 _ALWAYS_NEW = ("name", "phase", "reason", "message", "exit_code", "restarts")
-_UNKNOWN = "UNKNOWN"  # the code of a failure whose cause nothing tells
+# The code of a failure without a known cause.
+_UNKNOWN = "UNKNOWN"
 
 
 def merged(recorded: Iterable[JobState], seen: tuple[JobState, ...]) -> tuple[JobState, ...]:
-    """Return every attempt by what was recorded of it and what is seen of it now; the last one as it is seen."""
+    """Return all attempts: the last one as it is now, earlier ones with what was recorded of them."""
     *earlier, last = seen
-    known = {one.attempt: one for one in recorded if one.attempt < last.attempt}
+    known = {state.attempt: state for state in recorded if state.attempt < last.attempt}
     for state in earlier:
         before = known.get(state.attempt)
         known[state.attempt] = state if before is None else richer(before, state)
@@ -23,12 +26,14 @@ def merged(recorded: Iterable[JobState], seen: tuple[JobState, ...]) -> tuple[Jo
 
 
 def richer(before: JobState, now: JobState) -> JobState:
-    """Return a state with what was known of the same attempt and cannot be seen any more: pods go before their job."""
+    """Return the state `now` with what was observed of the same attempt before and cannot be read any more."""
     if before.attempt != now.attempt:
         return now
     if before.phase.final and _knows_less(before, now):
-        return before  # an end that was seen stays, whatever its objects look like while they are taken away
-    known = {worker.index: worker for worker in before.workers}  # a worker without a pod has another name
+        # An observed end is kept: a job that is being deleted looks as if it had never ended.
+        return before
+    # By index: a worker without a pod has another name.
+    known = {worker.index: worker for worker in before.workers}
     workers = tuple(_richer_worker(known.get(worker.index), worker) for worker in now.workers)
     launcher = _richer_launcher(before.launcher, now.launcher)
     exit_code = before.launcher_exit_code if now.launcher_exit_code is None else now.launcher_exit_code
@@ -45,12 +50,12 @@ def richer(before: JobState, now: JobState) -> JobState:
 
 
 def _knows_less(before: JobState, now: JobState) -> bool:
-    """Whether a later look at a job that has ended saw less of its end: its pods were going."""
+    """Return whether a later observation of an ended job has less about its end."""
     if not now.phase.final or now.phase is Phase.CANCELLED:
         return True
     codes = [state.findings[0].code if state.findings else _UNKNOWN for state in (before, now)]
-    unseen = before.launcher_exit_code is not None and now.launcher_exit_code is None
-    return unseen or (codes[0] != _UNKNOWN and codes[1] == _UNKNOWN)
+    lost_exit_code = before.launcher_exit_code is not None and now.launcher_exit_code is None
+    return lost_exit_code or (codes[0] != _UNKNOWN and codes[1] == _UNKNOWN)
 
 
 def _richer_launcher(before: LauncherState | None, now: LauncherState | None) -> LauncherState | None:
@@ -61,7 +66,8 @@ def _richer_launcher(before: LauncherState | None, now: LauncherState | None) ->
     return msgspec.structs.replace(
         now,
         **known | fresh,
-        name=now.name if now.log_source else before.name,  # one without a pod has another name
+        # Without a pod, the launcher has another name.
+        name=now.name if now.log_source else before.name,
         exit_code=before.exit_code if now.exit_code is None else now.exit_code,
         restarts=max(now.restarts, before.restarts),
     )

@@ -1,8 +1,8 @@
-"""From every object of a job to its state: one pure function for one job, and a cheap one for lists.
+"""Derives a job's state from all its objects; `summary` does it more cheaply for lists.
 
-Reading is done by `status_reader`, the verdict by `cluster_phase`; here the two are put together,
-with times that come from the objects alone. Why a job failed, or does not start, is asked of `diagnosis`
-(see `evidence`), which is loaded only then.
+Objects are parsed by `status_reader` and the phase is decided by `cluster_phase`; this module combines the
+two. All times come from the objects. Why a job failed or does not start is explained by `diagnosis` (through
+`evidence`), which is loaded only then.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ __all__ = ["LASTING", "POD_SELECTOR", "Objects", "derive", "speech", "summary", 
 
 Document = Mapping[str, Any]
 LASTING = cluster_phase.LASTING
-POD_SELECTOR = (
-    well_known.JOB_LABEL
-)  # the pods of jobs of ours; other people's lists go by what their engine counts
+# The pods of jobs that mpijob created. In lists, other jobs are shown by their engine's counters.
+POD_SELECTOR = well_known.JOB_LABEL
 worker_index = job_conditions.worker_index
 _WAITS = (Phase.QUEUED, Phase.PENDING, Phase.INITIALIZING)
-_TOLD = LASTING | {
+_EXPLAINED = LASTING | {
     Reason.IMAGE_FAILED,
     Reason.UNSCHEDULABLE,
     Reason.VOLUME_NOT_READY,
@@ -42,7 +41,8 @@ _TOLD = LASTING | {
     Reason.PREEMPTED,
     Reason.REQUEUED,
 }
-_DOUBTS = (
+# Lines of launchers that succeeded although ranks did not find each other.
+_DOUBTFUL_SIGNS = (
     "suspicious MPI execution",
     "rank 0 of 1",
     "has lost communication with",
@@ -52,8 +52,9 @@ _DOUBTS = (
 
 
 def speech(job: Document) -> tuple[Family, bool]:
-    """Return in which family's words a job's launcher speaks, and whether its lines are tagged."""
-    from mpijob.formats.status import launcher_census  # a list reads no log: start-up is a feature
+    """Return the MPI family of a job's launcher, and whether its lines are tagged with ranks."""
+    # Imported late for a quick start: a list reads no log.
+    from mpijob.formats.status import launcher_census
 
     return launcher_census.speech(job)
 
@@ -68,9 +69,9 @@ def derive(
 ) -> JobState:
     """Return the job's state with its findings.
 
-    `launcher_log` is what the launcher has said so far, with or without the kubelet's time stamps; its
-    beginning holds the census. None means that it could not be read. `logs` are the workers', by pod.
-    `rules` is the file of the site's own rules.
+    `launcher_log` has the launcher's lines so far, with or without the kubelet's timestamps; the census is at its
+    beginning. None means that it could not be read. `logs` are the workers' logs by pod, `rules` is the path of
+    the site's own rules.
     """
     sight = status_reader.read(objects, launcher_log=launcher_log)
     standing, first = cluster_phase.derive(sight, now=now), cluster_phase.cause(sight)
@@ -81,20 +82,20 @@ def derive(
     if state.phase is not Phase.FAILED:
         return msgspec.structs.replace(state, findings=found)
     workers = worker_states.states(sight, standing, _culprit(first, found[0]))
-    # Who gave a job up has said why, in its own numbers.
+    # Whatever ended a job early has noted why, with its numbers.
     message = state.message if sight.given_up is not None else found[0].message
     return msgspec.structs.replace(state, findings=found, message=message, workers=workers)
 
 
 def _culprit(first: Cause | None, finding: Finding) -> Cause | None:
-    """Return the first cause with the worker that the diagnosis found, where the pods alone name none."""
+    """Return the first cause with the worker from the diagnosis, if the pods do not name one."""
     if first is None or first.worker is not None or finding.worker is None:
         return first
     return first._replace(at=finding.worker, message=finding.message)
 
 
 def summary(job: Document, workload: Document | None = None, pods: Sequence[Document] = ()) -> JobState:
-    """Return a job's state from its object and whatever else is at hand; no log is read, nothing explained."""
+    """Return a job's state from the given objects; no log is read and nothing is explained."""
     sight = status_reader.read(Objects(job=job, workload=workload, pods=pods), whole=False)
     standing = cluster_phase.derive(sight, now=0.0)
     state = _state(sight, standing, cluster_phase.cause(sight) if standing.phase is Phase.FAILED else None)
@@ -111,12 +112,14 @@ def _findings(
     rules: str,
 ) -> tuple[Finding, ...]:
     failed = standing.phase is Phase.FAILED
-    stuck = standing.phase in _WAITS and standing.reason in _TOLD
-    doubtful = standing.phase is Phase.SUCCEEDED and any(sign in launcher_log for sign in _DOUBTS)
+    stuck = standing.phase in _WAITS and standing.reason in _EXPLAINED
+    doubtful = standing.phase is Phase.SUCCEEDED and any(sign in launcher_log for sign in _DOUBTFUL_SIGNS)
     if not (failed or stuck or doubtful):
         return ()
     from mpijob.backends import site_rule_loader
-    from mpijob.backends.kubernetes.status import evidence  # the rules are loaded only for a job in trouble
+
+    # Imported late: loading the rules takes longer than the rest of a command.
+    from mpijob.backends.kubernetes.status import evidence
 
     return evidence.findings(
         objects, sight, standing, first, launcher_log, logs, site_rule_loader.load_if_valid(rules)
@@ -151,25 +154,26 @@ def _state(sight: ClusterObservation, standing: PhaseResult, first: Cause | None
 
 
 def _queued(sight: ClusterObservation) -> float | None:
-    """Return since when the attempt has stood in a queue: since its queue has it, it was resumed, or it was made."""
+    """Return when the attempt was queued last: by its queue, by resuming it, or by its creation."""
     since = sight.queue.since if sight.queue is not None else None
-    return max([one for one in (sight.about.queued, since) if one] or [sight.about.created]) or None
+    return max([time for time in (sight.about.queued, since) if time] or [sight.about.created]) or None
 
 
 def _ranks(sight: ClusterObservation, first: Cause | None) -> tuple[RankState, ...]:
     followed = followers(sight.census) | silent_followers(sight, first)
     return tuple(
-        msgspec.structs.replace(one, followed=True) if one.rank in followed else one
-        for one in sight.census.ranks
+        msgspec.structs.replace(rank, followed=True) if rank.rank in followed else rank
+        for rank in sight.census.ranks
     )
 
 
 def _started(sight: ClusterObservation, phase: Phase) -> float | None:
-    """Return when its queue admitted it, else when the first pod got its place or the engine says that it began."""
+    """Return when the queue admitted the job, else when the first pod was scheduled or the engine started it."""
     if phase in (Phase.QUEUED, Phase.SUSPENDED):
         return None
     if sight.queue is not None and sight.queue.admitted_at is not None:
-        return sight.queue.admitted_at  # a list that sees no pods says the same
+        # Also where the pods are known, so that a list, which may not know them, has the same time.
+        return sight.queue.admitted_at
     placed = [
         one.placed for one in sight.members if one.stage is not Stage.WAITING and one.placed is not None
     ]
@@ -177,7 +181,7 @@ def _started(sight: ClusterObservation, phase: Phase) -> float | None:
 
 
 def _running(sight: ClusterObservation, phase: Phase) -> float | None:
-    """Return when the ranks began to run: when the world was proved, else when the launcher started."""
+    """Return when the ranks started: when the world was proved, else when the launcher started."""
     if phase in _WAITS or phase is Phase.SUSPENDED:
         return None
     if sight.counted and sight.census.read and sight.census.proved is None and not sight.census.begun:
@@ -189,19 +193,19 @@ def _running(sight: ClusterObservation, phase: Phase) -> float | None:
 
 
 def _released(sight: ClusterObservation, finished: float | None) -> float | None:
-    """Return when a job that ended was suspended, if it still was."""
+    """Return when a job was suspended, if it ended while it was."""
     at = sight.suspended_at
     return at if at is not None and finished is not None and at < finished else None
 
 
 def _finished(sight: ClusterObservation, first: Cause | None) -> float | None:
-    """Return when the job ended: its launcher's end, else what its engine says, else its first cause."""
+    """Return the launcher's end, else the end by the engine, else the time of the first cause."""
     launcher = sight.launcher
     if launcher is not None and launcher.exit is not None and launcher.exit.time:
         return launcher.exit.time
     if sight.verdict is not None and sight.verdict.time:
         return sight.verdict.time
-    ends = [one.exit.time for one in sight.members if one.exit is not None]
+    ends = [member.exit.time for member in sight.members if member.exit is not None]
     noted = [time for time in (sight.cancelled_at, sight.given_up.time if sight.given_up else None) if time]
     if noted:
         return max([*noted, *ends])

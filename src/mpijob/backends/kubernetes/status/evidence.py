@@ -1,4 +1,4 @@
-"""What was seen of a job in trouble, in the words that `diagnosis` understands."""
+"""Collects the evidence of a job that failed or does not start, for `diagnosis`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from mpijob.observation.state.first_cause import Cause
 from mpijob.observation.state.phase import PhaseResult, Reason
 
 LAUNCHER_LINES, WORKER_LINES = 4000, 200
-_KILL = 9  # SIGKILL
+# SIGKILL
+_KILL = 9
 _BANNER = re.compile(
     rb"BAD TERMINATION|EXIT CODE:|EXIT STRING|KILLED BY SIGNAL|RUNNING AT|process rank \d+|non-zero status"
 )
-# what launchers say of a rank that was killed; without it, 137 is the launcher's own end, unless a rank told it:
-# Open MPI loses its last words now and then
+# Messages of launchers about ranks that were killed. Without one, 137 is the launcher's own end, unless a rank's end
+# was reported otherwise: Open MPI sometimes loses its last lines.
 _OF_RANKS = (
     "noticed that process rank",
     "BAD TERMINATION",
@@ -48,16 +49,16 @@ def findings(
     logs: Mapping[str, str],
     site: tuple[Rule, ...] = (),
 ) -> tuple[Finding, ...]:
-    """Return why the job failed, or what keeps it from starting, first cause first."""
+    """Return why the job failed, or why it does not start, the first cause first."""
     seen = _evidence(objects, sight, standing, first, launcher_log, logs)
     found = explained(seen, site)
     if standing.phase is Phase.FAILED:
-        return (*_before(sight, standing, seen), *found)
+        return (*_before_deadline(sight, standing, seen), *found)
     return tuple(msgspec.structs.replace(one, severity=Severity.WARNING) for one in found)
 
 
-def _before(sight: ClusterObservation, standing: PhaseResult, seen: Evidence) -> tuple[Finding, ...]:
-    """Return what kept a job from starting until its deadline passed: that is the cause, the limit follows."""
+def _before_deadline(sight: ClusterObservation, standing: PhaseResult, seen: Evidence) -> tuple[Finding, ...]:
+    # A job that did not start before its deadline failed for the reason that kept it from starting.
     if standing.reason is not Reason.DEADLINE_EXCEEDED:
         return ()
     obstacle = waiting_reason.unmet(sight)
@@ -92,22 +93,24 @@ def _evidence(
         nodes=tuple(_nodes(sight)),
         started=min((one.started for one in sight.workers if one.started), default=None),
         world=World(planned=sight.about.world, proved=sight.census.proved),
-        veiled=any(_borrows(pod) for pod in objects.pods),
-        logs=tuple(_told(standing, sight, _lines(objects.job, sight, launcher_log, logs))),
+        veiled=any(_has_secret_variables(pod) for pod in objects.pods),
+        logs=tuple(_possible_causes(standing, sight, _lines(objects.job, sight, launcher_log, logs))),
         ready=tuple(range(sight.about.workers_wanted)) if sight.ordered and launcher is not None else (),
     )
 
 
-def _borrows(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod has variables from a Secret: what they hold is not known to who explains."""
+def _has_secret_variables(pod: Mapping[str, Any]) -> bool:
+    # Their values are unknown here, so they cannot be masked: lines are not quoted then.
     containers = (pod.get("spec") or {}).get("containers") or ()
-    env = [one.get("valueFrom") or {} for each in containers for one in each.get("env") or ()]
-    whole = [one for each in containers for one in each.get("envFrom") or ()]
-    return any("secretKeyRef" in one for one in env) or any("secretRef" in one for one in whole)
+    env = [
+        variable.get("valueFrom") or {} for container in containers for variable in container.get("env") or ()
+    ]
+    whole = [source for container in containers for source in container.get("envFrom") or ()]
+    return any("secretKeyRef" in source for source in env) or any("secretRef" in source for source in whole)
 
 
 def _spec(objects: Objects, sight: ClusterObservation) -> MPIJob:
-    """Return the job as its documents tell it, or as much of it as the sentences of a finding need."""
+    """Return the job from its documents, or the fields of it that messages use."""
     documents = [one for one in (objects.runtime, objects.job) if one is not None]
     reader: Any = {"TrainJob": trainjob, "MPIJob": mpijob}.get(objects.job.get("kind", ""))
     try:
@@ -130,13 +133,14 @@ def _spec(objects: Objects, sight: ClusterObservation) -> MPIJob:
 
 
 def _launcher(sight: ClusterObservation, one: Member, first: Cause | None, log: str) -> Exit | None:
-    """Return how the launcher ended; 137 is what mpirun reports of a rank, unless it did not get to report."""
+    """Return how the launcher ended, without what it only reports of a rank."""
     if one.exit is None:
         return None
     followed = first is not None and first.member is not one
     reported = any(rank.killer == _KILL for rank in sight.census.exits) or any(
         sign in log for sign in _OF_RANKS
     )
+    # mpirun exits with 137 when a rank was killed, and also when it is killed itself.
     killed = one.exit.killer == _KILL and log and not reported
     if killed and one.loss is Loss.NONE:
         return msgspec.structs.replace(one.exit, code=None, signal=_KILL, by_us=followed)
@@ -144,7 +148,7 @@ def _launcher(sight: ClusterObservation, one: Member, first: Cause | None, log: 
 
 
 def _workers(sight: ClusterObservation, first: Cause | None) -> Iterator[Exit]:
-    """Yield the workers' ends; only the first cause counts, what came later followed from it."""
+    """Yield how the workers ended; ends after the first cause are marked as its consequences."""
     for one in sight.workers:
         mine = first is not None and first.member is one
         if one.exit is not None and (mine or not one.exit.good):
@@ -152,7 +156,9 @@ def _workers(sight: ClusterObservation, first: Cause | None) -> Iterator[Exit]:
 
 
 def _ranks(sight: ClusterObservation, first: Cause | None) -> Iterator[Exit]:
-    """Yield the ranks' ends; what MPI ended after the first failure followed from it, as did all of a lost worker."""
+    """Yield how the ranks ended; those that MPI ended, and those of a lost worker, are marked as
+    consequences.
+    """
     followers = first_cause.followers(sight.census)
     lost = first is not None and first.reason is not Reason.RANK_FAILED and first.worker is not None
     for one in sight.census.exits:
@@ -172,7 +178,7 @@ def _memory(sight: ClusterObservation) -> Iterator[Memory]:
 
 
 def _pods(objects: Objects, sight: ClusterObservation) -> Iterator[Pod]:
-    """Yield what the cluster says of the pods: where they were, what ended them, what runs beside them."""
+    """Yield the pods: their nodes, why they ended, their other containers."""
     known = {one.get("metadata", {}).get("name", ""): one for one in objects.pods}
     for one in sight.workers:
         pod = known.get(one.name, {})
@@ -187,7 +193,7 @@ def _pods(objects: Objects, sight: ClusterObservation) -> Iterator[Pod]:
 
 
 def _nodes(sight: ClusterObservation) -> Iterator[Node]:
-    """Yield the nodes that are gone with a worker."""
+    """Yield the nodes that were lost together with a worker."""
     gone = {one.node for one in sight.workers if one.loss is Loss.MACHINE and one.node}
     yield from (Node(name, ready=False) for name in sorted(gone))
 
@@ -195,25 +201,25 @@ def _nodes(sight: ClusterObservation) -> Iterator[Node]:
 def _lines(
     job: Mapping[str, Any], sight: ClusterObservation, launcher_log: str, logs: Mapping[str, str]
 ) -> Iterator[LogLine]:
-    yield from _launched(job, sight, launcher_log)
+    yield from _launcher_lines(job, sight, launcher_log)
     for one in sight.workers:
         for time, text in _timed(logs.get(one.name, ""), one, WORKER_LINES):
             yield LogLine(time, text, Role.WORKER, worker=one.index)
 
 
-def _told(standing: PhaseResult, sight: ClusterObservation, lines: Iterator[LogLine]) -> Iterator[LogLine]:
-    """Yield the lines that may hold a cause: what MPI says when a deadline ends its workers is none."""
+def _possible_causes(
+    standing: PhaseResult, sight: ClusterObservation, lines: Iterator[LogLine]
+) -> Iterator[LogLine]:
+    # When a deadline ends the workers, the launcher complains about that.
     late = standing.reason is Reason.DEADLINE_EXCEEDED
-    told = (line for line in lines if not late or line.role is Role.RANK)
-    return without_aborts(told) if sight.census.left else told
+    kept = (line for line in lines if not late or line.role is Role.RANK)
+    return without_aborts(kept) if sight.census.left else kept
 
 
-def _launched(job: Mapping[str, Any], sight: ClusterObservation, log: str) -> Iterator[LogLine]:
-    """Yield the launcher's lines, each as said by its rank; our own reports are no output.
-
-    What other ranks say after the first one has failed follows from that, and of the banners about ended
-    ranks none is needed then: they tell the launcher's own kills as well.
-    """
+def _launcher_lines(job: Mapping[str, Any], sight: ClusterObservation, log: str) -> Iterator[LogLine]:
+    """Yield the launcher's lines with their ranks, without our own reports."""
+    # Lines of other ranks after the first failure follow from it. The launcher's banners are left out then, since they
+    # also report the ranks that it killed itself.
     family, tagged = launcher_census.speech(job)
     output, places = Output(family, tagged=tagged), {one.rank: one.worker for one in sight.census.ranks}
     failed, over = first_cause.first_rank(sight.census), False
@@ -233,7 +239,7 @@ def _is_end_of(report: Report, rank: Exit | None) -> bool:
 
 
 def _timed(log: str, by: Member | None, most: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the last lines of a log in nanoseconds; those without a time were said before their speaker ended."""
+    """Yield the last lines with nanoseconds; one without a timestamp has the time of the pod's end."""
     end = by.exit.time if by is not None and by.exit is not None else 0.0
     for line in log.splitlines()[-most:]:
         stamp, text = launcher_census.split(line)

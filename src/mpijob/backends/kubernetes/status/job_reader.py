@@ -1,7 +1,6 @@
-"""One look at a job: find its objects, read all that belongs to it, derive where it stands.
+"""Reads a job: finds its objects, reads everything that belongs to it, and derives its state.
 
-The engine's verbs begin with a look; what a look costs is a few reads side by side and the two ends of the
-launcher's log.
+That takes a few concurrent requests, and the beginning and end of the launcher's log.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.status.derive_state import Document, Objects
     from mpijob.model import Event, MPIJob
 
-_LAST_WORD_SECONDS = 3.0  # after a job's end, the cluster's times being whole seconds
+# Times of the cluster are whole seconds, so this includes rounding.
+_SETTLE_SECONDS = 3.0
 
 
 class JobSnapshot(NamedTuple):
-    """A job's object, its state, everything that it was derived from, and when its world was proved.
+    """A job's object, its state, the objects that it was derived from, and when its world was proved.
 
-    `ended` is how the attempt ended where the job waits for its next one.
+    `ended` is the attempt's last state while the job waits for its next attempt.
     """
 
     found: Found
@@ -43,7 +43,7 @@ class JobSnapshot(NamedTuple):
 
     @property
     def own(self) -> JobState:
-        """The state of the newest attempt itself, also between it and the next one."""
+        """The state of the newest attempt itself, also while the job waits for the next one."""
         return self.ended or self.state
 
 
@@ -51,14 +51,14 @@ EarlierEvents = dict[int, "list[Event]"]  # by attempt
 
 
 class Timeline(NamedTuple):
-    """What happened to a job, in order, and whether it has ended."""
+    """The events of a job in order, and whether it has ended."""
 
     events: tuple[Event, ...]
     over: bool
 
 
 class JobReader:
-    """Looks at jobs through one API client."""
+    """Reads jobs through one API client."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class JobReader:
         events: job_objects.EventsOf | None = None,
         me: Callable[[], str] = lambda: "",
     ) -> None:
-        """Look through a client; `me` is its user's name, asked for where people have jobs of one name."""
+        """`rules` is the path of the site's rules; `me` returns the user's name, for jobs of one name."""
         self._api, self._me = api, me
-        self._rules = rules  # the file of the site's own rules
+        self._rules = rules
         self._events = events
 
     @cached_property
@@ -86,61 +86,62 @@ class JobReader:
             return job_objects.find(self._api, ref, lambda: self.served, self._me)
 
     def read(self, ref: JobRef) -> JobSnapshot:
-        """Return a look at the job; between two attempts it is queued again."""
-        look = self.attempt(ref)
-        if look.state.phase is not Phase.FAILED:
-            return look
+        """Return a snapshot of the job, which is Queued between two attempts; raise NotFound."""
+        snapshot = self.attempt(ref)
+        if snapshot.state.phase is not Phase.FAILED:
+            return snapshot
         from mpijob.backends.kubernetes.submit import retry
 
-        job = self.spec(look.found, look.seen.runtime)
-        if not retry.may_follow(look.state, job):
-            return look
-        return look._replace(state=retry.waiting(look.state, job, self._api.now()), ended=look.state)
+        job = self.spec(snapshot.found, snapshot.seen.runtime)
+        if not retry.may_follow(snapshot.state, job):
+            return snapshot
+        return snapshot._replace(
+            state=retry.waiting(snapshot.state, job, self._api.now()), ended=snapshot.state
+        )
 
     def attempts(self, ref: JobRef) -> tuple[JobState, ...]:
-        """Return the job as each of its attempts ended, as far as their objects are there, and as it is now."""
-        look = self.read(ref)
-        earlier = [self.attempt_of(found).state for found in look.found.attempts]
-        if look.ended is None:
-            return (*earlier, look.state)
-        return (*earlier, look.ended, msgspec.structs.replace(look.state, attempt=look.state.attempt + 1))
+        """Return the last state of each attempt whose objects still exist, and the current one."""
+        snapshot = self.read(ref)
+        earlier = [self.attempt_of(found).state for found in snapshot.found.attempts]
+        if snapshot.ended is None:
+            return (*earlier, snapshot.state)
+        return (
+            *earlier,
+            snapshot.ended,
+            msgspec.structs.replace(snapshot.state, attempt=snapshot.state.attempt + 1),
+        )
 
     def attempt(self, ref: JobRef) -> JobSnapshot:
-        """Return a look at the job's newest attempt, however it ended.
-
-        A node tells last that it ended a pod which somebody removed: when the job is over, and the pod gone.
-        """
-        look = self._attempt(ref)
-        if not self._unheard(look):
-            return look
+        """Return a snapshot of the newest attempt, however it ended; raise NotFound."""
+        snapshot = self._read_newest(ref)
+        if not self._lacks_cause(snapshot):
+            return snapshot
         from mpijob.backends.kubernetes.actions import patches
 
-        def told() -> bool:
-            nonlocal look
-            look = self._attempt(ref)
-            return not self._unheard(look)
+        def has_cause() -> bool:
+            nonlocal snapshot
+            snapshot = self._read_newest(ref)
+            return not self._lacks_cause(snapshot)
 
-        patches.until(told, _LAST_WORD_SECONDS)
-        return look
+        patches.until(has_cause, _SETTLE_SECONDS)
+        return snapshot
 
-    def _unheard(self, look: JobSnapshot) -> bool:
-        """Whether the job has just failed, and nothing of what ended it has been told yet."""
-        state = look.state
-        if state.phase is not Phase.FAILED or self._api.now() - (state.finished or 0.0) >= _LAST_WORD_SECONDS:
+    def _lacks_cause(self, snapshot: JobSnapshot) -> bool:
+        # The kubelet reports why it ended a deleted pod last, when the job has failed already and the pod is gone.
+        state = snapshot.state
+        if state.phase is not Phase.FAILED or self._api.now() - (state.finished or 0.0) >= _SETTLE_SECONDS:
             return False
         from mpijob.observation.state.phase import Reason
 
         return state.reason == Reason.LAUNCHER_UNACCOUNTED
 
-    def _attempt(self, ref: JobRef) -> JobSnapshot:
+    def _read_newest(self, ref: JobRef) -> JobSnapshot:
         return self.attempt_of(self.find(ref))
 
     def attempt_of(self, found: Found) -> JobSnapshot:
-        """Return a look at one attempt."""
-        from mpijob.backends.kubernetes.status import (  # a list has its own: start-up is a feature
-            derive_state,
-            launcher_log,
-        )
+        """Return a snapshot of one attempt."""
+        # Imported late for a quick start: a list of jobs has its own way.
+        from mpijob.backends.kubernetes.status import derive_state, launcher_log
 
         refused = list[ApiError]()
         with translated(f"read job {found.ref.name}"):
@@ -153,19 +154,19 @@ class JobReader:
         return JobSnapshot(found, state, seen, log.proved)
 
     def dependencies(self, job: MPIJob) -> tuple[Dependency, ...]:
-        """Return where jobs stand that another waits for: the newest of each name."""
+        """Return the states of the jobs in `after`: of the newest of each name."""
         refs = [JobRef(job.namespace, name) for name in names(job.after)]
         return of_entries(job.after, ((ref, self.state_of(ref)) for ref in refs))
 
     def state_of(self, ref: JobRef) -> JobState | None:
-        """Return where a job stands that may be gone."""
+        """Return a job's state; None if it does not exist."""
         try:
             return self.read(ref).state
         except NotFound:
             return None
 
     def spec(self, found: Found, runtime: Document | None) -> MPIJob:
-        """Return what was asked for, as the engine's objects tell it."""
+        """Return the job's specification from the engine's objects."""
         from mpijob.formats.kubernetes import mpijob, trainjob
         from mpijob.formats.status import legacy_jobs
 
@@ -175,20 +176,21 @@ class JobReader:
             return legacy_jobs.read(found.job)
         return trainjob.read((found.job, *((runtime,) if runtime else ()))).job
 
-    def wanted(self, ref: JobRef) -> MPIJob:
-        """Return what was asked for, found by the job's name."""
+    def find_spec(self, ref: JobRef) -> MPIJob:
+        """Return the specification of the newest job with this name."""
         found = self.find(ref)
         return self.spec(found, self.runtime(found))
 
     def runtime(self, found: Found) -> Document | None:
-        """Return the runtime that the job refers to, if it has one that may be read."""
+        """Return the runtime that the job refers to; None if it has none or it may not be read."""
         if found.kind is not resources.TRAINJOB:
             return None
         with translated(f"read the runtime of {found.ref.name}"):
             try:
                 return job_objects.runtime(self._api, found.job)
             except ApiError as error:
-                if error.status == 403:  # a look names it
+                # A snapshot of the job reports it.
+                if error.status == 403:
                     return None
                 raise
 
@@ -197,39 +199,39 @@ class JobReader:
         from mpijob.backends.kubernetes.logs import pod_logs
         from mpijob.backends.kubernetes.status import derive_state
 
-        voices: list[PodLogSource] = []
+        sources: list[PodLogSource] = []
         for job in (*found.earlier, found.job):
             family, tagged = derive_state.speech(job)
             with translated(f"find the pods of {found.ref.name}"):
                 pods = job_objects.pods(self._api, found.kind, job)
-            voices += pod_logs.log_sources(
+            sources += pod_logs.log_sources(
                 pods,
                 attempt=job_objects.attempt_of(job),
                 family=family,
                 tagged=tagged,
                 index_of=derive_state.worker_index,
             )
-        return tuple(voices)
+        return tuple(sources)
 
     def timeline_of(self, ref: JobRef, known: EarlierEvents | None = None) -> Timeline:
-        """Return what happened to the job, in order, and whether it has ended.
+        """Return the job's events in order, and whether it has ended.
 
-        `known` keeps what happened to attempts that are over, for whoever asks again and again.
+        `known` caches the events of earlier attempts between calls.
         """
         from mpijob.backends.kubernetes.status import timeline
 
-        look, known = self.read(ref), {} if known is None else known
-        for found in look.found.attempts:
+        snapshot, known = self.read(ref), {} if known is None else known
+        for found in snapshot.found.attempts:
             if (attempt := job_objects.attempt_of(found.job)) not in known:
                 past = self.attempt_of(found)
                 known[attempt] = timeline.events(past.seen, past.state, past.proved)
-        earlier = [event for _, told in sorted(known.items()) for event in told]
-        told = [*earlier, *timeline.events(look.seen, look.own, look.proved)]
-        return Timeline(tuple(timeline.numbered(told)), look.state.phase.final)
+        earlier = [event for _, has_cause in sorted(known.items()) for event in has_cause]
+        has_cause = [*earlier, *timeline.events(snapshot.seen, snapshot.own, snapshot.proved)]
+        return Timeline(tuple(timeline.numbered(has_cause)), snapshot.state.phase.final)
 
 
 def _with_progress(seen: Objects, log: str | None) -> Objects:
-    """Tell of a job that is being pre-empted how far it came; its launcher's log goes with its pods."""
+    # How far a pre-empted job came is read while it is being pre-empted: its launcher's log is deleted with its pod.
     if seen.workload is None or not log:
         return seen
     from mpijob.formats.status import kueue_workload

@@ -1,7 +1,8 @@
-"""All jobs of a cluster in one list, whoever made them and whichever engine runs them.
+"""All jobs of a cluster in one list, of all users and engines.
 
-A namespace may hold thousands of jobs and a page a hundred. So every job is read as far as its place in the
-list needs, and only the jobs of the page are read whole, with their pods and workloads.
+A namespace may have thousands of jobs and a page shows a hundred. Of every job only the metadata is decoded,
+which decides its place in the list; the jobs of the page are decoded completely, with their pods and
+Workloads.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
     from mpijob.model import JobState, Scope
     from mpijob.model.status.forecast import Forecast
 
-_NAMED_AT_ONCE = 100  # more names than this make an address that proxies refuse
+# More names make a URL that proxies refuse.
+_MAX_NAMES = 100
 _WORKLOAD_OF = "kueue.x-k8s.io/job-uid"
 _OLDER_PATH = f"/apis/{resources.OLDER_API}"
 _FEW_PODS = {"labelSelector": well_known.JOB_LABEL, "limit": "100"}
 
 
-_Notes = TypedDict(
-    "_Notes", {"mpijob.dev/owner": str}, total=False
-)  # of many annotations, the one needed here
+# Of many annotations, the one that is needed here: decoding the others takes most of the time.
+_Notes = TypedDict("_Notes", {"mpijob.dev/owner": str}, total=False)
 
 
 class _Metadata(TypedDict, total=False):
@@ -55,7 +56,7 @@ _HEAD = codec.decoder(_Head)
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """An engine's object, read as far as its place in the list needs."""
+    """An engine's object of which only the metadata is decoded."""
 
     kind: Kind
     head: Document
@@ -66,13 +67,13 @@ class Listed(msgspec.Struct, frozen=True):
         """The object's namespace and name."""
         return self.head["metadata"]["namespace"], self.head["metadata"]["name"]
 
-    def whole(self) -> Document:
-        """Return all of the object, with the two words that lists leave out."""
+    def decoded(self) -> Document:
+        """Return the decoded object, with kind and apiVersion, which list items lack."""
         return {"apiVersion": self.kind.api, "kind": self.kind.name, **msgspec.json.decode(self.raw)}
 
 
 class Everything(msgspec.Struct, frozen=True):
-    """Every job, newest first; and the pods of those of ours, unless they are too many."""
+    """All jobs, newest first, and the pods of mpijob's jobs unless they are too many."""
 
     jobs: list[Listed]
     pods: list[Document] | None
@@ -85,20 +86,21 @@ Forecasts = Callable[[str], Mapping[str, "Forecast"]]
 def page(
     api: Api, scope: Scope, served: frozenset[str] | None = None, forecasts: Forecasts | None = None
 ) -> Page:
-    """Return one page, newest first; `served` are the APIs of the cluster, where they are known already.
+    """Return one page, newest first; `served` are the cluster's APIs if they are known already.
 
-    `forecasts` is asked when the jobs of a namespace start, where some of the page wait.
+    `forecasts` returns the start times of a namespace's queued jobs.
     """
     first = scope.place
     last = first + scope.limit
     reading = concurrent.later(lambda: _everything(api, scope, served))
-    from mpijob.backends.kubernetes.status import derive_state  # noqa: F401 - loaded while the server answers
+    # Loaded while the server answers.
+    from mpijob.backends.kubernetes.status import derive_state  # noqa: F401 - see above
 
     everything = reading()
     chosen = [job for job in everything.jobs if scope_filter.matches_ref(ref_of(job.head), scope)]
     if scope_filter.needs_state(scope):
-        told = _states(api, scope, chosen, everything, forecasts)
-        found = [state for state in told if scope_filter.matches(state, scope)]
+        states = _states(api, scope, chosen, everything, forecasts)
+        found = [state for state in states if scope_filter.matches(state, scope)]
         notices = unread_findings(everything.refused)
         return Page(tuple(found[first:last]), str(last) if len(found) > last else "", len(found), notices)
     kept = _states(api, scope, chosen[first:last], everything, forecasts)
@@ -108,34 +110,35 @@ def page(
 
 # -- every job ------------------------------------------------------------------------------------
 def _everything(api: Api, scope: Scope, served: frozenset[str] | None) -> Everything:
-    """Return every job of the scope's namespace once, by its newest attempt, newest first, and its pods."""
+    """Return all jobs of the scope's namespace by their newest attempts, newest first, and the pods."""
     first = [kind for kind in job_objects.JOB_KINDS if served is None or kind.api in served]
     calls = _listers(api, first, scope.namespace) | {"pods": lambda: _few_pods(api, scope.namespace)}
     if served is None:
         calls["older"] = lambda: _older(api)
     refused: list[ApiError] = []
-    found = job_objects.side_by_side(calls, api.lanes(near=1), refused=refused)
+    found = job_objects.read_concurrently(calls, api.lanes(near=1), refused=refused)
     pods, older = found.pop("pods"), found.pop("older", None)
     if served and resources.OLDER_API in served:
         older = resources.OLDER
     if older:
-        found |= job_objects.side_by_side(_listers(api, older, scope.namespace), api.lanes(near=1))
+        found |= job_objects.read_concurrently(_listers(api, older, scope.namespace), api.lanes(near=1))
     if all(listed is None for listed in found.values()):
-        raise _nothing(refused)  # an empty list would be a lie
+        # An empty list would be wrong.
+        raise _no_list_error(refused)
     jobs = [job for listed in found.values() for job in listed or ()]
     ordered = sorted(_newest(jobs, runs=scope.runs), key=lambda job: (_created(job), job.place), reverse=True)
     return Everything(ordered, pods, refused)
 
 
-def _nothing(refused: list[ApiError]) -> Exception:
-    """Return why there is no list at all: nothing may be seen, or there is no engine."""
-    from mpijob.formats.sizing import engine_selection  # seldom needed: start-up is a feature
+def _no_list_error(refused: list[ApiError]) -> Exception:
+    # Imported late for a quick start: rarely needed.
+    from mpijob.formats.sizing import engine_selection
 
     return refused[0] if refused else engine_selection.nowhere(frozenset())
 
 
 def _few_pods(api: Api, namespace: str) -> list[Document] | None:
-    """Return the pods of jobs of ours, or None when they are too many to be read before it is known whose."""
+    """Return the pods of mpijob's jobs; None if there are too many to read before the page is known."""
     found = api.get(resources.POD.path(namespace), **_FEW_PODS)
     return None if found["metadata"].get("continue") else found["items"]
 
@@ -152,13 +155,12 @@ def _lister(api: Api, kind: Kind, namespace: str) -> Callable[[], list[Listed]]:
 
 
 def _older(api: Api) -> list[Kind]:
-    """Return the kinds of the older operator that the cluster has."""
-    found = {one["name"] for one in api.get(_OLDER_PATH).get("resources") or ()}
+    found = {resource["name"] for resource in api.get(_OLDER_PATH).get("resources") or ()}
     return [kind for kind in resources.OLDER if kind.plural in found]
 
 
 def _newest(jobs: list[Listed], *, runs: bool) -> list[Listed]:
-    """Return the newest job of each name and owner, or every job, by its newest attempt."""
+    """Return the newest job of each name and owner (with `runs` every job) by its newest attempt."""
     newest: dict[tuple[str, str, str, str, str], Listed] = {}
     for job in jobs:
         ref, _, owner = identity.of(job.head["metadata"])
@@ -182,7 +184,7 @@ def _created(job: Listed) -> str:
 def _states(
     api: Api, scope: Scope, jobs: list[Listed], everything: Everything, forecasts: Forecasts | None
 ) -> list[JobState]:
-    """Return where some jobs stand, by their objects, their pods and their workloads."""
+    """Return the states of jobs from their objects, pods and Workloads."""
     from mpijob.backends.kubernetes.status import derive_state
 
     namespace, pods = scope.namespace, everything.pods
@@ -195,15 +197,15 @@ def _states(
     }
     wanted: dict[str, Callable[[], Any]] = {}
     if ours and pods is None:
-        among = _among(derive_state.POD_SELECTOR, ours)
+        among = _selector(derive_state.POD_SELECTOR, ours)
         wanted["pods"] = lambda: api.list(resources.POD.path(namespace), labels=among).items
     if queued:
-        of_these = _among(_WORKLOAD_OF, queued)
+        of_these = _selector(_WORKLOAD_OF, queued)
         wanted["workloads"] = lambda: api.list(resources.WORKLOAD.path(namespace), labels=of_these).items
-    found = job_objects.side_by_side(wanted, api.lanes(near=1), refused=everything.refused)
+    found = job_objects.read_concurrently(wanted, api.lanes(near=1), refused=everything.refused)
     workloads, of_jobs = _by_owner(found.get("workloads") or ()), _by_job(pods or found.get("pods") or ())
     states = [
-        derive_state.summary(job.whole(), workloads.get(_object_key(job.head)), of_jobs.get(job.place, ()))
+        derive_state.summary(job.decoded(), workloads.get(_object_key(job.head)), of_jobs.get(job.place, ()))
         for job in jobs
     ]
     return states if forecasts is None else _with_forecasts(jobs, states, scope.namespace, forecasts)
@@ -212,7 +214,7 @@ def _states(
 def _with_forecasts(
     jobs: list[Listed], states: list[JobState], namespace: str, forecasts: Forecasts
 ) -> list[JobState]:
-    """Return states; those of jobs that wait in a queue with when they start."""
+    """Return the states, those of queued jobs with their start time."""
     if not any(state.phase is Phase.QUEUED and state.queue for state in states):
         return states
     known = forecasts(namespace)
@@ -224,13 +226,13 @@ def _with_forecasts(
     ]
 
 
-def _among(label: str, values: Collection[str]) -> str:
-    """Return the selector of what has one of these values; of whatever has the label where they are too many."""
-    return f"{label} in ({','.join(sorted(values))})" if len(values) <= _NAMED_AT_ONCE else label
+def _selector(label: str, values: Collection[str]) -> str:
+    """Return the selector for these values; if they are too many, for all objects with the label."""
+    return f"{label} in ({','.join(sorted(values))})" if len(values) <= _MAX_NAMES else label
 
 
 def _by_owner(workloads: Iterable[Document]) -> dict[tuple[str, str], Document]:
-    """Return workloads by namespace and uid of their owner: a reference to an object of another namespace is none."""
+    # By namespace, too: an owner reference to an object of another namespace is invalid, and anybody could write one.
     owned = {}
     for workload in workloads:
         for owner in workload["metadata"].get("ownerReferences") or ():

@@ -1,8 +1,7 @@
-"""What happened to a cluster job, in order: from its objects, from what users did to it, from Kubernetes' events.
+"""The events of a cluster job in order: milestones, what users did, and Kubernetes' own events.
 
-The same milestones as on one machine (Submitted, GangScheduled, WorkersReady, WorldProved, Running and the
-end), each at the time that an object or the launcher's log gives it, and between them what the cluster's own
-controllers said.
+The milestones are those of the other engines (Submitted, GangScheduled, WorkersReady, WorldProved, Running
+and the end), each with the time from an object or the launcher's log.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from mpijob.formats.status.nested_fields import time_of
 from mpijob.model import Event, JobState, Role
 
 _MILESTONES = ("Submitted", "GangScheduled", "WorkersReady", "WorldProved", "Running")
-ONCE = frozenset({*_MILESTONES, "Succeeded", "Failed"})  # what an attempt can go through only once
+# An attempt passes each of these once.
+ONCE = frozenset({*_MILESTONES, "Succeeded", "Failed"})
 _LAST = 9
 _OWN = (
     *_MILESTONES,
@@ -36,32 +36,32 @@ _OWN = (
 
 
 def events(seen: Objects, state: JobState, proved: float | None) -> list[Event]:
-    """Return the events of one attempt in order; `proved` is when the launcher's log said that the world stands."""
-    told = [
+    """Return the events of one attempt in order; `proved` is when the log reported a complete world."""
+    all_events = [
         *_milestones(seen, state, proved),
-        *_acts(seen, state),
+        *_user_actions(seen, state),
         *_of_cluster(seen, state),
         *_end(state, proved),
-        *_unseen(state),
+        *_unread(state),
     ]
-    told.sort(key=lambda event: (round(event.time, 3), _order(event)))
-    return told
+    all_events.sort(key=lambda event: (round(event.time, 3), _order(event)))
+    return all_events
 
 
-def numbered(told: list[Event]) -> list[Event]:
-    """Return events with their place in the whole story."""
-    return [msgspec.structs.replace(event, sequence=number) for number, event in enumerate(told, 1)]
+def numbered(all_events: list[Event]) -> list[Event]:
+    """Return the events with their sequence numbers."""
+    return [msgspec.structs.replace(event, sequence=number) for number, event in enumerate(all_events, 1)]
 
 
 def _order(event: Event) -> int:
-    """Things of the same second come in the order in which they must have happened."""
+    # Most times are whole seconds; events of one second have the order in which they must have happened.
     if event.reason in _MILESTONES:
         return _MILESTONES.index(event.reason)
     return _LAST if event.reason in ("Succeeded", "Failed") else len(_MILESTONES)
 
 
 def _milestones(seen: Objects, state: JobState, proved: float | None) -> Iterator[Event]:
-    attempt, (workers, world) = state.attempt, _begun_with(seen, state)
+    attempt, (workers, world) = state.attempt, _initial_size(seen, state)
     text = f"{workers} workers, {world} ranks" + (f", by {state.owner}" if state.owner else "")
     yield Event(state.created, "Submitted", text, attempt=attempt)
     launcher = launcher_of(seen.pods)
@@ -77,8 +77,8 @@ def _milestones(seen: Objects, state: JobState, proved: float | None) -> Iterato
         yield Event(proved, "Running", "MPI initialization completed", attempt=attempt)
 
 
-def _begun_with(seen: Objects, state: JobState) -> tuple[int, int]:
-    """Return how many workers and ranks the job began with; an elastic one may have been scaled since."""
+def _initial_size(seen: Objects, state: JobState) -> tuple[int, int]:
+    """Return the numbers of workers and ranks at the start; an elastic job may have been scaled since."""
     from mpijob.formats.status import launcher_census
 
     world = launcher_census.planned(seen.job)
@@ -88,7 +88,7 @@ def _begun_with(seen: Objects, state: JobState) -> tuple[int, int]:
 
 
 def _scheduled(seen: Objects, workers: int) -> float | None:
-    """Return when the last worker got its node; the launcher's creation tells it when the workers are gone."""
+    """Return when the last worker was scheduled; if the workers are gone, when the launcher was created."""
     times = []
     for pod in seen.pods:
         if role_of(pod) is Role.WORKER:
@@ -107,7 +107,7 @@ def _condition_time(pod: Mapping[str, Any], kind: str) -> float | None:
     return None
 
 
-def _acts(seen: Objects, state: JobState) -> Iterator[Event]:
+def _user_actions(seen: Objects, state: JobState) -> Iterator[Event]:
     for act in user_actions.read(seen.job):
         yield Event(act.time, act.reason, act.message, attempt=state.attempt)
 
@@ -116,13 +116,14 @@ def _of_cluster(seen: Objects, state: JobState) -> Iterator[Event]:
     created = time_of(seen.job["metadata"]["creationTimestamp"])
     for event in Events(seen.events, created or 0.0).all:
         if not event.warning and event.reason in _OWN:
-            continue  # told in our own words
+            # Reported by this module.
+            continue
         severity = Severity.WARNING if event.warning else Severity.NOTICE
         text = f"{event.kind} {event.name}: {event.message}"
         yield Event(event.time, event.reason, text, severity, state.attempt)
 
 
-def _unseen(state: JobState) -> Iterator[Event]:
+def _unread(state: JobState) -> Iterator[Event]:
     """What may not be seen is told where it would have been."""
     for finding in state.findings:
         if finding.code == "NOT_ALL_SEEN":
@@ -132,7 +133,9 @@ def _unseen(state: JobState) -> Iterator[Event]:
 def _end(state: JobState, proved: float | None) -> Iterator[Event]:
     """The end, which a pod tells in whole seconds, and the log tells of a part of the same second before it."""
     if state.finished is None or not state.phase.final or state.phase.value == "Cancelled":
-        return  # cancelling is an act, told where it was done
+        # Cancelling is an action of a user, and reported where it happened.
+        return
     severity = Severity.ERROR if state.phase.value == "Failed" else Severity.NOTICE
+    # A pod's end is in whole seconds, and may seem to be before a log line of the same second.
     moment = state.finished if proved is None else max(state.finished, proved)
     yield Event(moment, state.phase.value, state.message, severity, state.attempt)
