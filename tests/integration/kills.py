@@ -143,7 +143,7 @@ class Played(Node):
 
 def record(play: Play, directory: str, database: str) -> None:
     """Be a recorder until killed."""
-    for name, seconds in {"_TICK": 0.02, "_FLUSH": 0.03, "_LAST_LOOK": 0.1}.items():
+    for name, seconds in {"_TICK": 0.02, "_FLUSH": 0.03, "_LAST_READ": 0.1}.items():
         setattr(recorder, f"{name}_SECONDS", seconds)
     while True:  # as its supervisor would start it again while the database is away
         try:

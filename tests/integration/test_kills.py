@@ -39,9 +39,9 @@ def test_a_recorder_that_forgets_where_it_was_is_found_out(
     """What the runs above show they can also deny: here every new recorder begins with the first line again."""
 
     class Forgetful(LogCapture):
-        def _listen(self) -> None:
+        def _record(self) -> None:
             self._stamp, self._repeats = b"", 0
-            super()._listen()
+            super()._record()
 
     monkeypatch.setattr("mpijob.backends.kubernetes.recorder.recorder.LogCapture", Forgetful)
     with pytest.raises(AssertionError, match="are not what it said"):

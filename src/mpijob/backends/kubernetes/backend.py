@@ -146,7 +146,7 @@ class KubernetesBackend(
     def _shortages(self) -> Counter:
         from mpijob.backends.kubernetes.status.shortage import Counter
 
-        return Counter(self._arrivals.room)
+        return Counter(self._arrivals.capacity_for)
 
     @cached_property
     def _forecasts(self) -> LiveForecasts:
@@ -252,7 +252,7 @@ class KubernetesBackend(
 
         from mpijob.backends.kubernetes.submit import dry_run
 
-        return dry_run.rehearse(self._api, plan, Path(self._settings.home))
+        return dry_run.dry_run(self._api, plan, Path(self._settings.home))
 
     def prewarm(self) -> None:
         """Nothing takes a moment here."""
@@ -277,7 +277,7 @@ class KubernetesBackend(
 
         Of a job that was created a moment ago its object is all there is.
         """
-        if (made := self._arrivals.just_made(ref)) is not None:
+        if (made := self._arrivals.just_created(ref)) is not None:
             return made
         look = self._reader.read(ref)
         if look.state.phase is Phase.QUEUED and look.state.queue:

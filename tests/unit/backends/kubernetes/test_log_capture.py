@@ -59,7 +59,7 @@ def _reasons(archive: Archive) -> list[str]:
 def test_streams_that_break_are_taken_up_behind_the_last_line(
     node: Node, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.log_capture._AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.log_capture._RETRY_SECONDS", 0.001)
     lines = [stamped(number // 3, f"text {number}") for number in range(30)]  # three lines each moment
     node.said[f"{POD}/log"] = lines
     node.breaks = [4, 7, 1, 12]
@@ -73,7 +73,7 @@ def test_streams_that_break_are_taken_up_behind_the_last_line(
 def test_a_stream_that_a_server_ended_too_early_is_looked_at_again(
     node: Node, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.log_capture._AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.log_capture._RETRY_SECONDS", 0.001)
     node.said[f"{POD}/log"] = [stamped(1)]
     asked = 0
 
@@ -171,9 +171,9 @@ def test_a_listener_that_is_just_starting_is_not_taken_for_one_that_has_ended(
         begin(listener)
 
     monkeypatch.setattr(LogCapture, "start", late)
-    recording._hear(KEY, _life())
-    (listener,) = recording._listeners.values()
+    recording._capture(KEY, _life())
+    (listener,) = recording._captures.values()
     flushes[0].join(10)
-    assert [*recording._listeners.values()] == [listener]
+    assert [*recording._captures.values()] == [listener]
     listener.close()
     listener.join(10)

@@ -95,7 +95,7 @@ def _eventually(look: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"_TICK": 0.01, "_FLUSH": 0.02, "_LAST_LOOK": 0.05}.items():
+    for name, seconds in {"_TICK": 0.01, "_FLUSH": 0.02, "_LAST_READ": 0.05}.items():
         monkeypatch.setattr(recorder, f"{name}_SECONDS", seconds)
 
 

@@ -377,9 +377,9 @@ def full(method: str, path: str) -> None:
 def test_who_comes_too_late_for_an_attempt_leaves_the_winners_alone_and_takes_it_for_the_own() -> None:
     api = Store()
     plan = a_second_attempt(api)
-    won = create_objects.again(api, *plan)
+    won = create_objects.create_attempt(api, *plan)
     api.before = full
-    assert create_objects.again(api, *plan)["metadata"]["uid"] == won["metadata"]["uid"]
+    assert create_objects.create_attempt(api, *plan)["metadata"]["uid"] == won["metadata"]["uid"]
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
 
 
@@ -390,11 +390,11 @@ def test_a_companion_of_an_attempt_that_another_finished_stays() -> None:
     def overtaken(method: str, path: str) -> None:
         if method == "POST" and path.endswith("/trainjobs"):
             api.before = lambda method, path: None
-            create_objects.again(api, *plan)
+            create_objects.create_attempt(api, *plan)
             full(method, path)
 
     api.before = overtaken
-    create_objects.again(api, *plan)
+    create_objects.create_attempt(api, *plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
 
 
@@ -403,14 +403,14 @@ def test_an_attempt_that_nobody_can_begin_leaves_nothing() -> None:
     plan = a_second_attempt(api)
     api.before = full
     with pytest.raises(MpiJobError):
-        create_objects.again(api, *plan)
+        create_objects.create_attempt(api, *plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert"], ["bert"])
 
 
 def test_a_user_who_has_had_enough_leaves_the_attempt_that_another_began() -> None:
     api = Store()
     plan = a_second_attempt(api)
-    create_objects.again(api, *plan)
+    create_objects.create_attempt(api, *plan)
 
     def interrupted(method: str, path: str) -> None:
         if method == "POST":
@@ -418,7 +418,7 @@ def test_a_user_who_has_had_enough_leaves_the_attempt_that_another_began() -> No
 
     api.before = interrupted
     with pytest.raises(KeyboardInterrupt):
-        create_objects.again(api, *plan)
+        create_objects.create_attempt(api, *plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
 
 

@@ -77,7 +77,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 def told(script: Script) -> Iterator[Iterator[Overseen]]:
     stream = watch_cluster._ClusterWatch(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
     try:
-        yield stream.tell()
+        yield stream.states()
     finally:
         stream.close()
 
@@ -138,7 +138,7 @@ def test_jobs_are_told_with_their_pods_then_each_change_once(
 
 def test_of_a_job_that_ended_nothing_is_kept_and_its_pods_may_go(script: Script) -> None:
     overseer = watch_cluster._ClusterWatch(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
-    stream = overseer.tell()
+    stream = overseer.states()
     made = on_cluster("bert", "one").workers(ended(0, 50)).launcher(ended(0, 50)).condition("Complete", at=60)
     script.tells("trainjobs", made.job, "ADDED")
     for pod in pods(made):
@@ -154,7 +154,7 @@ def test_of_a_job_that_ended_nothing_is_kept_and_its_pods_may_go(script: Script)
     (gone,) = until_told(stream)
     assert isinstance(gone, Gone)
     assert gone.ref.name == "bert"
-    assert (overseer._objects, overseer._named, overseer._told) == ({}, {}, {})
+    assert (overseer._objects, overseer._named, overseer._published) == ({}, {}, {})
     overseer.close()
 
 
@@ -250,7 +250,7 @@ def test_the_kinds_of_the_older_operator_are_told_too_and_may_share_a_name(scrip
         spec = {replicas: {"Worker": {"replicas": 3, "template": {"spec": {"containers": [{"image": "a"}]}}}}}
         script.tells(plural, {"metadata": about | {"uid": uid}, "spec": spec}, "ADDED")
     script.settles()
-    states = until_heard(overseer.tell())
+    states = until_heard(overseer.states())
     assert sorted(one.kind for one in states if isinstance(one, JobState)) == ["PyTorchJob", "TFJob"]
     overseer.close()
 

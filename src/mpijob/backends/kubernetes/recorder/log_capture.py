@@ -1,9 +1,9 @@
-"""Recording the log of one life of a pod's container, to its end, through whatever breaks on the way.
+"""Records the log of one run of a pod's container, to its end, through broken streams and restarts of the
+recorder.
 
-A life is a container between two restarts. Its log is followed; a stream that breaks, or a recorder that was
-killed, is taken up again behind the last line that is stored: by its time stamp, and by how many lines carry
-that very stamp. A clean end is believed once the container has ended, and checked by one more look at the
-log. What the cluster no longer has (rotated away, gone with its pod) becomes a gap.
+A run is the time between two restarts of a container. A stream is continued after the last stored line, by
+its timestamp and the number of lines with that timestamp. A clean end of a stream counts only once the
+container has ended, and after one more read. Lines that the cluster no longer has become a gap.
 """
 
 from __future__ import annotations
@@ -33,49 +33,49 @@ from mpijob.observation.logs import cri
 ROTATED = "the node rotated this part of the log before it could be read"
 GONE = "the pod was deleted before its log was read completely"
 RESTARTED = "the container had restarted more than once before this part could be read"
-_AGAIN_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 _LONGEST_PAUSE = 5.0
 _log = logging.getLogger(__name__)
 
 
 class ContainerRun(msgspec.Struct, frozen=True):
-    """One life of a pod's main container."""
+    """One run of a pod's main container, between two restarts."""
 
-    voice: PodLogSource
+    log_source: PodLogSource
     pod_uid: str
     restarts: int = 0
 
     @property
     def origin(self) -> str:
-        """What tells this life from others of pods of the same name."""
+        """What distinguishes this run from others of pods with the same name."""
         return f"{self.pod_uid}.{self.restarts}"
 
     def stored(self, key: JobKey) -> StoredVoice:
-        """Return who this is in the record of a job."""
-        voice = self.voice
+        """Return the source of this run in a job's record."""
+        log_source = self.log_source
         return StoredVoice(
             key=key,
-            attempt=voice.attempt,
-            role=voice.role,
-            worker=voice.worker,
-            source=voice.pod,
+            attempt=log_source.attempt,
+            role=log_source.role,
+            worker=log_source.worker,
+            source=log_source.pod,
             origin=self.origin,
             format=LogFormat.POD,
-            family=voice.family.value,
-            tagged=voice.tagged,
+            family=log_source.family.value,
+            tagged=log_source.tagged,
         )
 
 
 class LogCapture(threading.Thread):
-    """Reads one life's log into the record; `close` may be called from any thread."""
+    """Records the log of one run; `close` may be called from any thread."""
 
-    def __init__(self, api: Api, archive: Archive, key: JobKey, life: ContainerRun) -> None:
-        super().__init__(daemon=True, name=f"record of {life.voice.pod}")
+    def __init__(self, api: Api, archive: Archive, key: JobKey, run_: ContainerRun) -> None:
+        super().__init__(daemon=True, name=f"record of {run_.log_source.pod}")
         self._api = api
-        self._life = life
-        self._path = life.voice.path
-        self.capture = capture_of(archive, life.stored(key))
-        self._profiles = ProfileNotes(archive, key, life.voice.pod, life.voice.worker)
+        self._life = run_
+        self._path = run_.log_source.path
+        self.capture = capture_of(archive, run_.stored(key))
+        self._profiles = ProfileNotes(archive, key, run_.log_source.pod, run_.log_source.worker)
         position = self.capture.position()
         self._stamp, self._repeats = position.stamp, position.repeats
         self._began_ns = time.time_ns()
@@ -83,27 +83,27 @@ class LogCapture(threading.Thread):
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """End listening; what was heard is kept, and the rest is heard by the next recorder."""
+        """Stop reading; stored lines are kept, and the next recorder continues."""
         self._closed.set()
         if (stream := self._stream) is not None:
             stream.close()
 
     def run(self) -> None:
-        """Listen until the life has ended and all that it said is stored."""
+        """Record until the run has ended and all its lines are stored."""
         try:
-            self._listen()
-            self._patiently()
+            self._record()
+            self._flush_until_stored()
         except Exception:  # the outermost place of this thread
-            _log.exception("stopped recording the log of %s", self._life.voice.pod)
+            _log.exception("stopped recording the log of %s", self._life.log_source.pod)
 
-    def _listen(self) -> None:
-        pause = _AGAIN_SECONDS
+    def _record(self) -> None:
+        pause = _RETRY_SECONDS
         while not self._closed.is_set():
             try:
-                if self._heard_to_its_end():
+                if self._read_to_end():
                     self._end()
                     return
-                pause = _AGAIN_SECONDS
+                pause = _RETRY_SECONDS
             except _Lost as lost:
                 self._end(str(lost))
                 return
@@ -114,29 +114,30 @@ class LogCapture(threading.Thread):
                 pause = min(pause * 2, _LONGEST_PAUSE)
             self._closed.wait(pause)
 
-    def _heard_to_its_end(self) -> bool:
-        previous = self._is_over()
+    def _read_to_end(self) -> bool:
+        previous = self._has_restarted()
         self._read(follow=not previous, previous=previous)
-        return not self._closed.is_set() and (previous or self._ended_wholly())
+        return not self._closed.is_set() and (previous or self._has_ended())
 
     # -- the life ---------------------------------------------------------------------------------
-    def _is_over(self) -> bool:
-        """Whether the container has restarted since, so that its log is that of the previous one."""
+    def _has_restarted(self) -> bool:
+        # After a restart, the kubelet has this run's log under `previous`, and after a second one no longer.
         pod = self._pod()
         if pod is None:
             raise _Lost(GONE)
-        later = restarts_of(pod, self._life.voice.container) - self._life.restarts
+        later = restarts_of(pod, self._life.log_source.container) - self._life.restarts
         if later > 1:
             raise _Lost(RESTARTED)
         return later == 1
 
-    def _ended_wholly(self) -> bool:
-        """Whether the container has ended; then its log is looked at once more, for a server may end streams too."""
+    def _has_ended(self) -> bool:
+        # A server that shuts down ends streams cleanly, too, so the log of an ended container is read once more.
         pod = self._pod()
         if pod is None:
-            return True  # its log was read to its end before it went
-        later = restarts_of(pod, self._life.voice.container) - self._life.restarts
-        if not later and not has_ended(pod, self._life.voice.container):
+            # Its stream ended before the pod was deleted.
+            return True
+        later = restarts_of(pod, self._life.log_source.container) - self._life.restarts
+        if not later and not has_ended(pod, self._life.log_source.container):
             return False
         try:
             self._read(follow=False, previous=later == 1)
@@ -146,32 +147,32 @@ class LogCapture(threading.Thread):
         return True
 
     def _pod(self) -> Document | None:
-        found = self._api.find(resources.POD.path(self._life.voice.namespace, self._life.voice.pod))
+        found = self._api.find(resources.POD.path(self._life.log_source.namespace, self._life.log_source.pod))
         return found if found is not None and found["metadata"]["uid"] == self._life.pod_uid else None
 
     # -- its lines --------------------------------------------------------------------------------
     def _read(self, *, follow: bool, previous: bool) -> None:
-        """Take the lines behind the last one that was taken; while following, only whole ones."""
+        """Store the lines after the last stored one; while following, only complete lines."""
         self._stream = stream = self._api.lines(
             self._path,
-            container=self._life.voice.container,
+            container=self._life.log_source.container,
             timestamps="true",
             sinceTime=self._stamp.decode(),
             follow="true" if follow else "",
             previous="true" if previous else "",
         )
         try:
-            for raw in self._behind(cri.stamped(stream)):
+            for raw in self._new_lines(cri.stamped(stream)):
                 if raw.endswith(b"\n"):
-                    self._take(raw)
+                    self._store(raw)
                 elif not follow:
-                    self._take(raw + b"\n")
+                    self._store(raw + b"\n")
         finally:
             self._stream = None
             stream.close()
 
-    def _behind(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the lines behind the last one that was taken, which must be there again; else some are missing."""
+    def _new_lines(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the lines after the last stored one; if that one is missing, a gap is recorded."""
         known, expected, last_ns = self._stamp, self._repeats, cri.nanoseconds(self._stamp)
         for raw in lines:
             stamp = raw.partition(b" ")[0]
@@ -184,7 +185,7 @@ class LogCapture(threading.Thread):
                 yield from lines
                 return
 
-    def _take(self, raw: bytes) -> None:
+    def _store(self, raw: bytes) -> None:
         stamp = raw.partition(b" ")[0]
         self._repeats = self._repeats + 1 if stamp == self._stamp else 1
         self._stamp = stamp
@@ -192,10 +193,10 @@ class LogCapture(threading.Thread):
         try:
             self.capture.write(raw)
         except BackendError:
-            self._patiently()
+            self._flush_until_stored()
 
-    def _patiently(self) -> None:
-        """Store what is held, however long the disk takes: the node keeps what is not read yet."""
+    def _flush_until_stored(self) -> None:
+        """Write buffered lines, however long the disk is full: meanwhile the kubelet keeps the rest."""
         while True:
             try:
                 self.capture.flush()
@@ -206,7 +207,7 @@ class LogCapture(threading.Thread):
                     return
 
     def _end(self, missing: str = "") -> None:
-        self._patiently()
+        self._flush_until_stored()
         self._profiles.write()
         if self._closed.is_set():
             return
@@ -217,20 +218,20 @@ class LogCapture(threading.Thread):
 
 
 class _Lost(Exception):
-    """What is left of a life's log cannot be had any more; says why."""
+    """The rest of a run's log no longer exists; the message is why."""
 
 
-def capture_of(archive: Archive, voice: StoredVoice) -> Capture:
-    """Return the writer of one voice; a launcher's chunks know which ranks speak in them."""
-    family = Family(voice.family)
-    if voice.role is not Role.LAUNCHER or not voice.tagged:
-        return Capture(archive, voice)
-    return Capture(archive, voice, lambda lines: ranks_in(lines, family))
+def capture_of(archive: Archive, log_source: StoredVoice) -> Capture:
+    """Return the writer of a source; chunks of a launcher's log have the set of their ranks."""
+    family = Family(log_source.family)
+    if log_source.role is not Role.LAUNCHER or not log_source.tagged:
+        return Capture(archive, log_source)
+    return Capture(archive, log_source, lambda lines: ranks_in(lines, family))
 
 
-def abandon(archive: Archive, voice: StoredVoice) -> None:
-    """End the record of a voice whose pod is gone, and say from where on it is missing."""
-    capture = capture_of(archive, voice)
+def abandon(archive: Archive, log_source: StoredVoice) -> None:
+    """End the record of a source whose pod is deleted, with a gap to now."""
+    capture = capture_of(archive, log_source)
     first_ns = cri.nanoseconds(capture.position().stamp)
     now_ns = time.time_ns()
     if capture.damaged_range is not None:
@@ -240,12 +241,11 @@ def abandon(archive: Archive, voice: StoredVoice) -> None:
 
 
 def restarts_of(pod: Document, container: str) -> int:
-    """Return how often a container has restarted."""
     return int((_status(pod, container) or {}).get("restartCount") or 0)
 
 
 def has_ended(pod: Document, container: str) -> bool:
-    """Whether a container runs no more."""
+    """Return whether the container has ended for good."""
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return True
     return "terminated" in ((_status(pod, container) or {}).get("state") or {})

@@ -1,4 +1,4 @@
-"""Writing down what ranks counted of their MPI calls, as it comes by in the logs of their pods."""
+"""Records the ranks' counts of MPI calls, which are in the logs of their pods."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _EVERY_SECONDS = 10.0
 
 
 class ProfileNotes:
-    """Takes the lines of one pod; what it has not written yet is lost with it, and comes again with the next lines."""
+    """Collects the profiles in the lines of one pod; unwritten ones come again, since counts are cumulative."""
 
     def __init__(self, archive: Archive, key: JobKey, pod: str, worker: int | None) -> None:
         self._archive, self._key, self._pod, self._worker = archive, key, pod, worker
         self._assembler, self._reading = Assembler(), Reading({})
         self._unwritten: dict[tuple[int | None, int, bool, int], RankProfile] = {}
-        self._lacks: tuple[str, ...] = ()
+        self._reported_lacks: tuple[str, ...] = ()
         self._written = 0.0
 
     def take(self, raw: bytes) -> None:
-        """Take one stamped line."""
         if b"mpijob-mpi " not in raw:
             return
         profile = self._reading.feed(self._assembler, raw, self._worker)
@@ -37,13 +36,13 @@ class ProfileNotes:
             self.write()
 
     def write(self) -> None:
-        """Write down what is new; a record that cannot be written now is written with the next lines."""
+        """Store new profiles; if that fails, they are stored with the next lines."""
         now, lacks = time.time(), self._reading.profiles.lacks
         facts: list[Fact] = [*mpi_profiles.profile_facts(self._unwritten.values(), now)]
         facts += [
             mpi_profiles.missing_profile(self._pod, message, now)
             for message in lacks
-            if message not in self._lacks
+            if message not in self._reported_lacks
         ]
         if not facts:
             return
@@ -51,5 +50,5 @@ class ProfileNotes:
             self._archive.add_facts(self._key, facts)
         except BackendError:
             return
-        self._written, self._lacks = time.monotonic(), lacks
+        self._written, self._reported_lacks = time.monotonic(), lacks
         self._unwritten.clear()

@@ -1,8 +1,8 @@
-"""The recorder: a process that writes down every job of its namespaces while they run.
+"""The recorder: stores the states and logs of all jobs of its namespaces while they run.
 
-Each job that moved is looked at (`work_queue`) and written down (`snapshot`), and every pod that has started is
-listened to (`log_capture`). Nothing is kept here that could not
-be lost: after a kill the record itself says how far it got. What happened while nobody recorded is told.
+Each job that changed is read (`work_queue`) and stored (`snapshot`), and the log of every started pod is
+recorded (`log_capture`). All state here can be lost: after a kill, the record shows how far it got. Times
+without a recorder are recorded as such.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from mpijob.history.recorder_sessions import Session
 from mpijob.model import JobKey, JobRef, Phase
 
 _TICK_SECONDS = 0.25
-_LOOK_AGAIN_SECONDS = 10.0  # what only logs or the clock tell
-_STARTING_SECONDS = 1.0  # that all ranks are there is in the log alone
-_LAST_LOOK_SECONDS = 3.0  # after a job's end: events and ends of pods come late
+# Changes in logs and those of time have no event.
+_REREAD_SECONDS = 10.0
+# That all ranks are there is only in the log.
+_STARTING_SECONDS = 1.0
+# Events and the ends of pods arrive after the job's end.
+_LAST_READ_SECONDS = 3.0
 _FLUSH_SECONDS = 1.0
 _TIDY_SECONDS = 600.0
 _END_SECONDS = 5.0
-_MOST_OBJECTS = 10_000
+_MAX_OBJECTS = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -58,56 +61,59 @@ class Recorder:
         self._namespace = namespace
         self._reader = JobReader(api, rules)
         self._snapshot_writer = SnapshotWriter(api, self._reader, archive, prometheus)
-        self._rounds = work_queue.WorkQueue(
+        self._queue = work_queue.WorkQueue(
             api,
             self._reader.served,
             namespace,
             reconcile=self._write,
-            removed=lambda ref: self._carefully(lambda: self._write_gone(ref)),
-            on_pod=self._heard,
-            trim=_outline,
+            removed=lambda ref: self._carefully(lambda: self._mark_deleted(ref)),
+            on_pod=self._on_pod,
+            trim=_trim_pod,
         )
         self._final: set[JobRef] = set()
-        self._listeners: dict[tuple[JobKey, str], LogCapture] = {}  # by job and origin
+        # By job and origin.
+        self._captures: dict[tuple[JobKey, str], LogCapture] = {}
         self._last_pods: queue.SimpleQueue[Document] = queue.SimpleQueue()
-        self._objects = BoundedDict[tuple[str, str], JobRef](
-            _MOST_OBJECTS
-        )  # whose pods an engine makes for an object
+        # The jobs of engine objects, by namespace and name.
+        self._objects = BoundedDict[tuple[str, str], JobRef](_MAX_OBJECTS)
         self._lock = threading.Lock()
 
     def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
-        """Record until told to stop; raise Conflict where another recorder writes, BackendError for no cluster."""
+        """Record until `stop` is set; raise Conflict if another recorder writes, BackendError without a
+        cluster.
+        """
         with self._archive.exclusive():
             session = Session(self._archive, time.time())
             try:
-                with self._rounds:
-                    self._begin(session)
+                with self._queue:
+                    self._resume(session)
                     ready()
-                    self._go_on(stop, session)
+                    self._record(stop, session)
             finally:
                 self._end(session)
 
-    def _begin(self, session: Session) -> None:
-        """Take up what the last recorder left: jobs that are gone meanwhile, and those that are still there."""
-        self._rounds.wait_until_listed()
-        there = self._rounds.jobs()
+    def _resume(self, session: Session) -> None:
+        # Jobs of the last recorder: some were deleted meanwhile, and the others have a gap.
+        self._queue.wait_until_listed()
+        existing = self._queue.jobs()
         for ref in session.recorded_jobs(self._namespace):
             session.record_gap(ref)
-            if ref not in there:
-                self._write_gone(ref, f"the job was deleted while no recorder ran, {session.gap_text()}")
-        for ref in there:
-            self._rounds.enqueue(ref, 0.0)
+            if ref not in existing:
+                self._mark_deleted(ref, f"the job was deleted while no recorder ran, {session.gap_text()}")
+        for ref in existing:
+            self._queue.enqueue(ref, 0.0)
 
-    def _go_on(self, stop: threading.Event, session: Session) -> None:
+    def _record(self, stop: threading.Event, session: Session) -> None:
         flushed = tidied = 0.0
         while not stop.wait(_TICK_SECONDS):
             now = time.monotonic()
-            if self._rounds.missed.is_set():
-                self._rounds.missed.clear()
-                for ref in {*session.recorded_jobs(self._namespace)} - self._rounds.jobs():
-                    self._rounds.enqueue(ref)
-            self._keep_last_pods()
-            self._rounds.start_due()
+            # A job was deleted of which the watch has only the metadata: find out which.
+            if self._queue.missed.is_set():
+                self._queue.missed.clear()
+                for ref in {*session.recorded_jobs(self._namespace)} - self._queue.jobs():
+                    self._queue.enqueue(ref)
+            self._store_deleted_pods()
+            self._queue.start_due()
             if now - flushed >= _FLUSH_SECONDS:
                 flushed = now
                 self._flush()
@@ -117,63 +123,67 @@ class Recorder:
                 self._carefully(lambda: retention.apply_retention(self._archive, self._policy, time.time()))
 
     def _end(self, session: Session) -> None:
-        listeners = [*self._listeners.values()]
-        for listener in listeners:
-            listener.close()
+        captures = [*self._captures.values()]
+        for capture in captures:
+            capture.close()
         deadline = time.monotonic() + _END_SECONDS
-        for listener in listeners:
-            listener.join(max(0.0, deadline - time.monotonic()))
+        for capture in captures:
+            capture.join(max(0.0, deadline - time.monotonic()))
         self._flush()
         self._carefully(lambda: session.end(time.time()))
 
     # -- what moved -------------------------------------------------------------------------------
-    def _heard(self, change: Change) -> None:
+    def _on_pod(self, change: Change) -> None:
         if change.kind == "DELETED":
             self._last_pods.put(change.object)
 
-    def _keep_last_pods(self) -> None:
-        """Write down how pods were when they went: the only place where some of them tell how they ended."""
+    def _store_deleted_pods(self) -> None:
+        # A deleted pod's last status is sometimes the only one with its exit code.
         while not self._last_pods.empty():
             pod = self._last_pods.get()
             for name in work_queue.engine_names(pod):
                 ref = self._objects.get((pod["metadata"].get("namespace", ""), name))
                 if ref is not None and self._archive.state(ref.key) is not None:
-                    self._carefully(partial(self._snapshot_writer.keep, ref.key, pod))
+                    self._carefully(partial(self._snapshot_writer.store_pod, ref.key, pod))
 
     # -- one job ----------------------------------------------------------------------------------
     def _write(self, ref: JobRef) -> None:
-        state, lives, names = self._snapshot_writer.write(ref)
+        state, runs, names = self._snapshot_writer.write(ref)
         for name in names:
             self._objects[ref.namespace, name] = ref
-        for life in lives:
-            self._hear(ref.key, life)
-        self._abandon(ref.key, {life.origin for life in lives})
+        for run_ in runs:
+            self._capture(ref.key, run_)
+        self._abandon(ref.key, {run_.origin for run_ in runs})
         if not state.phase.final:
             self._final.discard(ref)
             starting = state.phase is Phase.INITIALIZING
-            self._rounds.enqueue(ref, _STARTING_SECONDS if starting else _LOOK_AGAIN_SECONDS)
+            self._queue.enqueue(ref, _STARTING_SECONDS if starting else _REREAD_SECONDS)
         elif ref not in self._final:
             self._final.add(ref)
-            self._rounds.enqueue(ref, _LAST_LOOK_SECONDS)
+            self._queue.enqueue(ref, _LAST_READ_SECONDS)
 
-    def _hear(self, key: JobKey, life: ContainerRun) -> None:
+    def _capture(self, key: JobKey, run_: ContainerRun) -> None:
         with self._lock:
-            if (key, life.origin) in self._listeners:
+            if (key, run_.origin) in self._captures:
                 return
-            stored = self._archive.add_source(life.stored(key))
+            stored = self._archive.add_source(run_.stored(key))
             if stored.ended:
                 return
-            listener = self._listeners[key, life.origin] = LogCapture(self._api, self._archive, key, life)
-            listener.start()  # before anybody may take it for one that has ended
+            capture = self._captures[key, run_.origin] = LogCapture(self._api, self._archive, key, run_)
+            # Under the lock: `_flush` removes captures whose thread is not alive.
+            capture.start()
 
     def _abandon(self, key: JobKey, present: set[str]) -> None:
-        """End the record of voices that nobody hears and that will not come back."""
-        for voice in self._archive.sources(key):
-            if not voice.ended and voice.origin not in present and (key, voice.origin) not in self._listeners:
-                abandon(self._archive, voice)
+        # Sources whose pods are deleted and that no thread records any more.
+        for source in self._archive.sources(key):
+            if (
+                not source.ended
+                and source.origin not in present
+                and (key, source.origin) not in self._captures
+            ):
+                abandon(self._archive, source)
 
-    def _write_gone(self, ref: JobRef, why: str = "") -> None:
-        """Write down that a job is gone, unless another of its objects is there."""
+    def _mark_deleted(self, ref: JobRef, why: str = "") -> None:
         self._final.discard(ref)
         self._snapshot_writer.forget(ref.key)
         self._abandon(ref.key, set())
@@ -181,21 +191,20 @@ class Recorder:
 
     # -- lines ------------------------------------------------------------------------------------
     def _flush(self) -> None:
-        for place, listener in [*self._listeners.items()]:
-            self._carefully(listener.capture.flush)
+        for place, capture in [*self._captures.items()]:
+            self._carefully(capture.capture.flush)
             with self._lock:
-                if not listener.is_alive():
-                    self._listeners.pop(place, None)
+                if not capture.is_alive():
+                    self._captures.pop(place, None)
 
     def _carefully(self, act: Callable[[], object]) -> None:
-        """Do what can be done again later; a full disk does not end a recorder."""
+        """Call a function whose work is repeated later anyway; a full disk does not end the recorder."""
         try:
             act()
         except BackendError as error:
             _log.warning("%s", error)
 
 
-def _outline(pod: Document) -> Document:
-    """Of a pod also where it was and how it ended."""
+def _trim_pod(pod: Document) -> Document:
     node = (pod.get("spec") or {}).get("nodeName") or ""
     return work_queue.bare(pod) | {"spec": {"nodeName": node}, "status": pod.get("status") or {}}

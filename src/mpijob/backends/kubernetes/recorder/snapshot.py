@@ -1,6 +1,6 @@
-"""Writing down one look at a job: where it stands, what happened, facts of its pods and their nodes.
+"""Stores a snapshot of a job: its state, its events, facts of its pods and their nodes.
 
-Whose logs are to be heard is told from the same look; hearing them is the business of `log_capture`.
+The same snapshot shows which pods' logs can be recorded; `log_capture` records them.
 """
 
 from __future__ import annotations
@@ -41,105 +41,106 @@ _NODE_LABELS = (
 
 
 class SnapshotWriter:
-    """Writes jobs down; it remembers of which the spec and of which nodes the facts are there already."""
+    """Stores jobs; remembers the jobs whose specification, and the nodes whose facts, are stored already."""
 
     def __init__(
-        self, api: Api, eye: JobReader, archive: Archive, prometheus: Prometheus | None = None
+        self, api: Api, reader: JobReader, archive: Archive, prometheus: Prometheus | None = None
     ) -> None:
         self._prometheus = prometheus
         self._api = api
-        self._reader = eye
+        self._reader = reader
         self._archive = archive
         self._specs: set[tuple[JobKey, int]] = set()
         self._nodes: dict[str, Fact | None] = {}
 
     def write(self, ref: JobRef) -> tuple[JobState, list[ContainerRun], list[str]]:
-        """Write down where a job stands now; return that, whose logs can be heard, and the names of its objects.
+        """Store a job's state; return it, the runs whose logs can be recorded, and the names of the job's objects.
 
         Raise NotFound.
         """
-        look, now = self._reader.read(ref), time.time()
-        known = (look.found.ref.key, job_objects.attempt_of(look.found.job))
-        facts = [*self._pod_facts(look, now)]
+        snapshot, now = self._reader.read(ref), time.time()
+        known = (snapshot.found.ref.key, job_objects.attempt_of(snapshot.found.job))
+        facts = [*self._pod_facts(snapshot, now)]
         spec = b""
         if known not in self._specs:
-            spec = self._spec(look)
-            facts += _documents(look, now)
-        told = timeline.numbered(timeline.events(look.seen, look.own, look.proved))
-        before = self._archive.state(look.state.ref.key)
-        state = look.state if before is None else richer(before, look.state)
-        self._keep_attempts(look, before)
+            spec = self._spec(snapshot)
+            facts += _documents(snapshot, now)
+        events = timeline.numbered(timeline.events(snapshot.seen, snapshot.own, snapshot.proved))
+        before = self._archive.state(snapshot.state.ref.key)
+        state = snapshot.state if before is None else richer(before, snapshot.state)
+        self._store_attempts(snapshot, before)
         self._archive.put_job(
-            state, now=now, spec=spec, events=told, facts=facts, unique_reasons=timeline.ONCE
+            state, now=now, spec=spec, events=events, facts=facts, unique_reasons=timeline.ONCE
         )
         if state.phase is Phase.RUNNING:
-            self._measure(look)
+            self._store_usage(snapshot)
         self._specs.add(known)
         if state.phase.final and (before is None or not before.phase.final):
-            self._tell_audit(state)
-        names = [one["metadata"]["name"] for one in (*look.found.earlier, look.found.job)]
-        return state, [*self._lives(look)], names
+            self._audit_end(state)
+        names = [one["metadata"]["name"] for one in (*snapshot.found.earlier, snapshot.found.job)]
+        return state, [*self._runs(snapshot)], names
 
-    def _keep_attempts(self, look: JobSnapshot, before: JobState | None) -> None:
-        """Write down how attempts ended that have a next one, or will have."""
-        if before is not None and before.attempt < look.state.attempt:
-            self._keep_attempt(before)
-        if look.ended is not None:
-            self._keep_attempt(look.ended)
+    def _store_attempts(self, snapshot: JobSnapshot, before: JobState | None) -> None:
+        if before is not None and before.attempt < snapshot.state.attempt:
+            self._store_attempt(before)
+        if snapshot.ended is not None:
+            self._store_attempt(snapshot.ended)
         known = (
-            {one.attempt for one in self._archive.attempts(look.found.ref.key)}
-            if look.found.earlier
+            {state.attempt for state in self._archive.attempts(snapshot.found.ref.key)}
+            if snapshot.found.earlier
             else set()
         )
-        for (
-            found
-        ) in look.found.attempts:  # of a retry that came between two looks, or before there was a recorder
+        # Attempts that ended between two snapshots, or before the recorder was installed.
+        for found in snapshot.found.attempts:
             if job_objects.attempt_of(found.job) not in known:
-                self._keep_attempt(self._reader.attempt_of(found).state)
+                self._store_attempt(self._reader.attempt_of(found).state)
 
-    def _keep_attempt(self, state: JobState) -> None:
-        """Write down how an attempt ended; what was seen of it while it had its pods stays."""
+    def _store_attempt(self, state: JobState) -> None:
         if not state.phase.final and state.phase is not Phase.SUSPENDED:
-            return  # its end was not observed, or was written down when it was
+            # Its end was not observed, or was stored when it was.
+            return
         known = next(
-            (one for one in self._archive.attempts(state.ref.key) if one.attempt == state.attempt), None
+            (known for known in self._archive.attempts(state.ref.key) if known.attempt == state.attempt), None
         )
         self._archive.put_attempt(state if known is None else richer(known, state))
 
     def forget(self, key: JobKey) -> None:
-        """Remember nothing of a job that is gone: what was written down of it is in the record."""
-        self._specs -= {one for one in self._specs if one[0] == key}
+        """Forget a deleted job; its record is not affected."""
+        self._specs -= {known for known in self._specs if known[0] == key}
 
-    def _tell_audit(self, state: JobState) -> None:
-        """Write the last entry of a job: how it ended and what it has taken."""
+    def _audit_end(self, state: JobState) -> None:
+        """Write a job's last audit entry: how it ended, and its resource use."""
         directory = audit_log.audit_path(self._archive.directory)
         os.makedirs(directory, mode=0o700, exist_ok=True)
         job = self._archive.spec(state.ref.key)
         job_end.write_job_end(directory, state, job, user="system:mpijob:recorder")
 
-    def _measure(self, look: JobSnapshot) -> None:
-        """Write down what the workers use now, where the cluster measures it; a record does without."""
+    def _store_usage(self, snapshot: JobSnapshot) -> None:
+        # A record without usage is better than none: not every cluster has a metrics API.
         try:
-            found = pod_usage.samples(self._api, look.found, self._reader.served, self._prometheus)
+            found = pod_usage.samples(self._api, snapshot.found, self._reader.served, self._prometheus)
         except ApiError as error:
-            _log.debug("cannot read the usage of %s: %s", look.found.ref, error)
+            _log.debug("cannot read the usage of %s: %s", snapshot.found.ref, error)
             return
         if found:
-            self._archive.add_samples(look.state.ref.key, found)
+            self._archive.add_samples(snapshot.state.ref.key, found)
 
-    def _spec(self, look: JobSnapshot) -> bytes:
+    def _spec(self, snapshot: JobSnapshot) -> bytes:
         try:
-            return msgspec.json.encode(self._reader.spec(look.found, look.seen.runtime).replace(owner=""))
-        except MpiJobError:  # somebody else's object, in words that ours do not have; the document is kept
+            return msgspec.json.encode(
+                self._reader.spec(snapshot.found, snapshot.seen.runtime).replace(owner="")
+            )
+        except MpiJobError:
+            # An object of another tool, with fields that ours do not have; the document is stored.
             return b""
 
-    def keep(self, key: JobKey, pod: Document) -> None:
-        """Write down a pod as it was when it went."""
+    def store_pod(self, key: JobKey, pod: Document) -> None:
+        """Store the last status of a deleted pod."""
         self._archive.add_facts(key, [_pod(pod, time.time())])
 
     # -- facts ------------------------------------------------------------------------------------
-    def _pod_facts(self, look: JobSnapshot, now: float) -> Iterator[Fact]:
-        for pod in look.seen.pods:
+    def _pod_facts(self, snapshot: JobSnapshot, now: float) -> Iterator[Fact]:
+        for pod in snapshot.seen.pods:
             yield _pod(pod, now)
             if node := self._node((pod.get("spec") or {}).get("nodeName") or "", now):
                 yield node
@@ -148,44 +149,44 @@ class SnapshotWriter:
         if name and name not in self._nodes:
             try:
                 found = self._api.find(resources.NODE.path("", name))
-            except ApiError:  # nodes may not be everybody's to see
+            except ApiError:
+                # The recorder may not be allowed to read nodes.
                 found = None
             self._nodes[name] = None if found is None else Fact("node", name, now, node_fact(found))
         return self._nodes.get(name)
 
     # -- voices -----------------------------------------------------------------------------------
-    def _lives(self, look: JobSnapshot) -> Iterator[ContainerRun]:
-        found = look.found
+    def _runs(self, snapshot: JobSnapshot) -> Iterator[ContainerRun]:
+        found = snapshot.found
         for job in found.earlier:
             if (found.ref.key, job_objects.attempt_of(job)) not in self._specs:
-                yield from _lives_of(job, job_objects.pods(self._api, found.kind, job))
+                yield from _runs_of(job, job_objects.pods(self._api, found.kind, job))
                 self._specs.add((found.ref.key, job_objects.attempt_of(job)))
-        yield from _lives_of(found.job, look.seen.pods)
+        yield from _runs_of(found.job, snapshot.seen.pods)
 
 
-def _lives_of(job: Document, pods: Any) -> Iterator[ContainerRun]:
+def _runs_of(job: Document, pods: Any) -> Iterator[ContainerRun]:
     family, tagged = derive_state.speech(job)
     for pod in pods:
-        for voice in pod_logs.log_sources(
+        for source in pod_logs.log_sources(
             [pod],
             attempt=job_objects.attempt_of(job),
             family=family,
             tagged=tagged,
             index_of=derive_state.worker_index,
         ):
-            restarts = restarts_of(pod, voice.container)
-            for life in range(
-                max(0, restarts - 1), restarts + 1
-            ):  # a cluster keeps the log of the life before
-                yield ContainerRun(voice, pod["metadata"]["uid"], life)
+            restarts = restarts_of(pod, source.container)
+            # The kubelet keeps the log of the previous run.
+            for number in range(max(0, restarts - 1), restarts + 1):
+                yield ContainerRun(source, pod["metadata"]["uid"], number)
 
 
 def _pod(pod: Document, now: float) -> Fact:
     return Fact("pod", f"{pod['metadata']['name']}.{pod['metadata']['uid']}", now, pod_fact(pod))
 
 
-def _documents(look: JobSnapshot, now: float) -> Iterator[Fact]:
-    for document in (look.found.job, look.seen.runtime):
+def _documents(snapshot: JobSnapshot, now: float) -> Iterator[Fact]:
+    for document in (snapshot.found.job, snapshot.seen.runtime):
         if document is not None:
             metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
             name = f"{document.get('kind', 'runtime')}/{metadata['name']}"
@@ -193,7 +194,7 @@ def _documents(look: JobSnapshot, now: float) -> Iterator[Fact]:
 
 
 def pod_fact(pod: Document) -> dict[str, Any]:
-    """Return what is kept of a pod: where it was, how its containers ended, and why."""
+    """Return the stored facts of a pod: its node, how its containers ended, and why."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     kept = ("phase", "reason", "message", "podIP", "hostIP", "qosClass", "startTime")
     return {
@@ -203,18 +204,21 @@ def pod_fact(pod: Document) -> dict[str, Any]:
         "deleted": metadata.get("deletionTimestamp") or "",
         **{key: status[key] for key in kept if status.get(key)},
         "conditions": [
-            {key: one[key] for key in ("type", "status", "reason", "message") if one.get(key)}
-            for one in status.get("conditions") or ()
+            {key: condition[key] for key in ("type", "status", "reason", "message") if condition.get(key)}
+            for condition in status.get("conditions") or ()
         ],
         "containers": [
-            {key: one.get(key) for key in ("name", "image", "imageID", "restartCount", "state", "lastState")}
-            for one in status.get("containerStatuses") or ()
+            {
+                key: container.get(key)
+                for key in ("name", "image", "imageID", "restartCount", "state", "lastState")
+            }
+            for container in status.get("containerStatuses") or ()
         ],
     }
 
 
 def node_fact(node: Document) -> dict[str, Any]:
-    """Return what is kept of a node: what kind of machine it is, and what it can give."""
+    """Return the stored facts of a node: its kind of machine and its capacity."""
     status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
     info = status.get("nodeInfo") or {}
     return {

@@ -1,8 +1,7 @@
-"""Every job of a cluster as it stands, kept by one watch of each kind of object: no job is asked for by itself.
+"""The states of all jobs of a cluster, from one watch of each kind of object; no job is read on its own.
 
-`watch_jobs` looks at jobs again whenever something moved, which suits few jobs; this is for a server that keeps
-thousands of them for many readers. Objects are kept as bytes and only while their job goes on: of one that has
-ended nothing is kept but that it was told.
+`watch_jobs` reads a job again after each change, which suits few jobs; this is for a server that shows
+thousands of them to many readers. Objects are kept as JSON bytes, and only until their job has ended.
 """
 
 from __future__ import annotations
@@ -28,25 +27,28 @@ from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobRef, JobState
 from mpijob.model.status.job_change import Gone, Heard, Overseen
 
-_SETTLE_SECONDS = 0.1  # changes come in swarms; one list serves them all
+# Changes come in bursts; one derived state covers them all.
+_BATCH_SECONDS = 0.1
+# How soon users see that the cluster does not respond.
 _PULSE_SECONDS = 3.0
-_BEGIN_SECONDS = 60.0
+_START_SECONDS = 60.0
 _PODS, _WORKLOADS = "pods", "workloads"
 _POD_LABELS = tuple(well_known.ENGINE_NAMES.values())
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp", "ownerReferences")
-Place = tuple[str, str]  # namespace and name of an object
-Name = tuple[
-    str, str, str, str
-]  # namespace, name and owner, and the kind where several operators share names
+ObjectKey = tuple[str, str]  # namespace and name of an object
+# Namespace, name, owner, and the kind for the Training Operator, whose kinds may share a name.
+Name = tuple[str, str, str, str]
 
 
 class _News(NamedTuple):
+    """A change of a source, an error, or None: this source, or the server's pulse, works again."""
+
     source: str
-    what: Change | MpiJobError | None  # None: this source, or the server's pulse, is well
+    what: Change | MpiJobError | None
 
 
 class _Object(NamedTuple):
-    """A job's object: whose it is, how it ranks among those of its name, and all of it while that is needed."""
+    """A job's object, its job, its order among those of the name, and its JSON until the job has ended."""
 
     ref: JobRef
     owner: str
@@ -56,12 +58,14 @@ class _Object(NamedTuple):
 
 
 def watch_all(api: Api, namespace: str, served: frozenset[str]) -> Generator[Overseen, None, None]:
-    """Yield where every job stands, a sign of life when all are told, then each change; raise what lasts."""
-    overseer = _ClusterWatch(api, namespace, served)
+    """Yield the state of each job, a sign of life when all were yielded, then each change; raise lasting
+    errors.
+    """
+    cluster_watch = _ClusterWatch(api, namespace, served)
     try:
-        yield from overseer.tell()
+        yield from cluster_watch.states()
     finally:
-        overseer.close()
+        cluster_watch.close()
 
 
 class _ClusterWatch:
@@ -70,14 +74,17 @@ class _ClusterWatch:
         self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._jobs = {f"{kind.api}/{kind.plural}": kind for kind in _job_kinds(api, served)}
-        self._objects: dict[tuple[str, Place], _Object] = {}
-        self._named: dict[Name, set[tuple[str, Place]]] = {}
-        self._pods: dict[Place, bytes] = {}
-        self._pods_of: dict[Place, set[Place]] = {}
-        self._place_of: dict[Place, Place] = {}  # of pods: their job's object
-        self._workloads: dict[Place, bytes] = {}  # by namespace and uid of the object that they are of
-        self._owners: dict[Place, str] = {}  # of workloads
-        self._told: dict[Name, tuple[JobRef, bytes]] = {}
+        self._objects: dict[tuple[str, ObjectKey], _Object] = {}
+        self._named: dict[Name, set[tuple[str, ObjectKey]]] = {}
+        self._pods: dict[ObjectKey, bytes] = {}
+        self._pods_of: dict[ObjectKey, set[ObjectKey]] = {}
+        # The job's object of each pod.
+        self._place_of: dict[ObjectKey, ObjectKey] = {}
+        # By namespace and uid of the job's object.
+        self._workloads: dict[ObjectKey, bytes] = {}
+        # The uid of each Workload's owner, for events of deleted ones, which have only metadata.
+        self._owners: dict[ObjectKey, str] = {}
+        self._published: dict[Name, tuple[JobRef, bytes]] = {}
         self._due: dict[Name, None] = {}
         self._waiting: set[str] = set()
         self._trouble: dict[str, MpiJobError] = {}
@@ -95,13 +102,13 @@ class _ClusterWatch:
 
     def _watch(self, name: str, path: str, labels: str, trim: Any) -> Watch:
         def troubled(error: ApiError | None) -> None:
-            told = None if error is None else api_errors.translate(error, doing="watch jobs")
-            self._news.put(_News(name, told))
+            translated_error = None if error is None else api_errors.translate(error, doing="watch jobs")
+            self._news.put(_News(name, translated_error))
 
-        made = watch(self._api, path, labels=labels, trim=trim, trouble=troubled)
+        changes = watch(self._api, path, labels=labels, trim=trim, trouble=troubled)
         self._waiting.add(name)
-        threading.Thread(target=self._listen, args=(name, made), daemon=True, name=f"watch {name}").start()
-        return made
+        threading.Thread(target=self._listen, args=(name, changes), daemon=True, name=f"watch {name}").start()
+        return changes
 
     def _listen(self, name: str, changes: Watch) -> None:
         try:
@@ -109,13 +116,14 @@ class _ClusterWatch:
                 self._news.put(_News(name, change))
         except ApiError as error:
             self._news.put(_News(name, api_errors.translate(error, doing="watch jobs")))
-            if error.status in (403, 404):  # not ours to see, or not installed: the others go on
+            # Not allowed or not installed: the other sources go on.
+            if error.status in (403, 404):
                 self._news.put(_News(name, Change("BOOKMARK", {})))
             else:
                 self._news.put(_News("", api_errors.translate(error, doing="watch jobs")))
 
-    def _pulse(self) -> None:
-        """Ask now and then whether the server is there: a line that is silent may be dead."""
+    def _check_server(self) -> None:
+        # A watch without events looks the same whether the server is alive or not.
         while not self._closed.wait(_PULSE_SECONDS):
             try:
                 self._api.get("/version")
@@ -124,33 +132,32 @@ class _ClusterWatch:
                 self._news.put(_News("pulse", api_errors.translate(error, doing="watch jobs")))
 
     def close(self) -> None:
-        """End every watch."""
+        """End all watches."""
         self._closed.set()
-        for one in self._watches:
-            one.close()
+        for changes in self._watches:
+            changes.close()
 
     # -- changes --------------------------------------------------------------------------------------
-    def tell(self) -> Iterator[Overseen]:
-        """Yield everything, then what changes."""
-        self._begin()
-        threading.Thread(target=self._pulse, daemon=True, name="pulse").start()
+    def states(self) -> Iterator[Overseen]:
+        """Yield all states, then each change."""
+        self._wait_until_listed()
+        threading.Thread(target=self._check_server, daemon=True, name="pulse").start()
         while True:
-            yield from self._fresh()
+            yield from self._due_states()
             yield Heard(next(iter(self._trouble.values()), None))
-            self._take(self._news.get())
-            deadline = time.monotonic() + _SETTLE_SECONDS
+            self._apply(self._news.get())
+            deadline = time.monotonic() + _BATCH_SECONDS
             while (left := deadline - time.monotonic()) > 0:
                 try:
-                    self._take(self._news.get(timeout=left))
+                    self._apply(self._news.get(timeout=left))
                 except queue.Empty:
                     break
 
-    def _begin(self) -> None:
-        """Wait until each source has told all that is there, or why it cannot."""
-        deadline = time.monotonic() + _BEGIN_SECONDS
+    def _wait_until_listed(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
         while self._waiting:
             try:
-                self._take(self._news.get(timeout=max(0.0, deadline - time.monotonic())))
+                self._apply(self._news.get(timeout=max(0.0, deadline - time.monotonic())))
             except queue.Empty:
                 raise api_errors.translate(
                     ApiError("the cluster is not responding", reason=api_errors.TIMEOUT), doing="watch jobs"
@@ -160,44 +167,45 @@ class _ClusterWatch:
             raise refused[0]
         self._trouble.clear()
 
-    def _fresh(self) -> Iterator[Overseen]:
+    def _due_states(self) -> Iterator[Overseen]:
         due, self._due = self._due, {}
         for name in due:
-            yield from self._standing(name)
+            yield from self._current_state(name)
 
-    def _standing(self, name: Name) -> Iterator[Overseen]:
+    def _current_state(self, name: Name) -> Iterator[Overseen]:
         keys = self._named.get(name)
         if not keys:
-            if (known := self._told.pop(name, None)) is not None:
+            if (known := self._published.pop(name, None)) is not None:
                 yield Gone(known[0])
             return
-        key = max(keys, key=lambda one: self._objects[one].rank)
+        key = max(keys, key=lambda key: self._objects[key].rank)
         newest = self._objects[key]
         if not newest.raw:
             return  # it has ended and was told
         state = self._state(key[1], newest)
+        # A digest instead of the state: thousands of states would take the memory that this saves.
         mark = blake2b(msgspec.json.encode(state), digest_size=8).digest()
-        known = self._told.get(name)
+        known = self._published.get(name)
         if known is None or known[1] != mark:
-            self._told[name] = (state.ref, mark)
+            self._published[name] = (state.ref, mark)
             yield state
         if state.phase.final:
             self._objects[key] = newest._replace(raw=b"")
             self._drop_pods(key[1])
 
-    def _state(self, place: Place, newest: _Object) -> JobState:
+    def _state(self, place: ObjectKey, newest: _Object) -> JobState:
         pods = [msgspec.json.decode(self._pods[pod]) for pod in sorted(self._pods_of.get(place, ()))]
         workload = self._workloads.get((place[0], newest.uid))
         found = None if workload is None else msgspec.json.decode(workload)
         return derive_state.summary(msgspec.json.decode(newest.raw), found, pods)
 
-    def _drop_pods(self, place: Place) -> None:
+    def _drop_pods(self, place: ObjectKey) -> None:
         for pod in self._pods_of.pop(place, ()):
             self._pods.pop(pod, None)
             self._place_of.pop(pod, None)
 
     # -- learning ----------------------------------------------------------------------------------
-    def _take(self, news: _News) -> None:
+    def _apply(self, news: _News) -> None:
         source, what = news
         if isinstance(what, MpiJobError):
             if not source:
@@ -211,13 +219,13 @@ class _ClusterWatch:
         elif what.kind == "RESET":
             return
         elif source == _PODS:
-            self._take_pod(what)
+            self._apply_pod(what)
         elif source == _WORKLOADS:
-            self._take_workload(what)
+            self._apply_workload(what)
         else:
-            self._take_job(source, what)
+            self._apply_job(source, what)
 
-    def _take_job(self, source: str, change: Change) -> None:
+    def _apply_job(self, source: str, change: Change) -> None:
         metadata = change.object["metadata"]
         place = (metadata.get("namespace", ""), metadata["name"])
         key = (source, place)
@@ -227,7 +235,8 @@ class _ClusterWatch:
                 self._remove(key, known)
             return
         if known is not None and known.uid == metadata["uid"] and not known.raw:
-            return  # it has ended and was told, from pods that are forgotten
+            # The final state was yielded; its pods are forgotten, so it could not be derived again.
+            return
         if known is not None and known.uid != metadata["uid"]:
             self._remove(key, known)
         ref, attempt, owner = identity.of(metadata)
@@ -237,7 +246,7 @@ class _ClusterWatch:
         self._named.setdefault(name, set()).add(key)
         self._due[name] = None
 
-    def _remove(self, key: tuple[str, Place], known: _Object) -> None:
+    def _remove(self, key: tuple[str, ObjectKey], known: _Object) -> None:
         name = self._name(key[0], known)
         del self._objects[key]
         left = self._named[name]
@@ -251,7 +260,7 @@ class _ClusterWatch:
         kind, ref = self._jobs[source], known.ref
         return ref.namespace, ref.name, known.owner, kind.name if kind.api == resources.OLDER_API else ""
 
-    def _take_pod(self, change: Change) -> None:
+    def _apply_pod(self, change: Change) -> None:
         metadata = change.object["metadata"]
         labels, pod = metadata.get("labels") or {}, (metadata["namespace"], metadata["name"])
         owner = next((labels[label] for label in _POD_LABELS if label in labels), "")
@@ -260,7 +269,8 @@ class _ClusterWatch:
             return
         found = [key for source in self._jobs if (key := (source, place)) in self._objects]
         if found and not any(self._objects[key].raw for key in found):
-            return  # its job has ended and was told
+            # The final state of its job was yielded.
+            return
         if change.kind == "DELETED":
             self._pods.pop(pod, None)
             self._place_of.pop(pod, None)
@@ -271,39 +281,42 @@ class _ClusterWatch:
         for key in found:
             self._due[self._name(key[0], self._objects[key])] = None
 
-    def _take_workload(self, change: Change) -> None:
+    def _apply_workload(self, change: Change) -> None:
         metadata = change.object["metadata"]
         place = (metadata.get("namespace", ""), metadata["name"])
-        owners = [str(one["uid"]) for one in metadata.get("ownerReferences") or ()]
+        owners = [str(owner["uid"]) for owner in metadata.get("ownerReferences") or ()]
         uid = owners[0] if owners else self._owners.get(place, "")
         if change.kind == "DELETED":
             self._owners.pop(place, None)
             self._workloads.pop((place[0], uid), None)
         elif uid:
             self._owners[place], self._workloads[place[0], uid] = uid, change.object["raw"]
-        for one in metadata.get("ownerReferences") or ():
+        for owner in metadata.get("ownerReferences") or ():
             for source in self._jobs:
-                known = self._objects.get((source, (place[0], str(one.get("name", "")))))
+                known = self._objects.get((source, (place[0], str(owner.get("name", "")))))
                 if known is not None:
                     self._due[self._name(source, known)] = None
 
 
 def _job_kinds(api: Api, served: frozenset[str]) -> Iterable[Kind]:
-    """Return the kinds of jobs that the cluster has."""
     yield from (kind for kind in job_objects.JOB_KINDS if kind.api in served)
     if resources.OLDER_API in served:
         try:
-            found = {one["name"] for one in api.get(f"/apis/{resources.OLDER_API}").get("resources") or ()}
+            found = {
+                resource["name"]
+                for resource in api.get(f"/apis/{resources.OLDER_API}").get("resources") or ()
+            }
         except ApiError:
             return
         yield from (kind for kind in resources.OLDER if kind.plural in found)
 
 
 def _packer(kind: Kind) -> Any:
-    """Return what makes an object of a kind small: who it is, and all that is read later as bytes."""
+    """Return a `trim` that keeps the identifying metadata, and the whole object as JSON bytes."""
 
     def packed(document: Document) -> Document:
         metadata = document.get("metadata") or {}
+        # Neither is used, and together they are often more than half of an object.
         metadata.pop("managedFields", None)
         notes = metadata.get("annotations")
         if notes:

@@ -1,8 +1,7 @@
-"""The states of many jobs, as they change: one watch for each kind of object, whoever listens.
+"""The states of jobs as they change, from one watch of each kind of object.
 
-A change of any object of a job (its pods, its Workload) makes the job be looked at again; states that say
-nothing new are not told. A watcher of few, named jobs gets the whole truth of each, logs included; one of
-all jobs what their objects show.
+A change of any object of a job (its pods, its Workload) makes the job be read again; unchanged states are not
+yielded. A watch of named jobs has their full states, logs included; one of all jobs what their objects show.
 """
 
 from __future__ import annotations
@@ -26,81 +25,83 @@ from mpijob.errors import BackendError, NotFound
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import JobRef, JobState, Scope
 
-_SETTLE_SECONDS = 0.1  # changes come in swarms; one look serves them all
+# Changes come in bursts; one read covers them all.
+_BATCH_SECONDS = 0.1
 _WHICH = ("name", "namespace", "uid", "resourceVersion")
-_LOOK_AGAIN_SECONDS = 2.0  # what only logs or the clock tell (the world is proved, an image takes long)
+# Some changes have no event: those in logs (the world is proved), and those of time (an image takes long).
+_REREAD_SECONDS = 2.0
 
 
 class Watcher:
-    """Watches the objects of a scope and says when something moved."""
+    """Watches the objects of a scope, and reports that something changed."""
 
     def __init__(self, api: Api, scope: Scope, served: frozenset[str]) -> None:
-        self._moved: queue.SimpleQueue[ApiError | None] = queue.SimpleQueue()
+        self._changed: queue.SimpleQueue[ApiError | None] = queue.SimpleQueue()
         self._watches = [
             watch(api, kind.path(scope.namespace), labels=labels, trim=_bare)
             for kind, labels in _watched(served)
         ]
-        for one in self._watches:
-            threading.Thread(target=self._listen, args=(one,), daemon=True, name="watch").start()
+        for changes in self._watches:
+            threading.Thread(target=self._listen, args=(changes,), daemon=True, name="watch").start()
 
     def wait(self) -> None:
-        """Wait until something moved, or some time has passed; raise what ended a watch."""
+        """Wait for a change, or a short time; raise the error that ended a watch."""
         try:
-            told = self._moved.get(timeout=_LOOK_AGAIN_SECONDS)
-            time.sleep(_SETTLE_SECONDS)
-            while told is None:
-                told = self._moved.get_nowait()
+            error = self._changed.get(timeout=_REREAD_SECONDS)
+            time.sleep(_BATCH_SECONDS)
+            while error is None:
+                error = self._changed.get_nowait()
         except queue.Empty:
             return
-        raise told
+        raise error
 
     def _listen(self, changes: Watch) -> None:
         try:
             for _ in changes:
-                self._moved.put(None)
+                self._changed.put(None)
         except ApiError as error:
-            # What may not be seen is not waited for; what passes is looked at again in a moment, without a watch.
+            # Objects that may not be read are not watched. After an error that passes, jobs are read by time only.
             if error.status not in (403, 404) and not error.passing:
-                self._moved.put(error)
+                self._changed.put(error)
 
     def close(self) -> None:
-        """End every watch."""
-        for one in self._watches:
-            one.close()
+        """End all watches."""
+        for changes in self._watches:
+            changes.close()
 
 
 def changes(
-    api: Api, scope: Scope, served: frozenset[str], look: Callable[[JobRef], JobState]
+    api: Api, scope: Scope, served: frozenset[str], read: Callable[[JobRef], JobState]
 ) -> Generator[JobState, None, None]:
-    """Yield every job of the scope once, then each change."""
-    watcher, told, patience = Watcher(api, scope, served), dict[JobRef, JobState](), OutageTolerance()
+    """Yield each job of the scope once, then each change; `read` returns the state of a job."""
+    watcher, yielded, tolerance = Watcher(api, scope, served), dict[JobRef, JobState](), OutageTolerance()
     try:
-        states = [*_now(api, scope, served, look)]
+        states = [*_read_states(api, scope, served, read)]
         while True:
             for state in states:
-                if told.get(state.ref) != state:
-                    told[state.ref] = state
+                if yielded.get(state.ref) != state:
+                    yielded[state.ref] = state
                     yield state
             watcher.wait()
             cancellable_sleep.raise_if_cancelled()
-            states = _patiently(lambda: [*_now(api, scope, served, look)], patience)
+            states = _read_if_possible(lambda: [*_read_states(api, scope, served, read)], tolerance)
     finally:
         watcher.close()
 
 
-def _patiently(look: Callable[[], list[JobState]], patience: OutageTolerance) -> list[JobState]:
-    """Return what a look tells, nothing while there is no answer."""
+def _read_if_possible(read: Callable[[], list[JobState]], tolerance: OutageTolerance) -> list[JobState]:
+    """Return the states; none while the cluster does not respond."""
     try:
-        states = look()
+        states = read()
     except BackendError as error:
-        cancellable_sleep.sleep(patience.tolerate(error))
+        cancellable_sleep.sleep(tolerance.tolerate(error))
         return []
-    patience.reset()
+    tolerance.reset()
     return states
 
 
-def _now(
-    api: Api, scope: Scope, served: frozenset[str], look: Callable[[JobRef], JobState]
+def _read_states(
+    api: Api, scope: Scope, served: frozenset[str], read: Callable[[JobRef], JobState]
 ) -> Iterator[JobState]:
     if not scope.names:
         every = msgspec.structs.replace(scope, limit=1_000_000, after="")
@@ -108,7 +109,7 @@ def _now(
         return
     for name in scope.names:
         try:
-            state = look(JobRef(scope.namespace, name))
+            state = read(JobRef(scope.namespace, name))
         except NotFound:
             continue
         if scope_filter.matches(state, scope):
@@ -123,6 +124,5 @@ def _watched(served: frozenset[str]) -> Iterator[tuple[Kind, str]]:
 
 
 def _bare(document: Document) -> Document:
-    """That it changed is enough to know, and which one it was."""
     metadata = document.get("metadata") or {}
     return {"metadata": {key: metadata[key] for key in _WHICH if key in metadata}}

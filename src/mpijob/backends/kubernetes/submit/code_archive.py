@@ -1,7 +1,7 @@
-"""What goes along with a job, packed, and cut into parts that a config map holds.
+"""The uploaded files of a job as an archive, split into parts that fit into config maps.
 
-The plan says how many parts there are, because pods mount each of them; the archive is made anew when the job is
-submitted, and the same files give the same bytes. The pods join the parts again (`launch/pod_scripts`).
+The plan has the number of parts, because pods mount each of them; the archive is built again when the job is
+submitted, and the same files give the same bytes. The pods join the parts (`launch/pod_scripts`).
 """
 
 from __future__ import annotations
@@ -21,21 +21,26 @@ from mpijob.formats.status.nested_fields import text
 from mpijob.model import MPIJob
 from mpijob.model.spec import quantity
 
-PART_BYTES = 700_000  # a config map holds 1 MiB, and base64 adds a third
-LARGEST_ARCHIVE = 8 << 20  # every pod fetches all of it, and the cluster's database keeps it
-_FILE_OVERHEAD, _ARCHIVE_OVERHEAD = 2048, 16 << 10  # tar's and gzip's own bytes, at most
+# A config map holds 1 MiB, and base64 adds a third.
+PART_BYTES = 700_000
+# Every pod loads all of it, and it is stored in etcd.
+LARGEST_ARCHIVE = 8 << 20
+# The most that tar and gzip add.
+_FILE_OVERHEAD, _ARCHIVE_OVERHEAD = 2048, 16 << 10
 
 
 def parts(job: MPIJob) -> int:
-    """Return how many config maps hold what goes along, 0 where nothing does; refuse too much of it."""
+    """Return the number of config maps for the uploaded files, 0 without any; raise InvalidJob if they are
+    too large.
+    """
     if not (job.code.path or job.code.files):
         return 0
-    return 1 if _is_small(job) else len(_cut(_checked(archive(job))))
+    return 1 if _is_small(job) else len(_split(_check_size(archive(job))))
 
 
 def packed(job: MPIJob, planned: int) -> list[bytes]:
-    """Return the archive in as many parts as planned; raise Conflict where the files have grown since."""
-    found = _cut(_checked(archive(job)))
+    """Return the archive in `planned` parts; raise Conflict if the files have grown since the plan."""
+    found = _split(_check_size(archive(job)))
     if len(found) > planned:
         size, most = sum(map(len, found)), planned * PART_BYTES
         raise Conflict(
@@ -43,11 +48,12 @@ def packed(job: MPIJob, planned: int) -> list[bytes]:
             f"{quantity.as_bytes(most)} planned",
             hint="submit it again when nothing writes to its directory",
         )
+    # The pods mount as many parts as were planned.
     return [*found, *[b""] * (planned - len(found))]
 
 
 def names_in(documents: Iterable[Mapping[str, Any] | None]) -> tuple[str, ...]:
-    """Return the config maps with the job's code that the pods of its documents mount, in order."""
+    """Return the config maps with the job's files that the pods of its documents mount, in order."""
     volumes = [
         volume
         for document in documents
@@ -56,12 +62,12 @@ def names_in(documents: Iterable[Mapping[str, Any] | None]) -> tuple[str, ...]:
         for volume in fields(template, "spec", "volumes")
         if text(volume, "name") == well_known.CODE_VOLUME
     ]
-    sources = [one for volume in volumes for one in fields(volume, "projected", "sources") or [volume]]
-    return tuple(dict.fromkeys(text(one, "configMap", "name") for one in sources))
+    sources = [source for volume in volumes for source in fields(volume, "projected", "sources") or [volume]]
+    return tuple(dict.fromkeys(text(source, "configMap", "name") for source in sources))
 
 
 def archive(job: MPIJob) -> bytes:
-    """Return what goes along as a tar archive, the same bytes for the same files."""
+    """Return the files as a gzipped tar archive; the same files give the same bytes."""
     buffer = io.BytesIO()
     try:
         with (
@@ -69,7 +75,7 @@ def archive(job: MPIJob) -> bytes:
             tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
             for source, place in code_upload.select_files(job.code):
-                tar.add(source, str(place), recursive=False, filter=_anybodys)
+                tar.add(source, str(place), recursive=False, filter=_without_owner)
             for name, content in job.code.files.items():
                 data = content.encode()
                 entry = tarfile.TarInfo(name)
@@ -80,7 +86,8 @@ def archive(job: MPIJob) -> bytes:
     return buffer.getvalue()
 
 
-def _anybodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    # Pods run with any user id, and the user's own name is nobody's business there.
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mode |= 0o444
@@ -88,16 +95,17 @@ def _anybodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _is_small(job: MPIJob) -> bool:
-    """Whether one part is enough however badly the files compress: then they are not packed to plan the job."""
+    # Files that fit even uncompressed need not be packed for the plan, which takes most of its time.
     try:
         sizes = [source.lstat().st_size for source, _ in code_upload.select_files(job.code)]
     except OSError:
-        return False  # told when it is packed
+        # Reported when the files are packed.
+        return False
     sizes += [len(content.encode()) for content in job.code.files.values()]
     return sum(sizes) + len(sizes) * _FILE_OVERHEAD + _ARCHIVE_OVERHEAD <= PART_BYTES
 
 
-def _checked(data: bytes) -> bytes:
+def _check_size(data: bytes) -> bytes:
     if len(data) <= LARGEST_ARCHIVE:
         return data
     size, most = quantity.as_bytes(len(data)), quantity.as_bytes(LARGEST_ARCHIVE)
@@ -108,5 +116,5 @@ def _checked(data: bytes) -> bytes:
     ),))  # fmt: skip
 
 
-def _cut(data: bytes) -> list[bytes]:
+def _split(data: bytes) -> list[bytes]:
     return [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]

@@ -1,9 +1,9 @@
-"""Create the objects of a job: idempotent, all or nothing, and nothing is repeated blindly.
+"""Creates the objects of a job: idempotent, and all or nothing.
 
-The runtime (and uploaded code) is created first, because the engine's webhook requires it; then the job, which comes
-to own the rest (`owner_references`). Names decide races: the API server lets one of two creators win. Whoever finds
-the own uid on an object has created it before, even if the answer was lost; all attempts of a job share one uid,
-though, so objects of an attempt that another process began are never rolled back.
+The runtime (and uploaded files) first, because the engine's webhook requires it; then the job, which becomes
+the owner of the rest (`owner_references`). Races are decided by names: the API server lets one of two
+creators win. An object with our uid was created by us, even if the response was lost; but all attempts of a
+job share a uid, so objects of an attempt that another process started are never rolled back.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from mpijob.formats.status.nested_fields import time_of
 from mpijob.model import MPIJob, Plan
 
 ABANDONED_SECONDS = 60.0
+# An informer of the webhook usually sees a new runtime within milliseconds.
 _PAUSES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)
-_GONE = ("connection refused", "connection reset", "no endpoints available", "no route to host", "EOF")
+# Errors of connections to a pod that was deleted.
+_PEER_GONE = ("connection refused", "connection reset", "no endpoints available", "no route to host", "EOF")
 _CREATED = (
     resources.TRAINJOB,
     resources.TRAINING_RUNTIME,
@@ -43,96 +45,96 @@ _KINDS = {kind.name: kind for kind in _CREATED}
 
 
 class Taken(Exception):
-    """An object of this name is there already and is not ours; carries it."""
+    """An object of this name exists and is not ours."""
 
     def __init__(self, existing: Document) -> None:
         super().__init__(existing["metadata"]["name"])
         self.existing = existing
 
 
-# What a call created, by path: the object's uid there, or nothing where no answer came.
-Tried = dict[str, str]
+# The objects that a call created, by path: their uids, or "" if the response was lost.
+Attempts = dict[str, str]
 
 
-class Made(NamedTuple):
-    """The engine's job object, and what waits until the job owns all that was made for it."""
+class Created(NamedTuple):
+    """The engine's job object, and a function that waits until the job owns all its objects."""
 
     job: Document
     owned: Callable[[], None]
 
 
-def submit(api: Api, plan: Plan, home: Path | None = None) -> Made:
-    """Create everything; raise Taken for a name that somebody holds.
+def submit(api: Api, plan: Plan, home: Path | None = None) -> Created:
+    """Create all objects; raise Taken for a name that is in use.
 
-    A shim that counts MPI calls is compiled below `home`, where no wheel has brought it.
+    `home` is where a shim that counts MPI calls is compiled if the wheel has none.
     """
-    tried: Tried = {}
+    attempts: Attempts = {}
     try:
-        return _all(api, everything(plan, home), plan.uid, tried)
-    except BaseException:  # also when the user has had enough: all of it, or nothing
-        _undo(api, tried, plan.uid)
+        return _create_all(api, everything(plan, home), plan.uid, attempts)
+    except BaseException:
+        # Also for KeyboardInterrupt: all objects, or none.
+        _undo(api, attempts, plan.uid)
         raise
 
 
 def everything(plan: Plan, home: Path | None = None) -> list[Mapping[str, Any]]:
-    """Return every object of a job, the job itself last.
-
-    The runtime is first of all: until the job follows, the webhook has time to hear of it.
-    """
+    """Return all objects of a job, the job itself last."""
+    # The runtime is first, so that the webhook's informer has the time of the other requests to see it.
     return [*plan.documents[:-1], *_files(plan), *_profiler(plan, home), *_secrets(plan), plan.documents[-1]]
 
 
-def again(api: Api, documents: Sequence[Mapping[str, Any]], uid: str) -> Document:
-    """Return a further attempt, which shares files and secrets with the first: made here, or by somebody else."""
-    tried: Tried = {}
+def create_attempt(api: Api, documents: Sequence[Mapping[str, Any]], uid: str) -> Document:
+    """Return a further attempt, which shares files and secrets with the first; it may exist already."""
+    attempts: Attempts = {}
     try:
-        made = _all(api, documents, uid, tried)
+        created = _create_all(api, documents, uid, attempts)
     except MpiJobError:
-        if (begun := _begun(api, documents[-1], uid, tried)) is None:
+        if (existing := _find_existing(api, documents[-1], uid, attempts)) is None:
             raise
-        return begun  # a quota is full, say, because another client was faster
+        # For example a quota is exceeded, because another client was faster.
+        return existing
     except BaseException:
-        _begun(api, documents[-1], uid, tried)
+        _find_existing(api, documents[-1], uid, attempts)
         raise
-    made.owned()
-    return made.job
+    created.owned()
+    return created.job
 
 
-def _all(api: Api, documents: Sequence[Mapping[str, Any]], uid: str, tried: Tried) -> Made:
-    """Create all objects, the job last, and let it own the others."""
-    companions, owner = documents[:-1], list[Document]()
-    for document in companions:
-        created = _create(api, _owned(document, owner), uid, tried)
+def _create_all(api: Api, documents: Sequence[Mapping[str, Any]], uid: str, attempts: Attempts) -> Created:
+    """Create all objects, the job last, and make it the owner of the others."""
+    others, owner = documents[:-1], list[Document]()
+    for document in others:
+        created = _create(api, _with_owner(document, owner), uid, attempts)
         if kind_of(document) is resources.TRAINING_RUNTIME:
             owner = [
                 owner_references.reference(
                     {**created, "apiVersion": document["apiVersion"], "kind": document["kind"]}
                 )
             ]
-    made = _create(api, documents[-1], uid, tried)
-    return Made(made, owner_references.adopt(api, made, [_path(document) for document in companions]))
+    created = _create(api, documents[-1], uid, attempts)
+    return Created(created, owner_references.adopt(api, created, [_path(document) for document in others]))
 
 
-def _owned(document: Mapping[str, Any], owner: list[Document]) -> Mapping[str, Any]:
-    """Return a companion that goes with the job's runtime, should its creator be killed before the job is there."""
+def _with_owner(document: Mapping[str, Any], owner: list[Document]) -> Mapping[str, Any]:
+    # Owned by the runtime until the job exists: if this process is killed in between, deleting the runtime is enough.
     if not owner:
         return document
     return {**document, "metadata": {**document["metadata"], "ownerReferences": owner}}
 
 
-def _begun(api: Api, job: Mapping[str, Any], uid: str, tried: Tried) -> Document | None:
-    """Return the attempt that another has begun meanwhile; where there is none, take back what was made for it here."""
+def _find_existing(api: Api, job: Mapping[str, Any], uid: str, attempts: Attempts) -> Document | None:
     try:
         there = api.find(_path(job))
     except ApiError:
-        return None  # it may be there; the next one to begin it uses what is left
+        # It may exist; whoever starts the attempt next uses the remaining objects.
+        return None
     if there is None:
-        _undo(api, {path: made for path, made in tried.items() if made}, uid)
+        _undo(api, {path: created for path, created in attempts.items() if created}, uid)
     return there if there is not None and _uid(there) == uid else None
 
 
 def kind_of(document: Mapping[str, Any]) -> Kind:
-    """Return the kind of one object of a job."""
+    """Return the kind of an object of a job."""
     return _KINDS[document["kind"]]
 
 
@@ -140,13 +142,12 @@ def _path(document: Mapping[str, Any]) -> str:
     return kind_of(document).path(document["metadata"]["namespace"], document["metadata"]["name"])
 
 
-def _create(api: Api, document: Mapping[str, Any], uid: str, tried: Tried) -> Document:
-    """Create one object; one that is there with our uid on it was created before, by this call or for the same job."""
+def _create(api: Api, document: Mapping[str, Any], uid: str, attempts: Attempts) -> Document:
     kind, metadata, path = kind_of(document), document["metadata"], _path(document)
     pauses = iter(_PAUSES)
     for _ in range(3 + len(_PAUSES)):
         try:
-            return _post(api, document, tried)
+            return _post(api, document, attempts)
         except ApiError as error:
             pause = next(pauses, None) if is_unseen_runtime(error) or is_missed_webhook(error) else None
             if pause is not None:
@@ -157,8 +158,10 @@ def _create(api: Api, document: Mapping[str, Any], uid: str, tried: Tried) -> Do
             existing = api.find(path)
         if existing is None:
             continue
+        # Created before, by this call with a lost response or by another process for the same job.
         if _uid(existing) == uid:
             return existing
+        # Left by a creator that was killed before it created its job.
         if kind not in JOB_KINDS and _abandoned(existing, api.now()):
             api.delete(path, uid=existing["metadata"]["uid"])
             continue
@@ -166,33 +169,35 @@ def _create(api: Api, document: Mapping[str, Any], uid: str, tried: Tried) -> Do
     raise BackendError(f"{kind.name} {metadata['name']} could not be created: it is repeatedly deleted")
 
 
-def _post(api: Api, document: Mapping[str, Any], tried: Tried) -> Document:
-    """Ask for one object to be created, and note what is this call's to undo."""
+def _post(api: Api, document: Mapping[str, Any], attempts: Attempts) -> Document:
     kind, path = kind_of(document), _path(document)
-    lost = path in tried  # an earlier answer
-    tried.setdefault(path, "")
+    # The response of an earlier attempt was lost.
+    response_lost = path in attempts
+    attempts.setdefault(path, "")
     accept = JSON if kind in JOB_KINDS else PARTIAL
     try:
-        made = api.create(kind.path(document["metadata"]["namespace"]), document, accept=accept)
+        created = api.create(kind.path(document["metadata"]["namespace"]), document, accept=accept)
     except ApiError as error:
-        if not (lost or error.ambiguous):
-            del tried[path]
+        if not (response_lost or error.ambiguous):
+            del attempts[path]
         raise
-    tried[path] = made["metadata"]["uid"]
-    return made
+    attempts[path] = created["metadata"]["uid"]
+    return created
 
 
 def is_unseen_runtime(error: ApiError) -> bool:
-    """Whether a webhook has not heard yet of the runtime that was written a moment ago."""
+    """Return whether a webhook has not seen yet the runtime that was created just before."""
     return (
         error.status in (400, 403, 404, 422) and "webhook" in error.message and "not found" in error.message
     )
 
 
 def is_missed_webhook(error: ApiError) -> bool:
-    """Whether the API server asked a pod of our own webhook that has just gone: another one answers in a moment."""
+    """Return whether the API server called a pod of our webhook that was just deleted; the next call
+    succeeds.
+    """
     ours = "failed calling webhook" in error.message and ".mpijob.dev" in error.message
-    return error.status == 500 and ours and any(one in error.message for one in _GONE)
+    return error.status == 500 and ours and any(sign in error.message for sign in _PEER_GONE)
 
 
 def _uid(document: Mapping[str, Any]) -> str:
@@ -200,30 +205,30 @@ def _uid(document: Mapping[str, Any]) -> str:
 
 
 def _abandoned(existing: Mapping[str, Any], now: float) -> bool:
-    """Whether a companion was left behind by a creator that died before it made the job."""
+    """Return whether the object was left by a creator that was killed before it created the job."""
     metadata = existing["metadata"]
     if metadata.get("ownerReferences") or not _uid(existing):
         return False
-    made = time_of(metadata["creationTimestamp"])
-    return made is not None and now - made > ABANDONED_SECONDS
+    created = time_of(metadata["creationTimestamp"])
+    return created is not None and now - created > ABANDONED_SECONDS
 
 
-def _undo(api: Api, tried: Tried, uid: str) -> None:
-    """Delete what this call created, also where no answer came."""
-    for path, made in reversed(tried.items()):
+def _undo(api: Api, attempts: Attempts, uid: str) -> None:
+    """Delete what this call created, also if the response was lost."""
+    for path, created in reversed(attempts.items()):
         try:
-            if own := made or _own(api.find(path), uid):
-                api.delete(path, uid=own)
+            if own_uid := created or _uid_if_ours(api.find(path), uid):
+                api.delete(path, uid=own_uid)
         except ApiError:
-            continue  # what is left is swept by whoever needs the name
+            # The garbage collector, or the next user of the name, deletes it.
+            continue
 
 
-def _own(existing: Document | None, uid: str) -> str:
+def _uid_if_ours(existing: Document | None, uid: str) -> str:
     return str(existing["metadata"]["uid"]) if existing is not None and _uid(existing) == uid else ""
 
 
 def _files(plan: Plan) -> list[Document]:
-    """Return the config maps with the archive of what goes along, as many as the plan's pods mount."""
     names = code_archive.names_in(plan.documents)
     if not names:
         return []
@@ -235,7 +240,7 @@ def _files(plan: Plan) -> list[Document]:
 
 
 def _profiler(plan: Plan, home: Path | None) -> list[Document]:
-    """Return the config map with the shim that counts MPI calls, packed, for each kind of machine."""
+    """Return the config map with the shim that counts MPI calls, for each machine architecture."""
     if not plan.job.profile_mpi or home is None:
         return []
     packed = {
@@ -257,12 +262,12 @@ def _config_map(metadata: Document, data: bytes) -> Document:
 
 
 def _secrets(plan: Plan) -> list[Document]:
-    """Return the Secret with values that come from this machine's environment or files."""
+    """Return the Secret with the values from this machine's environment or files."""
     job = plan.job
     values = {
-        one.env: base64.b64encode(secrets.read_value(one).encode()).decode()
-        for one in job.secrets
-        if one.source.startswith(("env:", "file:"))
+        secret.env: base64.b64encode(secrets.read_value(secret).encode()).decode()
+        for secret in job.secrets
+        if secret.source.startswith(("env:", "file:"))
     }
     if not values:
         return []

@@ -1,7 +1,7 @@
-"""The server's dry run: what would be created is shown to the API server, which judges it and keeps nothing.
+"""The server-side dry run: the API server validates the objects and stores nothing.
 
-Schemas, webhooks and policies answer for the job's own objects; for its pods, which the engine would make later,
-launcher and worker are shown too, so that pod security, limit ranges and quotas speak before anything exists.
+Schemas, webhooks and policies check the job's own objects. Its pods, which the engine creates later, are
+checked as single pods, so that pod security, limit ranges and quotas are checked before anything exists.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.model import Plan
 
 
-def rehearse(api: Api, plan: Plan, home: Path) -> tuple[Finding, ...]:
-    """Show everything to the server; raise what it refuses, return what it said otherwise."""
-    shown = [*_objects(api, plan, home)]
+def dry_run(api: Api, plan: Plan, home: Path) -> tuple[Finding, ...]:
+    """Send all objects with dryRun=All; raise what the server refuses, return a notice."""
+    accepted = [*_objects(api, plan, home)]
     try:
         pods = [*_pods(api, plan)]
     except ApiError as error:
         if not api_errors.lacks_right(error):
             raise api_errors.translate(error, doing="create the job's pods") from error
-        return _remark(
-            f"server-side dry run: {_named(shown)} accepted, its pods could not be checked: {error.message}"
+        return _notice(
+            f"server-side dry run: {_joined(accepted)} accepted, its pods could not be checked: {error.message}"
         )
-    return _remark(
-        f"server-side dry run: {_named(shown)} and the pods {_named(pods)} accepted; nothing was created"
+    return _notice(
+        f"server-side dry run: {_joined(accepted)} and the pods {_joined(pods)} accepted; nothing was created"
     )
 
 
@@ -40,7 +40,8 @@ def _objects(api: Api, plan: Plan, home: Path) -> Iterator[str]:
         try:
             api.create(kind.path(plan.job.namespace), document, dry_run=True)
         except ApiError as error:
-            if not create_objects.is_unseen_runtime(error):  # the runtime before it was only shown, not made
+            # The runtime does not exist: its own dry run stored nothing.
+            if not create_objects.is_unseen_runtime(error):
                 raise api_errors.translate(error, doing=f"create {kind.name} {name}") from error
         yield f"{kind.name} {name}"
 
@@ -64,9 +65,9 @@ def _templates(document: Mapping[str, Any]) -> Iterator[tuple[str, Document]]:
             yield job["name"], job["template"]["spec"]["template"]
 
 
-def _named(names: list[str]) -> str:
+def _joined(names: list[str]) -> str:
     return ", ".join(names)
 
 
-def _remark(message: str) -> tuple[Finding, ...]:
+def _notice(message: str) -> tuple[Finding, ...]:
     return (Finding(code="SERVER_DRY_RUN", message=message, severity=Severity.NOTICE),)

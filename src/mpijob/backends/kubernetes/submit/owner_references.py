@@ -1,9 +1,9 @@
-"""Whose an object is: a job owns what was made for it, so that it goes when the job goes.
+"""Owner references: a job owns the objects that were created for it, so that they are deleted with it.
 
-The owner can be written only when the job is there, and takes longer than the job itself, because the engine
-is busy with the same objects by then. So it is written behind the caller's back; the end of the process waits
-for it. A creator that was killed before leaves strays: whoever follows the job mends that, and whoever deletes
-it deletes them.
+A reference needs the job's uid, so it is written when the job exists; that takes longer than creating the
+job, because the engine works on the same objects then. So it is written in a thread that the process waits
+for at its end. A creator that is killed before leaves objects without an owner: the controller sets it
+(`mend`), and deleting the job deletes them (`sweep`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from mpijob.formats.kubernetes.metadata import well_known
 from mpijob.formats.kubernetes.metadata.well_known import Document
 from mpijob.formats.status.nested_fields import time_of
 
-_STRAY_SECONDS = 10.0  # until then its creator is at work
+# Until then its creator may be at work.
+_STRAY_SECONDS = 10.0
 
 
 def reference(owner: Mapping[str, Any]) -> Document:
-    """Return how an object names its owner."""
+    """Return the owner reference to an object."""
     metadata = owner["metadata"]
     return {
         "apiVersion": owner["apiVersion"],
@@ -34,7 +35,7 @@ def reference(owner: Mapping[str, Any]) -> Document:
 
 
 def adopt(api: Api, owner: Mapping[str, Any], paths: Iterable[str]) -> Callable[[], None]:
-    """Let a job own what was made for it, from now on; return what waits until that is written."""
+    """Make a job the owner of objects, in a thread; return a function that waits for it."""
     body = {"metadata": {"ownerReferences": [reference(owner)]}}
 
     def write() -> None:
@@ -42,51 +43,56 @@ def adopt(api: Api, owner: Mapping[str, Any], paths: Iterable[str]) -> Callable[
             try:
                 api.patch(path, body, accept=PARTIAL)
             except ApiError:
-                continue  # the job runs all the same, and a stray is mended or swept later
+                # The job runs nevertheless; the owner is set, or the object deleted, later.
+                continue
 
     return concurrent.later(write, lasting=True)
 
 
 def share(api: Api, owner: Mapping[str, Any], paths: Iterable[str]) -> None:
-    """Let a further attempt own, beside the others, what they share; the first one's is enough where it may not."""
+    """Make a further attempt an owner of shared objects, beside the first one."""
     for path in paths:
         try:
             _add_owner(api, path, reference(owner))
         except ApiError as error:
-            if error.status != 403:  # a controller reads no secrets, and a user may change no config maps
+            # A controller may not read secrets, and a user may not change config maps; the first owner is
+            # enough then.
+            if error.status != 403:
                 raise
 
 
 def _add_owner(api: Api, path: str, owner: Document) -> None:
     shared = api.find(path)
     owners = (shared or {"metadata": {}})["metadata"].get("ownerReferences") or []
-    if shared is not None and owner not in owners:  # another client that waits was first
+    # Another client may have been faster.
+    if shared is not None and owner not in owners:
         api.patch(path, {"metadata": {"ownerReferences": [*owners, owner]}}, accept=PARTIAL)
 
 
 def mend(api: Api, job: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> None:
-    """Let a job own its runtime where whoever created both was stopped before saying so."""
+    """Make a job the owner of its runtime, if its creator was killed before it did."""
     if runtime is None or not _is_stray(runtime, job):
         return
     metadata = runtime["metadata"]
-    made = time_of(metadata["creationTimestamp"])
-    if made is not None and time.time() - made > _STRAY_SECONDS:
+    created = time_of(metadata["creationTimestamp"])
+    if created is not None and time.time() - created > _STRAY_SECONDS:
         adopt(api, job, [resources.TRAINING_RUNTIME.path(metadata["namespace"], metadata["name"])])()
 
 
 def sweep(api: Api, kind: Kind, job: Mapping[str, Any]) -> None:
-    """Delete what was made for a job that is deleted and has no owner that takes it along."""
+    """Delete the objects of a deleted job that have no owner."""
     if not _uid(job):
-        return  # somebody else's job, and somebody else's companions
+        # Not created by mpijob.
+        return
     namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
-    companions = [
+    paths = [
         resources.CONFIG_MAP.path(namespace, name + well_known.PROFILER_SUFFIX),
         resources.SECRET.path(namespace, name + well_known.SECRETS_SUFFIX),
         resources.NETWORK_POLICY.path(namespace, name + well_known.NETWORK_SUFFIX),
     ]
     if kind is resources.TRAINJOB:
-        companions.append(resources.TRAINING_RUNTIME.path(namespace, name))
-    for path in companions:
+        paths.append(resources.TRAINING_RUNTIME.path(namespace, name))
+    for path in paths:
         _remove_stray(api, path, job)
     for part in well_known.code_parts(name + well_known.CODE_SUFFIX, well_known.MOST_CODE_PARTS):
         if not _remove_stray(api, resources.CONFIG_MAP.path(namespace, part), job):
@@ -94,14 +100,15 @@ def sweep(api: Api, kind: Kind, job: Mapping[str, Any]) -> None:
 
 
 def _remove_stray(api: Api, path: str, job: Mapping[str, Any]) -> bool:
-    """Delete it where nobody owns it; return whether there was such an object."""
+    """Delete the object if it has no owner; return whether it existed."""
     try:
         left = api.find(path)
         if left is not None and _is_stray(left, job):
             api.delete(path, uid=left["metadata"]["uid"])
         return left is not None
     except ApiError as error:
-        if error.status != 403:  # who may not see or delete it has not created it either
+        # A user who may not read or delete it has not created it either.
+        if error.status != 403:
             raise
         return False
 

@@ -42,7 +42,8 @@ def plan(
         )
     by_module = "" if job.image else _image_of_modules(job, settings, directory)
     job = code_upload.resolve(_with_image(job, by_module or settings.image), directory, own_places(settings))
-    job = job.replace(owner=around.owner or job.owner)  # who submits it, whoever wrote the file
+    # The user who submits, whoever is named in the file.
+    job = job.replace(owner=around.owner or job.owner)
     choice = engine_selection.choose(job, around.served)
     shape = _shape(job, around, choice, free_name(job.name, around.names), settings)
     documents = _documents(choice, job, shape, around)
@@ -107,6 +108,7 @@ def _image_of_modules(job: MPIJob, settings: Settings, directory: Path) -> str:
         return ""
     text = job.code.files.get(job.script) or _text(directory / job.code.path / job.script)
     loaded = (settings.modules.get(name) for name in batch_environment.modules_of(text))
+    # Two modules with different images say nothing about which one the script needs.
     images = {one.image for one in loaded if one is not None and one.image}
     return images.pop() if len(images) == 1 else ""
 
@@ -115,7 +117,8 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""  # what is wrong with it is said where it is packed
+        # The error is reported when the files are packed.
+        return ""
 
 
 def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, settings: Settings) -> Shape:
@@ -128,6 +131,7 @@ def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str, setti
         run=around.last_run + 1,
         program=build.program(job),
         family=choice.family,
+        # Kueue reserves quota for all pods of a job before any of them starts, so no pod group is needed.
         gang=well_known.Gang.NONE if job.queue and around.kueue else around.gang,
         user=around.user,
         code=well_known.code_name(job, shape) if code_parts else "",
@@ -176,6 +180,7 @@ def free_name(name: str, taken: frozenset[str]) -> str:
 def _documents(choice: Choice, job: MPIJob, shape: Shape, around: ClusterContext) -> tuple[Document, ...]:
     """Return what is created, in this order: the job itself comes last."""
     write = trainjob.write if choice.engine is Engine.TRAINER else mpijob.write
+    # `create_objects` creates them in this order: the engine's webhook requires the runtime before the job.
     *before, main = write(job, shape)
     if around.isolates:
         before.append(network_policy.write(job, shape, kind=main["kind"], more=around.addresses))
@@ -192,6 +197,7 @@ def _network(job: MPIJob, around: ClusterContext) -> str:
 
 def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, ...]:
     """Return the workers as the engine's own hostfile names them."""
+    # The hostnames of pods: of a JobSet with its headless service, of the MPI Operator with its own.
     name = well_known.name(job, shape)
     if engine is Engine.TRAINER:
         hosts = [f"{host}.{name}" for workers in worker_groups.of(job) for host in workers.hosts(name)]

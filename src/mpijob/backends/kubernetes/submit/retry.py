@@ -1,9 +1,8 @@
-"""Trying a failed job again, as often as it says: by the cluster's controller, or by a user's explicit command.
+"""Retries a failed job as often as it says: by the cluster's controller, or by a user's explicit command.
 
-A further attempt is an object of its own (`name-a2`) with the same uid, so two that would start it start it once:
-the API server lets one of them win. Its objects are copies of the judged ones of the attempt before
-(`kubernetes/next_attempt`), created in the same namespace under the owner's own identity. Until the next attempt is
-there, the job is told as queued.
+A further attempt is an object of its own (`name-a2`) with the same uid, so that of two clients that start it
+one wins at the API server. Its objects are copies of those of the attempt before (`kubernetes/next_attempt`),
+created with the identity of the job's owner. Until it exists, the job is shown as Queued.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.state import retry_cause
 from mpijob.observation.state.phase import Reason
 
-# What trying again cannot mend.
+# Reasons that a retry cannot fix.
 _FINAL = (Reason.DEADLINE_EXCEEDED.value, Reason.CANCELLED.value, Reason.DEPENDENCY_FAILED.value)
 
 
 def may_follow(state: JobState, job: MPIJob) -> bool:
-    """Whether a failed attempt is not the job's last."""
+    """Return whether a further attempt may follow a failed one."""
     if state.phase is not Phase.FAILED or state.attempt > job.retry.limit or state.reason in _FINAL:
         return False
     return retry_cause.wanted(state, job.retry)
@@ -49,7 +48,7 @@ def waiting(state: JobState, job: MPIJob, now: float) -> JobState:
 
 
 def due(state: JobState, job: MPIJob) -> float:
-    """Return when the next attempt starts."""
+    """Return the time at which the next attempt starts."""
     return (state.finished or 0.0) + job.retry.delay_seconds(state.attempt)
 
 
@@ -59,27 +58,27 @@ def start(
     runtime: Mapping[str, Any] | None,
     workload: Mapping[str, Any] | None = None,
 ) -> None:
-    """Start the attempt after the newest one, unless somebody else has; `api` acts as the job's owner."""
+    """Start the next attempt, unless it exists; `api` acts as the job's owner."""
     attempt = attempt_of(found.job) + 1
-    own = runtime is not None and runtime["metadata"]["name"] == found.name
+    has_own_runtime = runtime is not None and runtime["metadata"]["name"] == found.name
     documents = next_attempt.documents(
         found.job,
-        runtime if own else None,
+        runtime if has_own_runtime else None,
         first=found.first,
         attempt=attempt,
         workload=workload,
     )
-    _tell(documents[-1]["metadata"], attempt, api.now())
-    protected = _protect(api, found, attempt)
+    _note_retry(documents[-1]["metadata"], attempt, api.now())
+    protected = _copy_network_policy(api, found, attempt)
     try:
-        made = create_objects.again(api, documents, found.ref.uid)
+        created = create_objects.create_attempt(api, documents, found.ref.uid)
     except create_objects.Taken:
         return
-    owner_references.share(api, made, [*protected, *_shared(found, runtime)])
+    owner_references.share(api, created, [*protected, *_shared_paths(found, runtime)])
 
 
-def _protect(api: Api, found: Found, attempt: int) -> list[str]:
-    """Give the attempt the NetworkPolicy of the one before; the controller makes it where the owner may not."""
+def _copy_network_policy(api: Api, found: Found, attempt: int) -> list[str]:
+    """Return the path of the attempt's NetworkPolicy, a copy of the one before."""
     namespace, collection = found.ref.namespace, resources.NETWORK_POLICY.path(found.ref.namespace)
     try:
         before = api.find(resources.NETWORK_POLICY.path(namespace, found.name + well_known.NETWORK_SUFFIX))
@@ -88,6 +87,7 @@ def _protect(api: Api, found: Found, attempt: int) -> list[str]:
         policy = next_attempt.network_policy(before, found.name, first=found.first, attempt=attempt)
         api.create(collection, policy, accept=PARTIAL)
     except ApiError as error:
+        # The controller creates it for owners who may not.
         if error.status == 403:
             return []
         if error.status != 409:
@@ -95,13 +95,13 @@ def _protect(api: Api, found: Found, attempt: int) -> list[str]:
     return [resources.NETWORK_POLICY.path(namespace, policy["metadata"]["name"])]
 
 
-def _tell(metadata: Document, attempt: int, now: float) -> None:
+def _note_retry(metadata: Document, attempt: int, now: float) -> None:
     act = UserAction(now, user_actions.RETRYING, f"attempt {attempt} starts")
     metadata.setdefault("annotations", {})[well_known.ACTS_ANNOTATION] = user_actions.written([act])
 
 
-def _shared(found: Found, runtime: Mapping[str, Any] | None) -> list[str]:
-    """Return the paths of what all attempts share, where a job has it: it stays as long as one of them does."""
+def _shared_paths(found: Found, runtime: Mapping[str, Any] | None) -> list[str]:
+    """Return the paths of objects that all attempts share; they are deleted with the last one."""
     namespace = found.ref.namespace
     code = code_archive.names_in((found.job, runtime))
     return [

@@ -1,7 +1,7 @@
-"""Submit a job to a cluster: preflight, plan, create.
+"""Submits a job to a cluster: preflight, plan, create.
 
-The three steps are separate calls; what the first observed is passed to the second as a value. See `preflight` for
-the reads, `planner` for the objects, `create_objects` for their creation.
+The steps are separate calls; the result of the first is passed to the second as a value. `preflight` reads,
+`planner` builds the objects, `create_objects` creates them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _FRESH_SECONDS = 1.0
 
 
 def _is_fresh(moment: float) -> bool:
-    """Whether what was seen then may be taken for what is: names are guarded by the API server itself."""
+    """Return whether something read then can still be used; names are checked by the API server itself."""
     return time.monotonic() - moment < _FRESH_SECONDS
 
 
 def _will_wait(job: MPIJob, facts: Facts) -> bool:
-    """Whether a job goes to a queue in which it finds no room now."""
+    """Return whether the job's queue has no capacity for it now."""
     queue = facts.cluster.queue if facts.cluster is not None else None
     if queue is None or not queue.found or not queue.behind:
         return False
@@ -52,44 +52,43 @@ def _will_wait(job: MPIJob, facts: Facts) -> bool:
 
 
 class Submission:
-    """Brings jobs to the cluster through one API client."""
+    """Submits jobs through one API client; `past` returns the job history, `cluster` is the cluster's name."""
 
     def __init__(
         self,
         api: Api,
-        eye: JobReader,
+        reader: JobReader,
         settings: Settings,
         access: Access,
         cluster: str,
         past: Callable[[], ArchiveReader | None] = lambda: None,
     ) -> None:
-        self._api, self._reader, self._settings, self._access = api, eye, settings, access
-        self._past = past  # the record of jobs, where it can be read from here
-        self._cluster = cluster  # its name
-        self._made: BoundedDict[JobRef, tuple[float, Document]] = BoundedDict()
+        self._api, self._reader, self._settings, self._access = api, reader, settings, access
+        self._past = past
+        self._cluster = cluster
+        self._created: BoundedDict[JobRef, tuple[float, Document]] = BoundedDict()
 
     @cached_property
-    def _lately(self) -> PreflightCache:
+    def _cache(self) -> PreflightCache:
         from mpijob.backends.kubernetes.preflight.cache import PreflightCache
 
         return PreflightCache()
 
     @cached_property
-    def _asker(self) -> ImageLookup:
+    def _image_lookup(self) -> ImageLookup:
         from mpijob.backends.registry.image_exists import ImageLookup
 
         return ImageLookup(self._settings)
 
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
-        """Return what the cluster says about itself to this user, and what the planner needs of it."""
+        """Return the facts for admission, and the context for the planner; `fresh` ignores the cache."""
         if fresh:
-            self._lately.forget(job.namespace)
-        gathered = self._gather(job, self._lately, self._asker)
+            self._cache.forget(job.namespace)
+        gathered = self._gather(job, self._cache, self._image_lookup)
         around = msgspec.structs.replace(gathered.around, owner=who.user)
-        return Preflight(self._completed(job, gathered.facts, around), around)
+        return Preflight(self._complete(job, gathered.facts, around), around)
 
-    def _completed(self, job: MPIJob, facts: Facts, around: ClusterContext) -> Facts:
-        """Add what other jobs and the fit broker say of a job, or the queue itself."""
+    def _complete(self, job: MPIJob, facts: Facts, around: ClusterContext) -> Facts:
         if job.after:
             facts = msgspec.structs.replace(facts, dependencies=self._reader.dependencies(job))
         if self._settings.broker:
@@ -99,11 +98,12 @@ class Submission:
         if not facts.wait_basis and _will_wait(job, facts):
             facts = self._with_forecast(job, facts, around)
         if facts.taken_names and self._reader.read(JobRef(job.namespace, job.name)).state.phase.final:
-            return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
+            # The job is over by its pods, and its engine will notice in a moment.
+            return msgspec.structs.replace(facts, taken_names=frozenset())
         return facts
 
     def _with_forecast(self, job: MPIJob, facts: Facts, around: ClusterContext) -> Facts:
-        """Add when a job will start that has to wait, as far as its user may see the queue."""
+        """Add the start time of a job that has to wait, if its user may read the queue."""
         from mpijob.backends.kubernetes.queues import collect, live, new_job
 
         history = live.of_record(self._past(), job.namespace)
@@ -111,22 +111,22 @@ class Submission:
             queues = collect.queues(self._api, job.namespace, self._reader.served, history)
         except ApiError:
             return facts
-        line = new_job.placed(queues, job, facts, around.workload_priorities, self._api.now())
-        if line is None:
+        placement = new_job.placed(queues, job, facts, around.workload_priorities, self._api.now())
+        if placement is None:
             return facts
         return msgspec.structs.replace(
             facts,
-            position=line.forecast.position,
-            ahead=line.ahead,
-            wait_estimate_seconds=line.forecast.seconds,
-            wait_range_seconds=line.forecast.span,
-            wait_sample=line.ended,
-            wait_basis=line.forecast.basis,
+            position=placement.forecast.position,
+            ahead=placement.ahead,
+            wait_estimate_seconds=placement.forecast.seconds,
+            wait_range_seconds=placement.forecast.span,
+            wait_sample=placement.ended,
+            wait_basis=placement.forecast.basis,
         )
 
-    def room(self, job: MPIJob) -> Facts:
-        """Return what is free for a job that is there already."""
-        return self._gather(job, self._lately).facts
+    def capacity_for(self, job: MPIJob) -> Facts:
+        """Return the free capacity for a job that exists already."""
+        return self._gather(job, self._cache).facts
 
     def _gather(
         self, job: MPIJob, lately: PreflightCache | None = None, asker: ImageLookup | None = None
@@ -140,22 +140,22 @@ class Submission:
             )
 
     def plan(self, job: MPIJob, found: Preflight) -> Plan:
-        """Return exactly what would be created."""
         from mpijob.backends.kubernetes.submit import planner
 
         return planner.plan(job, found.facts, found.context, self._settings, Path.cwd(), self._cluster)
 
     def submit(self, plan: Plan) -> JobRef:
-        """Create the plan's objects, or find that they were created before."""
+        """Create the plan's objects, or find that they were created before; raise Conflict for a name in use."""
         from mpijob.backends.kubernetes.status import derive_state
         from mpijob.backends.kubernetes.submit import create_objects
 
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
-        if plan.documents[-1]["metadata"]["name"] != ref.name:  # else the API server itself guards the name
+        # An object with the job's own name is refused by the API server.
+        if plan.documents[-1]["metadata"]["name"] != ref.name:
             self._refuse_second(ref)
         try:
             with translated(f"create job {ref.name}"):
-                self._made[ref] = (
+                self._created[ref] = (
                     time.monotonic(),
                     create_objects.submit(self._api, plan, Path(self._settings.home)).job,
                 )
@@ -167,7 +167,7 @@ class Submission:
         return ref
 
     def _refuse_second(self, ref: JobRef) -> None:
-        """Two jobs of one name may be known, but only one of them unfinished."""
+        # Ended jobs may share a name with one that has not ended.
         from mpijob.backends.kubernetes.status import derive_state
 
         with translated(f"look up job {ref.name}"):
@@ -180,11 +180,11 @@ class Submission:
             if not state.phase.final:
                 raise name_in_use(ref, state.phase)
 
-    def just_made(self, ref: JobRef) -> JobState | None:
-        """Return the state of a job that was created a moment ago: its object is all there is; asked once."""
-        when, made = self._made.pop(ref, (0.0, None))
-        if made is None or not _is_fresh(when):
+    def just_created(self, ref: JobRef) -> JobState | None:
+        """Return the state of a job that was created a moment ago from its object, once; None later."""
+        when, created = self._created.pop(ref, (0.0, None))
+        if created is None or not _is_fresh(when):
             return None
         from mpijob.backends.kubernetes.status import derive_state
 
-        return derive_state.summary(made)
+        return derive_state.summary(created)
